@@ -1,0 +1,60 @@
+"""editloupe: agents that look closely at image edits.
+
+    from editloupe import Judge, Sample
+
+    sample = Sample.from_files("before.png", "after.png", "Make the red mug blue.")
+    for finding in Judge("baseline").judge(sample):
+        print(finding.criterion, finding.label or finding.status)
+
+Nothing is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from editloupe.data.images import ImageStore
+    from editloupe.errors import EditLoupeError
+    from editloupe.records import Finding
+    from editloupe.rubrics.model import Rubric
+    from editloupe.runs.judge import Judge
+    from editloupe.values import Box, ImageRef, Sample, Target, Turn, View
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Box": "editloupe.values",
+    "EditLoupeError": "editloupe.errors",
+    "Finding": "editloupe.records",
+    "ImageRef": "editloupe.values",
+    "ImageStore": "editloupe.data.images",
+    "Judge": "editloupe.runs.judge",
+    "Rubric": "editloupe.rubrics.model",
+    "Sample": "editloupe.values",
+    "Target": "editloupe.values",
+    "Turn": "editloupe.values",
+    "View": "editloupe.values",
+}
+
+__all__ = [
+    "Box",
+    "EditLoupeError",
+    "Finding",
+    "ImageRef",
+    "ImageStore",
+    "Judge",
+    "Rubric",
+    "Sample",
+    "Target",
+    "Turn",
+    "View",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'editloupe' has no attribute {name!r}")

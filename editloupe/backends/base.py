@@ -1,0 +1,90 @@
+"""What a backend is: `LMM.complete(request, images) -> Reply`, opened from a URI. Synchronous; executors bring threads.
+
+provider/model?key=value        split at the first "/"; `provider:model` is accepted and means the same
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import parse_qsl, quote
+
+from editloupe import plugins
+from editloupe.chat import Reply, Request
+from editloupe.data.images import ImageStore
+from editloupe.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """What a backend can do; nobody asks which provider it is.
+
+    describes: one line for reports ("pixel baseline, not an LMM").   is_lmm: False for the embedded baseline.
+    """
+
+    describes: str
+    is_lmm: bool = True
+    native_tools: bool = False
+    constrains_choices: bool = False
+    image_formats: tuple[str, ...] = ("image/png", "image/jpeg", "image/webp")
+    max_image_side: int | None = None
+
+
+class LMM(Protocol):
+    """A large multimodal model, or what stands in for one."""
+
+    @property
+    def uri(self) -> str:
+        """Canonical URI, without secrets."""
+
+    @property
+    def endpoint(self) -> str:
+        """Where it answers: a URL without credentials, or "in process"."""
+
+    @property
+    def version(self) -> str:
+        """Of the code that answers, where it is ours; "" for a remote model."""
+
+    @property
+    def traits(self) -> Traits: ...
+
+    def complete(self, request: Request, images: ImageStore) -> Reply:
+        """Answer `request`. Raises BackendError, and only that, where the endpoint fails."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendURI:
+    """A backend's address, taken apart."""
+
+    provider: str
+    model: str = ""
+    params: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        query = "&".join(f"{k}={quote(v, safe='/:')}" for k, v in sorted(self.params.items()))
+        return self.provider + (f"/{self.model}" if self.model else "") + (f"?{query}" if query else "")
+
+
+_SECRET_WORDS = ("key", "token", "secret", "password", "credential")
+
+
+def parse_uri(text: str) -> BackendURI:
+    """A URI as its parts. Raises ConfigError for an empty provider and for anything that looks like a secret."""
+    address, _, query = text.strip().partition("?")
+    cut = min((i for i in (address.find("/"), address.find(":")) if i >= 0), default=len(address))
+    provider, model = address[:cut], address[cut + 1 :]
+    if not provider:
+        raise ConfigError(f"backend {text!r} names no provider; expected provider/model, for example baseline")
+    params = dict(parse_qsl(query, keep_blank_values=True))
+    for name in params:
+        if any(word in name.lower() for word in _SECRET_WORDS):
+            raise ConfigError(f"backend URI has a parameter {name!r}: keys come from the environment, never from a URI")
+    return BackendURI(provider=provider, model=model, params=params)
+
+
+def open_backend(uri: str) -> LMM:
+    """The backend behind a URI. Raises UnknownPlugin, or ConfigError from the backend's own factory."""
+    parsed = parse_uri(uri)
+    factory: Callable[[BackendURI], LMM] = plugins.load("backends", parsed.provider)  # type: ignore[assignment]
+    return factory(parsed)

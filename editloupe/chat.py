@@ -1,0 +1,259 @@
+"""The provider-free conversation: messages, tool specifications and calls, one request and its reply. Frozen, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from editloupe.values import ImageRef, Json, digest
+
+ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
+Finish: TypeAlias = Literal["stop", "length", "tools", "refusal", "filter"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextPart:
+    """A piece of text."""
+
+    text: str
+
+    def to_json(self) -> dict[str, Json]:
+        return {"type": "text", "text": self.text}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePart:
+    """An image under the name by which the conversation speaks of it ("Original Image", "Crop 2")."""
+
+    image: ImageRef
+    alias: str
+
+    def to_json(self) -> dict[str, Json]:
+        return {"type": "image", "alias": self.alias, "image": self.image.to_json()}
+
+
+Part: TypeAlias = TextPart | ImagePart
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolSpec:
+    """A tool as it is offered to a model; `parameters` is the JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Json]
+
+    def to_json(self) -> dict[str, Json]:
+        return {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """One call that a model asked for; `arguments` are as it wrote them, not validated yet."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Json]
+
+    def to_json(self) -> dict[str, Json]:
+        return {"id": self.id, "name": self.name, "arguments": dict(self.arguments)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> ToolCall:
+        arguments = data["arguments"]
+        assert isinstance(arguments, Mapping)
+        return cls(id=str(data["id"]), name=str(data["name"]), arguments=arguments)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MalformedCall:
+    """What looked like a call and is none; `error` says why, in words that the model can act on."""
+
+    raw: str
+    error: str
+
+    def to_json(self) -> dict[str, Json]:
+        return {"raw": self.raw, "error": self.error}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One message. `tool_calls` on an assistant's, `tool_call_id` on a tool's (native protocol only)."""
+
+    role: ChatRole
+    parts: tuple[Part, ...]
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+    @classmethod
+    def of_text(cls, role: ChatRole, text: str) -> Message:
+        return cls(role=role, parts=(TextPart(text=text),))
+
+    @property
+    def text(self) -> str:
+        """The text parts, one after another."""
+        return "\n".join(p.text for p in self.parts if isinstance(p, TextPart))
+
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        return tuple(p for p in self.parts if isinstance(p, ImagePart))
+
+    def to_json(self) -> dict[str, Json]:
+        data: dict[str, Json] = {"role": self.role, "parts": [p.to_json() for p in self.parts]}
+        if self.tool_calls:
+            data["tool_calls"] = [c.to_json() for c in self.tool_calls]
+        if self.tool_call_id is not None:
+            data["tool_call_id"] = self.tool_call_id
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Message:
+        parts: list[Part] = []
+        for part in _objects(data["parts"]):
+            if part["type"] == "text":
+                parts.append(TextPart(text=str(part["text"])))
+            else:
+                image = part["image"]
+                assert isinstance(image, Mapping)
+                parts.append(ImagePart(image=ImageRef.from_json(image), alias=str(part["alias"])))
+        call_id = data.get("tool_call_id")
+        return cls(
+            role=data["role"],  # type: ignore[arg-type]
+            parts=tuple(parts),
+            tool_calls=tuple(ToolCall.from_json(c) for c in _objects(data.get("tool_calls", []))),
+            tool_call_id=None if call_id is None else str(call_id),
+        )
+
+
+def message_hash(message: Message, parent: str | None) -> str:
+    """Digest of a message and of everything before it: equal hashes mean equal conversations up to here."""
+    return digest({"parent": parent, "message": message.to_json()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Tokens of one or several calls; None where the provider did not say. Values add up with `+`."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    image_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{name: _add(getattr(self, name), getattr(other, name)) for name in _USAGE_FIELDS})
+
+    @property
+    def total(self) -> int:
+        """Input plus output tokens as far as they are known."""
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+    def to_json(self) -> dict[str, Json]:
+        return {name: getattr(self, name) for name in _USAGE_FIELDS if getattr(self, name) is not None}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Usage:
+        return cls(**{name: v for name, v in data.items() if name in _USAGE_FIELDS and isinstance(v, int)})
+
+
+_USAGE_FIELDS = ("input_tokens", "output_tokens", "image_tokens", "cached_tokens", "reasoning_tokens")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """What is asked for; the reply records what was really sent. None leaves a parameter out."""
+
+    temperature: float | None = 0.0
+    top_p: float | None = None
+    seed: int | None = None
+    max_tokens: int | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        return {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed, "max_tokens": self.max_tokens}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One call to a model.
+
+    tools: offered natively (empty with the text protocol).   choices: the only answers allowed, for a backend that can
+    constrain; None leaves the answer free.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    sampling: Sampling = field(default_factory=Sampling)
+    choices: tuple[str, ...] | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "messages": [m.to_json() for m in self.messages],
+            "tools": [t.to_json() for t in self.tools],
+            "sampling": self.sampling.to_json(),
+            "choices": None if self.choices is None else list(self.choices),
+        }
+
+    def key(self) -> str:
+        """SHA-256 of the canonical JSON, images by digest: the base of replay and cache keys."""
+        return digest(self.to_json())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """What a model answered.
+
+    finish: why it stopped.   model: the name that the endpoint answered with.   raw: the provider's own payload, kept
+    for the trace.   sent: the parameters that were really on the wire.
+    """
+
+    text: str
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    malformed_calls: tuple[MalformedCall, ...] = ()
+    finish: Finish = "stop"
+    usage: Usage = field(default_factory=Usage)
+    model: str = ""
+    raw: Json = None
+    sent: Mapping[str, Json] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "text": self.text,
+            "reasoning": self.reasoning,
+            "tool_calls": [c.to_json() for c in self.tool_calls],
+            "malformed_calls": [c.to_json() for c in self.malformed_calls],
+            "finish": self.finish,
+            "usage": self.usage.to_json(),
+            "model": self.model,
+            "raw": self.raw,
+            "sent": dict(self.sent),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Reply:
+        usage, sent = data["usage"], data["sent"]
+        assert isinstance(usage, Mapping) and isinstance(sent, Mapping)
+        return cls(
+            text=str(data["text"]),
+            reasoning=str(data["reasoning"]),
+            tool_calls=tuple(ToolCall.from_json(c) for c in _objects(data["tool_calls"])),
+            malformed_calls=tuple(
+                MalformedCall(raw=str(c["raw"]), error=str(c["error"])) for c in _objects(data["malformed_calls"])
+            ),
+            finish=data["finish"],  # type: ignore[arg-type]
+            usage=Usage.from_json(usage),
+            model=str(data["model"]),
+            raw=data["raw"],
+            sent=sent,
+        )
+
+
+def _objects(value: Json) -> list[Mapping[str, Json]]:
+    if isinstance(value, str | Mapping) or value is None or isinstance(value, bool | int | float):
+        raise ValueError(f"expected a list of objects, found {value!r}")
+    return [item for item in value if isinstance(item, Mapping)]
+
+
+def _add(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else a + b

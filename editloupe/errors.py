@@ -1,0 +1,145 @@
+"""The error tree, sorted by who must act.
+
+    EditLoupeError
+    ├── ConfigError              the user: the command, a URI, a file that steers a run
+    │   ├── UnknownPlugin        a name that no installed plug-in has
+    │   ├── MissingExtra         an optional dependency that is not installed
+    │   ├── PromptError          a prompt template
+    │   ├── RubricError          a rubric file
+    │   └── RunMismatch          the output folder belongs to another run
+    ├── DataError                the user's data
+    │   ├── SampleError          one row or one pair of files (file, line)
+    │   ├── ImageError           one image file
+    │   └── TraceError           a trace that is damaged, tampered with, or newer than this version
+    ├── BackendError             the operator: the model's endpoint (status, retryable)
+    │   ├── RateLimited
+    │   ├── Unavailable
+    │   ├── Rejected
+    │   └── ContextTooLong
+    ├── ReplyError               the model: becomes a finding with a status, never a number
+    ├── ToolError                shown to the model as an observation that it can mend
+    ├── ReplayMiss               a recording does not hold what was asked
+    └── Interrupted              the run was asked to stop; what is done is kept
+
+A message names the thing, what was expected, what was found and what to do. Errors of other libraries are translated
+once, where they are met, with `from`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class EditLoupeError(Exception):
+    """The root: catch it to catch everything that editloupe raises on purpose."""
+
+
+class ConfigError(EditLoupeError):
+    """The command, a URI or a steering file is wrong; nothing was spent."""
+
+
+class UnknownPlugin(ConfigError):
+    """No installed plug-in has this name; the message lists those that are."""
+
+    def __init__(self, group: str, name: str, known: tuple[str, ...]) -> None:
+        self.group, self.name, self.known = group, name, known
+        listed = ", ".join(known) or "none at all (is editloupe installed?)"
+        super().__init__(f"unknown {group} {name!r}; known here: {listed}")
+
+
+class MissingExtra(ConfigError):
+    """An optional dependency is needed and absent."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        self.what, self.extra = what, extra
+        super().__init__(f"{what} needs an optional package: pip install 'editloupe[{extra}]'")
+
+
+class PromptError(ConfigError):
+    """A prompt template is missing, malformed or asks for an unknown variable."""
+
+
+class RubricError(ConfigError):
+    """A rubric file breaks a rule; the message names file and key."""
+
+
+class RunMismatch(ConfigError):
+    """The output folder holds another run; the message names the field that differs."""
+
+
+class DataError(EditLoupeError):
+    """The user's data cannot be used as it is."""
+
+
+class SampleError(DataError):
+    """One sample cannot be used.
+
+    file, line: where it stands (line counts from 1; None where the file has no lines).
+    """
+
+    def __init__(self, message: str, *, file: Path | str | None = None, line: int | None = None) -> None:
+        self.file = None if file is None else Path(file)
+        self.line = line
+        where = "" if file is None else f"{file}: " if line is None else f"{file}, line {line}: "
+        super().__init__(where + message)
+
+
+class ImageError(DataError):
+    """One image file cannot be decoded, or breaks a limit."""
+
+
+class TraceError(DataError):
+    """A trace file is damaged, was changed, or was written by a newer version."""
+
+
+class BackendError(EditLoupeError):
+    """The endpoint of a model failed.
+
+    status: the HTTP status where there was one.   retryable: whether the same request may succeed later.
+    """
+
+    retryable = False
+
+    def __init__(self, message: str, *, status: int | None = None, retry_after_s: float | None = None) -> None:
+        self.status, self.retry_after_s = status, retry_after_s
+        super().__init__(message)
+
+
+class RateLimited(BackendError):
+    """Too many requests; `retry_after_s` is the endpoint's own wish where it gave one."""
+
+    retryable = True
+
+
+class Unavailable(BackendError):
+    """Time-out, connection reset, or a 5xx answer."""
+
+    retryable = True
+
+
+class Rejected(BackendError):
+    """The endpoint refuses this request and will refuse it again (a 4xx answer)."""
+
+
+class ContextTooLong(Rejected):
+    """The conversation no longer fits into the model's context."""
+
+
+class ReplyError(EditLoupeError):
+    """The model's reply cannot be used; `status` is the finding's status."""
+
+    def __init__(self, status: str, message: str) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class ToolError(EditLoupeError):
+    """A tool cannot do what was asked; the model reads the message and may mend its call."""
+
+
+class ReplayMiss(EditLoupeError):
+    """The recording has no answer to this request; the message names the nearest one and the first difference."""
+
+
+class Interrupted(EditLoupeError):
+    """The run was asked to stop. What is recorded stays, and the same command goes on from there."""

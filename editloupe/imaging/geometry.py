@@ -1,0 +1,36 @@
+"""Boxes around small things: the expansion ratio λ(s) of DLEBench and crops with context. Pure arithmetic."""
+
+from __future__ import annotations
+
+from editloupe.values import Box
+
+LAMBDA_MAX = 6.0
+LAMBDA_MIN = 0.3
+S_MIN = 32.0
+S_MAX = 256.0
+
+
+def expansion_ratio(s: float) -> float:
+    """λ(s) of DLEBench Eq. 1: 6.0 for s ≤ 32, 0.3 for s ≥ 256, linear between.
+
+    s: the shorter side of a box in source px. Raises ValueError unless s > 0.
+    """
+    if not s > 0:
+        raise ValueError(f"s must be a positive number of px, found {s!r}")
+    if s <= S_MIN:
+        return LAMBDA_MAX
+    if s >= S_MAX:
+        return LAMBDA_MIN
+    alpha = (s - S_MIN) / (S_MAX - S_MIN)
+    return (1 - alpha) * LAMBDA_MAX + alpha * LAMBDA_MIN
+
+
+def expand(box: Box, *, width: float, height: float, ratio: float | None = None) -> Box:
+    """A box with context: sides (1 + λ)·w and (1 + λ)·h about its centre, rounded outward, clipped to the image, not shifted.
+
+    ratio: λ; None takes λ(min(w, h)) of Eq. 1.   width, height: of the image, in px.
+    """
+    grow = expansion_ratio(min(box.width, box.height)) if ratio is None else ratio
+    cx, cy = box.center
+    half_w, half_h = (1 + grow) * box.width / 2, (1 + grow) * box.height / 2
+    return Box(cx - half_w, cy - half_h, cx + half_w, cy + half_h).rounded_out().clipped(width=width, height=height)

@@ -1,0 +1,145 @@
+"""What a tool is, how its arguments are checked, and which tools are there.
+
+A tool is a class with `name`, `version`, `description`, `Args` (a pydantic model, whose JSON Schema the model is shown)
+and `__call__(args, desk) -> Observation`. What it cannot do is a ToolError, which the model reads and may mend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import jsonschema
+from pydantic import BaseModel
+
+from editloupe import plugins
+from editloupe.chat import ToolSpec
+from editloupe.data.images import ImageStore
+from editloupe.errors import ConfigError, ToolError
+from editloupe.records import Observation
+from editloupe.values import Box, ImageRef, Json, View
+
+PAPER_TOOLS = ("grounding", "zoom_in", "localize_differences", "enhancer", "detect_object")
+"""The five tools by which DLEBench's agent looks (section 4.2); one that is not installed is said to be absent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """What lies in front of a tool: the conversation's images by name, and the store that holds their pixels.
+
+    views: name → View; "Original Image" and "Edited Image" are whole views, "Crop 1" knows where it was cut.
+    past_calls: canonical JSON of (tool, arguments) made before in this conversation.
+    """
+
+    images: ImageStore
+    views: Mapping[str, View]
+    past_calls: frozenset[str] = field(default_factory=frozenset)
+
+    def view(self, name: str) -> View:
+        """The image of that name, case and outer spaces ignored. Raises ToolError, which lists the known names."""
+        folded = name.strip().casefold()
+        for known, view in self.views.items():
+            if known.casefold() == folded:
+                return view
+        raise ToolError(f"there is no image {name!r}; the images are: {', '.join(map(repr, self.views))}")
+
+    def image(self, name: str) -> ImageRef:
+        return self.view(name).image
+
+    def box(self, values: Iterable[float], image: ImageRef) -> Box:
+        """Four numbers 0..1000, [x0, y0, x1, y1], as a box in px of `image`. Raises ToolError that says how to mend."""
+        x0, y0, x1, y1 = values
+        given = f"[{x0:g}, {y0:g}, {x1:g}, {y1:g}]"
+        if not all(0 <= v <= 1000 for v in (x0, y0, x1, y1)):
+            raise ToolError(
+                f"bbox {given} leaves the image: expected four integers between 0 and 1000, "
+                "[x0, y0, x1, y1] as thousandths of the image's width and height"
+            )
+        if x1 <= x0 or y1 <= y0:
+            raise ToolError(f"bbox {given} is empty or inverted: expected x0 < x1 and y0 < y1; swap the corners")
+        return Box.from_thousandths((x0, y0, x1, y1), width=image.width, height=image.height)
+
+
+class Tool(Protocol):
+    """One visual tool. Instances are stateless towards a conversation and may be called from several threads."""
+
+    name: ClassVar[str]
+    version: ClassVar[str]
+    description: ClassVar[str]
+    Args: ClassVar[type[BaseModel]]
+
+    def __call__(self, args: Any, desk: Desk) -> Observation: ...
+
+
+def spec(tool: Tool) -> ToolSpec:
+    """A tool as a model is offered it: JSON Schema without pydantic's titles."""
+    return ToolSpec(name=tool.name, description=tool.description, parameters=_plain(tool.Args.model_json_schema()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolbox:
+    """The tools at hand, and those that were asked for and are absent, with the reason."""
+
+    tools: Mapping[str, Tool]
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+    def specs(self, names: Iterable[str]) -> tuple[ToolSpec, ...]:
+        """Of those among `names` that are at hand."""
+        return tuple(spec(self.tools[name]) for name in names if name in self.tools)
+
+    def versions(self) -> dict[str, str]:
+        return {name: tool.version for name, tool in self.tools.items()}
+
+    def call(self, name: str, arguments: Mapping[str, Json], desk: Desk) -> Observation:
+        """Validate, then run. Raises ToolError for an unknown tool, for arguments off the schema, and what the tool raises."""
+        tool = self.tools.get(name)
+        if tool is None:
+            if name in self.absent:
+                raise ToolError(f"the tool {name!r} is absent here ({self.absent[name]}); use {', '.join(self.tools)}")
+            raise ToolError(f"there is no tool {name!r}; the tools are: {', '.join(self.tools) or 'none'}")
+        return tool(validated(tool, arguments), desk)
+
+
+def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
+    """The arguments as the tool's own type. Raises ToolError that names each wrong field."""
+    validator = jsonschema.Draft202012Validator(dict(spec(tool).parameters))
+    problems = sorted(validator.iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))
+    if problems:
+        lines = "; ".join(f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {p.message}" for p in problems[:5])
+        raise ToolError(f"{tool.name}: wrong arguments: {lines}. Expected {_signature(tool)}")
+    return tool.Args.model_validate(dict(arguments))
+
+
+def open_toolbox(names: Iterable[str] = PAPER_TOOLS) -> Toolbox:
+    """The named tools, made. One of the paper's five that nothing provides is listed as absent; any other name is unknown.
+
+    Raises UnknownPlugin.
+    """
+    installed = plugins.names("tools")
+    tools: dict[str, Tool] = {}
+    absent: dict[str, str] = {}
+    for name in names:
+        if name in PAPER_TOOLS and name not in installed:
+            absent[name] = "no installed package provides it; it needs an object detector"
+            continue
+        make: Callable[[], Tool] = plugins.load("tools", name)  # type: ignore[assignment]
+        tools[name] = make()
+        if tools[name].name != name:
+            raise ConfigError(f"tool plug-in {name!r} calls itself {tools[name].name!r}; the two must agree")
+    return Toolbox(tools=tools, absent=absent)
+
+
+def _signature(tool: Tool) -> str:
+    return f"{tool.name}{{{', '.join(tool.Args.model_json_schema().get('properties', {}))}}}"
+
+
+def _plain(schema: Any) -> Any:
+    """A JSON Schema without "title" annotations, which only cost tokens."""
+    if isinstance(schema, dict):
+        return {
+            key: {name: _plain(sub) for name, sub in value.items()} if key == "properties" else _plain(value)
+            for key, value in schema.items()
+            if key != "title" or not isinstance(value, str)
+        }
+    return [_plain(item) for item in schema] if isinstance(schema, list) else schema
