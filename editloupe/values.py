@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast, get_args
 
-Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 AxisOrder: TypeAlias = Literal["xyxy", "yxyx"]
 
 
@@ -410,8 +410,9 @@ def _optional_ref(value: Json) -> ImageRef | None:
 
 
 def _role(text: str) -> Role:
-    if text == "source" or text == "edited" or text == "reference":
-        return text
+    for role in get_args(Role):
+        if text == role:
+            return cast(Role, role)
     raise ValueError(f"unknown role {text!r}; expected source, edited or reference")
 
 

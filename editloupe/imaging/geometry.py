@@ -26,7 +26,7 @@ def expansion_ratio(s: float) -> float:
 
 
 def expand(box: Box, *, width: float, height: float, ratio: float | None = None) -> Box:
-    """A box with context: sides (1 + λ)·w and (1 + λ)·h about its centre, rounded outward, clipped to the image, not shifted.
+    """A box with context: sides (1 + λ)·w and (1 + λ)·h about its centre, rounded outward, clipped, not shifted.
 
     ratio: λ; None takes λ(min(w, h)) of Eq. 1.   width, height: of the image, in px.
     """

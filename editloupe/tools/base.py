@@ -29,12 +29,18 @@ class Desk:
     """What lies in front of a tool: the conversation's images by name, and the store that holds their pixels.
 
     views: name → View; "Original Image" and "Edited Image" are whole views, "Crop 1" knows where it was cut.
+    crops: how many pictures tools have shown so far; the next one is "Crop crops+1".
     past_calls: canonical JSON of (tool, arguments) made before in this conversation.
     """
 
     images: ImageStore
     views: Mapping[str, View]
+    crops: int = 0
     past_calls: frozenset[str] = field(default_factory=frozenset)
+
+    def crop_name(self, number: int) -> str:
+        """What the conversation will call the `number`-th picture (from 1) of the observation being made."""
+        return f"Crop {self.crops + number}"
 
     def view(self, name: str) -> View:
         """The image of that name, case and outer spaces ignored. Raises ToolError, which lists the known names."""
@@ -92,7 +98,7 @@ class Toolbox:
         return {name: tool.version for name, tool in self.tools.items()}
 
     def call(self, name: str, arguments: Mapping[str, Json], desk: Desk) -> Observation:
-        """Validate, then run. Raises ToolError for an unknown tool, for arguments off the schema, and what the tool raises."""
+        """Validate, then run. Raises ToolError: an unknown tool, arguments off the schema, what the tool itself raises."""
         tool = self.tools.get(name)
         if tool is None:
             if name in self.absent:
