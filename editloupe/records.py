@@ -225,15 +225,17 @@ Task: TypeAlias = JudgeTask
 class JudgeSpec:
     """Who judges: everything that makes two verdicts comparable, and no secret.
 
-    backend: canonical URI.   endpoint: where it answers ("in process" for embedded ones).   tools: name → version.
+    backend: canonical URI, and the version of the code behind it where that is ours.   endpoint: where it answers ("in process" for embedded ones).   tools: name → version.
     prompts: digest of the agent's own templates.   rubric: digest.
     """
 
     backend: str
+    backend_version: str = ""
     endpoint: str
     sampling: Sampling
     tool_protocol: str
     image_policy: str
+    constrain_labels: bool = False
     prompts: str
     rubric: str
     tools: Mapping[str, str]
@@ -241,10 +243,12 @@ class JudgeSpec:
     def to_json(self) -> dict[str, Json]:
         return {
             "backend": self.backend,
+            "backend_version": self.backend_version,
             "endpoint": self.endpoint,
             "sampling": self.sampling.to_json(),
             "tool_protocol": self.tool_protocol,
             "image_policy": self.image_policy,
+            "constrain_labels": self.constrain_labels,
             "prompts": self.prompts,
             "rubric": self.rubric,
             "tools": dict(self.tools),

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
+import stat
 import struct
-import tempfile
 import threading
+import uuid
 import warnings
+import zlib
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, ImageCms, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
 
 from editloupe.errors import ImageError
 from editloupe.values import ImageRef
@@ -34,9 +37,38 @@ MAX_PIXELS: Final = 150_000_000
 MIN_SIDE: Final = 8
 """Smaller images hold nothing that could be compared."""
 
-_EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp", "image/gif": "gif", "image/bmp": "bmp",
-               "image/tiff": "tiff", "image/heif": "heic", "image/avif": "avif"}  # fmt: skip
-_ROTATED = {5, 6, 7, 8}
+MAX_BYTES: Final = 2**30
+"""Larger files are refused unread."""
+
+_EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/mpo": "jpg", "image/webp": "webp", "image/gif": "gif",
+               "image/bmp": "bmp", "image/tiff": "tiff", "image/heif": "heic", "image/avif": "avif"}  # fmt: skip
+
+# Pillow knows many more, some of which start other programs (EPS) or open further files.
+_FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF", "PPM")
+_READABLE = "PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF or PPM"
+
+_HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
+_AVIF_BRANDS = {b"avif", b"avis"}
+
+# EXIF orientation (1 is upright) → what makes the image upright.
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_SIDEWAYS = {5, 6, 7, 8}
+
+# What Pillow's plug-ins raise on bytes that are cut off or changed.
+_DAMAGE = (
+    OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, IndexError, KeyError, TypeError,
+    OverflowError, AttributeError, RuntimeError, ZeroDivisionError,
+)  # fmt: skip
+
+_warnings_lock = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +100,7 @@ class ImageStore:
     """All images of a run, each held once.
 
     folder: where bytes are kept as `<ab>/<sha256>.<ext>`; None keeps derived images in memory.
-    Thread-safe. Decoded images are cached up to `cache_bytes` and are read-only arrays.
+    Thread-safe. Decoded images (read-only arrays) and encoded ones are cached, each kind up to `cache_bytes`.
     """
 
     def __init__(self, folder: Path | None = None, *, max_pixels: int = MAX_PIXELS, cache_bytes: int = 256 * 2**20) -> None:
@@ -78,7 +110,7 @@ class ImageStore:
         self._memory: dict[str, bytes] = {}
         self._notes: dict[str, tuple[str, ...]] = {}
         self._arrays: OrderedDict[str, RGB] = OrderedDict()
-        self._encoded: dict[tuple[str, ImagePolicy], EncodedImage] = {}
+        self._encoded: OrderedDict[tuple[str, ImagePolicy], EncodedImage] = OrderedDict()
 
     def add_file(self, path: Path) -> ImageRef:
         """Read and identify a file; pixels are decoded when they are first needed.
@@ -86,11 +118,19 @@ class ImageStore:
         Raises ImageError: missing, empty, not an image, HEIC without the extra, too large, too small.
         """
         try:
+            found = path.stat()
+            if stat.S_ISDIR(found.st_mode):
+                raise ImageError(f"{path}: is a folder; expected an image file")
+            # A pipe or a device would block for ever.
+            if not stat.S_ISREG(found.st_mode):
+                raise ImageError(f"{path}: is not a regular file; expected an image file")
+            if found.st_size > MAX_BYTES:
+                raise ImageError(
+                    f"{path}: {found.st_size:,} bytes is more than the limit of {MAX_BYTES:,}; compress or scale it down"
+                )
             data = path.read_bytes()
         except FileNotFoundError:
             raise ImageError(f"{path}: no such file; expected an image") from None
-        except IsADirectoryError:
-            raise ImageError(f"{path}: is a folder; expected an image file") from None
         except OSError as error:
             raise ImageError(f"{path}: cannot be read: {error.strerror or error}") from error
         ref = self._identify(data, str(path))
@@ -124,7 +164,10 @@ class ImageStore:
             return data
         for path in candidates:
             if path is not None and path.is_file():
-                found = path.read_bytes()
+                try:
+                    found = path.read_bytes()
+                except OSError:
+                    continue  # another candidate may hold them; the error below lists all
                 if hashlib.sha256(found).hexdigest() == ref.sha256:
                     return found
         places = ", ".join(str(p) for p in candidates if p is not None) or "memory"
@@ -159,8 +202,15 @@ class ImageStore:
             _write_once(blob, self.data(ref))
         return blob
 
+    def path(self, ref: ImageRef) -> Path | None:
+        """Where the bytes lie in the folder; None where they do not."""
+        blob = self._blob(ref)
+        return blob if blob is not None and blob.exists() else None
+
     def encoded(self, ref: ImageRef, policy: ImagePolicy) -> EncodedImage:
-        """The bytes for a model: the image's own where the policy takes them, else normalised PNG. Made once, then kept.
+        """The bytes for a model: the image's own where the policy takes them, else normalised PNG.
+
+        Made once and then kept, as long as the cache holds; made again, they are the same bytes.
 
         Own bytes are sent only where nothing stands between them and the pixels that tools see: no EXIF rotation, alpha,
         odd colour space or further frames.
@@ -168,6 +218,7 @@ class ImageStore:
         key = (ref.sha256, policy)
         with self._lock:
             if key in self._encoded:
+                self._encoded.move_to_end(key)
                 return self._encoded[key]
         side = max(ref.width, ref.height)
         if policy.max_side is not None and side > policy.max_side:
@@ -182,13 +233,16 @@ class ImageStore:
                 data=encode_png(self.array(ref)), media_type="image/png", width=ref.width, height=ref.height
             )
         with self._lock:
-            return self._encoded.setdefault(key, made)
+            made = self._encoded.setdefault(key, made)
+            while len(self._encoded) > 1 and sum(len(e.data) for e in self._encoded.values()) > self.cache_bytes:
+                self._encoded.popitem(last=False)
+        return made
 
     def _identify(self, data: bytes, name: str) -> ImageRef:
-        with _opened(data, name) as image:
+        with _opened(data, name, self.max_pixels) as image:
             width, height = image.size
             _check_size(width, height, name, self.max_pixels)
-            if _orientation(image) in _ROTATED:
+            if _orientation(image) in _SIDEWAYS:
                 width, height = height, width
             media_type = Image.MIME.get(image.format or "", "application/octet-stream")
         return ImageRef(sha256=hashlib.sha256(data).hexdigest(), width=width, height=height, media_type=media_type)
@@ -209,23 +263,22 @@ class ImageStore:
 
 def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB, tuple[str, ...]]:
     """An image file's bytes as H×W×3 uint8 RGB, and notes on what stood in the way. Raises ImageError."""
-    with _opened(data, name) as opened:
-        _check_size(*opened.size, name, max_pixels)
+    with _opened(data, name, max_pixels) as image:
+        _check_size(*image.size, name, max_pixels)
         notes: list[str] = []
-        frames = getattr(opened, "n_frames", 1)
         try:
-            opened.seek(0)
-            opened.load()
-        except (OSError, ValueError, SyntaxError, EOFError, struct.error) as error:
+            frames = getattr(image, "n_frames", 1)
+            image.seek(0)
+            image.load()
+            if frames > 1:
+                notes.append(f"first of {frames} frames")
+            turn = _UPRIGHT.get(_orientation(image) or 1)
+            if turn is not None:
+                notes.append("EXIF rotation applied")
+            flat = _flattened(image, notes, deep=_has_16_bits(image, data))
+        except _DAMAGE as error:
             raise ImageError(f"{name}: the image data is damaged or cut off ({error}); expected a whole file") from error
-        if frames > 1:
-            notes.append(f"first of {frames} frames")
-        image: Image.Image = opened
-        if _orientation(image) not in (None, 1):
-            image = ImageOps.exif_transpose(image)
-            notes.append("EXIF rotation applied")
-        image = _to_srgb(image, notes)
-        return np.array(_flattened(image, notes), dtype=np.uint8), tuple(notes)
+        return np.array(flat if turn is None else flat.transpose(turn), dtype=np.uint8), tuple(notes)
 
 
 def encode_png(rgb: RGB) -> bytes:
@@ -235,22 +288,33 @@ def encode_png(rgb: RGB) -> bytes:
     return buffer.getvalue()
 
 
-def _opened(data: bytes, name: str) -> Image.Image:
+def _opened(data: bytes, name: str, max_pixels: int) -> Image.Image:
     if not data:
         raise ImageError(f"{name}: the file is empty; expected an image")
-    if data[4:12] in (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftyphevc", b"ftypmsf1"):
+    if _is_heic(data):
         _register_heif(name)
+    Image.init()
+    formats = [known for known in _FORMATS if known in Image.OPEN]
     try:
-        with warnings.catch_warnings():
-            # The size is checked by us, with a message that says what to do.
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            return Image.open(io.BytesIO(data))
+        with _no_warnings():
+            return Image.open(io.BytesIO(data), formats=formats)
     except Image.DecompressionBombError as error:
-        raise ImageError(f"{name}: {error}; expected at most {MAX_PIXELS:,} px") from error
+        raise ImageError(
+            f"{name}: {error}; the limit is {max_pixels:,} px, a guard against decompression bombs; "
+            "scale the image down first"
+        ) from error
     except UnidentifiedImageError as error:
-        raise ImageError(f"{name}: not an image that can be read; expected PNG, JPEG, WebP, GIF, BMP or TIFF") from error
-    except (OSError, ValueError, SyntaxError, struct.error) as error:
-        raise ImageError(f"{name}: the image header is damaged ({error})") from error
+        raise ImageError(f"{name}: not an image that can be read; expected {_READABLE}") from error
+    except _DAMAGE as error:
+        raise ImageError(f"{name}: the image header is damaged ({error}); expected {_READABLE}") from error
+
+
+def _is_heic(data: bytes) -> bool:
+    if data[4:8] != b"ftyp":
+        return False
+    end = min(int.from_bytes(data[:4], "big"), 256, len(data))
+    brands = {data[8:12]} | {data[i : i + 4] for i in range(16, end, 4)}
+    return bool(brands & _HEIC_BRANDS) and not brands & _AVIF_BRANDS
 
 
 def _register_heif(name: str) -> None:
@@ -258,13 +322,26 @@ def _register_heif(name: str) -> None:
         import pillow_heif
     except ImportError as error:
         raise ImageError(f"{name}: a HEIC image needs an optional package: pip install 'editloupe[heif]'") from error
-    pillow_heif.register_heif_opener()
+    if "HEIF" not in Image.OPEN:
+        pillow_heif.register_heif_opener()
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Pillow warns of large images and odd metadata; the size is checked by us and the metadata is not used.
+
+    The lock is there because `warnings` keeps its filters for all threads together.
+    """
+    with _warnings_lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _check_size(width: int, height: int, name: str, max_pixels: int) -> None:
     if width * height > max_pixels:
         raise ImageError(
-            f"{name}: {width:,}×{height:,} px is more than the limit of {max_pixels:,} px; scale the image down first"
+            f"{name}: {width:,}×{height:,} px is more than the limit of {max_pixels:,} px, a guard against "
+            "decompression bombs; scale the image down first"
         )
     if min(width, height) < MIN_SIDE:
         raise ImageError(f"{name}: {width}×{height} px is too small to compare; expected at least {MIN_SIDE} px a side")
@@ -272,62 +349,96 @@ def _check_size(width: int, height: int, name: str, max_pixels: int) -> None:
 
 def _orientation(image: Image.Image) -> int | None:
     try:
-        value = image.getexif().get(ExifTags.Base.Orientation)
-    except (OSError, ValueError, SyntaxError, struct.error):
+        with _no_warnings():
+            value = image.getexif().get(ExifTags.Base.Orientation)
+    except _DAMAGE:
         return None
     return value if isinstance(value, int) and 1 <= value <= 8 else None
 
 
-def _to_srgb(image: Image.Image, notes: list[str]) -> Image.Image:
-    """Colours of an embedded ICC profile brought to sRGB; alpha is kept."""
+def _has_16_bits(image: Image.Image, data: bytes) -> bool:
+    """Whether the file holds more than 8 bits a channel, also where Pillow's mode no longer shows it."""
+    if image.mode.startswith("I") or image.mode == "F":
+        return True
+    if image.format == "PNG":
+        return data[24:25] == b"\x10"  # the bit depth in IHDR
+    if image.format == "TIFF":
+        bits = getattr(image, "tag_v2", {}).get(258, (8,))
+        return any(b > 8 for b in (bits if isinstance(bits, tuple) else (bits,)))
+    return False
+
+
+def _flattened(image: Image.Image, notes: list[str], *, deep: bool) -> Image.Image:
+    """Any mode as RGB: 16 bits to 8, alpha on white, ICC colours to sRGB, palettes, grey and CMYK expanded."""
     profile = image.info.get("icc_profile")
-    if not profile or image.mode not in ("RGB", "RGBA", "CMYK", "L", "LA"):
-        return image
+    colour, alpha = _split(image, deep=deep)
+    if deep:
+        notes.append("reduced to 8 bits")
+    if profile:
+        colour = _to_srgb(colour, profile, notes)
+    if image.mode == "CMYK":
+        notes.append("CMYK converted to RGB")
+    rgb = colour.convert("RGB")
+    if alpha is None or alpha.getextrema() == (255, 255):
+        return rgb
+    notes.append("alpha composited on white")
+    return Image.composite(rgb, Image.new("RGB", rgb.size, (255, 255, 255)), alpha)
+
+
+def _split(image: Image.Image, *, deep: bool) -> tuple[Image.Image, Image.Image | None]:
+    """8-bit colour without alpha, and the alpha channel where there is one."""
+    clear = image.info.get("transparency")
+    if image.mode.startswith("I") or image.mode == "F":
+        values = np.asarray(image)
+        grey = Image.fromarray(_to_8_bits(values))
+        # A grey PNG may name one value that is transparent.
+        return grey, Image.fromarray(np.where(values == clear, 0, 255).astype(np.uint8)) if isinstance(clear, int) else None
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa"):
+        rgba = image.convert("RGBA")
+        grey_only = image.mode in ("LA", "La")
+        return (rgba.convert("RGB").getchannel("R") if grey_only else rgba.convert("RGB")), rgba.getchannel("A")
+    if clear is None:
+        return (image.convert("RGB") if image.mode == "P" else image), None
+    if image.mode == "RGB" and deep and isinstance(clear, tuple):
+        image = image.copy()
+        image.info["transparency"] = tuple(v >> 8 for v in clear)
+    rgba = image.convert("RGBA")
+    return rgba.convert("RGB"), rgba.getchannel("A")
+
+
+def _to_8_bits(values: NDArray[np.number]) -> RGB:
+    """16-bit or float grey as 8 bits: the high byte, as Pillow does for 16-bit colour; floats from 0..1 or 0..255."""
+    if values.dtype.kind != "f":
+        high: RGB = np.right_shift(np.clip(values, 0, 65535).astype(np.uint16), 8).astype(np.uint8)
+        return high
+    grey = values.astype(np.float32)
+    if not np.isfinite(grey).all():
+        raise ValueError("pixels that are not finite numbers")
+    top = float(grey.max(initial=0.0))
+    scale = 255.0 if top <= 1 else 1.0 if top <= 255 else 255.0 / 65535.0
+    rounded: RGB = np.clip(np.rint(grey * scale), 0, 255).astype(np.uint8)
+    return rounded
+
+
+def _to_srgb(colour: Image.Image, profile: bytes, notes: list[str]) -> Image.Image:
+    """Colours of an embedded ICC profile brought to sRGB."""
     try:
         source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
         if "srgb" in (ImageCms.getProfileDescription(source) or "").lower():
-            return image
-        alpha = image.getchannel("A") if image.mode in ("RGBA", "LA") else None
-        colour = image.convert(image.mode.removesuffix("A")) if alpha is not None else image
+            return colour
         converted = ImageCms.profileToProfile(colour, source, ImageCms.createProfile("sRGB"), outputMode="RGB")
     except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
         notes.append("unreadable ICC profile ignored")
-        return image
-    notes.append("ICC profile converted to sRGB")
+        return colour
     if converted is None:
-        return image
-    if alpha is not None:
-        converted.putalpha(alpha)
+        return colour
+    notes.append("ICC profile converted to sRGB")
     return converted
-
-
-def _flattened(image: Image.Image, notes: list[str]) -> Image.Image:
-    """Any mode as RGB: alpha on white, 16 bits to 8, palettes, grey and CMYK expanded."""
-    if image.mode in ("RGB",) and "transparency" not in image.info:
-        return image
-    if image.mode in ("I", "I;16", "I;16B", "I;16L", "I;16N", "F"):
-        values = np.asarray(image, dtype=np.float64)
-        top = float(values.max(initial=0.0))
-        scale = 255.0 / (65535.0 if top > 255 else 255.0 if top > 1 or image.mode != "F" else 1.0)
-        if image.mode != "F":
-            scale = 255.0 / 65535.0
-        notes.append("reduced to 8 bits")
-        return Image.fromarray(np.clip(np.rint(values * scale), 0, 255).astype(np.uint8)).convert("RGB")
-    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
-        rgba = image.convert("RGBA")
-        if rgba.getchannel("A").getextrema() != (255, 255):
-            notes.append("alpha composited on white")
-        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, rgba).convert("RGB")
-    if image.mode == "CMYK":
-        notes.append("CMYK converted to RGB")
-    return image.convert("RGB")
 
 
 def _write_once(path: Path, data: bytes) -> None:
     """Whole or not at all: a reader never sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    Path(temporary).replace(path)
+    temporary = path.with_name(f".part-{uuid.uuid4().hex}")
+    temporary.write_bytes(data)
+    temporary.replace(path)

@@ -1,0 +1,134 @@
+"""Prompts are Markdown with Jinja2, rendered strictly: a variable that is not given is an error, never an empty string.
+
+A template is one file. Built-in ones are named by folder and stem ("dlebench/judge"); a user's own is given by the path
+of its .md file. Includes are not offered, so that the digest of a template covers all of its words.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from jinja2 import FunctionLoader, StrictUndefined, Template, TemplateError, TemplateNotFound, TemplateSyntaxError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from editloupe.errors import PromptError
+from editloupe.values import digest
+
+__all__ = ["builtin_prompts", "prompt_digest", "render"]
+
+_HERE: Final = Path(__file__).parent
+
+
+def _no_includes(_name: str) -> None:
+    """Every other template is unknown."""
+
+
+_ENVIRONMENT: Final = ImmutableSandboxedEnvironment(
+    undefined=StrictUndefined,
+    autoescape=False,
+    keep_trailing_newline=False,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    loader=FunctionLoader(_no_includes),
+)
+
+
+def builtin_prompts() -> tuple[str, ...]:
+    """Names of the templates that come with editloupe."""
+    return tuple(sorted(path.relative_to(_HERE).with_suffix("").as_posix() for path in _HERE.rglob("*.md")))
+
+
+def render(template: str | Path, /, **variables: object) -> str:
+    """The text of a template with its variables filled in; values are put in as they are and not read as templates.
+
+    template: a built-in name ("dlebench/judge"), or the path of a user's .md file.
+    Raises PromptError, which names file, line and variable.
+    """
+    shown, text = _read(template)
+    compiled = _compiled(shown, text)
+    try:
+        return compiled.render(**variables)
+    except TemplateNotFound as error:
+        raise PromptError(
+            f"prompt {shown!r}{_line(error.__traceback__, shown)}: includes {error.name!r}; a template must be one file"
+        ) from error
+    except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # Jinja2 passes on what an expression of the template raises; the template's author is the one who can mend it.
+        hint = _hint(str(error), variables)
+        raise PromptError(f"prompt {shown!r}{_line(error.__traceback__, shown)}: {error}{hint}") from error
+
+
+def prompt_digest(template_names: Iterable[str | Path]) -> str:
+    """SHA-256 over the names and texts of templates; their order does not matter. Raises PromptError.
+
+    A user's file counts by its file name and not its folder, so that the same prompt is the same on another machine.
+    """
+    pairs = {(_identity(name), _read(name)[1]) for name in template_names}
+    return digest([[name, text] for name, text in sorted(pairs)])
+
+
+def _is_path(template: str | Path) -> bool:
+    return isinstance(template, Path) or template.endswith(".md")
+
+
+def _identity(template: str | Path) -> str:
+    return Path(template).name if _is_path(template) else str(template)
+
+
+def _read(template: str | Path) -> tuple[str, str]:
+    """(name for messages, text). Line ends are unified: a checkout with CRLF is the same prompt."""
+    if _is_path(template):
+        path, shown = Path(template), str(template)
+    elif template in builtin_prompts():
+        path, shown = _HERE / f"{template}.md", f"{template}.md"
+    else:
+        raise PromptError(
+            f"unknown prompt {str(template)!r}; built in: {', '.join(builtin_prompts())}; "
+            "a prompt of your own is given by the path of its .md file"
+        )
+    try:
+        return shown, path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise PromptError(f"prompt {shown!r}: no such file; built in: {', '.join(builtin_prompts())}") from None
+    except IsADirectoryError:
+        raise PromptError(f"prompt {shown!r}: is a folder; expected a .md file") from None
+    except UnicodeDecodeError as error:
+        raise PromptError(f"prompt {shown!r}: is not UTF-8 (byte {error.start}); save it as UTF-8") from error
+    except OSError as error:
+        raise PromptError(f"prompt {shown!r}: cannot be read: {error.strerror or error}") from error
+
+
+@lru_cache(maxsize=64)
+def _compiled(shown: str, text: str) -> Template:
+    """Compiled once for each text, so that an edited file takes effect at once."""
+    try:
+        # compile() and not from_string(): it takes a file name, by which tracebacks can be mapped to template lines.
+        return Template.from_code(_ENVIRONMENT, _ENVIRONMENT.compile(text, shown, shown), {})
+    except TemplateSyntaxError as error:
+        raise PromptError(f"prompt {shown!r}, line {error.lineno}: {error.message}") from error
+
+
+def _line(trace: TracebackType | None, shown: str) -> str:
+    """Where in the template it happened (", line 3"), from the traceback that Jinja2 has rewritten to template lines."""
+    found = ""
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == shown:
+            found = f", line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
+def _hint(message: str, variables: dict[str, object]) -> str:
+    """What could have been meant by an undefined variable."""
+    undefined = re.match(r"'(\w+)' is undefined", message)
+    if undefined is None:
+        return ""
+    near = difflib.get_close_matches(undefined.group(1), variables, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else ";"
+    return f"{meant} variables here: {', '.join(sorted(variables)) or 'none'}"

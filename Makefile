@@ -1,0 +1,28 @@
+PYTHON ?= python3
+
+.PHONY: help install check test test-slow bench docs
+
+help:  ## Show the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+install:  ## Install the package with what development needs
+	$(PYTHON) -m pip install -e ".[dev]"
+
+check:  ## Lint, types, import contracts
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	$(PYTHON) -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
+
+test:  ## The default tests: no network, no key, no GPU
+	$(PYTHON) -m pytest
+
+test-slow:  ## The tests that take longer
+	$(PYTHON) -m pytest -m slow
+
+bench:  ## Measure the pixel baseline on the drawn scenes and print its tables
+	$(PYTHON) -m benchmarks.baseline
+
+docs:  ## Draw the example folder and the measured tables of the docs again
+	$(PYTHON) examples/draw_edits.py
+	$(PYTHON) -m benchmarks.baseline --write

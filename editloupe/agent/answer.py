@@ -1,0 +1,160 @@
+"""What a model's text says: its thought, its tool calls, its answer. The text protocol of DLEBench (Tables 7 to 14).
+
+Reads the model's own messages only. Tolerates code fences, typographic quotes, single quotes, text around the blocks and
+closing tags without their slash (the paper's own examples have some); never makes up a call or a label.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import json_repair
+
+from editloupe.chat import MalformedCall, Reply, ToolCall
+from editloupe.values import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parsed:
+    """A reply, taken apart. answer: the text between the answer tags, several joined by newlines; None without tags."""
+
+    thought: str
+    calls: tuple[ToolCall, ...]
+    malformed: tuple[MalformedCall, ...]
+    answer: str | None
+
+
+_TAGS = re.compile(
+    r"<\s*(?P<slash>/?)\s*(?:(?P<thinking>start\s+thinking)|(?P<call>tool_call)|(?P<answer>(?:start\s+)?final\s+answer))\s*>",
+    re.IGNORECASE,
+)
+_FENCE = re.compile(r"```[a-zA-Z_]*\n?|```")
+_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
+
+
+def parse_reply(reply: Reply, *, turn: int) -> Parsed:
+    """Thought, calls and answer of one reply; calls that the adapter found stand first. `turn` numbers the calls."""
+    thoughts = [reply.reasoning.strip()]
+    calls, malformed = list(reply.tool_calls), list(reply.malformed_calls)
+    answers: list[str] = []
+    for kind, body, closed in _blocks(reply.text):
+        if kind == "thinking":
+            thoughts.append(body.strip())
+        elif kind == "answer":
+            answers.append(_FENCE.sub("", body).strip())
+        elif kind == "call":
+            for found in _calls_in(body, cut=not closed):
+                if isinstance(found, MalformedCall):
+                    malformed.append(found)
+                else:
+                    calls.append(ToolCall(id=f"call_{turn}_{len(calls) + 1}", name=found[0], arguments=found[1]))
+    given = [a for a in answers if a]
+    if not any(thoughts):
+        thoughts = [body.strip() for kind, body, _ in _blocks(reply.text) if kind == "plain"]
+    return Parsed(
+        thought="\n".join(t for t in thoughts if t),
+        calls=tuple(calls),
+        malformed=tuple(malformed),
+        answer="\n".join(given) if given else None,
+    )
+
+
+def _blocks(text: str) -> list[tuple[str, str, bool]]:
+    """The text as (kind, body, closed) blocks: "thinking", "call", "answer", and "plain" for what stands outside.
+
+    A tag that a closed thought merely mentions is text. An open block ends where another begins.
+    """
+    tags = list(_TAGS.finditer(text))
+    blocks: list[tuple[str, str, bool]] = []
+    state, begun = "plain", 0
+
+    def end(at: int, *, closed: bool) -> None:
+        if text[begun:at].strip() or state != "plain":
+            blocks.append((state, text[begun:at], closed))
+
+    for index, tag in enumerate(tags):
+        kind = tag.lastgroup if tag.lastgroup != "slash" else None
+        opening = not tag["slash"]
+        if kind is None or (state == "plain" and not opening):
+            continue
+        if state == kind:
+            # The paper's own examples close a block with an opening tag.
+            end(tag.start(), closed=True)
+            state, begun = "plain", tag.end()
+        elif state == "plain" or (opening and not (state == "thinking" and _thought_closes(tags[index + 1 :]))):
+            end(tag.start(), closed=state == "plain")
+            state, begun = kind, tag.end()
+    end(len(text), closed=state == "plain")
+    return blocks
+
+
+def _thought_closes(tags: list[re.Match[str]]) -> bool:
+    """Whether the thought that is open is closed by a later tag before another thought opens."""
+    return next((bool(t["slash"]) for t in tags if t["thinking"]), False)
+
+
+def _calls_in(block: str, *, cut: bool) -> Iterator[tuple[str, Mapping[str, Json]] | MalformedCall]:
+    """The JSON objects of one <tool_call> block. A block that was cut off is never repaired: half a box is not a box."""
+    body = _FENCE.sub("", block).strip()
+    if not body:
+        yield MalformedCall(raw=block, error="the <tool_call> block is empty")
+        return
+    values = _strict(body)
+    if values is None and cut:
+        yield MalformedCall(raw=block, error="the <tool_call> block is cut off before its end")
+        return
+    if values is None:
+        values = _repaired(body)
+    if not values:
+        yield MalformedCall(raw=block, error="the <tool_call> block holds no JSON object")
+    for value in values:
+        yield _as_call(value)
+
+
+def _strict(body: str) -> list[Json] | None:
+    """JSON values one after another (a list counts as its items); None where the text is not exactly that."""
+    decoder = json.JSONDecoder()
+    values: list[Json] = []
+    at = 0
+    while at < len(body):
+        try:
+            value, at = decoder.raw_decode(body, at)
+        except ValueError:
+            return None
+        values.extend(value if isinstance(value, list) else [value])
+        while at < len(body) and body[at] in " \t\r\n,;":
+            at += 1
+    return values
+
+
+def _repaired(body: str) -> list[Json]:
+    value: Json = json_repair.loads(body.translate(_QUOTES))
+    values = value if isinstance(value, list) else [value]
+    return [v for v in values if isinstance(v, Mapping)]
+
+
+def _as_call(value: Json) -> tuple[str, Mapping[str, Json]] | MalformedCall:
+    raw = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, Mapping):
+        return MalformedCall(raw=raw, error=f"a call must be a JSON object, found {raw[:80]}")
+    name = value.get("name")
+    if not isinstance(name, str) or not name.strip():
+        return MalformedCall(raw=raw, error='a call needs "name", the name of a tool')
+    arguments = value.get("parameters", value.get("arguments", {}))
+    if not isinstance(arguments, Mapping):
+        return MalformedCall(raw=raw, error=f'"parameters" of {name!r} must be a JSON object, found {arguments!r}'[:300])
+    if not _finite(arguments):
+        return MalformedCall(raw=raw, error=f'"parameters" of {name!r} hold a number that is not finite')
+    return name.strip(), arguments
+
+
+def _finite(value: Json) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, Mapping):
+        return all(_finite(v) for v in value.values())
+    return all(_finite(v) for v in value) if isinstance(value, list | tuple) else True

@@ -1,0 +1,39 @@
+"""The loop of DLEBench Eq. 2 as a LangGraph graph: think, act, remind, conclude."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+
+from editloupe.agent import nodes
+from editloupe.agent.state import Context, LoopState, Next
+
+Loop: TypeAlias = "CompiledStateGraph[LoopState, Context, LoopState, LoopState]"
+
+RECURSION_LIMIT = 1000
+"""Steps of the graph; the task's own budget ends a loop long before."""
+
+
+def build_graph(checkpointer: BaseCheckpointSaver[str] | None = None) -> Loop:
+    """T_i, {A_i | R} ~ E(· | S_I, Instruction, E_I, H_{i-1}), until R or a budget ends it.
+
+    Nodes name their successor in `state["next"]`. Any LangGraph checkpointer fits; the trace stays the record.
+    """
+    graph = StateGraph(LoopState, context_schema=Context)
+    graph.add_node("think", nodes.think)  # send the history; receive a thought and either actions or a result
+    graph.add_node("act", nodes.act)  # run the calls; append the observation
+    graph.add_node("remind", nodes.remind)  # neither action nor result, or a broken call: say so, at most twice
+    graph.add_node("conclude", nodes.conclude)  # parse the result against the rubric's labels
+    graph.add_edge(START, "think")
+    graph.add_conditional_edges("think", _next, {"act": "act", "remind": "remind", "conclude": "conclude", "end": END})
+    graph.add_conditional_edges("act", _next, {"think": "think", "end": END})
+    graph.add_conditional_edges("remind", _next, {"think": "think", "end": END})
+    graph.add_edge("conclude", END)
+    return graph.compile(checkpointer=checkpointer)
+
+
+def _next(state: LoopState) -> Next:
+    return state["next"]

@@ -1,0 +1,139 @@
+"""One task answered: the first message, the loop, the finding."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import cast
+
+from editloupe.agent.graph import RECURSION_LIMIT, Loop, build_graph
+from editloupe.agent.state import Context, LoopState
+from editloupe.chat import ImagePart, Message, Part, TextPart, Usage
+from editloupe.prompts import prompt_digest, render
+from editloupe.records import Evidence, Finding, Status, answer_from_json
+from editloupe.values import Box, Json, View
+
+TEMPLATES = ("agent/tools", "agent/format", "agent/continue", "agent/last_turn", "agent/remind")
+
+
+def agent_digest() -> str:
+    """Digest of the agent's own templates: part of a judge's identity."""
+    return prompt_digest(TEMPLATES)
+
+
+def first_message(context: Context, views: Mapping[str, View]) -> Message:
+    """The question, the images under their names, then tools (only where they are on) and the form of the reply."""
+    task, box = context.task, context.toolbox
+    parts: list[Part] = [TextPart(text=task.prompt)]
+    for name, view in views.items():
+        size = f"{view.image.width}×{view.image.height} px"
+        parts += [TextPart(text=f"{name} ({size}):"), ImagePart(image=view.image, alias=name)]
+    sections = []
+    if task.tools:
+        absent = {name: why for name, why in box.absent.items() if name in task.tools}
+        specs = [
+            {"name": s.name, "description": s.description, "schema": json.dumps(s.parameters, ensure_ascii=False)}
+            for s in box.specs(task.tools)
+        ]
+        sections.append(render("agent/tools", tools=specs, absent=absent, max_turns=task.budget.max_turns))
+    sections.append(render("agent/format", tools=bool(task.tools), labels=context.labels))
+    return Message(role="user", parts=(*parts, TextPart(text="\n\n".join(sections))))
+
+
+def opening(context: Context, views: Mapping[str, View]) -> LoopState:
+    """The state in which a task begins: one message, nothing spent."""
+    head = context.tape.add(first_message(context, views), None)
+    return LoopState(
+        history=[head],
+        views={name: [view.to_json()] for name, view in views.items()},
+        crops=0,
+        past_calls=[],
+        calls=[],
+        malformed=[],
+        problem="",
+        thought="",
+        answer=None,
+        turns=0,
+        reminders=0,
+        last=bool(context.task.tools) and context.task.budget.max_turns < 1,
+        usage={},
+        counts={},
+        outcome=None,
+        next="think",
+    )
+
+
+def run_loop(context: Context, views: Mapping[str, View], *, loop: Loop | None = None) -> LoopState:
+    """From the first message to an outcome. Raises Interrupted, and ImageError for an input that cannot be decoded."""
+    graph = loop or _loop()
+    state = graph.invoke(opening(context, views), {"recursion_limit": RECURSION_LIMIT}, context=context)
+    return cast(LoopState, state)
+
+
+def answer(
+    context: Context, views: Mapping[str, View], *, judge_id: str, repeat: int, trace: str | None
+) -> Finding:
+    """The finding of one task: a label of the rubric, or the status that says why there is none."""
+    state = run_loop(context, views)
+    outcome = state["outcome"]
+    assert outcome is not None, "the loop ends with an outcome"
+    given = outcome["answer"]
+    assert given is None or isinstance(given, Mapping)
+    task = context.task
+    return Finding(
+        task_id=task.id,
+        judge_id=judge_id,
+        repeat=repeat,
+        sample_id=task.sample_id,
+        editor=task.editor,
+        criterion=task.criterion,
+        status=_status(outcome["status"]),
+        answer=answer_from_json(given),
+        reason=str(outcome["reason"]),
+        evidence=evidence(state["thought"], state["views"]) if given is not None else (),
+        usage=Usage.from_json(state["usage"]),
+        turns=state["turns"],
+        counts=state["counts"],
+        seconds=context.clock() - context.started,
+        trace=trace,
+    )
+
+
+def evidence(thought: str, views: Mapping[str, list[Json]]) -> tuple[Evidence, ...]:
+    """The places that a thought rests on: crops that it names, mapped back to the input images."""
+    panes = {name: [View.from_json(v) for v in data if isinstance(v, Mapping)] for name, data in views.items()}
+    inputs = {view[0].image.sha256: name for name, view in panes.items() if view[0].op == "whole"}
+    makers = {view.image.sha256: views for views in panes.values() for view in views}
+    found: list[Evidence] = []
+    for name in dict.fromkeys(re.findall(r"\bCrop \d+\b", thought)):
+        for view in panes.get(name, []):
+            image, box = _root(view, makers)
+            if image in inputs:
+                found.append(Evidence(image=inputs[image], box=box))
+    return tuple(dict.fromkeys(found))
+
+
+def _root(view: View, makers: Mapping[str, list[View]]) -> tuple[str, Box]:
+    """Follow a view to the input image that it shows: (sha256, box in px there)."""
+    origin, box = view.origin.sha256, view.region
+    while origin in makers and makers[origin][0].op != "whole":
+        pane = max(makers[origin], key=lambda p: _overlap(p.window, box))
+        box = pane.to_origin(pane.window.intersection(box) or pane.window)
+        origin = pane.origin.sha256
+    return origin, box
+
+
+def _overlap(a: Box, b: Box) -> float:
+    common = a.intersection(b)
+    return 0.0 if common is None else common.area
+
+
+def _status(value: Json) -> Status:
+    return cast(Status, value)
+
+
+@cache
+def _loop() -> Loop:
+    return build_graph()

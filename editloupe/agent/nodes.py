@@ -1,0 +1,207 @@
+"""The four nodes of the loop. Each takes the state and the runtime context and returns what changes in the state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.runtime import Runtime
+
+from editloupe.agent.answer import parse_reply
+from editloupe.agent.state import Context, LoopState, ToolOutcome
+from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolCall, Usage
+from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
+from editloupe.prompts import render
+from editloupe.records import Observation, Status
+from editloupe.rubrics.parse import parse_label
+from editloupe.tools.base import Desk
+from editloupe.values import Json, View, canonical_json
+
+MAX_CRASHES = 3
+"""Tool crashes (exceptions that are no ToolError) after which a task is given up: its judge works blind."""
+
+
+def think(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
+    """Send the history; sort the reply into calls, an answer, or a problem."""
+    context = runtime.context
+    spent = Usage.from_json(state["usage"])
+    exceeded = _exceeded(context, spent)
+    if exceeded:
+        return _over("over_budget", exceeded)
+    choices = tuple(context.labels) if state["last"] and context.constrain_labels else None
+    request = Request(
+        messages=context.tape.messages(state["history"]),
+        sampling=context.sampling,
+        choices=choices if context.backend.traits.constrains_choices else None,
+    )
+    try:
+        reply = context.tape.complete(request, state["history"][-1], lambda: _ask(context, request))
+    except ContextTooLong as error:
+        return _over("over_budget", f"context: {error}")
+    except BackendError as error:
+        return _over("backend_failed", f"{type(error).__name__}: {error}")
+    usage = (spent + reply.usage).to_json()
+    if reply.finish == "refusal":
+        return {"usage": usage} | _over("refused", reply.text or "the model refused without a reason")
+    if reply.finish == "filter":
+        return {"usage": usage} | _over("filtered", reply.text or "the provider's content filter cut the reply")
+    parsed = parse_reply(reply, turn=state["turns"] + 1)
+    said = Message.of_text("assistant", reply.text)
+    update: dict[str, Any] = {
+        "history": [*state["history"], context.tape.add(said, state["history"][-1])],
+        "usage": usage,
+        "thought": parsed.thought,
+        "answer": parsed.answer,
+        "calls": [c.to_json() for c in parsed.calls],
+        "malformed": [m.to_json() for m in parsed.malformed],
+        "counts": _counted(state, malformed_calls=len(parsed.malformed)),
+    }
+    if context.task.tools and parsed.calls and not state["last"]:
+        if parsed.answer is not None:
+            context.tape.note("an answer beside tool calls was put aside: it came before the observations")
+        return update | {"next": "act"}
+    if parsed.answer is not None:
+        return update | {"next": "conclude"}
+    if state["last"]:
+        return update | _over("over_budget", f"turns: no label after {state['turns']} turns and a last word")
+    return update | {"next": "remind", "problem": _problem(parsed.malformed, parsed.calls, reply.finish)}
+
+
+def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
+    """Run the calls one after another and append one message with all observations."""
+    context = runtime.context
+    budget = context.task.budget
+    views = {name: [View.from_json(_object(v)) for v in panes] for name, panes in state["views"].items()}
+    crops, past, crashes, errors = state["crops"], list(state["past_calls"]), 0, 0
+    parts: list[Part] = []
+    for index, data in enumerate(state["calls"]):
+        call = ToolCall.from_json(_object(data))
+        if index >= budget.max_calls_per_turn:
+            parts.append(TextPart(text=f"{call.name} was not run: at most {budget.max_calls_per_turn} calls a turn."))
+            continue
+        desk = Desk(
+            images=context.images,
+            views={name: panes[0] for name, panes in views.items()},
+            crops=crops,
+            past_calls=frozenset(past),
+        )
+        outcome = context.tape.call_tool(call, lambda call=call, desk=desk: run_tool(context, call, desk))  # type: ignore[misc]
+        observation = outcome.observation
+        crashes += outcome.crashed is not None
+        errors += observation.error
+        past.append(canonical_json({"name": call.name, "arguments": dict(call.arguments)}))
+        parts.append(TextPart(text=f"Observation of {call.name}:\n{observation.text}"))
+        for alias, image in zip(outcome.aliases, observation.images, strict=True):
+            views[alias] = [v for v in observation.views if v.image == image]
+            parts += [TextPart(text=f"{alias}:"), ImagePart(image=image, alias=alias)]
+        crops += len(outcome.aliases)
+    parts += [
+        TextPart(text=f"Not run, since it could not be read: {_object(m)['error']}") for m in state["malformed"]
+    ]
+    turns = state["turns"] + 1
+    last = turns >= budget.max_turns
+    trailer = render("agent/last_turn", labels=context.labels) if last else render("agent/continue")
+    counts = _counted(state, tool_errors=errors, tool_crashes=crashes)
+    observed = Message(role="user", parts=(*parts, TextPart(text=trailer)))
+    update: dict[str, Any] = {
+        "history": [*state["history"], context.tape.add(observed, state["history"][-1])],
+        "views": {name: [v.to_json() for v in panes] for name, panes in views.items()},
+        "crops": crops,
+        "past_calls": past,
+        "turns": turns,
+        "last": last,
+        "counts": counts,
+        "calls": [],
+        "malformed": [],
+    }
+    if counts.get("tool_crashes", 0) >= MAX_CRASHES:
+        return update | _over("tool_failed", f"tools crashed {counts['tool_crashes']} times; see the trace")
+    return update | {"next": "think"}
+
+
+def remind(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
+    """Say what was wrong with the reply and how to reply; give up as `unparsed` when reminders are used up."""
+    context = runtime.context
+    if state["reminders"] >= context.task.budget.max_reminders:
+        return _over("unparsed", f"no call and no label after {state['reminders']} reminders: {state['problem']}")
+    text = render(
+        "agent/remind", problem=state["problem"], tools=bool(context.task.tools), labels=context.labels
+    )
+    context.tape.note(f"reminder {state['reminders'] + 1}: {state['problem']}")
+    message = Message.of_text("user", text)
+    return {
+        "history": [*state["history"], context.tape.add(message, state["history"][-1])],
+        "reminders": state["reminders"] + 1,
+        "counts": _counted(state, reminders=1),
+        "next": "think",
+    }
+
+
+def conclude(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
+    """The answer as a label of the rubric, or the status that says why it is none. Nothing is guessed."""
+    try:
+        label = parse_label(state["answer"] or "", runtime.context.task.grammar)
+    except ReplyError as error:
+        return _over(error.status, f"{error}")  # type: ignore[arg-type]
+    return {"outcome": {"status": "ok", "answer": label.to_json(), "reason": state["thought"]}, "next": "end"}
+
+
+def run_tool(context: Context, call: ToolCall, desk: Desk) -> ToolOutcome:
+    """One call, live. What the model can mend is an observation; what a tool should not have raised is one too, counted."""
+    try:
+        observation = context.toolbox.call(call.name, call.arguments, desk)
+    except ToolError as error:
+        return ToolOutcome(observation=Observation(text=f"Error: {error}", error=True))
+    except (Interrupted, ImageError):
+        raise
+    except Exception as error:  # noqa: BLE001 - a tool may be anybody's; its fault is recorded and must not end the run
+        told = f"Error: {call.name} failed ({type(error).__name__}); try other arguments or another tool"
+        return ToolOutcome(
+            observation=Observation(text=told, error=True), crashed=f"{type(error).__name__}: {error}"
+        )
+    names = tuple(desk.crop_name(i + 1) for i in range(len(observation.images)))
+    return ToolOutcome(observation=observation, aliases=names)
+
+
+def _ask(context: Context, request: Request) -> Reply:
+    """The backend's reply; whatever a plug-in raises that is not ours becomes a BackendError."""
+    try:
+        return context.backend.complete(request, context.images)
+    except EditLoupeError:
+        raise
+    except Exception as error:
+        raise BackendError(f"{context.backend.uri} raised {type(error).__name__}: {error}") from error
+
+
+def _exceeded(context: Context, spent: Usage) -> str:
+    """Which budget is used up, in words; "" where none is."""
+    budget = context.task.budget
+    if budget.max_tokens is not None and spent.total >= budget.max_tokens:
+        return f"tokens: {spent.total:,} of {budget.max_tokens:,} used"
+    seconds = context.clock() - context.started
+    if budget.max_seconds is not None and seconds >= budget.max_seconds:
+        return f"time: {seconds:.1f} s of {budget.max_seconds:g} s used"
+    return ""
+
+
+def _problem(malformed: tuple[Any, ...], calls: tuple[ToolCall, ...], finish: str) -> str:
+    if malformed:
+        return "; ".join(m.error for m in malformed)
+    if calls:
+        return "there are no tools to call here"
+    if finish == "length":
+        return "it was cut off before a tool call or a label"
+    return "it held neither a tool call nor a label between the answer tags"
+
+
+def _over(status: Status, reason: str) -> dict[str, Any]:
+    return {"outcome": {"status": status, "answer": None, "reason": reason}, "next": "end"}
+
+
+def _counted(state: LoopState, **more: int) -> dict[str, int]:
+    return state["counts"] | {name: state["counts"].get(name, 0) + n for name, n in more.items() if n}
+
+
+def _object(value: Json) -> Mapping[str, Json]:
+    assert isinstance(value, Mapping)
+    return value

@@ -1,0 +1,146 @@
+"""`PixelBaseline`: the backend that runs everywhere. It asks for the differences, looks at them once more, and concludes."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from typing import Final
+
+from editloupe.backends.base import BackendURI, Traits
+from editloupe.backends.baseline import verdicts
+from editloupe.backends.baseline.dialogue import EDITED, ORIGINAL, Question, read
+from editloupe.backends.baseline.looks import Pair
+from editloupe.backends.baseline.verdicts import CONSISTENCY, FOLLOWING, Verdict
+from editloupe.backends.baseline.wish import read_wish
+from editloupe.chat import Reply, Request
+from editloupe.data.images import ImageStore
+from editloupe.errors import BackendError, ConfigError, ImageError
+from editloupe.prompts.tags import FINAL_ANSWER, THINKING, TOOL_CALL, neutralise
+from editloupe.rubrics.parse import CANNOT_JUDGE
+from editloupe.values import Box, ImageRef, Json
+
+VERSION: Final = "1"
+DESCRIBES: Final = "pixel baseline: rules on pixels, not an LMM"
+
+_OPENING: Final = "This is a pixel baseline: rules on pixels, not an LMM."
+_SMALL_PX: Final = 48.0
+_PAIRS_KEPT: Final = 4
+
+
+def open_backend(uri: BackendURI) -> PixelBaseline:
+    """The factory behind `baseline`. Raises ConfigError: there are no models and no parameters to choose from."""
+    if uri.model or uri.params:
+        raise ConfigError(f"backend {str(uri)!r}: the baseline has neither models nor parameters; write 'baseline'")
+    return PixelBaseline()
+
+
+class PixelBaseline:
+    """Judges by rules. Its answers depend on the request alone; pictures compared lately are kept to save time."""
+
+    uri: Final = "baseline"
+    endpoint: Final = "in process"
+    version: Final = VERSION
+    traits: Final = Traits(describes=DESCRIBES, is_lmm=False)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pairs: OrderedDict[tuple[str, str], Pair] = OrderedDict()
+
+    def complete(self, request: Request, images: ImageStore) -> Reply:
+        """A tool call or a label, in the tags of the text protocol. Raises BackendError where an image cannot be decoded."""
+        question = read(request)
+        original, edited = question.original, question.edited
+        unfit = _unfit(question)
+        if unfit or original is None or edited is None:
+            return _answer(None, unfit)
+        if "localize_differences" in question.tools and "localize_differences" not in question.called:
+            return _call(
+                "First: where do the two images differ?",
+                "localize_differences",
+                {"comparison_image_1": ORIGINAL, "comparison_image_2": EDITED},
+            )
+        pair = self._pair(original, edited, images)
+        verdict, thought = _judged(question, pair)
+        place = verdict.place
+        if place is not None and "zoom_in" in question.tools and "zoom_in" not in question.called and _is_small(place):
+            return _call(
+                f"{thought} The place is small; a closer look before the verdict.", "zoom_in", _zoom(place, original)
+            )
+        return _answer(verdict.label, f"{thought} {verdict.reason}")
+
+    def _pair(self, original: ImageRef, edited: ImageRef, images: ImageStore) -> Pair:
+        key = (original.sha256, edited.sha256)
+        with self._lock:
+            if key in self._pairs:
+                self._pairs.move_to_end(key)
+                return self._pairs[key]
+        try:
+            pair = Pair(images.array(original), images.array(edited))
+        except ImageError as error:
+            raise BackendError(f"baseline: an image of the request cannot be decoded: {error}") from error
+        with self._lock:
+            self._pairs[key] = pair
+            while len(self._pairs) > _PAIRS_KEPT:
+                self._pairs.popitem(last=False)
+        return pair
+
+
+def _unfit(question: Question) -> str:
+    """Why this question is not for us; "" where it is."""
+    if question.labels not in (FOLLOWING, CONSISTENCY):
+        named = ", ".join(sorted(question.labels)) or "none"
+        return (
+            "It knows the labels of DLEBench's Instruction Following and Visual Consistency only; "
+            f"the labels here are others ({neutralise(named)})."
+        )
+    missing = [a for a, ref in ((ORIGINAL, question.original), (EDITED, question.edited)) if ref is None]
+    if missing:
+        return f"It compares two images, and the request lacks {' and '.join(missing)}."
+    return "" if question.instruction.strip() else "The request has no editing instruction."
+
+
+def _judged(question: Question, pair: Pair) -> tuple[Verdict, str]:
+    """The verdict, and what it was looked at for."""
+    wish = read_wish(question.instruction)
+    if question.observed is None:
+        boxes = [region.box for region in pair.found.regions[:_MOST_PLACES]]
+        source = "No observation is at hand, so the places were found on the full images"
+    else:
+        boxes = list(question.observed[:_MOST_PLACES])
+        source = "The places are those of the observation"
+    evidence = verdicts.gather(pair, boxes)
+    judge = verdicts.follow if question.labels == FOLLOWING else verdicts.consist
+    thought = f"Read from the instruction: {wish.described}. {source}: {len(boxes)}, of which {len(evidence.looks)} count."
+    return judge(wish, evidence), thought
+
+
+_MOST_PLACES: Final = 16
+"""More places than this are no list of edits any more."""
+
+
+def _is_small(place: Box) -> bool:
+    return min(place.width, place.height) < _SMALL_PX
+
+
+def _zoom(place: Box, original: ImageRef) -> dict[str, Json]:
+    box = place.clipped(width=original.width, height=original.height)
+    bbox = list(box.to_thousandths(width=original.width, height=original.height))
+    return {"target_image": EDITED, "bbox": bbox}
+
+
+def _call(thought: str, name: str, parameters: dict[str, Json]) -> Reply:
+    body = json.dumps({"name": name, "parameters": parameters})
+    return _reply(f"{_think(thought)}\n<{TOOL_CALL}>\n{body}\n</{TOOL_CALL}>")
+
+
+def _answer(label: str | None, thought: str) -> Reply:
+    return _reply(f"{_think(thought)}\n<{FINAL_ANSWER}>{label or CANNOT_JUDGE}</{FINAL_ANSWER}>")
+
+
+def _think(thought: str) -> str:
+    return f"<{THINKING}>{_OPENING} {thought}</{THINKING}>"
+
+
+def _reply(text: str) -> Reply:
+    return Reply(text=text, model=f"pixel-baseline-{VERSION}")

@@ -1,0 +1,391 @@
+"""What can be measured on two images: each changed place closely, and the picture as a whole.
+
+Frames: `Pair` works on the aligned copies (`imaging.align`); boxes handed in and out are px of the original image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.backends.baseline.naming import Lab, shares, to_lab
+from editloupe.data.images import RGB
+from editloupe.imaging.differences import Differences, localize
+from editloupe.values import Box
+
+Mask: TypeAlias = NDArray[np.bool_]
+
+_LARGEST_SIDE: Final = 112
+"""Places larger than this are measured on a smaller copy: shapes and colours survive that, and time does not grow."""
+_RING_SAMPLES: Final = 160
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """One changed place, measured in both images.
+
+    box: px of the original image.   before, after: share of the object's changed pixels by colour name, 0..1.
+    size_before, size_after: pixels that stand out from the surroundings, as a share of the box.
+    outline: how well the two silhouettes cover each other, 0..1.   edges: correlation of edge strength, -1..1.
+    shift: distance of the typical colours, ΔE in Lab.   sharpness: edge steepness after ÷ before, for its contrast.
+    detail: fine structure inside the object, after ÷ before.   inner: correlation of that structure, -1..1.
+    around: names of the colours around it, in the original image.
+    form_before, form_after: "round", "square", "triangle", "star" or "other".   parts: pieces that stand out (before, after).
+    """
+
+    box: Box
+    before: dict[str, float]
+    after: dict[str, float]
+    size_before: float
+    size_after: float
+    outline: float
+    edges: float
+    shift: float
+    steady: float
+    sharpness: float
+    detail: float
+    inner: float
+    around: dict[str, float]
+    form_before: str
+    form_after: str
+    parts: tuple[int, int]
+
+    @property
+    def vanished(self) -> bool:
+        """Something stood out here before, and nearly nothing does now."""
+        return self.size_before >= 0.12 and self.size_after < 0.3 * self.size_before
+
+    @property
+    def appeared(self) -> bool:
+        return self.size_after >= 0.12 and self.size_before < 0.3 * self.size_after
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole:
+    """The two pictures as wholes.
+
+    changed: share of the image that differs clearly, 0..1.   structure: correlation of edge maps, -1..1.
+    palette: overlap of the colour histograms, 0..1.   texture, colour: share of a 16×16 grid's cells whose structure of a
+    few px grew or fell fourfold, and whose mean colour moved by ΔE 12.
+    """
+
+    changed: float
+    structure: float
+    palette: float
+    texture: float
+    colour: float
+
+
+class Pair:
+    """Two images side by side, brought to one size, place and tone."""
+
+    def __init__(self, original: RGB, edited: RGB) -> None:
+        self.found: Differences = localize(original, edited)
+        alignment = self.found.alignment
+        self._first = self.found.tone.applied(alignment.first)
+        self._second = alignment.second
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, height) of the original image, px."""
+        return self.found.alignment.size_1
+
+    def look(self, box: Box) -> Look:
+        """Measure one place. box: px of the original image."""
+        patch = self._patch(box)
+        return _measured(box, patch)
+
+    def connected(self, a: Box, b: Box) -> bool:
+        """Whether one thing, in either image, reaches from one place to the other. a, b: px of the original image."""
+        patch = self._patch(a.union(b))
+        masks = patch.standing_out
+        ends = [patch.inside(box) for box in (a, b)]
+        return any(_share_a_piece(mask | patch.changed, ends[0], ends[1]) for mask in masks)
+
+    def _patch(self, box: Box) -> _Patch:
+        height, width = self._second.shape[:2]
+        sx, sy = self.found.alignment.scale
+        inner = _at_least(box.scaled(sx, sy), 4.0).clipped(width=width, height=height)
+        margin = max(8.0, 0.4 * max(inner.width, inner.height))
+        outer = Box(inner.x0 - margin, inner.y0 - margin, inner.x1 + margin, inner.y1 + margin)
+        x0, y0, x1, y1 = outer.clipped(width=width, height=height).ints()
+        scale = min(1.0, _LARGEST_SIDE / max(x1 - x0, y1 - y0))
+        return _Patch(
+            before=_prepared(to_lab(self._first[y0:y1, x0:x1]), scale),
+            after=_prepared(to_lab(self._second[y0:y1, x0:x1]), scale),
+            changed=_scaled(self.found.levels[y0:y1, x0:x1], scale) > self.found.threshold,
+            box=box,
+            frame=(sx * scale, sy * scale, x0 * scale, y0 * scale),
+        )
+
+    @cached_property
+    def whole(self) -> Whole:
+        labs = [to_lab(image) for image in (self._first, self._second.astype(np.float32))]
+        first, second = (_thumbnail(lab) for lab in labs)
+        texture, colour = _changed_cells(*labs)
+        return Whole(
+            changed=self.found.changed_share,
+            structure=_correlation(_edge_strength(first), _edge_strength(second)),
+            palette=_palette_overlap(first, second),
+            texture=texture,
+            colour=colour,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Patch:
+    """One place with its surroundings in both images, in px of its own.
+
+    before, after: h×w×3 Lab.   changed: h×w.   box: px of the original image.   frame: scale and origin, so that
+    (x, y) of the original image is (x · frame[0] - frame[2], y · frame[1] - frame[3]) here.
+    """
+
+    before: Lab
+    after: Lab
+    changed: Mask
+    box: Box
+    frame: tuple[float, float, float, float]
+
+    def inside(self, box: Box) -> Mask:
+        """The pixels of a box given in px of the original image; at least one."""
+        sx, sy, ox, oy = self.frame
+        mask = np.zeros(self.changed.shape, bool)
+        x0, y0, x1, y1 = _at_least(box.scaled(sx, sy).shifted(-ox, -oy), 2.0).ints()
+        mask[max(0, y0) : max(1, y1), max(0, x0) : max(1, x1)] = True
+        return mask
+
+    @cached_property
+    def near(self) -> Mask:
+        return _grown(self.inside(self.box), 2)
+
+    @cached_property
+    def standing_out(self) -> tuple[Mask, Mask]:
+        """What differs from the surroundings, before and after."""
+        samples = _ring_samples(self.before, self.after, ~self.near & ~self.changed, ~self.near)
+        return _standing_out(self.before, samples, self.near), _standing_out(self.after, samples, self.near)
+
+
+def _measured(box: Box, patch: _Patch) -> Look:
+    before, after, changed = patch.before, patch.after, patch.changed
+    inside, near = patch.inside(box), patch.near
+    a, b = patch.standing_out
+    union = a | b
+    touched = _grown(changed, 1)
+    core_a, core_b = _core(a & touched), _core(b & touched)
+    fallback = changed & inside if (changed & inside).any() else inside
+    pixels_a, pixels_b = before[core_a if core_a.any() else fallback], after[core_b if core_b.any() else fallback]
+    edges_a, edges_b = _edge_strength(before), _edge_strength(after)
+    around = _grown(union if union.any() else inside, 2)
+    interior = _shrunk(a & b, 2)
+    area = max(1, int(inside.sum()))
+    return Look(
+        box=box,
+        before=shares(pixels_a),
+        after=shares(pixels_b),
+        size_before=float((a & touched).sum()) / area,
+        size_after=float((b & touched).sum()) / area,
+        outline=_cover(a, b),
+        edges=_correlation(edges_a[around], edges_b[around]),
+        shift=float(np.linalg.norm(np.median(pixels_a, axis=0) - np.median(pixels_b, axis=0))),
+        steady=_typical_change(before, after, _core(a & b)),
+        sharpness=_ratio(_steepness(after, b, edges_b), _steepness(before, a, edges_a)),
+        detail=_ratio(_mean(edges_b, interior), _mean(edges_a, interior)),
+        inner=_correlation(edges_a[interior], edges_b[interior]) if interior.sum() >= 24 else 1.0,
+        around=shares(before[_grown(inside, 4) & ~near]),
+        form_before=_form(a),
+        form_after=_form(b),
+        parts=(_pieces(a), _pieces(b)),
+    )
+
+
+# What stands out from its surroundings ---------------------------------------------------------------------------------
+
+
+def _ring_samples(before: Lab, after: Lab, ring: Mask, fallback: Mask) -> Lab:
+    """Colours around the place, from both images."""
+    ring = ring if ring.sum() >= 24 else fallback if fallback.any() else np.ones(ring.shape, bool)
+    pixels = np.concatenate([before[ring], after[ring]])
+    step = max(1, len(pixels) // _RING_SAMPLES)
+    return pixels[::step]
+
+
+def _standing_out(lab: Lab, samples: Lab, near: Mask) -> Mask:
+    """Pixels near the place whose colour is rare around it; specks are dropped."""
+    between = _distances(samples, samples)
+    rank = max(1, len(samples) // 25)
+    # The surroundings' own spread sets the tolerance: a carpet allows more than a wall.
+    tolerance = float(np.percentile(np.sort(between, axis=1)[:, rank], 90))
+    tolerance = min(max(7.0, 1.3 * tolerance), 20.0)
+    like = (_distances(lab[near], samples) < tolerance).mean(axis=1)
+    out = np.zeros(lab.shape[:2], bool)
+    out[near] = like < 0.02
+    return _without_specks(out)
+
+
+def _distances(a: Lab, b: Lab) -> NDArray[np.float32]:
+    """N×M Euclidean distances, ΔE76."""
+    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1)[None] - 2 * a @ b.T
+    return np.sqrt(np.maximum(squares, 0)).astype(np.float32)
+
+
+def _without_specks(mask: Mask) -> Mask:
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
+    areas = stats[:, cv2.CC_STAT_AREA]
+    largest = int(areas[1:].max(initial=0))
+    keep = [i for i in range(1, count) if areas[i] >= max(6, 0.04 * largest)]
+    return np.isin(labels, keep)
+
+
+def _pieces(mask: Mask) -> int:
+    """How many things of about one size stand out."""
+    count, _, stats, _ = cv2.connectedComponentsWithStats(_grown(mask, 1).astype(np.uint8), connectivity=8)
+    areas = stats[1:, cv2.CC_STAT_AREA]
+    return int((areas >= 0.4 * areas.max(initial=0)).sum()) if count > 1 else 0
+
+
+def _share_a_piece(mask: Mask, a: Mask, b: Mask) -> bool:
+    """Whether one connected piece of the mask reaches both places."""
+    _, labels = cv2.connectedComponents(_grown(mask, 1).astype(np.uint8), connectivity=8)
+    return bool(np.intersect1d(labels[a & (labels > 0)], labels[b & (labels > 0)]).size)
+
+
+def _cover(a: Mask, b: Mask) -> float:
+    """How well two silhouettes cover each other, 0..1, a pixel of tolerance at the rim; 1 where both are empty."""
+    if not a.any() and not b.any():
+        return 1.0
+    if not a.any() or not b.any():
+        return 0.0
+    wide_a, wide_b = _grown(a, 1), _grown(b, 1)
+    return float(min((a & wide_b).sum() / a.sum(), (b & wide_a).sum() / b.sum()))
+
+
+def _typical_change(before: Lab, after: Lab, mask: Mask) -> float:
+    """Median ΔE, pixel by pixel; infinite where no pixel is to be compared."""
+    return float(np.median(np.linalg.norm(before[mask] - after[mask], axis=1))) if mask.any() else float("inf")
+
+
+def _form(mask: Mask) -> str:
+    """The outline by its area against its hull, its tightest rectangle and its circle: numbers that hold at twenty pixels."""
+    contours, _ = cv2.findContours(_grown(mask, 1).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    if not contours:
+        return "other"
+    contour = max(contours, key=cv2.contourArea)
+    area = float(cv2.contourArea(contour))
+    if area < 40:
+        return "other"
+    _, radius = cv2.minEnclosingCircle(contour)
+    _, (width, height), _ = cv2.minAreaRect(contour)
+    solidity = area / float(cv2.contourArea(cv2.convexHull(contour)))
+    in_circle, in_box = area / (np.pi * radius**2), area / max(1.0, width * height)
+    if solidity < 0.78:
+        return "star"
+    if in_circle > 0.8:
+        return "round"
+    if in_box > 0.84 and solidity > 0.9:
+        return "square"
+    return "triangle" if in_circle < 0.6 and in_box < 0.68 else "other"
+
+
+# Edges ------------------------------------------------------------------------------------------------------------------
+
+
+def _edge_strength(lab: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Length of the gradient over all three channels, per pixel."""
+    gx = cv2.Sobel(lab, cv2.CV_32F, 1, 0, ksize=3) / 8
+    gy = cv2.Sobel(lab, cv2.CV_32F, 0, 1, ksize=3) / 8
+    strength: NDArray[np.float32] = np.sqrt((gx**2 + gy**2).sum(axis=2)).astype(np.float32)
+    return strength
+
+
+def _steepness(lab: Lab, mask: Mask, edges: NDArray[np.float32]) -> float:
+    """Gradient at the silhouette's rim for the contrast it spans: about one over its width in px."""
+    rim = _grown(mask, 2) & ~_shrunk(mask, 2)
+    inside, outside = _shrunk(mask, 1), ~_grown(mask, 3)
+    if not rim.any() or not inside.any() or not outside.any():
+        return 0.0
+    contrast = float(np.linalg.norm(np.median(lab[inside], axis=0) - np.median(lab[outside], axis=0)))
+    return float(np.percentile(edges[rim], 75)) / max(8.0, contrast)
+
+
+def _correlation(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
+    """Pearson's r; 1 where both are flat, 0 where one is."""
+    a, b = a.ravel() - a.mean(), b.ravel() - b.mean()
+    norm_a, norm_b = float(np.linalg.norm(a)), float(np.linalg.norm(b))
+    if norm_a < 1e-6 and norm_b < 1e-6:
+        return 1.0
+    return float(a @ b) / (norm_a * norm_b) if min(norm_a, norm_b) >= 1e-6 else 0.0
+
+
+def _ratio(after: float, before: float) -> float:
+    return after / before if before > 1e-6 else 1.0
+
+
+def _mean(values: NDArray[np.float32], mask: Mask) -> float:
+    return float(values[mask].mean()) if mask.sum() >= 24 else 0.0
+
+
+# The picture as a whole ---------------------------------------------------------------------------------------------------
+
+
+def _thumbnail(lab: Lab) -> Lab:
+    """At most 256 px a side."""
+    return _prepared(lab, min(1.0, 256 / max(lab.shape[:2])))
+
+
+def _palette_overlap(first: Lab, second: Lab) -> float:
+    """Intersection of the two Lab histograms, bins of 100/8 by 32 by 32, 0..1."""
+    ranges = [0, 100, -128, 128, -128, 128]
+    made = [cv2.calcHist([lab], [0, 1, 2], None, [8, 8, 8], ranges) / lab[..., 0].size for lab in (first, second)]
+    return float(np.minimum(made[0], made[1]).sum())
+
+
+def _changed_cells(first: Lab, second: Lab) -> tuple[float, float]:
+    """(texture, colour) of `Whole`. Grain is smoothed away first: an editor that adds or takes grain has no other style."""
+    colours, textures = [], []
+    for lab in (first, second):
+        light = lab[..., 0]
+        band = (cv2.GaussianBlur(light, (0, 0), 1.2) - cv2.GaussianBlur(light, (0, 0), 4)) ** 2
+        textures.append(cv2.resize(band, (16, 16), interpolation=cv2.INTER_AREA) + 0.3)
+        colours.append(cv2.resize(lab, (16, 16), interpolation=cv2.INTER_AREA))
+    ratio = np.abs(np.log(textures[0] / textures[1])) > np.log(4)
+    moved = np.linalg.norm(colours[0] - colours[1], axis=2) > 12
+    return float(ratio.mean()), float(moved.mean())
+
+
+# Small steps --------------------------------------------------------------------------------------------------------------
+
+
+def _prepared(lab: Lab, scale: float) -> Lab:
+    """Scaled, grain smoothed away."""
+    return cv2.GaussianBlur(_scaled(lab, scale), (0, 0), 0.7).astype(np.float32)
+
+
+def _scaled(values: NDArray[np.float32], scale: float) -> NDArray[np.float32]:
+    if scale >= 1.0:
+        return values
+    made: NDArray[np.float32] = cv2.resize(values, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    return made
+
+
+def _grown(mask: Mask, by: int) -> Mask:
+    return cv2.dilate(mask.astype(np.uint8), np.ones((2 * by + 1, 2 * by + 1), np.uint8)).astype(bool)
+
+
+def _shrunk(mask: Mask, by: int) -> Mask:
+    return cv2.erode(mask.astype(np.uint8), np.ones((2 * by + 1, 2 * by + 1), np.uint8)).astype(bool)
+
+
+def _core(mask: Mask) -> Mask:
+    """The mask without its rim, where colours mix; the mask itself where it is all rim."""
+    core = _shrunk(mask, 1)
+    return core if core.sum() >= 12 else mask
+
+
+def _at_least(box: Box, side: float) -> Box:
+    (cx, cy), w, h = box.center, max(box.width, side), max(box.height, side)
+    return Box(cx - w / 2, cy - h / 2, cx + w / 2, cy + h / 2)

@@ -1,0 +1,222 @@
+"""What an instruction asks for, as far as rules can read it: the kind of edit, colours, places, numbers, outlines.
+
+Object nouns are only names here: nothing in this backend knows what a mug looks like.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from editloupe.backends.baseline.naming import NAMES, SYNONYMS
+
+Action: TypeAlias = Literal["colour", "material", "text", "shape", "remove", "replace", "count", "add", "unknown"]
+
+MATERIALS: Final[Mapping[str, tuple[str, ...]]] = {
+    "wood": ("brown", "orange", "beige", "red"), "metal": ("gray", "white", "black"), "steel": ("gray", "white", "black"),
+    "iron": ("gray", "black"), "silver": ("gray", "white"), "gold": ("yellow", "beige", "brown", "orange"),
+    "bronze": ("brown", "orange", "yellow"), "copper": ("brown", "orange", "red"), "brass": ("yellow", "brown"),
+    "stone": ("gray", "beige", "brown"), "marble": ("white", "gray", "beige"), "concrete": ("gray", "white"),
+    "brick": ("red", "brown", "orange", "pink", "beige"), "leather": ("brown", "black", "beige"),
+    "glass": ("white", "gray", "turquoise", "blue", "beige"), "ceramic": ("white", "gray", "beige"),
+    "bamboo": ("beige", "brown", "yellow", "green"), "ice": ("white", "turquoise", "blue", "gray"),
+    "cardboard": ("brown", "beige", "orange"), "plastic": (), "fabric": (), "paper": (), "rubber": (), "wool": (),
+    "velvet": (), "denim": ("blue", "gray"), "jade": ("green", "turquoise"), "porcelain": ("white", "gray", "beige"),
+}  # fmt: skip
+"""What a material usually looks like, by colour; an empty list says nothing about colour."""
+
+_MATERIAL_FORMS: Final[Mapping[str, str]] = {
+    "wooden": "wood", "metallic": "metal", "stony": "stone", "golden": "gold", "glassy": "glass", "bricks": "brick",
+    "woolen": "wool", "woollen": "wool", "aluminium": "metal", "aluminum": "metal", "chrome": "metal",
+}  # fmt: skip
+
+OUTLINES: Final[Mapping[str, str]] = {
+    "round": "round", "circular": "round", "circle": "round", "oval": "round", "square": "square", "rectangular": "square",
+    "rectangle": "square", "triangular": "triangle", "triangle": "triangle", "star": "star", "star-shaped": "star",
+    "heart": "heart", "heart-shaped": "heart", "hexagonal": "hexagon", "hexagon": "hexagon", "diamond": "diamond",
+    "cylindrical": "cylinder", "cube": "square", "cubic": "square", "sphere": "round", "spherical": "round",
+}  # fmt: skip
+
+_NUMBERS: Final[Mapping[str, int]] = {
+    w: n for n, w in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
+}
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|“[^”]*”|‘[^’]*’|«[^»]*»")
+_TEXT = re.compile(r"\b(text|word|words|letter|letters|lettering|reads?|says?|spells?|writing|inscription|caption|digits?)\b")
+_COUNT = re.compile(r"\b(number|count|quantity|amount)\s+of\b|\bleave only\b|\bonly \w+ (remain|left)|\breduce\b|\bincrease\b")
+_REMOVE = re.compile(r"\b(remove[sd]?|delet\w+|eras\w+|take away|get rid of|clear away|eliminat\w+|take out|without)\b")
+_REPLACE = re.compile(r"\b(replac\w+|swap\w*|substitut\w+|in place of|exchang\w+)\b|\b(into|to)\s+an?\b")
+_ADD = re.compile(r"\b(add|adds|added|insert|place|put)\b")
+_SHAPE = re.compile(r"\b(shape|outline)\b|-shaped\b")
+_STYLE = re.compile(r"\b(style|painting|cartoon|sketch|cinematic|season|weather|night|daytime|sunset|mood|lighting)\b")
+_COLOUR = re.compile(r"\b(colou?r\w*|recolou?r\w*|paint\w*|tint\w*|dye\w*)\b")
+_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+    "left": ("left", "leftmost", "left-hand"), "right": ("right", "rightmost", "right-hand"),
+    "top": ("top", "upper", "topmost"), "bottom": ("bottom", "lower", "bottommost"),
+    "middle": ("middle", "center", "centre", "central"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """An instruction, read.
+
+    of, to: colour of the target before and after, where named.   material, outline: asked for.   was: outline before.
+    places: "left", "top", ... in the picture.   change: how many more (or fewer) are asked for.
+    """
+
+    action: Action
+    of: str | None = None
+    to: str | None = None
+    material: str | None = None
+    outline: str | None = None
+    places: tuple[str, ...] = ()
+    change: int | None = None
+
+    @property
+    def described(self) -> str:
+        """In words, for the reasoning."""
+        facts = [f"kind of edit: {self.action}"]
+        facts += [f"target is {self.of}"] if self.of else []
+        facts += [f"asked colour {self.to}"] if self.to else []
+        facts += [f"asked material {self.material}"] if self.material else []
+        facts += [f"asked outline {self.outline}"] if self.outline else []
+        facts += [f"place {' '.join(self.places)}"] if self.places else []
+        facts += [f"asked change of number {self.change:+d}"] if self.change is not None else []
+        return ", ".join(facts)
+
+
+def read_wish(instruction: str) -> Wish:
+    """The instruction as a Wish; "unknown" where none of the seven kinds of edit is recognised. Quoted text is skipped."""
+    text = _QUOTED.sub(" ", instruction.casefold().replace("→", " to "))
+    words = re.findall(r"[a-z]+(?:-[a-z]+)*|\d+", text)
+    colours = [(i, SYNONYMS.get(w, w)) for i, w in enumerate(words) if SYNONYMS.get(w, w) in NAMES]
+    materials = [_MATERIAL_FORMS.get(w, w) for w in words if _MATERIAL_FORMS.get(w, w) in MATERIALS]
+    outlines = [(i, OUTLINES[w]) for i, w in enumerate(words) if w in OUTLINES]
+    places = tuple(place for place, forms in _PLACES.items() if any(w in forms for w in words))
+    action = _action(text, words, quoted=text != instruction.casefold(), colours=colours, materials=materials)
+    if action in ("unknown", "colour", "replace") and outlines and _is_shape(words, outlines, colours):
+        action = "shape"
+    of, to = _colours(action, words, colours)
+    return Wish(
+        action=action,
+        of=of,
+        to=to,
+        material=materials[-1] if action == "material" and materials else None,
+        outline=_outline(words, outlines) if action == "shape" else None,
+        places=places,
+        change=_change(action, words, text),
+    )
+
+
+def _action(
+    text: str, words: list[str], *, quoted: bool, colours: list[tuple[int, str]], materials: list[str]
+) -> Action:
+    if _TEXT.search(text):
+        return "text"
+    if _COUNT.search(text) or (_ADD.search(text) and "more" in words):
+        return "count"
+    if _SHAPE.search(text):
+        return "shape"
+    if _replaces(text, words):
+        return "replace"
+    if _REMOVE.search(text):
+        return "remove"
+    if materials and (set(words) & {"material", "made", "make", "out", "attribute", "turn", "change", "changed"}):
+        return "material"
+    if _COLOUR.search(text):
+        return "colour"
+    if _STYLE.search(text):
+        return "unknown"
+    if colours and set(words) & {"to", "make", "turn", "change", "changed", "should", "into", "from"}:
+        return "colour"
+    if _ADD.search(text):
+        return "add"
+    return "text" if quoted else "unknown"
+
+
+def _replaces(text: str, words: list[str]) -> bool:
+    """A replacement: by its verb, or "into a …" where what follows is more than a colour, a material or an outline."""
+    found = _REPLACE.search(text)
+    if not found:
+        return False
+    if found.group(1):
+        return True
+    rest = re.findall(r"[a-z-]+", text[found.end() :])
+    plain = {*NAMES, *SYNONYMS, *MATERIALS, *_MATERIAL_FORMS, *OUTLINES}
+    if rest and rest[0] == "one":
+        return False
+    return bool([w for w in rest[:2] if w not in plain and w not in ("one", "color", "colour")]) and not (
+        rest and rest[0] in plain and len(rest) > 1 and rest[1] in ("one", "color", "colour")
+    )
+
+
+def _is_shape(words: list[str], outlines: list[tuple[int, str]], colours: list[tuple[int, str]]) -> bool:
+    """Whether an outline, and not a colour, is the thing asked for: it stands last."""
+    last = outlines[-1][0]
+    return (not colours or colours[-1][0] < last) and (last >= len(words) - 2 or words[last + 1] == "instead")
+
+
+def _colours(action: Action, words: list[str], colours: list[tuple[int, str]]) -> tuple[str | None, str | None]:
+    """The target's colour before and after."""
+    if not colours:
+        return None, None
+    names = [name for _, name in colours]
+    if action == "add":
+        return None, names[0]
+    if action == "colour":
+        if len(names) == 1:
+            return None, names[0]
+        if "from" in words:
+            at = words.index("from")
+            after = [name for i, name in colours if i > at]
+            if len(after) >= 2:
+                return after[0], after[1]
+        return names[0], names[-1]
+    if action == "replace":
+        # "put a red box in place of the mug" names the new thing first.
+        split = _first(words, ("with", "by", "for", "into", "to")) if "place" not in words else None
+        if "place" in words:
+            at = words.index("place")
+            return _last([n for i, n in colours if i > at]), _last([n for i, n in colours if i < at])
+        if split is not None:
+            return _last([n for i, n in colours if i < split]), _last([n for i, n in colours if i > split])
+    return names[0], None
+
+
+def _outline(words: list[str], outlines: list[tuple[int, str]]) -> str | None:
+    """The outline asked for: the last one, or the one before "instead of"."""
+    if not outlines:
+        return None
+    if "instead" in words:
+        at = words.index("instead")
+        return _last([name for i, name in outlines if i < at]) or outlines[-1][1]
+    return outlines[-1][1]
+
+
+def _change(action: Action, words: list[str], text: str) -> int | None:
+    """How many more are asked for; negative for fewer."""
+    if action == "add":
+        return 1
+    if action != "count":
+        return None
+    numbers = [(i, int(w) if w.isdigit() else _NUMBERS[w]) for i, w in enumerate(words) if w.isdigit() or w in _NUMBERS]
+    if "from" in words and len(numbers) >= 2:
+        return numbers[1][1] - numbers[0][1]
+    if "only" in words and len(numbers) >= 2:
+        return numbers[0][1] - numbers[1][1]
+    if numbers and _ADD.search(text):
+        return numbers[0][1]
+    if numbers and _REMOVE.search(text):
+        return -numbers[0][1]
+    return None
+
+
+def _first(words: list[str], of: tuple[str, ...]) -> int | None:
+    return next((i for i, w in enumerate(words) if w in of), None)
+
+
+def _last(names: list[str]) -> str | None:
+    return names[-1] if names else None

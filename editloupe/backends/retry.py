@@ -1,0 +1,83 @@
+"""The one retry policy: what may succeed later is asked again, a few times, with waits that spread callers out."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from editloupe.errors import BackendError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """Bounds of one call, all times in seconds.
+
+    attempts: in all, the first one included.   base_s: ceiling of the first wait; it doubles with every further one, up
+    to max_wait_s.   total_s: no attempt starts later than this after the first one; one that runs is not cut short.
+    """
+
+    attempts: int = 5
+    base_s: float = 1.0
+    max_wait_s: float = 30.0
+    total_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError(f"a retry policy needs at least 1 attempt, found {self.attempts}")
+
+    def wait_s(self, attempt: int, fraction: float) -> float:
+        """How long to wait after failure number `attempt` (from 1): full jitter, so `fraction` (0..1) of the ceiling."""
+        # The exponent is bounded because 2.0**1024 overflows; no ceiling is that far away.
+        return fraction * min(self.max_wait_s, self.base_s * 2.0 ** min(attempt - 1, 64))
+
+
+DEFAULT_POLICY: Final = RetryPolicy()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(Generic[T]):
+    """What `fn` returned at last. attempts: how often it was called.   waited_s: the sleeps between, added up."""
+
+    value: T
+    attempts: int
+    waited_s: float
+
+
+def call(
+    fn: Callable[[], T],
+    *,
+    policy: RetryPolicy = DEFAULT_POLICY,
+    sleep: Callable[[float], None] = time.sleep,
+    rng: Callable[[], float] = random.random,
+    clock: Callable[[], float] = time.monotonic,
+) -> Outcome[T]:
+    """Call `fn` until it returns. Raises its last BackendError, with the attempts made, where the policy is used up.
+
+    Only errors that say `retryable` are tried again, a 400 never is. An endpoint's own `retry_after_s` is the shortest
+    wait; one that does not fit into what is left of `total_s` is not slept through, the error is raised at once.
+    rng: 0 <= x < 1.   clock: seconds, never going back.
+    """
+    start, waited = clock(), 0.0
+    for attempt in range(1, policy.attempts + 1):
+        try:
+            return Outcome(value=fn(), attempts=attempt, waited_s=waited)
+        except BackendError as error:
+            if not error.retryable:
+                raise
+            wait = max(policy.wait_s(attempt, rng()), error.retry_after_s or 0.0)
+            elapsed = clock() - start
+            if attempt == policy.attempts or elapsed + wait > policy.total_s:
+                error.args = (f"{error} (gave up after {_times(attempt)} in {elapsed:.0f} s)",)
+                raise
+            sleep(wait)
+            waited += wait
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _times(attempts: int) -> str:
+    return "1 attempt" if attempts == 1 else f"{attempts} attempts"

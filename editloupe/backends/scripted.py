@@ -1,0 +1,113 @@
+"""A backend that says what it was told to say: for tests, for demonstrations, and for dry runs of a rubric.
+
+`scripted/FILE` reads one reply a line: a JSON string, or an object with the fields of Reply (`text`, `finish`, ...) or
+with `error` ("rate_limited", "unavailable", "rejected", "context") for a failing endpoint. Each conversation starts at
+the first line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from editloupe.backends.base import BackendURI, Traits
+from editloupe.chat import Reply, Request, Usage
+from editloupe.data.images import ImageStore
+from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
+
+Line: TypeAlias = str | Reply | Exception
+Script: TypeAlias = Callable[[Request], Line]
+
+_ERRORS: Mapping[str, type[BackendError]] = {
+    "rate_limited": RateLimited,
+    "unavailable": Unavailable,
+    "rejected": Rejected,
+    "context": ContextTooLong,
+}
+
+
+class ScriptedLMM:
+    """Plays a script; the conversation's length says which line is due, so that it is stateless and safe in threads.
+
+    script: lines for every conversation, or a function of the request.   requests: what was asked, for assertions.
+    An exception in the script is raised. A script that is too short raises Rejected, which says so.
+    """
+
+    def __init__(self, script: Sequence[Line] | Script, *, name: str = "test", constrains_choices: bool = False) -> None:
+        self._script = script
+        self._name = name
+        self._lock = threading.Lock()
+        self.requests: list[Request] = []
+        self.traits = Traits(
+            describes="a script, not an LMM", is_lmm=False, constrains_choices=constrains_choices
+        )
+
+    @property
+    def uri(self) -> str:
+        return f"scripted/{self._name}"
+
+    @property
+    def endpoint(self) -> str:
+        return "in process"
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    def complete(self, request: Request, images: ImageStore) -> Reply:
+        with self._lock:
+            self.requests.append(request)
+        line = self._script(request) if callable(self._script) else self._line(self._script, request)
+        if isinstance(line, Exception):
+            raise line
+        if isinstance(line, Reply):
+            return line
+        return Reply(text=line, model=self._name, usage=Usage(output_tokens=len(line.split())))
+
+    def _line(self, script: Sequence[Line], request: Request) -> Line:
+        turn = sum(message.role == "assistant" for message in request.messages)
+        if turn >= len(script):
+            raise Rejected(f"the script {self._name!r} has {len(script)} lines and was asked for line {turn + 1}")
+        return script[turn]
+
+
+def open_backend(uri: BackendURI) -> ScriptedLMM:
+    """`scripted/FILE`. Raises ConfigError for a missing file or a broken line."""
+    path = Path(uri.model)
+    if not uri.model:
+        raise ConfigError("scripted needs a file: scripted/replies.jsonl")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"script {path} cannot be read: {error.strerror or error}") from error
+    lines = [_parse(line, f"{path}, line {number}") for number, line in _numbered(data) if line.strip()]
+    name = f"{uri.model}@{hashlib.sha256(data).hexdigest()[:12]}"
+    return ScriptedLMM(lines, name=name)
+
+
+def _numbered(data: bytes) -> Iterable[tuple[int, bytes]]:
+    return enumerate(data.splitlines(), start=1)
+
+
+def _parse(line: bytes, where: str) -> Line:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise ConfigError(f"{where}: not JSON ({error}); expected a string or an object") from error
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: expected a string or an object, found {type(value).__name__}")
+    if "error" in value:
+        kind = value["error"]
+        if kind not in _ERRORS:
+            raise ConfigError(f"{where}: unknown error {kind!r}; expected one of {', '.join(_ERRORS)}")
+        return _ERRORS[kind](str(value.get("message", "scripted failure")))
+    unknown = set(value) - {"text", "reasoning", "finish"}
+    if unknown or not isinstance(value.get("text"), str):
+        raise ConfigError(f"{where}: expected an object with text, and reasoning or finish; found {sorted(value)}")
+    return Reply(text=value["text"], reasoning=str(value.get("reasoning", "")), finish=value.get("finish", "stop"))

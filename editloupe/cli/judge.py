@@ -1,0 +1,307 @@
+"""`editloupe judge`: a folder of edits in, labelled and traced verdicts out."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+
+import typer
+
+from editloupe.cli.options import editors, use_config, words
+from editloupe.cli.output import err, note, out
+from editloupe.errors import ConfigError
+from editloupe.records import PENDING, Budget
+from editloupe.values import Json
+
+if TYPE_CHECKING:
+    from editloupe.reports.table import Heading
+    from editloupe.runs.execute import Outcome, Progress
+    from editloupe.runs.spec import Bench, Settings, Source
+
+HELLO = """\
+editloupe judge PATH judges a folder of image edits.
+
+  editloupe judge examples/edits                            the embedded pixel baseline; no key, no GPU
+  editloupe judge my-edits --backend openai/MODEL           an LMM looks closely with tools (OPENAI_API_KEY)
+  editloupe show runs/edits-baseline-tool SAMPLE            why a verdict is what it is
+
+PATH holds metadata.jsonl (or .csv, .parquet), or the folders source/ and edited/, or DLEBench as downloaded.
+`editloupe check PATH` looks at the data first; `editloupe judge --help` lists all options."""
+
+
+def judge(
+    path: Annotated[Path | None, typer.Argument(help="Folder of edits, or a metadata file.", show_default=False)] = None,
+    backend: Annotated[str | None, typer.Option(help="Who judges: provider/model. Default: the pixel baseline.")] = None,
+    mode: Annotated[str, typer.Option(help="tool: an agent with tools. plain: one look, one answer.")] = "tool",
+    criteria: Annotated[str | None, typer.Option(help="Comma-separated, such as if,vc. Default: all.")] = None,
+    rubric: Annotated[str, typer.Option(help="A built-in rubric or your own .toml file.")] = "dlebench",
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Run folder. Default: runs/NAME-BACKEND-MODE.")] = None,
+    edited: Annotated[list[str] | None, typer.Option(help="NAME=DIR: an editor's outputs; may be repeated.")] = None,
+    format: Annotated[str, typer.Option(help="auto, imagefolder, pairs or dlebench.")] = "auto",
+    fields: Annotated[Path | None, typer.Option(help="Field mapping (TOML) for the DLEBench importer.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N samples.")] = None,
+    sample: Annotated[list[str] | None, typer.Option(help="Only this sample id; may be repeated.")] = None,
+    tools: Annotated[str | None, typer.Option(help="Comma-separated tools on offer. Default: the paper's five.")] = None,
+    max_turns: Annotated[int, typer.Option(min=0, max=100, help="Turns with tool calls.")] = 6,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget of one task.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(min=0.001, help="Time budget of one task.")] = None,
+    constrain_labels: Annotated[bool, typer.Option(help="Constrain the last answer to the labels, where possible.")] = False,
+    concurrency: Annotated[int | None, typer.Option(min=1, max=1024, help="Tasks at once.")] = None,
+    fail_on_error: Annotated[float, typer.Option(min=0, max=1, help="Tolerated share of findings not ok.")] = 0.0,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")] = False,
+    config: Annotated[
+        Path | None, typer.Option(is_eager=True, callback=use_config, help="Take options from a run's config.yaml.")
+    ] = None,
+) -> int:
+    """Judge a folder of edits. The same command again continues the run."""
+    if path is None:
+        typer.echo(HELLO)
+        return 0
+    options: dict[str, Json] = {
+        "path": str(path.resolve()),
+        "backend": backend,
+        "mode": mode,
+        "criteria": criteria,
+        "rubric": str(Path(rubric).resolve()) if Path(rubric).is_file() else rubric,
+        "edited": [f"{name}={folder.resolve()}" for name, folder in editors(edited or []).items()],
+        "format": format,
+        "fields": None if fields is None else str(fields.resolve()),
+        "limit": limit,
+        "sample": list(sample or []),
+        "tools": tools,
+        "max_turns": max_turns,
+        "max_tokens": max_tokens,
+        "max_seconds": max_seconds,
+        "constrain_labels": constrain_labels,
+        "concurrency": concurrency,
+        "fail_on_error": fail_on_error,
+    }
+    return run(options, out_dir or default_out(options), redo=PENDING, as_json=json_)
+
+
+def run(options: dict[str, Json], folder: Path, *, redo: frozenset[str], as_json: bool) -> int:
+    """Judge as `options` say into `folder`, show what came of it, and give the exit code."""
+    from editloupe.runs.execute import execute
+    from editloupe.runs.spec import open_bench
+
+    settings, source = settings_of(options), source_of(options)
+    bench = open_bench(settings)
+    heading = heading_of(bench)
+    if not as_json:
+        note(heading.text)
+        for line in heading.notes:
+            note(line)
+        note(f"Run: {folder}")
+    with _stoppable() as stop, _progress(hidden=as_json) as listener:
+        outcome = execute(
+            bench,
+            source,
+            folder,
+            config=options,
+            concurrency=_int(options["concurrency"]),
+            redo=redo,
+            listener=listener,
+            stop=stop,
+        )
+    _report(outcome, heading, folder, as_json=as_json)
+    tolerated = options["fail_on_error"]
+    return exit_code(outcome, tolerated=float(tolerated) if isinstance(tolerated, int | float) else 0.0)
+
+
+def exit_code(outcome: Outcome, *, tolerated: float) -> int:
+    """0 within tolerance, 1 nothing could be judged, 3 too many failures, 130 interrupted."""
+    if outcome.interrupted:
+        return 130
+    if outcome.asked and outcome.failed == outcome.asked:
+        return 1
+    return 3 if outcome.failed > tolerated * outcome.asked else 0
+
+
+def settings_of(options: dict[str, Json]) -> Settings:
+    from editloupe.protocols.dlebench import Mode
+    from editloupe.runs.spec import Settings
+    from editloupe.tools.base import PAPER_TOOLS
+
+    mode, tools = str(options["mode"]), _text(options["tools"])
+    if mode not in get_args(Mode):
+        raise ConfigError(f"--mode {mode}: expected {' or '.join(get_args(Mode))}")
+    seconds = options["max_seconds"]
+    return Settings(
+        backend=_text(options["backend"]) or "baseline",
+        mode=cast(Mode, mode),
+        criteria=words(_text(options["criteria"])),
+        rubric=str(options["rubric"]),
+        tools=words(tools) or PAPER_TOOLS,
+        budget=Budget(
+            max_turns=_int(options["max_turns"]) or 0,
+            max_tokens=_int(options["max_tokens"]),
+            max_seconds=float(seconds) if isinstance(seconds, int | float) else None,
+        ),
+        constrain_labels=bool(options["constrain_labels"]),
+    )
+
+
+def source_of(options: dict[str, Json]) -> Source:
+    from editloupe.runs.spec import Source
+
+    edited, only, fields = options["edited"], options["sample"], _text(options["fields"])
+    return Source(
+        path=Path(str(options["path"])),
+        format=str(options["format"]),
+        edited=editors([str(e) for e in edited] if isinstance(edited, list) else []),
+        fields=None if fields is None else Path(fields),
+        limit=_int(options["limit"]),
+        only=tuple(str(s) for s in only) if isinstance(only, list) else (),
+    )
+
+
+def heading_of(bench: Bench) -> Heading:
+    """What a reader must know before the numbers: who judged, and what was missing."""
+    from editloupe.reports.table import Heading
+
+    notes = []
+    if bench.settings.backend == "baseline":
+        notes.append(
+            "The pixel baseline follows rules on pixels; it is not an LMM and its labels are no substitute for one. "
+            "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
+        )
+    if bench.toolbox.absent:
+        reasons = dict.fromkeys(bench.toolbox.absent.values())
+        for reason in reasons:
+            names = ", ".join(n for n, why in bench.toolbox.absent.items() if why == reason)
+            notes.append(f"Tools absent: {names} ({reason}).")
+    return Heading(
+        judge=bench.backend.uri,
+        describes=bench.backend.traits.describes,
+        mode=bench.settings.mode,
+        rubric=bench.rubric.id,
+        notes=tuple(notes),
+    )
+
+
+def default_out(options: dict[str, Json]) -> Path:
+    """runs/NAME-BACKEND-MODE, with the rubric's name where it is not DLEBench's: the same command finds its run again."""
+    path = Path(str(options["path"]))
+    name = path.stem if path.is_file() else path.name
+    rubric = str(options["rubric"])
+    parts = [name, _text(options["backend"]) or "baseline", str(options["mode"])]
+    if rubric != "dlebench":
+        parts.append(Path(rubric).stem)
+    return Path("runs") / "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", p).strip("-") for p in parts)
+
+
+def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -> None:
+    from editloupe.reports.table import as_json as table_json
+    from editloupe.reports.table import json_text, markdown, terminal
+
+    summary = table_json(outcome.summaries, heading)
+    outcome.store.write_report("summary.json", json_text(summary))
+    outcome.store.write_report("summary.md", markdown(outcome.summaries, outcome.bench.rubric, heading))
+    judged = sum(f.status == "ok" for f in outcome.findings)
+    if as_json:
+        done: dict[str, Json] = {
+            "event": "done",
+            "run": str(folder),
+            "judge_id": outcome.bench.judge.id,
+            "asked": outcome.asked,
+            "judged": judged,
+            "failed": outcome.failed,
+            "reused": outcome.reused,
+            "interrupted": outcome.interrupted,
+            "seconds": round(outcome.seconds, 3),
+            "summary": summary,
+        }
+        typer.echo(json_text(done).replace("\n", " ").strip())
+        return
+    for line in outcome.loaded.notes:
+        note(line)
+    if outcome.summaries:
+        out().print(terminal(outcome.summaries, outcome.bench.rubric, heading))
+    reused = f", {outcome.reused} of them from before" if outcome.reused else ""
+    out().print(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
+    if outcome.interrupted:
+        out().print("Interrupted. The same command goes on from here.")
+    elif outcome.failed:
+        _tell_failures(outcome, folder)
+    first = next((f.sample_id for f in outcome.findings), None)
+    if first is not None:
+        out().print(f"Look at one: editloupe show {folder} {first}", markup=False, soft_wrap=True)
+
+
+def _tell_failures(outcome: Outcome, folder: Path) -> None:
+    failures = [f for f in outcome.findings if f.status != "ok"]
+    for finding in failures[:5]:
+        where = f"{finding.editor}/{finding.sample_id}" if finding.editor else finding.sample_id
+        out().print(f"  {where}, {finding.criterion}: {finding.status}: {finding.reason}", markup=False, soft_wrap=True)
+    if len(failures) > 5:
+        out().print(f"  … and {len(failures) - 5} more")
+    out().print(f"Judge these again: editloupe retry {folder}", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _stoppable() -> Iterator[threading.Event]:
+    """The first Ctrl-C (or SIGTERM) stops after the calls under way, the second at once; either leaves a resumable run."""
+    stop = threading.Event()
+
+    def handle(number: int, _: FrameType | None) -> None:
+        if stop.is_set():
+            os._exit(130)
+        stop.set()
+        note("Stopping after the calls under way; once more to stop at once. The same command goes on from here.")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress(*, hidden: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """A live bar on standard error: done, failed, rate, time left."""
+    if hidden:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns: list[Any] = [
+        TextColumn("judging"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]} failed", style="red"),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    ]
+    with Bar(*columns, console=err(), transient=True) as bar:
+        task = bar.add_task("judging", total=None, failed=0, rate="")
+        first: list[int] = []
+
+        def listen(progress: Progress) -> None:
+            first[:] = first or [progress.done]
+            elapsed = bar.tasks[0].elapsed or 0.0
+            rate = (progress.done - first[0]) / elapsed if elapsed > 0 else 0.0
+            bar.update(
+                task, total=progress.total, completed=progress.done, failed=progress.failed, rate=f"{rate:.1f} a second"
+            )
+
+        yield listen
+
+
+def _text(value: Json) -> str | None:
+    return None if value is None else str(value)
+
+
+def _int(value: Json) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,68 @@
+"""`editloupe backends`, `tools`, `rubrics`: what is here, and what is not."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from editloupe.cli.output import out
+
+_WHAT = {
+    "baseline": ("baseline", "rules on pixels, embedded: no key, no GPU, no network; not an LMM"),
+    "openai": ("openai/MODEL[?base_url=…]", "OpenAI, or any server that speaks its chat completions"),
+    "scripted": ("scripted/FILE.jsonl", "replies read from a file, one a line: for tests and demonstrations"),
+}
+
+
+def backends() -> None:
+    """List the backends that --backend takes."""
+    from editloupe import plugins
+
+    table = Table("Backend", "What it is", "From")
+    for name in plugins.names("backends"):
+        uri, what = _WHAT.get(name, (f"{name}/…", ""))
+        table.add_row(uri, what, plugins.origin("backends", name))
+    out().print(table)
+
+
+def tools() -> None:
+    """List the tools: what each does, and which are absent here."""
+    from editloupe import plugins
+    from editloupe.tools.base import PAPER_TOOLS, open_toolbox, spec
+
+    names = [*PAPER_TOOLS, *(n for n in plugins.names("tools") if n not in PAPER_TOOLS)]
+    box = open_toolbox(names)
+    table = Table("Tool", "Arguments", "What it does")
+    for name in names:
+        if name in box.absent:
+            table.add_row(name, "", f"absent: {box.absent[name]}", style="dim")
+            continue
+        offered = spec(box.tools[name])
+        properties = offered.parameters.get("properties", {})
+        arguments = ", ".join(properties) if isinstance(properties, dict) else ""
+        table.add_row(f"{name} {box.tools[name].version}", arguments, offered.description)
+    out().print(table)
+
+
+def rubrics(
+    rubric: Annotated[str | None, typer.Argument(help="A built-in rubric or a .toml file, to see it whole.")] = None,
+) -> None:
+    """List the built-in rubrics, or show one with its labels and values."""
+    from editloupe.rubrics.model import builtin_rubrics, load_rubric
+
+    if rubric is None:
+        table = Table("Rubric", "Criteria", "Title")
+        for name in builtin_rubrics():
+            loaded = load_rubric(name)
+            table.add_row(name, ", ".join(f"{c.name} ({c.short})" for c in loaded.criteria), loaded.title)
+        out().print(table)
+        return
+    loaded = load_rubric(rubric)
+    out().print(f"{loaded.title} (rubric {loaded.id}, digest {loaded.digest[:12]})", markup=False)
+    for criterion in loaded.criteria:
+        table = Table("Value", "Label", "Means", title=f"{criterion.name} ({criterion.short})", title_justify="left")
+        for level in reversed(criterion.levels):
+            table.add_row(f"{level.value:g}", level.name, level.description)
+        out().print(table)

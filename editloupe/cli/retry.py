@@ -1,0 +1,41 @@
+"""`editloupe retry`: judge again what could not be judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from editloupe.cli.judge import run
+from editloupe.cli.options import read_config, words
+from editloupe.errors import ConfigError
+from editloupe.records import FAILURES, PENDING
+from editloupe.values import Json
+
+
+def retry(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    status: Annotated[
+        str | None, typer.Option(help="Comma-separated statuses. Default: those that the world, not the model, caused.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")] = False,
+) -> int:
+    """Judge again the findings of a run that failed; verdicts that stand are kept."""
+    if not (run_folder / "run.json").exists():
+        raise ConfigError(f"{run_folder} is no run folder: it has no run.json")
+    chosen = words(status)
+    unknown = sorted(set(chosen or ()) - FAILURES)
+    if unknown:
+        raise ConfigError(f"--status {', '.join(unknown)}: expected some of {', '.join(sorted(FAILURES))}")
+    options: dict[str, Json] = {name: value for name, value in read_config(run_folder / "config.yaml").items()}  # type: ignore[misc]
+    redo = PENDING if chosen is None else frozenset(chosen)
+    return run(_complete(options, run_folder), run_folder, redo=redo, as_json=json_)
+
+
+def _complete(options: dict[str, Json], folder: Path) -> dict[str, Json]:
+    """Options that were left at "none" are not in the file; a config without a path cannot be run."""
+    if "path" not in options:
+        raise ConfigError(f"{folder / 'config.yaml'} names no path; expected the file that editloupe judge wrote")
+    empty = ("backend", "criteria", "fields", "limit", "tools", "max_tokens", "max_seconds", "concurrency")
+    return {**dict.fromkeys(empty), **options}

@@ -1,0 +1,159 @@
+"""`editloupe show`: a run's samples, or one sample's verdicts step by step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from editloupe.cli.output import note, out
+from editloupe.errors import ConfigError
+from editloupe.values import ImageRef, View, canonical_json
+
+if TYPE_CHECKING:
+    from editloupe.records import Finding, Observation, Step
+    from editloupe.runs.store import RunStore
+
+
+def show(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    sample: Annotated[str | None, typer.Argument(help="A sample id, or EDITOR/ID.")] = None,
+    criterion: Annotated[str | None, typer.Option(help="Only this criterion, such as if.")] = None,
+) -> None:
+    """Show the verdicts of a run, or how one sample's verdicts came about."""
+    from editloupe.runs.store import RunStore
+
+    store = RunStore.read(run)
+    if sample is None:
+        _overview(store)
+    else:
+        wanted = None if criterion is None else _criterion_id(store, criterion)
+        findings = [f for f in _of_sample(store, sample) if wanted in (None, f.criterion)]
+        if not findings:
+            raise ConfigError(f"{run}: sample {sample!r} has no finding for criterion {criterion!r}")
+        for finding in findings:
+            _explain(store, finding)
+    for problem in store.problems:
+        note(f"warning: {problem}")
+
+
+def _overview(store: RunStore) -> None:
+    findings = store.current()
+    criteria = list(dict.fromkeys(f.criterion for f in findings))
+    editors = any(f.editor for f in findings)
+    table = Table(*(["Editor"] if editors else []), "Sample", *(c.replace("_", " ").capitalize() for c in criteria))
+    cells: dict[tuple[str, str], dict[str, Text]] = {}
+    for f in findings:
+        text = Text(f.label or "") if f.status == "ok" else Text(f"({f.status})", style="red")
+        cells.setdefault((f.editor, f.sample_id), {})[f.criterion] = text
+    for (editor, sample), by_criterion in cells.items():
+        table.add_row(*([editor] if editors else []), sample, *(by_criterion.get(c, Text("–")) for c in criteria))
+    out().print(table)
+    judged = sum(f.status == "ok" for f in findings)
+    out().print(f"{judged} of {len(findings)} findings judged. One sample: editloupe show {store.folder} SAMPLE", markup=False)
+
+
+def _of_sample(store: RunStore, wanted: str) -> list[Finding]:
+    found = [f for f in store.current() if wanted in (f.sample_id, f"{f.editor}/{f.sample_id}")]
+    if not found:
+        known = list(dict.fromkeys(f.sample_id for f in store.current()))
+        near = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
+        raise ConfigError(f"{store.folder}: no finding for sample {wanted!r}; the samples are {near or 'none yet'}")
+    return found
+
+
+def _criterion_id(store: RunStore, name: str) -> str:
+    """A criterion of the run's rubric by id or short name."""
+    known = store.criteria()
+    for id_, short in known.items():
+        if name.casefold() in (id_.casefold(), short.casefold()):
+            return id_
+    raise ConfigError(f"{store.folder}: no criterion {name!r}; the rubric has {', '.join(known)}")
+
+
+def _explain(store: RunStore, finding: Finding) -> None:
+    from editloupe.errors import TraceError
+    from editloupe.traces.read import read_trace
+
+    console = out()
+    key = f"{finding.editor}/{finding.sample_id}" if finding.editor else finding.sample_id
+    console.print(Rule(f"{key}: {finding.criterion.replace('_', ' ')}", align="left"))
+    sample = store.samples.get(key)
+    if sample is not None:
+        console.print(Text(f"Instruction: {sample.instruction}"))
+        _image("Original Image", sample.source, store)
+        if sample.edited is not None:
+            _image("Edited Image", sample.edited, store)
+        for warning in sample.warnings:
+            console.print(Text(f"  ({warning})"))
+    if finding.trace is not None:
+        try:
+            trace = read_trace(store.folder / finding.trace)
+        except TraceError as error:
+            note(f"warning: {error}")
+        else:
+            console.print(Text(f"Judge: {trace.header.judge['backend']}   trace: {finding.trace}"))
+            for number, step in enumerate(trace.steps(), start=1):
+                _step(number, step, store)
+            for problem in trace.problems:
+                note(f"warning: {problem}")
+    _verdict(finding)
+
+
+def _step(number: int, step: Step, store: RunStore) -> None:
+    from editloupe.agent.answer import parse_reply
+    from editloupe.chat import Reply
+
+    console = out()
+    tokens = f", {step.usage.total:,} tokens" if step.usage.total else ""
+    console.print(Text(f"\nStep {number} ({step.seconds:.2f} s{tokens})", style="bold"))
+    parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
+    if parsed.thought:
+        console.print(Text("Thought", style="cyan"))
+        console.print(Padding(Text(parsed.thought), (0, 2)))
+    for call, observation, aliases in zip(step.calls, step.observations, step.aliases, strict=True):
+        console.print(Text(f"Call {call.name} {canonical_json(dict(call.arguments))}", style="magenta"))
+        _observation(observation, aliases, store)
+    if parsed.answer is not None:
+        console.print(Text(f"Answer {parsed.answer}", style="green"))
+    if step.note:
+        console.print(Padding(Text(step.note, style="yellow"), (0, 2)))
+
+
+def _observation(observation: Observation, aliases: tuple[str, ...], store: RunStore) -> None:
+    console = out()
+    console.print(Text("Observation", style="red" if observation.error else "cyan"))
+    console.print(Padding(Text(observation.text), (0, 2)))
+    for alias, image in zip(aliases, observation.images, strict=True):
+        _image(alias, image, store, [v for v in observation.views if v.image == image])
+
+
+def _image(name: str, image: ImageRef, store: RunStore, views: list[View] | None = None) -> None:
+    """One line an image: name, size, where its pixels come from, path."""
+    from editloupe.data.images import ImageStore
+
+    path = ImageStore(store.blobs).path(image)
+    shows = ""
+    if views:
+        x0, y0, x1, y1 = views[0].region.ints()
+        shows = f", shows x {x0}–{x1}, y {y0}–{y1}"
+    where = str(path) if path is not None else "(bytes not kept)"
+    out().print(Text(f"  {name}: {image.width}×{image.height} px{shows}  {where}"), soft_wrap=True)
+
+
+def _verdict(finding: Finding) -> None:
+    console = out()
+    if finding.status == "ok":
+        value = "" if finding.value is None else f" ({finding.value:g})"
+        console.print(Text(f"\nVerdict: {finding.label}{value}", style="bold green"))
+    else:
+        console.print(Text(f"\nNot judged: {finding.status}: {finding.reason}", style="bold red"), soft_wrap=True)
+    for evidence in finding.evidence:
+        x0, y0, x1, y1 = evidence.box.ints()
+        console.print(Text(f"  rests on {evidence.image}, x {x0}–{x1}, y {y0}–{y1}"))
+    console.print()

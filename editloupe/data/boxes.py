@@ -1,0 +1,202 @@
+"""Boxes as data sets write them, read into pixels; and which convention a whole data set uses, where it does not say."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from editloupe.data.tables import shown
+from editloupe.errors import ConfigError
+from editloupe.values import Box, Json
+
+Order: TypeAlias = Literal["xyxy", "xywh", "yxyx"]
+Scale: TypeAlias = Literal["px", "unit", "thousandths"]
+
+FORMATS: Final[Mapping[str, tuple[Order, Scale]]] = {
+    "xyxy": ("xyxy", "px"),
+    "xywh": ("xywh", "px"),
+    "unit": ("xyxy", "unit"),
+    "xywh_unit": ("xywh", "unit"),
+    "thousandths": ("xyxy", "thousandths"),
+    "xywh_thousandths": ("xywh", "thousandths"),
+    "yxyx_thousandths": ("yxyx", "thousandths"),
+}
+"""What `bbox_format` may say: corners unless xywh, px unless unit (0..1) or thousandths (0..1000), x first unless yxyx."""
+
+_SNIFFED = tuple(name for name in FORMATS if not name.startswith("yxyx"))
+
+_KEYS: Final[tuple[tuple[Order, tuple[str, str, str, str]], ...]] = (
+    ("xywh", ("x", "y", "w", "h")),
+    ("xywh", ("x", "y", "width", "height")),
+    ("xywh", ("left", "top", "width", "height")),
+    ("xyxy", ("x0", "y0", "x1", "y1")),
+    ("xyxy", ("x1", "y1", "x2", "y2")),
+    ("xyxy", ("xmin", "ymin", "xmax", "ymax")),
+    ("xyxy", ("x_min", "y_min", "x_max", "y_max")),
+    ("xyxy", ("left", "top", "right", "bottom")),
+)
+
+ROUNDING_PX: Final = 2.0
+"""How far a box may reach beyond the image before it counts as wrong: annotation tools round."""
+
+_ENOUGH = 0.98
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quad:
+    """Four numbers as they were written; `order` is known only where their form tells it (an object's keys)."""
+
+    values: tuple[float, float, float, float]
+    order: Order | None = None
+
+
+def read_quads(value: Json) -> tuple[Quad, ...]:
+    """One box or several: `[a, b, c, d]`, a list of those, "a,b,c,d" (several with ";"), `[[a, b], [c, d]]`, an object
+    with x, y, w, h or the names of the corners, or any of these as JSON text. None, "" and [] are no box.
+
+    Raises ValueError, which says what was found.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return _from_text(value)
+    if isinstance(value, Mapping):
+        return (_from_object(value),)
+    if not isinstance(value, Sequence):
+        raise ValueError(f"expected a box [a, b, c, d], found {shown(value)}")
+    if not value:
+        return ()
+    if all(isinstance(v, int | float) for v in value):
+        return (_quad(value),)
+    if len(value) == 2 and all(_is_point(v) for v in value):
+        first, second = value
+        assert isinstance(first, Sequence) and isinstance(second, Sequence)
+        return (Quad(values=_quad([*first, *second]).values, order="xyxy"),)
+    return tuple(quad for part in value for quad in _one_each(part))
+
+
+def to_px(quad: Quad, bbox_format: str, *, width: int, height: int) -> Box:
+    """The box in px of an image of `width` × `height`, unclipped. Raises ValueError: inverted or empty, out of scale."""
+    order, scale = FORMATS[bbox_format]
+    a, b, c, d = quad.values
+    order = quad.order or order
+    if order == "xywh":
+        a, b, c, d = a, b, a + c, b + d
+    elif order == "yxyx":
+        a, b, c, d = b, a, d, c
+    sides = {"px": (1.0, 1.0), "unit": (float(width), float(height)), "thousandths": (width / 1000, height / 1000)}
+    sx, sy = sides[scale]
+    return Box(a * sx, b * sy, c * sx, d * sy)
+
+
+def inside(box: Box, *, width: int, height: int) -> Box:
+    """The box, cut at the border where it reaches at most `ROUNDING_PX` beyond it.
+
+    Raises ValueError where it reaches further: then it is the wrong box or the wrong convention.
+    """
+    beyond = max(-box.x0, -box.y0, box.x1 - width, box.y1 - height)
+    if beyond > ROUNDING_PX:
+        corners = ", ".join(f"{v:g}" for v in box)
+        raise ValueError(f"box [{corners}] px reaches outside the image of {width}×{height} px")
+    return box.clipped(width=width, height=height)
+
+
+def sniff(seen: Sequence[tuple[Quad, int, int]], *, where: str) -> str:
+    """The one `bbox_format` under which the boxes lie inside their images.
+
+    seen: each box with its image's width and height in px.   where: the mapping file's place, for the message.
+    Raises ConfigError where no convention or more than one fits.
+    """
+    shares = {name: sum(_fits(quad, name, w, h) for quad, w, h in seen) / len(seen) for name in _SNIFFED}
+    if all(max(abs(v) for v in quad.values) <= 1 for quad, _, _ in seen):
+        # Pixels and thousandths would all be smaller than a pixel.
+        shares = {name: share if FORMATS[name][1] == "unit" else 0.0 for name, share in shares.items()}
+    if all(quad.order is not None for quad, _, _ in seen):
+        # The order is written beside each number; what is left to tell is the scale.
+        shares = {name: share for name, share in shares.items() if FORMATS[name][0] == "xyxy"}
+    fitting = [n for n, share in shares.items() if share == 1] or [n for n, share in shares.items() if share >= _ENOUGH]
+    if len(fitting) == 1:
+        return fitting[0]
+    values = [v for quad, _, _ in seen for v in quad.values]
+    examples = "; ".join(f"{[round(v, 4) for v in quad.values]} in {w}×{h} px" for quad, w, h in seen[:3])
+    verdict = f"{', '.join(fitting)} all fit" if fitting else "none fits"
+    counts = ", ".join(f"{name} {share:.0%}" for name, share in shares.items() if share > 0) or "no box fits any"
+    raise ConfigError(
+        f"which convention do the boxes follow? {verdict}. Saw {len(seen)} boxes with values from {min(values):g} to "
+        f"{max(values):g}, for example {examples}. Boxes that lie inside their image: {counts}. "
+        f'State it in {where}: bbox_format = "xyxy" (one of {", ".join(FORMATS)})'
+    )
+
+
+def _fits(quad: Quad, bbox_format: str, width: int, height: int) -> bool:
+    scale = FORMATS[bbox_format][1]
+    limit = {"px": math.inf, "unit": 1.001, "thousandths": 1000.0}[scale]
+    if max(quad.values) > limit:
+        return False
+    try:
+        inside(to_px(quad, bbox_format, width=width, height=height), width=width, height=height)
+    except ValueError:
+        return False
+    return True
+
+
+def _from_text(text: str) -> tuple[Quad, ...]:
+    text = text.strip()
+    if not text:
+        return ()
+    if text[0] in "[{":
+        try:
+            return read_quads(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise ValueError(f'expected a box as JSON or as "a,b,c,d", found {shown(text)}') from error
+    return tuple(_numbers(part) for part in text.split(";") if part.strip())
+
+
+def _numbers(text: str) -> Quad:
+    try:
+        values = [float(v) for v in text.replace(",", " ").split()]
+    except ValueError as error:
+        raise ValueError(f'expected four numbers "a,b,c,d", found {shown(text)}') from error
+    return _quad(values)
+
+
+def _from_object(value: Mapping[str, Json]) -> Quad:
+    lowered = {str(k).lower(): v for k, v in value.items()}
+    for order, names in _KEYS:
+        if all(name in lowered for name in names):
+            return Quad(values=_quad([lowered[name] for name in names]).values, order=order)
+    raise ValueError(
+        f"expected a box with the keys x, y, w, h or x0, y0, x1, y1 (or xmin, ymin, xmax, ymax), "
+        f"found the keys {', '.join(map(str, value)) or 'none'}"
+    )
+
+
+def _one_each(part: Json) -> tuple[Quad, ...]:
+    quads = read_quads(part)
+    if len(quads) != 1:
+        raise ValueError(f"expected a list of boxes [[a, b, c, d], …], found {shown(part)} in it")
+    return quads
+
+
+def _quad(values: Sequence[Json]) -> Quad:
+    if len(values) != 4:
+        raise ValueError(f"expected four numbers, found {len(values)}: {shown(list(values))}")
+    numbers = []
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"expected four finite numbers, found {shown(value)} among them")
+        numbers.append(float(value))
+    a, b, c, d = numbers
+    return Quad(values=(a, b, c, d))
+
+
+def _is_point(value: Json) -> bool:
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and len(value) == 2
+        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value)
+    )

@@ -1,0 +1,195 @@
+"""A data set looked through without a model: every file decoded, every problem named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+from editloupe.data.folders import Kind
+from editloupe.data.images import ImageStore
+from editloupe.data.rows import Progress, size_note
+from editloupe.data.samples import load
+from editloupe.errors import ImageError
+from editloupe.values import ImageRef, Json, Sample
+
+Severity: TypeAlias = Literal["error", "warning"]
+
+ProblemKind: TypeAlias = (
+    Kind | Literal["damaged_image", "missing_output", "size", "aspect", "mask_size", "unchanged", "image", "sample"]
+)
+"""Beside the kinds of rejected rows: an image whose pixels cannot be decoded, an output that is missing or of another
+size or aspect, a mask of another size, an output that is its source byte for byte, what decoding an image took, and
+notes of the loader on a sample."""
+
+ASPECT_TOLERANCE: Final = 0.01
+"""Relative difference of width/height from which on the aspect counts as another one."""
+
+_NO_EDITORS: Final[Mapping[str, Path]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing that is wrong or worth knowing.
+
+    severity: "error" where the sample cannot be judged.   sample: its key; the first one's for a note on an image.
+    """
+
+    kind: ProblemKind
+    severity: Severity
+    sample: str
+    file: Path | None
+    message: str
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "kind": self.kind,
+            "severity": self.severity,
+            "sample": self.sample,
+            "file": None if self.file is None else str(self.file),
+            "message": self.message,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What `check` found. rows: everything that the data set asks to be judged.   images: different files decoded.
+
+    problems: errors first, then by kind, sample, file and message.
+    """
+
+    format: str
+    rows: int
+    images: int
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def errors(self) -> int:
+        return sum(p.severity == "error" for p in self.problems)
+
+    @property
+    def warnings(self) -> int:
+        return sum(p.severity == "warning" for p in self.problems)
+
+    @property
+    def usable(self) -> int:
+        """Rows without an error. Those with a missing output are among them: a run counts them as missing."""
+        return self.rows - len({p.sample for p in self.problems if p.severity == "error"})
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Problems by kind, in the order of `problems`."""
+        return Counter(p.kind for p in self.problems)
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "format": self.format,
+            "rows": self.rows,
+            "usable": self.usable,
+            "images": self.images,
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "counts": dict(self.counts),
+            "notes": list(self.notes),
+            "problems": [p.to_json() for p in self.problems],
+        }
+
+
+def check(
+    path: Path,
+    *,
+    store: ImageStore,
+    format: str = "auto",
+    edited: Mapping[str, Path] = _NO_EDITORS,
+    fields: Path | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Load and decode everything; the arguments are those of `load`.
+
+    progress: called for the samples while their images are decoded.
+    Raises as `load` where the whole of `path` cannot be used.
+    """
+    loaded = load(path, store=store, format=format, edited=edited, fields=fields)
+    problems = [
+        Problem(kind=r.kind, severity="error", sample=r.key, file=r.file, message=r.message) for r in loaded.rejected
+    ]
+    decoded: dict[str, str | None] = {}
+    for done, sample in enumerate(loaded.samples, start=1):
+        problems.extend(_of_images(sample, store, decoded))
+        problems.extend(_of_sizes(sample))
+        problems.extend(_of_sample(sample))
+        if progress is not None:
+            progress(done, len(loaded.samples))
+    problems.sort(key=lambda p: (p.severity, p.kind, p.sample, str(p.file or ""), p.message))
+    return Report(
+        format=loaded.format,
+        rows=len(loaded.samples) + len(loaded.rejected),
+        images=len(decoded),
+        problems=tuple(problems),
+        notes=loaded.notes,
+    )
+
+
+def _of_images(sample: Sample, store: ImageStore, decoded: dict[str, str | None]) -> list[Problem]:
+    """Each image is decoded once; damage is a problem of every sample that uses it, a note is given once.
+
+    decoded: by SHA-256 the error, None where there was none; added to here.
+    """
+    problems: list[Problem] = []
+    for ref in _images(sample):
+        if ref.sha256 not in decoded:
+            try:
+                notes = store.notes(ref)
+                decoded[ref.sha256] = None
+            except ImageError as error:
+                notes = ()
+                decoded[ref.sha256] = str(error)
+            problems.extend(_problem("image", "warning", sample, ref, note) for note in notes)
+        damage = decoded[ref.sha256]
+        if damage is not None:
+            problems.append(_problem("damaged_image", "error", sample, ref, damage))
+    return problems
+
+
+def _images(sample: Sample) -> list[ImageRef]:
+    found = [sample.source, *(turn.edited for turn in sample.turns), sample.reference, *sample.masks.values()]
+    return list(dict.fromkeys(ref for ref in found if ref is not None))
+
+
+def _of_sizes(sample: Sample) -> list[Problem]:
+    source, edited = sample.source, sample.edited
+    problems = []
+    if edited is not None and (edited.width, edited.height) != (source.width, source.height):
+        ratio = (edited.width / edited.height) / (source.width / source.height)
+        other = max(ratio, 1 / ratio) - 1 > ASPECT_TOLERANCE
+        message = size_note(source, edited) + ("; the aspect is another one" if other else "")
+        problems.append(_problem("aspect" if other else "size", "warning", sample, edited, message))
+    for mask in sample.masks.values():
+        if (mask.width, mask.height) != (source.width, source.height):
+            message = f"the mask is {mask.width}×{mask.height} px, the source {source.width}×{source.height} px"
+            problems.append(_problem("mask_size", "warning", sample, mask, message))
+    return problems
+
+
+def _of_sample(sample: Sample) -> list[Problem]:
+    if sample.edited is None:
+        message = "no edited image; a run counts it as missing_output"
+        return [Problem(kind="missing_output", severity="warning", sample=sample.key, file=None, message=message)]
+    problems = []
+    if sample.edited.sha256 == sample.source.sha256:
+        message = "the edited image is its source, byte for byte"
+        problems.append(_problem("unchanged", "warning", sample, sample.edited, message))
+    problems.extend(
+        _problem("sample", "warning", sample, None, warning)
+        for warning in sample.warnings
+        if warning != size_note(sample.source, sample.edited)
+    )
+    return problems
+
+
+def _problem(kind: ProblemKind, severity: Severity, sample: Sample, ref: ImageRef | None, message: str) -> Problem:
+    return Problem(kind=kind, severity=severity, sample=sample.key, file=None if ref is None else ref.path, message=message)

@@ -1,0 +1,45 @@
+"""What a loader is given, and what it offers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from editloupe.data.images import ImageStore
+from editloupe.data.rows import Loaded, Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """What is to be loaded.
+
+    metadata: the file that was named instead of its folder.   edited: folder of outputs by the editor's name.
+    fields: a mapping file.
+    """
+
+    root: Path
+    store: ImageStore
+    metadata: Path | None = None
+    edited: Mapping[str, Path] = field(default_factory=dict)
+    fields: Path | None = None
+    progress: Progress | None = None
+
+
+class Loader(Protocol):
+    """One layout: a module of this package has these names.
+
+    LAYOUT: what is looked for, as it stands in messages.
+    """
+
+    @property
+    def LAYOUT(self) -> str: ...  # noqa: N802 - a module's constant
+
+    def matches(self, data: DataSet) -> bool:
+        """Whether the folder has this layout."""
+        ...
+
+    def load(self, data: DataSet) -> Loaded:
+        """The folder's samples. Raises DataError, SampleError or ConfigError where the whole cannot be used."""
+        ...

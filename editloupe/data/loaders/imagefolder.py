@@ -1,0 +1,83 @@
+"""The ImageFolder convention: `metadata.jsonl`, `.csv` or `.parquet` beside the images that its rows name."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from editloupe.data.folders import Folder
+from editloupe.data.loaders.base import DataSet
+from editloupe.data.outputs import with_outputs
+from editloupe.data.rows import Loaded, assemble, named, rating_notes, read_row
+from editloupe.data.tables import ENDINGS, Table, read_table
+from editloupe.errors import DataError, SampleError
+
+LAYOUT: Final = "metadata.jsonl, metadata.csv or metadata.parquet with source_file_name, edited_file_name and instruction"
+
+_PATTERNS: Final = ("{id}", "{edited}", "{source}")
+
+
+def matches(data: DataSet) -> bool:
+    """Whether a metadata file lies in the folder."""
+    return bool(_files(data.root))
+
+
+def load(data: DataSet) -> Loaded:
+    """One sample a row. With `data.edited`, each row once for each editor, whose files replace `edited_file_name`.
+
+    Raises SampleError where the file lacks a column, DataError where it is not clear which file is meant.
+    """
+    root, metadata = data.root, data.metadata
+    folder = Folder(root, data.store)
+    if metadata is None:
+        found = _files(root)
+        if not found:
+            raise DataError(f"{root}: no metadata file; expected {LAYOUT}")
+        if len(found) > 1:
+            names = ", ".join(file.name for file in found)
+            raise DataError(f"{root}: several metadata files: {names}; give the path of the one that is meant")
+        metadata = found[0]
+    table = read_table(folder.own(metadata.name))
+    _check_columns(table, with_edited=not data.edited)
+    rows = [read_row(line, folder=folder, text_only=table.text_only) for line in table.lines]
+    notes = list(rating_notes(table.columns))
+    if data.edited:
+        rows = [replace(row, editor="") for row in rows]
+        matched = with_outputs(named(rows), data.edited, store=data.store, patterns=_PATTERNS)
+        final = matched.rows
+        notes.extend(matched.notes)
+        if "edited_file_name" in table.columns:
+            notes.append("edited_file_name names no image here: the outputs come from the editors' own folders")
+    else:
+        final = named(rows)
+    return assemble(
+        final,
+        format="imagefolder",
+        dataset=root.resolve().name,
+        metadata=metadata,
+        notes=notes,
+        progress=data.progress,
+    )
+
+
+def _files(root: Path) -> list[Path]:
+    return [file for ending in ENDINGS if (file := root / f"metadata{ending}").is_file()]
+
+
+def _check_columns(table: Table, *, with_edited: bool) -> None:
+    if not table.columns:
+        return  # every line is broken, and each will say how
+    needed = ("source_file_name", *(("edited_file_name",) if with_edited else ()), "instruction")
+    missing = [name for name in needed if name not in table.columns]
+    if not missing:
+        return
+    hints = [
+        f"{near[0]!r} for {name!r}?" for name in missing if (near := difflib.get_close_matches(name, table.columns, 1))
+    ]
+    raise SampleError(
+        f"missing column {', '.join(missing)}; expected {', '.join(needed)}; found {', '.join(table.columns)}"
+        + (f" (is {', '.join(hints)}?)" if hints else "; rename or add the column"),
+        file=table.file,
+    )

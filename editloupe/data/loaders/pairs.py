@@ -1,0 +1,183 @@
+"""A bare pair of folders, `source/` and `edited/`, matched by stem, with the instructions in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from editloupe.data.folders import Folder, Place, open_folder, plain_stem
+from editloupe.data.images import ImageStore
+from editloupe.data.loaders.base import DataSet
+from editloupe.data.outputs import with_outputs
+from editloupe.data.rows import Broken, Loaded, Row, assemble, named, rating_notes, read_row
+from editloupe.data.tables import Line, Table, read_table
+from editloupe.errors import DataError, SampleError
+from editloupe.values import Json
+
+LAYOUT: Final = "source/ and edited/ (or outputs given with --edited) with instructions.csv, .jsonl or .txt"
+
+NAME_COLUMNS: Final = ("name", "stem", "file_name", "image", "id")
+"""The column that says which image a row of the instructions belongs to: the first of these that there is."""
+
+_INSTRUCTIONS: Final = ("instructions.csv", "instructions.jsonl", "instructions.txt")
+
+
+def matches(data: DataSet) -> bool:
+    """Whether the two folders are there."""
+    if not (data.root / "source").is_dir():
+        return False
+    return (data.root / "edited").is_dir() or (bool(data.edited) and bool(_instructions(data.root)))
+
+
+def load(data: DataSet) -> Loaded:
+    """One sample for each image in `source/`, its stem being the id. With `data.edited`, once for each editor.
+
+    Raises DataError and SampleError where a folder or the instructions cannot be used.
+    """
+    root = data.root
+    folder = Folder(root, data.store)
+    before = _stems(folder, "source")
+    references = _stems(folder, "reference") if (root / "reference").is_dir() else {}
+    if not before:
+        raise DataError(f"{root / 'source'}: holds no image; expected the images before the edit")
+    editors = data.edited or {"": folder.own("edited")}
+    for path in editors.values():
+        _check_flat(path, data.store)
+    table = _table(folder, before)
+    rows: list[Row | Broken] = []
+    for line in table.lines:
+        rows.append(_row(line, folder=folder, before=before, references=references, text_only=table.text_only))
+    told = {row.id for row in rows}
+    for stem, sources in before.items():
+        if stem not in told:
+            message = f"{root / sources[0]}: no instruction for {stem!r} in {table.file.name}; add a row for it"
+            rows.append(Broken(line=None, id=stem, kind="no_instruction", message=message, file=root / sources[0]))
+    matched = with_outputs(named(rows), editors, store=data.store, patterns=("{id}",))
+    final = list(matched.rows)
+    for editor, files in matched.left.items():
+        for file in files:
+            path = editors[editor] / file
+            if plain_stem(file) not in before:
+                message = f"{path}: no image in source/ has the stem {plain_stem(file)!r}; rename one of the two"
+                final.append(
+                    Broken(line=None, id=plain_stem(file), editor=editor, kind="no_match", message=message, file=path)
+                )
+    return assemble(
+        named(final),
+        format="pairs",
+        dataset=root.resolve().name,
+        metadata=table.file,
+        notes=(*rating_notes(table.columns), *matched.notes),
+        progress=data.progress,
+    )
+
+
+def _instructions(root: Path) -> list[Path]:
+    return [file for name in _INSTRUCTIONS if (file := root / name).is_file()]
+
+
+def _stems(folder: Folder, name: str) -> dict[str, list[str]]:
+    """File names (relative to the root) by stem."""
+    if not folder.own(name).is_dir():
+        raise DataError(f"{folder.root / name}: no such folder; expected {LAYOUT}")
+    stems: dict[str, list[str]] = {}
+    for file in folder.images(name):
+        stems.setdefault(plain_stem(file), []).append(file)
+    return stems
+
+
+def _check_flat(path: Path, store: ImageStore) -> None:
+    folder = open_folder(path, store, what="edited images")
+    if not folder.images() and folder.images(deep=True):
+        names = sorted(p.name for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+        raise DataError(
+            f"{path}: holds folders ({', '.join(names[:5])}) but no images; give one folder for each editor: "
+            f"--edited {names[0]}={path / names[0]}"
+        )
+
+
+def _table(folder: Folder, before: Mapping[str, Sequence[str]]) -> Table:
+    found = _instructions(folder.root)
+    if len(found) != 1:
+        seen = f"found {', '.join(f.name for f in found)}; keep one" if found else "found none of them"
+        raise DataError(f"{folder.root}: expected the instructions in one of {', '.join(_INSTRUCTIONS)}; {seen}")
+    file = folder.own(found[0].name)
+    if file.suffix == ".txt":
+        return _text_table(file, before)
+    table = read_table(file)
+    if table.columns and ("instruction" not in table.columns or not _name_column(table.columns)):
+        raise SampleError(
+            f"expected the column instruction and one of {', '.join(NAME_COLUMNS)}; found {', '.join(table.columns)}",
+            file=file,
+        )
+    return table
+
+
+def _text_table(file: Path, before: Mapping[str, Sequence[str]]) -> Table:
+    """`stem<TAB>instruction` on each line, or a single line that holds for every image."""
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SampleError("is not UTF-8; save the file as UTF-8", file=file) from error
+    given = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    lines: list[Line]
+    if len(given) == 1 and "\t" not in given[0][1]:
+        lines = [Line(number=given[0][0], values={"name": stem, "instruction": given[0][1]}) for stem in before]
+    else:
+        lines = [_text_line(number, line) for number, line in given]
+    if not lines:
+        raise SampleError("is empty; expected lines of a file's stem, a tab and the instruction", file=file)
+    return Table(file=file, columns=("name", "instruction"), lines=tuple(lines), text_only=True)
+
+
+def _text_line(number: int, line: str) -> Line:
+    stem, tab, instruction = line.partition("\t")
+    if tab:
+        return Line(number=number, values={"name": stem.strip(), "instruction": instruction})
+    fault = f"expected a file's stem, a tab and the instruction, found no tab in {line.strip()[:60]!r}"
+    return Line(number=number, values={}, fault=fault)
+
+
+def _name_column(columns: Sequence[str]) -> str | None:
+    return next((name for name in NAME_COLUMNS if name in columns), None)
+
+
+def _row(
+    line: Line,
+    *,
+    folder: Folder,
+    before: Mapping[str, Sequence[str]],
+    references: Mapping[str, Sequence[str]],
+    text_only: bool,
+) -> Row | Broken:
+    column = _name_column(tuple(line.values))
+    if line.fault is not None or column is None:
+        fault = line.fault or f"expected one of the columns {', '.join(NAME_COLUMNS)}"
+        return read_row(replace(line, fault=fault), folder=folder, text_only=text_only)
+    given = line.values[column]
+    stem = str(given) if isinstance(given, int) and not isinstance(given, bool) else given
+    if not isinstance(stem, str) or not stem.strip():
+        fault = f"column {column!r}: expected the stem of an image in source/, found {given!r}"
+        return read_row(replace(line, fault=fault), folder=folder, text_only=text_only)
+    # Either "cat" or "cat.png" may be written; a stem may itself hold a point.
+    id = plain_stem(f"{stem}.x") if plain_stem(f"{stem}.x") in before else plain_stem(stem)
+    files = before.get(id, ())
+    values: dict[str, Json] = {k: v for k, v in line.values.items() if k not in (column, "editor", "model")}
+    values.update(id=id, source_file_name=files[0] if files else f"source/{id}")
+    row = read_row(replace(line, values=values), folder=folder, text_only=text_only)
+    if isinstance(row, Broken):
+        return row
+    if not files:
+        return _unmatched(row, f"{folder.root / 'source'}: no image has the stem {id!r}", folder.root / "source")
+    for found in (files, references.get(id, ())):
+        if len(found) > 1:
+            message = f"several files have the stem {id!r}: {', '.join(found)}; keep one"
+            return _unmatched(row, message, folder.root / found[0])
+    reference = references.get(id)
+    return replace(row, reference=Place(folder=folder, name=reference[0]) if reference else row.reference)
+
+
+def _unmatched(row: Row, message: str, file: Path) -> Broken:
+    return Broken(line=row.line, id=row.id, edit_type=row.edit_type, kind="no_match", message=message, file=file)

@@ -1,0 +1,153 @@
+"""Which file in an editor's folder belongs to which row: by name, and never by guess."""
+
+from __future__ import annotations
+
+import string
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from editloupe.data.folders import Folder, Place, open_folder
+from editloupe.data.images import ImageStore
+from editloupe.data.rows import Broken, Row
+from editloupe.errors import ConfigError, DataError
+
+PARTS: Final = ("id", "source", "edited", "reference", "edit_type", "index")
+"""What a pattern may hold: the id, the stems of the row's own files, the edit type, the row's place from 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matched:
+    """Rows with their outputs, one for each row and editor.
+
+    left: by editor, the files that belong to no row.
+    """
+
+    rows: tuple[Row | Broken, ...]
+    left: Mapping[str, tuple[str, ...]]
+    notes: tuple[str, ...]
+
+
+def with_outputs(
+    rows: Sequence[Row | Broken], editors: Mapping[str, Path], *, store: ImageStore, patterns: Sequence[str]
+) -> Matched:
+    """Each named row once for each editor, `edited` being the file whose path (without ending) a pattern gives.
+
+    editors: folder by the editor's name.   patterns: "{id}", "results/{source}", …; one pattern holds for a whole folder.
+    A row without a file gets `edited=None`. Raises DataError where a folder has no image or none that fits, ConfigError
+    where two patterns point at different files or a pattern is malformed.
+    """
+    for pattern in patterns:
+        _check(pattern)
+    out: list[Row | Broken] = []
+    left: dict[str, tuple[str, ...]] = {}
+    notes = []
+    for editor, path in editors.items():
+        folder = open_folder(path, store, what=f"the outputs of editor {editor!r}" if editor else "edited images")
+        files = folder.images(deep=True)
+        if not files:
+            raise DataError(f"{path}: holds no image; expected the outputs of editor {editor!r}")
+        by_name: dict[str, list[str]] = {}
+        for file in files:
+            by_name.setdefault(_plain(file), []).append(file)
+        pattern, names = _best(rows, patterns, by_name, path)
+        used: set[str] = set()
+        for row, name in zip(rows, names, strict=True):
+            found = by_name.get(name, []) if name is not None else []
+            used.update(found)
+            out.append(_with_output(row, editor, folder, found))
+        left[editor] = tuple(file for file in files if file not in used)
+        missing = sum(isinstance(r, Row) for r in rows) - sum(n in by_name for n in names if n is not None)
+        who = f"editor {editor!r}" if editor else "edited images"
+        notes.append(f"{who}: files in {path} named {pattern}; {missing} missing, {len(left[editor])} belong to no row")
+    return Matched(rows=tuple(out), left=left, notes=tuple(notes))
+
+
+def _check(pattern: str) -> None:
+    try:
+        parts = [name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None]
+    except ValueError as error:
+        raise ConfigError(f"file name pattern {pattern!r}: {error}") from error
+    for name in parts:
+        if name not in PARTS:
+            known = ", ".join(f"{{{part}}}" for part in PARTS)
+            raise ConfigError(f"file name pattern {pattern!r}: unknown part {{{name}}}; expected {known}")
+    if not parts:
+        raise ConfigError(f"file name pattern {pattern!r} names the same file for every row; expected {{id}} or the like")
+
+
+def _best(
+    rows: Sequence[Row | Broken], patterns: Sequence[str], by_name: Mapping[str, list[str]], path: Path
+) -> tuple[str, list[str | None]]:
+    """The pattern that finds most files, and the name that it gives to each row."""
+    tried: list[tuple[str, list[str | None]]] = []
+    repeated = []
+    for pattern in patterns:
+        names = [_filled(pattern, row, index) for index, row in enumerate(rows)]
+        given = [name for name in names if name is not None]
+        # The same output for two rows would judge an edit by another one's instruction.
+        if len(set(given)) < len(given):
+            repeated.append(pattern)
+        elif any(name in by_name for name in given):
+            tried.append((pattern, names))
+    if not tried:
+        expected = [n for p in patterns for i, r in enumerate(rows[:3]) if (n := _filled(p, r, i)) is not None]
+        why = f" ({', '.join(repeated)} would give several rows the same file)" if repeated else ""
+        raise DataError(
+            f"{path}: no image there belongs to any row{why}; saw {_some(by_name)}, expected names such as "
+            f"{_some(dict.fromkeys(expected))} with any image ending"
+        )
+    best, chosen = max(tried, key=lambda one: sum(name in by_name for name in one[1]))
+    for pattern, names in tried:
+        for ours, theirs in zip(chosen, names, strict=True):
+            if ours != theirs and ours in by_name and theirs in by_name:
+                raise ConfigError(
+                    f"{path}: ambiguous names: {best} gives {ours!r} and {pattern} gives {theirs!r} for the same row, and "
+                    "both files are there; rename them, or state one pattern in the mapping file ([edited] names)"
+                )
+    return best, chosen
+
+
+def _filled(pattern: str, row: Row | Broken, index: int) -> str | None:
+    """The name, None where the row lacks a part of it."""
+    if isinstance(row, Broken):
+        return None
+    parts = {
+        "id": row.id,
+        "source": row.source.stem,
+        "edited": None if row.edited is None else row.edited.stem,
+        "reference": None if row.reference is None else row.reference.stem,
+        "edit_type": row.edit_type,
+        "index": str(index),
+    }
+    needed = {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None}
+    if any(parts[name] is None for name in needed):
+        return None
+    return unicodedata.normalize("NFC", pattern.format_map(parts))
+
+
+def _with_output(row: Row | Broken, editor: str, folder: Folder, found: Sequence[str]) -> Row | Broken:
+    if isinstance(row, Broken):
+        return replace(row, editor=editor)
+    if len(found) > 1:
+        return Broken(
+            line=row.line,
+            id=row.id,
+            editor=editor,
+            edit_type=row.edit_type,
+            kind="no_match",
+            message=f"{folder.root}: several files could be the output: {', '.join(found)}; remove all but one",
+            file=folder.root / found[0],
+        )
+    return replace(row, editor=editor, edited=Place(folder=folder, name=found[0]) if found else None)
+
+
+def _plain(file: str) -> str:
+    return unicodedata.normalize("NFC", PurePosixPath(file).with_suffix("").as_posix())
+
+
+def _some(names: Mapping[str, object]) -> str:
+    shown = [repr(name) for name in list(names)[:5]]
+    return ", ".join(shown) + (", …" if len(names) > 5 else "")

@@ -1,0 +1,458 @@
+"""Rows of a data set: read by column, named, and made into samples. A row that cannot be judged says why and is kept."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
+from editloupe.data.folders import Folder, Kind, Place, RowError
+from editloupe.data.tables import Line, shown
+from editloupe.values import Box, ImageRef, Json, Sample, Target, Turn, digest
+
+Progress: TypeAlias = Callable[[int, int | None], None]
+"""Called with (done, total); total is None where it is not known."""
+
+Ratings: TypeAlias = Mapping[str, Mapping[str, str | float]]
+"""By criterion, then by rater."""
+
+OWN_COLUMNS: Final = frozenset(
+    ("id", "source_file_name", "edited_file_name", "reference_file_name", "mask_file_name", "instruction", "edit_type",
+     "bbox", "bboxes", "bbox_format", "target_name", "editor")
+)  # fmt: skip
+"""What a row is read by; `model` stands for `editor` where that is absent."""
+
+CRITERIA: Final = (
+    "instruction_following", "visual_consistency", "semantic_consistency", "perceptual_quality", "overall", "if", "vc",
+    "sc", "pq",
+)  # fmt: skip
+"""Names after `human_` that are known to be whole criteria; what follows them is the rater."""
+
+_RATER = re.compile(r"(r|rater|a|annotator)?\d+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejected:
+    """A row that cannot be judged: it becomes an `input_error` finding.
+
+    id: unique among samples and rejected rows of its editor; "line-7" where the row has none.
+    message: complete in itself.   file: what it is about.   line: in the metadata, from 1.
+    """
+
+    id: str
+    editor: str
+    edit_type: str | None
+    message: str
+    file: Path | None
+    line: int | None
+    kind: Kind = "row"
+
+    @property
+    def key(self) -> str:
+        """As `Sample.key`."""
+        return _key(self.editor, self.id)
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "id": self.id,
+            "editor": self.editor,
+            "edit_type": self.edit_type,
+            "message": self.message,
+            "file": None if self.file is None else str(self.file),
+            "line": self.line,
+            "kind": self.kind,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A data set, opened: what can be judged and what cannot.
+
+    format: the layout that was recognised.   notes: what a reader should know about how it was read.
+    """
+
+    format: str
+    samples: tuple[Sample, ...]
+    rejected: tuple[Rejected, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One row with values of the right type; its files are not yet opened.
+
+    hints: names to make an id from where the row has none, the best first.
+    bbox_format: None where it is still to be found out.
+    """
+
+    line: int | None
+    id: str | None
+    editor: str = ""
+    source: Place
+    edited: Place | None = None
+    reference: Place | None = None
+    masks: Mapping[str, Place] = field(default_factory=dict)
+    instruction: str
+    edit_type: str | None = None
+    quads: tuple[Quad, ...] = ()
+    bbox_format: str | None = "xyxy"
+    target_name: str | None = None
+    human: Ratings = field(default_factory=dict)
+    extra: Mapping[str, Json] = field(default_factory=dict)
+    hints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken:
+    """One row that cannot be judged, with as much of its identity as could be read."""
+
+    line: int | None
+    id: str | None = None
+    editor: str = ""
+    edit_type: str | None = None
+    kind: Kind
+    message: str
+    file: Path | None = None
+
+
+def read_row(line: Line, *, folder: Folder, text_only: bool, bbox_format: str | None = "xyxy") -> Row | Broken:
+    """A line with the columns of docs/data.md as a Row; other columns go to `extra`.
+
+    text_only: numbers are read from text.   bbox_format: where the row does not state it.
+    """
+    if line.fault is not None:
+        return Broken(line=line.number, kind="row", message=line.fault)
+    values = dict(line.values)
+    if "editor" not in values and "model" in values:
+        values["editor"] = values.pop("model")
+    known: dict[str, str | None] = {"id": None, "editor": None, "edit_type": None}
+    try:
+        known["id"] = _identifier(values.get("id"))
+        known["editor"] = _text(values, "editor")
+        known["edit_type"] = _text(values, "edit_type")
+        return _read(values, line.number, known, folder=folder, text_only=text_only, bbox_format=bbox_format)
+    except RowError as error:
+        return broken(error, line=line.number, id=known["id"], editor=known["editor"] or "", edit_type=known["edit_type"])
+
+
+def broken(error: RowError, *, line: int | None, id: str | None, editor: str, edit_type: str | None) -> Broken:
+    """What remains of a row after `error`."""
+    return Broken(
+        line=line, id=id, editor=editor, edit_type=edit_type, kind=error.kind, message=str(error), file=error.path
+    )
+
+
+def named(rows: Sequence[Row | Broken]) -> tuple[Row | Broken, ...]:
+    """Every row with an id that is unique for its editor; the second of two equal ids is broken, and says so.
+
+    A row without an id gets the first of its hints that no other row has, else a digest of source and instruction,
+    else one of source, instruction and edited image.
+    """
+    out = list(rows)
+    first: dict[str, int | None] = {}
+    for i, row in enumerate(rows):
+        if row.id is None:
+            continue
+        key = _key(row.editor, row.id)
+        if key in first:
+            out[i] = _duplicate(row, f"id {row.id!r} was used before on line {first[key]}", taken=first)
+        else:
+            first[key] = row.line
+    offers = {i: _offers(row) for i, row in enumerate(rows) if row.id is None and isinstance(row, Row)}
+    wanted = Counter(_key(rows[i].editor, offer) for i, names in offers.items() for offer in dict.fromkeys(names))
+    for i, names in offers.items():
+        row = rows[i]
+        free = [n for n in names if wanted[_key(row.editor, n)] == 1 and _key(row.editor, n) not in first]
+        last = _key(row.editor, names[-1])
+        if not free and last in first:
+            repeats = f"repeats line {first[last]}: the same source, instruction and edited image"
+            out[i] = _duplicate(replace(row, id=names[-1]), repeats, taken=first)
+            continue
+        out[i] = replace(row, id=free[0] if free else names[-1])
+        first[_key(row.editor, out[i].id or "")] = row.line
+    for i, row in enumerate(out):
+        if row.id is None:
+            name = _free(row.editor, f"line-{row.line}", first)
+            first[_key(row.editor, name)] = row.line
+            out[i] = replace(row, id=name)
+    return tuple(out)
+
+
+def assemble(
+    rows: Sequence[Row | Broken],
+    *,
+    format: str,
+    dataset: str,
+    metadata: Path | None = None,
+    notes: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Loaded:
+    """Rows that are `named` as samples: every file identified, every box in px.
+
+    metadata: the file in which the rows' lines count.
+    """
+    samples: list[Sample] = []
+    rejected: list[Rejected] = []
+    for done, row in enumerate(rows, start=1):
+        found: Row | Broken | Sample = row
+        if isinstance(row, Row):
+            try:
+                found = _sample(row, dataset)
+            except RowError as error:
+                found = broken(error, line=row.line, id=row.id, editor=row.editor, edit_type=row.edit_type)
+        if isinstance(found, Sample):
+            samples.append(found)
+        elif isinstance(found, Broken):
+            rejected.append(_rejected(found, metadata))
+        if progress is not None:
+            progress(done, len(rows))
+    return Loaded(format=format, samples=tuple(samples), rejected=tuple(rejected), notes=tuple(notes))
+
+
+def human_column(name: str) -> tuple[str, str] | None:
+    """(criterion, rater) of a column `human_<criterion>[_<rater>]`; None for any other column.
+
+    The rater is what follows a double underscore, or a criterion of `CRITERIA`, or a last part such as 1, r1, rater1;
+    else the whole is the criterion and the rater is "human".
+    """
+    rest = name.removeprefix("human_")
+    if rest == name or not rest.strip("_"):
+        return None
+    criterion, double, rater = rest.partition("__")
+    if double and criterion and rater:
+        return criterion, rater
+    for known in CRITERIA:
+        if rest.lower() == known:
+            return rest, "human"
+        if rest.lower().startswith(known + "_"):
+            return rest[: len(known)], rest[len(known) + 1 :]
+    criterion, _, rater = rest.rpartition("_")
+    return (criterion, rater) if criterion and _RATER.fullmatch(rater) else (rest, "human")
+
+
+def rating_notes(columns: Sequence[str]) -> tuple[str, ...]:
+    """How the `human_` columns were understood, one note for all."""
+    understood = [(c, human_column(c)) for c in columns]
+    parts = [f"{column} = {pair[0]} by {pair[1]}" for column, pair in understood if pair is not None]
+    return (f"human labels: {'; '.join(parts)}",) if parts else ()
+
+
+def _read(
+    values: Mapping[str, Json],
+    line: int,
+    known: Mapping[str, str | None],
+    *,
+    folder: Folder,
+    text_only: bool,
+    bbox_format: str | None,
+) -> Row:
+    source = _place(values, "source_file_name", folder)
+    if source is None:
+        raise RowError("row", "column 'source_file_name' is empty; expected the image before the edit")
+    edited, reference, mask = (_place(values, f"{role}_file_name", folder) for role in ("edited", "reference", "mask"))
+    instruction = _text(values, "instruction")
+    if not instruction:
+        raise RowError("no_instruction", "the instruction is empty; expected what the editor was asked to do")
+    stated = _text(values, "bbox_format")
+    if stated and stated not in FORMATS:
+        raise RowError("row", f"column 'bbox_format': expected one of {', '.join(FORMATS)}, found {stated!r}")
+    human: dict[str, dict[str, str | float]] = {}
+    extra: dict[str, Json] = {}
+    for column, value in values.items():
+        label = human_column(column)
+        if label is not None:
+            rating = _rating(column, value, text_only)
+            if rating is not None:
+                human.setdefault(label[0], {})[label[1]] = rating
+        elif column not in OWN_COLUMNS:
+            extra[column] = _storable(value)
+    return Row(
+        line=line,
+        id=known["id"],
+        editor=known["editor"] or "",
+        source=source,
+        edited=edited,
+        reference=reference,
+        masks={} if mask is None else {"edit": mask},
+        instruction=instruction,
+        edit_type=known["edit_type"],
+        quads=_quads(values),
+        bbox_format=stated or bbox_format,
+        target_name=_text(values, "target_name"),
+        human=human,
+        extra=extra,
+        hints=() if edited is None else (edited.stem,),
+    )
+
+
+def _identifier(value: Json) -> str | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise RowError("row", f"column 'id': expected text or a whole number, found {shown(value)}")
+    text = str(value).strip()
+    if not text.isprintable():
+        raise RowError("row", f"column 'id': expected printable text, found {text!r}")
+    return text or None
+
+
+def _text(values: Mapping[str, Json], column: str) -> str | None:
+    """None where the value is null or blank."""
+    value = values.get(column)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise RowError("row", f"column {column!r}: expected text, found {shown(value)}")
+    return value.strip() or None
+
+
+def _place(values: Mapping[str, Json], column: str, folder: Folder) -> Place | None:
+    # Not stripped: a file's name may begin or end with a space.
+    name = values.get(column) if _text(values, column) else None
+    return Place(folder=folder, name=name) if isinstance(name, str) else None
+
+
+def _quads(values: Mapping[str, Json]) -> tuple[Quad, ...]:
+    found: list[tuple[str, tuple[Quad, ...]]] = []
+    for column in ("bbox", "bboxes"):
+        try:
+            quads = read_quads(values.get(column))
+        except ValueError as error:
+            raise RowError("box", f"column {column!r}: {error}") from error
+        if quads:
+            found.append((column, quads))
+    if len(found) == 2:
+        raise RowError("box", "both 'bbox' and 'bboxes' are given; expected one of them")
+    return found[0][1] if found else ()
+
+
+def _rating(column: str, value: Json, text_only: bool) -> str | float | None:
+    if isinstance(value, str):
+        value = value.strip()
+        if not value:
+            return None
+        if not text_only:
+            return value
+        try:
+            value = float(value)
+        except ValueError:
+            return value
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise RowError("row", f"column {column!r}: expected a label or a finite number, found {shown(value)}")
+    return float(value)
+
+
+def _storable(value: Json) -> Json:
+    """A column that only travels along; what is no number in Parquet is null in JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {k: _storable(v) for k, v in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_storable(v) for v in value]
+    return value
+
+
+def _offers(row: Row) -> tuple[str, ...]:
+    short = digest([row.source.name, row.instruction])[:12]
+    long = digest([row.source.name, row.instruction, None if row.edited is None else row.edited.name])[:12]
+    return (*(hint for hint in row.hints if hint), short, long)
+
+
+def _duplicate(row: Row | Broken, what: str, *, taken: dict[str, int | None]) -> Broken:
+    name = _free(row.editor, f"{row.id}#line-{row.line}", taken)
+    taken[_key(row.editor, name)] = row.line
+    editor = f" for editor {row.editor!r}" if row.editor else ""
+    return Broken(
+        line=row.line,
+        id=name,
+        editor=row.editor,
+        edit_type=row.edit_type,
+        kind="duplicate_id",
+        message=f"{what}{editor}; the first is kept, give this one an id of its own",
+    )
+
+
+def _free(editor: str, name: str, taken: Mapping[str, int | None]) -> str:
+    """`name`, or `name-2`, `name-3`, … where it is taken."""
+    tried, n = name, 1
+    while _key(editor, tried) in taken:
+        n += 1
+        tried = f"{name}-{n}"
+    return tried
+
+
+def _key(editor: str, id: str) -> str:
+    return f"{editor}/{id}" if editor else id
+
+
+def _rejected(row: Broken, metadata: Path | None) -> Rejected:
+    where = "" if metadata is None or row.line is None else f"{metadata.name}, line {row.line}: "
+    return Rejected(
+        id=row.id or f"line-{row.line}",
+        editor=row.editor,
+        edit_type=row.edit_type,
+        message=where + row.message,
+        file=row.file or metadata,
+        line=row.line,
+        kind=row.kind,
+    )
+
+
+def _sample(row: Row, dataset: str) -> Sample:
+    source = row.source.image()
+    edited = None if row.edited is None else row.edited.image()
+    warnings = []
+    if edited is None:
+        warnings.append("no edited image")
+    elif (edited.width, edited.height) != (source.width, source.height):
+        warnings.append(size_note(source, edited))
+    targets = []
+    for quad in row.quads:
+        box = _box(quad, row.bbox_format or "xyxy", source)
+        kept = inside(box, width=source.width, height=source.height)
+        if kept != box:
+            warnings.append("a box that reached just beyond the image was cut at the border")
+        targets.append(Target(name=row.target_name, boxes={"source": kept}))
+    return Sample(
+        id=row.id or "",
+        dataset=dataset,
+        editor=row.editor,
+        source=source,
+        turns=(Turn(instruction=row.instruction, edited=edited),),
+        reference=None if row.reference is None else row.reference.image(),
+        targets=tuple(targets),
+        masks={role: place.image() for role, place in row.masks.items()},
+        edit_type=row.edit_type,
+        human=row.human,
+        extra=row.extra,
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _box(quad: Quad, bbox_format: str, source: ImageRef) -> Box:
+    try:
+        box = to_px(quad, bbox_format, width=source.width, height=source.height)
+        inside(box, width=source.width, height=source.height)
+    except ValueError as error:
+        written = [round(v, 4) for v in quad.values]
+        raise RowError(
+            "box",
+            f"{error}; written as {written} and read as {bbox_format} (is another bbox_format meant? "
+            f"known: {', '.join(FORMATS)})",
+        ) from error
+    return box
+
+
+def size_note(source: ImageRef, edited: ImageRef) -> str:
+    """How two images differ in size."""
+    return f"the edited image is {edited.width}×{edited.height} px, the source {source.width}×{source.height} px"

@@ -1,0 +1,122 @@
+"""Samples from files: one pair, or a whole folder in a layout that is recognised or named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from editloupe.data.folders import open_folder
+from editloupe.data.images import ImageStore
+from editloupe.data.loaders import dlebench, imagefolder, pairs
+from editloupe.data.loaders.base import DataSet, Loader
+from editloupe.data.rows import Loaded, Progress, Rejected, size_note
+from editloupe.data.tables import ENDINGS
+from editloupe.errors import ConfigError, DataError, SampleError
+from editloupe.values import ImageRef, Sample, Turn
+
+__all__ = ["FORMATS", "Loaded", "Progress", "Rejected", "load", "sample_from_files"]
+
+
+_LOADERS: Final[Mapping[str, Loader]] = {"imagefolder": imagefolder, "dlebench": dlebench, "pairs": pairs}
+
+FORMATS: Final = ("auto", *_LOADERS)
+"""What `format` may be."""
+
+_NO_EDITORS: Final[Mapping[str, Path]] = MappingProxyType({})
+
+
+def load(
+    path: Path,
+    *,
+    store: ImageStore,
+    format: str = "auto",
+    edited: Mapping[str, Path] = _NO_EDITORS,
+    fields: Path | None = None,
+    progress: Progress | None = None,
+) -> Loaded:
+    """All edits of a folder (or of a metadata file in it): every file identified and hashed once, no pixels decoded.
+
+    edited: folder of outputs by the editor's name ("" for an unnamed one), beside the data set's own.
+    fields: mapping file (TOML) for the dlebench format.
+    A row that cannot be judged is in `rejected`; an output that does not exist leaves `Turn.edited` None.
+    Raises DataError, SampleError or ConfigError where the whole of `path` cannot be used.
+    """
+    if format not in FORMATS:
+        raise ConfigError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
+    metadata: Path | None = None
+    root = path
+    if path.is_file():
+        if path.suffix.lower() not in ENDINGS:
+            raise DataError(f"{path}: expected a folder or a metadata file ({', '.join(ENDINGS)}), found another file")
+        metadata, root = path, path.parent
+    open_folder(root, store, what="a folder of edits")
+    data = DataSet(root=root, store=store, metadata=metadata, edited=edited, fields=fields, progress=progress)
+    name = format if format != "auto" else _recognised(data)
+    if fields is not None and name != "dlebench":
+        raise ConfigError(f"a mapping file ({fields}) goes with the format dlebench, but {path} is read as {name}")
+    return _LOADERS[name].load(data)
+
+
+def sample_from_files(
+    source: Path,
+    edited: Path,
+    instruction: str,
+    *,
+    id: str | None = None,
+    editor: str = "",
+    edit_type: str | None = None,
+    reference: Path | None = None,
+) -> Sample:
+    """Two image files and an instruction as a sample; `id` defaults to the edited file's stem. The images are decoded.
+
+    Raises ImageError where a file is missing or cannot be decoded, SampleError where the instruction is empty.
+    """
+    if not instruction.strip():
+        raise SampleError("the instruction is empty; expected what the editor was asked to do", file=edited)
+    store = ImageStore(cache_bytes=0)
+    warnings: list[str] = []
+
+    def opened(role: str, path: Path) -> ImageRef:
+        ref = store.add_file(path)
+        warnings.extend(f"{role}: {note}" for note in store.notes(ref))
+        return ref
+
+    before, after = opened("source", source), opened("edited", edited)
+    right = None if reference is None else opened("reference", reference)
+    if (before.width, before.height) != (after.width, after.height):
+        warnings.append(size_note(before, after))
+    return Sample(
+        id=id or edited.stem,
+        editor=editor,
+        source=before,
+        turns=(Turn(instruction=instruction.strip(), edited=after),),
+        reference=right,
+        edit_type=edit_type,
+        warnings=tuple(warnings),
+    )
+
+
+def _recognised(data: DataSet) -> str:
+    root = data.root
+    if data.metadata is not None:
+        return "dlebench" if data.metadata.name == "data.jsonl" and dlebench.matches(data) else "imagefolder"
+    fitting = [name for name, loader in _LOADERS.items() if loader.matches(data)]
+    if fitting == ["imagefolder", "pairs"]:
+        return "imagefolder"  # its files usually lie in source/ and edited/; the metadata says more
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise ConfigError(f"{root} could be {' or '.join(fitting)}; say which with --format")
+    entries = sorted(p.name + ("/" if p.is_dir() else "") for p in root.iterdir() if not p.name.startswith("."))
+    looked = "; ".join(f"{name}: {loader.LAYOUT}" for name, loader in _LOADERS.items())
+    if not entries:
+        raise DataError(f"{root}: the folder is empty; looked for {looked}")
+    seen = ", ".join(entries[:12]) + (f", … ({len(entries)} in all)" if len(entries) > 12 else "")
+    below = [
+        p for p in sorted(root.iterdir()) if p.is_dir() and any(x.matches(replace(data, root=p)) for x in _LOADERS.values())
+    ]
+    advice = f"; {below[0]} has one of them: give that folder" if below else ""
+    raise DataError(f"{root}: no known layout; looked for {looked}; saw {seen}{advice}")

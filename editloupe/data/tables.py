@@ -1,0 +1,208 @@
+"""Metadata files (JSON Lines, CSV, Parquet) as numbered lines, the broken ones among them."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import decimal
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from editloupe.errors import MissingExtra, SampleError
+from editloupe.values import Json
+
+ENDINGS: Final = (".jsonl", ".csv", ".parquet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One row of a table.
+
+    number: counts from 1; the line where the row begins in a text file, the row itself in a Parquet file.
+    values: by column; empty where `fault` says what is wrong with the line.
+    """
+
+    number: int
+    values: Mapping[str, Json]
+    fault: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A metadata file.
+
+    columns: every name that occurs.   text_only: True where each value is text (CSV), so that numbers must be read
+    from it.
+    """
+
+    file: Path
+    columns: tuple[str, ...]
+    lines: tuple[Line, ...]
+    text_only: bool
+
+
+def read_table(file: Path) -> Table:
+    """The whole file, by its ending. A broken line is kept with its fault; blank lines are left out.
+
+    Raises SampleError where nothing in the file can be used (not UTF-8, no header, no rows), MissingExtra for Parquet
+    without pyarrow.
+    """
+    ending = file.suffix.lower()
+    try:
+        if ending == ".parquet":
+            table = _read_parquet(file)
+        elif ending == ".csv":
+            table = _read_csv(file)
+        else:
+            table = _read_jsonl(file)
+    except OSError as error:
+        raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
+    if not table.lines:
+        raise SampleError("holds no rows; expected one row for each edit", file=file)
+    return table
+
+
+def _read_jsonl(file: Path) -> Table:
+    lines = []
+    for number, raw in enumerate(file.read_bytes().splitlines(), start=1):
+        if number == 1:
+            raw = raw.removeprefix(b"\xef\xbb\xbf")
+        if raw.strip():
+            lines.append(_json_line(number, raw))
+    columns = dict.fromkeys(name for line in lines for name in line.values)
+    return Table(file=file, columns=tuple(columns), lines=tuple(lines), text_only=False)
+
+
+def _json_line(number: int, raw: bytes) -> Line:
+    try:
+        values = json.loads(raw.decode("utf-8"), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_distinct)
+        # A lone surrogate ("\ud800") is read but could never be written again.
+        json.dumps(values, ensure_ascii=False).encode("utf-8")
+    except UnicodeDecodeError as error:
+        return Line(number=number, values={}, fault=f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8")
+    except UnicodeEncodeError:
+        return Line(number=number, values={}, fault="holds half of a surrogate pair, which is no character")
+    except RecursionError:
+        return Line(number=number, values={}, fault="is nested too deeply; expected one JSON object")
+    except json.JSONDecodeError as error:
+        fault = f"is broken JSON: {error.msg} at column {error.colno}; expected one object on the line"
+        return Line(number=number, values={}, fault=fault)
+    except ValueError as error:
+        return Line(number=number, values={}, fault=str(error))
+    if not isinstance(values, dict):
+        return Line(number=number, values={}, fault=f"expected one JSON object {{…}}, found {shown(values)}")
+    return Line(number=number, values=values)
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"holds {constant}, which is not a JSON number; leave the key out or write null")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"holds the number {text}, which is too large")
+    return value
+
+
+def _distinct(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"holds the key {twice!r} twice")
+    return found
+
+
+def _read_csv(file: Path) -> Table:
+    raw = file.read_bytes()
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise SampleError("is not UTF-8; save the file as UTF-8 (CSV UTF-8)", file=file, line=line) from error
+    first = next(iter(text.splitlines()), "")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count), strict=True)
+    rows = _csv_rows(reader)
+    header = next(rows, None)
+    if header is None:
+        raise SampleError("is empty; expected a header line with the names of the columns", file=file)
+    columns = tuple(name.strip() for name in header[1])
+    if header[2] is not None or len(set(columns)) < len(columns):
+        wrong = header[2] or f"the header names a column twice: {', '.join(columns)}"
+        raise SampleError(wrong, file=file, line=1)
+    lines = []
+    for number, cells, fault in rows:
+        if fault is None and len(cells) != len(columns):
+            fault = f"has {len(cells)} fields where the header has {len(columns)}; put text with commas in quotes"
+        values: Mapping[str, Json] = {} if fault else dict(zip(columns, cells, strict=True))
+        lines.append(Line(number=number, values=values, fault=fault))
+    return Table(file=file, columns=columns, lines=tuple(lines), text_only=True)
+
+
+def _csv_rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str], str | None]]:
+    """(line where the row begins, cells, fault) of each row that is not blank."""
+    while True:
+        number = int(getattr(reader, "line_num", 0)) + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield number, [], f"is broken CSV: {error}; put text with quotes in quotes and double those inside"
+            continue
+        if any(cell.strip() for cell in cells):
+            yield number, cells, None
+
+
+def _read_parquet(file: Path) -> Table:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtra(file.name, "data") from error
+    try:
+        with pyarrow.parquet.ParquetFile(file) as source:
+            columns = tuple(str(name) for name in source.schema_arrow.names)
+            rows = [row for batch in source.iter_batches() for row in batch.to_pylist()]
+    except (pyarrow.ArrowException, pyarrow.ArrowInvalid) as error:
+        raise SampleError(f"is not a Parquet file that can be read: {error}", file=file) from error
+    lines = [
+        Line(number=number, values={str(k): _as_json(v) for k, v in row.items()})
+        for number, row in enumerate(rows, start=1)
+    ]
+    return Table(file=file, columns=columns, lines=tuple(lines), text_only=False)
+
+
+def _as_json(value: object) -> Json:
+    """A Parquet value as JSON. NaN stays, so that the reader of the column can refuse or drop it."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(k): _as_json(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(v) for v in value]
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return float(value)
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    return str(value)
+
+
+def shown(value: object) -> str:
+    """A value as it stands in a message: what kind it is, and its beginning."""
+    if value is None:
+        return "null"
+    text = repr(value)
+    text = text if len(text) <= 60 else text[:57] + "…"
+    if isinstance(value, bool):
+        return text.lower()
+    kind = {str: "text", int: "the number", float: "the number", list: "the list", dict: "the object"}.get(type(value), "")
+    return f"{kind} {text}".strip()

@@ -1,0 +1,89 @@
+"""What a protocol is: three pure functions between samples, findings and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from editloupe.records import Finding, Task
+from editloupe.values import Json, Sample, Score
+
+Group: TypeAlias = Sequence[Sample]
+"""The samples that share source and instruction: usually one, several where several editors were given the same task."""
+
+Done: TypeAlias = Mapping[str, Finding]
+"""Findings by task id."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One mean with what it rests on.
+
+    mean: 0..100, None where nothing was judged.   judged, asked: findings with a value, and all.
+    """
+
+    mean: float | None
+    judged: int
+    asked: int
+
+    def to_json(self) -> dict[str, Json]:
+        return {"mean": self.mean, "judged": self.judged, "asked": self.asked}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The table of one editor.
+
+    criteria: short names in the rubric's order.   rows: edit type → criterion → Cell (also "overall").
+    macro: the mean over the benchmark's edit types that are present; micro: over all samples.
+    types_present, types_known: for "k of 7 types".   histogram: criterion → label → count, every label of the rubric.
+    statuses: criterion → status → count, for what is not ok.
+    """
+
+    editor: str
+    criteria: tuple[str, ...]
+    rows: Mapping[str, Mapping[str, Cell]]
+    macro: Mapping[str, Cell]
+    micro: Mapping[str, Cell]
+    types_present: int
+    types_known: int
+    histogram: Mapping[str, Mapping[str, int]]
+    statuses: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "editor": self.editor,
+            "criteria": list(self.criteria),
+            "rows": {t: {c: cell.to_json() for c, cell in row.items()} for t, row in self.rows.items()},
+            "macro": {c: cell.to_json() for c, cell in self.macro.items()},
+            "micro": {c: cell.to_json() for c, cell in self.micro.items()},
+            "types_present": self.types_present,
+            "types_known": self.types_known,
+            "histogram": {c: dict(h) for c, h in self.histogram.items()},
+            "statuses": {c: dict(s) for c, s in self.statuses.items()},
+        }
+
+
+class EvalProtocol(Protocol):
+    """Bookkeeping of one paper."""
+
+    name: str
+
+    def plan(self, group: Group, done: Done) -> list[Task]:
+        """The tasks that can be asked now and are not in `done`; called until it returns nothing new."""
+
+    def score(self, group: Group, done: Done) -> list[Score]:
+        """What the findings say of each sample; a score without a value says why."""
+
+    def summarise(self, scores: Sequence[Score]) -> list[Summary]:
+        """One table an editor."""
+
+
+def groups(samples: Sequence[Sample]) -> list[list[Sample]]:
+    """Samples that share source and instructions, in order of appearance."""
+    found: dict[tuple[str, ...], list[Sample]] = {}
+    for sample in samples:
+        key = (sample.source.sha256, *(turn.instruction for turn in sample.turns))
+        found.setdefault(key, []).append(sample)
+    return list(found.values())

@@ -1,0 +1,159 @@
+"""The table at the end of a run: scores by edit type, labels, and what could not be judged, for terminal and Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from editloupe.protocols.base import Cell, Summary
+from editloupe.rubrics.model import Rubric
+from editloupe.values import Json
+
+
+_CAPTION = "Scores 0 to 100, higher is better; in brackets findings judged of asked."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heading:
+    """What stands above the numbers, so that no table travels without it.
+
+    judge: URI.   describes: what kind of judge ("pixel baseline: ... not an LMM").   notes: absent tools and the like.
+    """
+
+    judge: str
+    describes: str
+    mode: str
+    rubric: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return f"Judge: {self.judge} ({self.describes}); mode {self.mode}; rubric {self.rubric}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    name: str
+    cells: tuple[Cell, ...]
+    strong: bool = False
+
+
+def terminal(summaries: Sequence[Summary], rubric: Rubric, heading: Heading) -> RenderableType:
+    """Everything as Rich renderables: one score table and one label table an editor."""
+    parts: list[RenderableType] = [Text(heading.text, style="bold")]
+    parts += [Text(note, style="yellow") for note in heading.notes]
+    for summary in summaries:
+        parts += [Text(), _score_table(summary, rubric), _label_table(summary, rubric)]
+    return Group(*parts)
+
+
+def markdown(summaries: Sequence[Summary], rubric: Rubric, heading: Heading) -> str:
+    """The same tables as Markdown."""
+    lines = [heading.text, "", *(f"> {note}" for note in heading.notes)]
+    for summary in summaries:
+        lines += ["", f"## {_title(summary)}", ""]
+        names = [*(rubric.criterion(c).short for c in summary.criteria), "Overall"]
+        lines += [_md(["Edit type", "Samples", *names]), _md(["---", "---:", *["---:"] * len(names)])]
+        for row in _rows(summary):
+            name = f"**{row.name}**" if row.strong else row.name
+            lines.append(_md([name, str(_samples(row.cells)), *(_score(c) for c in row.cells)]))
+        lines += ["", _CAPTION, "", _md(["Criterion", "Label", "Findings"]), _md(["---", "---", "---:"])]
+        lines += [_md([a, b, str(n)]) for a, b, n, _ in _labels(summary, rubric)]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(summaries: Sequence[Summary], heading: Heading) -> dict[str, Json]:
+    """The same numbers for programs; a mean that does not exist is null."""
+    return {
+        "judge": heading.judge,
+        "describes": heading.describes,
+        "mode": heading.mode,
+        "rubric": heading.rubric,
+        "notes": list(heading.notes),
+        "editors": [s.to_json() for s in summaries],
+    }
+
+
+def json_text(data: Mapping[str, Json]) -> str:
+    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _score_table(summary: Summary, rubric: Rubric) -> Table:
+    table = Table(title=_title(summary), title_justify="left", caption=_CAPTION, caption_justify="left")
+    table.add_column("Edit type")
+    table.add_column("Samples", justify="right")
+    for criterion in summary.criteria:
+        table.add_column(rubric.criterion(criterion).short, justify="right")
+    table.add_column("Overall", justify="right")
+    rows = _rows(summary)
+    for index, row in enumerate(rows):
+        table.add_row(
+            row.name,
+            str(_samples(row.cells)),
+            *(_score(c) for c in row.cells),
+            style="bold" if row.strong else None,
+            end_section=index + 1 < len(rows) and rows[index + 1].strong and not row.strong,
+        )
+    return table
+
+
+def _label_table(summary: Summary, rubric: Rubric) -> Table:
+    table = Table(title="Labels", title_justify="left")
+    table.add_column("Criterion")
+    table.add_column("Label")
+    table.add_column("Findings", justify="right")
+    table.add_column("")
+    rows = _labels(summary, rubric)
+    most = max((n for _, _, n, _ in rows), default=0)
+    previous = None
+    for criterion, label, count, ok in rows:
+        bar = Text("█" * round(24 * count / most) if most else "", style="cyan" if ok else "red")
+        first = criterion != previous
+        if first and previous is not None:
+            table.add_section()
+        table.add_row(criterion if first else "", label, str(count), bar, style=None if ok else "red")
+        previous = criterion
+    return table
+
+
+def _rows(summary: Summary) -> list[_Row]:
+    columns = (*summary.criteria, "overall")
+    rows = [_Row(name=t, cells=tuple(cells[c] for c in columns)) for t, cells in summary.rows.items()]
+    if summary.types_present:
+        name = f"Mean of {summary.types_present} of {summary.types_known} types"
+        rows.append(_Row(name=name, cells=tuple(summary.macro[c] for c in columns), strong=True))
+    rows.append(_Row(name="Mean of all samples", cells=tuple(summary.micro[c] for c in columns), strong=True))
+    return rows
+
+
+def _labels(summary: Summary, rubric: Rubric) -> list[tuple[str, str, int, bool]]:
+    """(criterion, label or status, count, is it a label) from best to worst, then what could not be judged."""
+    rows: list[tuple[str, str, int, bool]] = []
+    for criterion in summary.criteria:
+        short = rubric.criterion(criterion).short
+        rows += [(short, label, n, True) for label, n in reversed(list(summary.histogram[criterion].items()))]
+        rows += [(short, f"({status})", n, False) for status, n in summary.statuses.get(criterion, {}).items()]
+    return rows
+
+
+def _score(cell: Cell) -> str:
+    """ "63.3 (10/12)": the mean, and judged of asked; a dash where nothing was judged."""
+    mean = "–" if cell.mean is None else f"{cell.mean:.2f}"
+    return f"{mean} ({cell.judged}/{cell.asked})"
+
+
+def _samples(cells: Sequence[Cell]) -> int:
+    return cells[0].asked if cells else 0
+
+
+def _title(summary: Summary) -> str:
+    return f"Editor: {summary.editor}" if summary.editor else "Scores"
+
+
+def _md(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,340 @@
+"""Carry out a run: load, plan, answer, record, score. One bad sample never stops the others, and nothing done is lost."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import editloupe
+from editloupe.agent.judge import answer
+from editloupe.agent.state import Context
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded, Rejected, load
+from editloupe.errors import ConfigError, DataError, ImageError, Interrupted, ReplayMiss
+from editloupe.protocols.base import Summary, groups
+from editloupe.records import PENDING, Finding, Recipe, Status, Task
+from editloupe.runs.executors import Executor, ThreadExecutor
+from editloupe.runs.replay import TraceTape, set_aside
+from editloupe.runs.spec import Bench, Source
+from editloupe.runs.store import RunStore
+from editloupe.traces.events import End, FindingEvent, Header, Note
+from editloupe.traces.record import TraceWriter
+from editloupe.values import Json, Score, View, digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a run stands. failed: findings that are not ok, of those `done`."""
+
+    done: int
+    total: int
+    failed: int
+    finding: Finding | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A run as it ended. `findings` are those of this judge for the samples asked, in the order of the samples."""
+
+    store: RunStore
+    bench: Bench
+    loaded: Loaded
+    findings: tuple[Finding, ...]
+    scores: tuple[Score, ...]
+    summaries: tuple[Summary, ...]
+    asked: int
+    reused: int
+    interrupted: bool
+    seconds: float
+
+    @property
+    def failed(self) -> int:
+        """Of those asked, how many have no answer (those not yet judged included)."""
+        return self.asked - sum(f.status == "ok" for f in self.findings)
+
+
+Listener = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """Answers tasks: the one thing that an executor calls, from any thread."""
+
+    bench: Bench
+    images: ImageStore
+    stop: threading.Event = field(default_factory=threading.Event)
+    clock: Callable[[], float] = time.monotonic
+
+    def run_task(self, task: Task, *, trace: Path | None = None, name: str | None = None, repeat: int = 0) -> Finding:
+        """The finding of one task. Raises Interrupted when asked to stop; every other end is a finding.
+
+        trace: the trace file, continued where it exists; None keeps the trace in memory.   name: its path in the run.
+        """
+        end = partial(self._ended, task, repeat)
+        if task.blocked is not None:
+            return end(*task.blocked, trace=None)
+        try:
+            views = {recipe.alias: self._view(recipe) for recipe in task.views}
+            return self._answered(task, views, trace, name, repeat)
+        except ImageError as error:
+            return end("input_error", str(error), trace=None)
+        except (Interrupted, ConfigError):
+            raise
+        except ReplayMiss as miss:
+            kept = None if trace is None else set_aside(trace)
+            return self._again(task, trace, name, repeat, f"begun anew, the old trace is {kept and kept.name}: {miss}")
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the other samples; it is recorded, and pending
+            told = f"editloupe itself failed ({type(error).__name__}: {error}); please report it"
+            if trace is not None:
+                trace.with_suffix(".crash.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            return end("tool_failed", told, trace=name)
+
+    def _again(self, task: Task, trace: Path | None, name: str | None, repeat: int, why: str) -> Finding:
+        if trace is not None:
+            with TraceWriter(trace) as writer:
+                writer.append(self._header(task, repeat))
+                writer.append(Note(text=why))
+        return self.run_task(task, trace=trace, name=name, repeat=repeat)
+
+    def _answered(
+        self, task: Task, views: dict[str, View], trace: Path | None, name: str | None, repeat: int
+    ) -> Finding:
+        with TraceWriter(trace) as writer:
+            recorded = _finished(writer)
+            if recorded is not None:
+                return recorded
+            if not writer.events:
+                writer.append(self._header(task, repeat))
+            context = Context(
+                backend=self.bench.backend,
+                toolbox=self.bench.toolbox,
+                images=self.images,
+                tape=TraceTape(writer, stop=self.stop),
+                task=task,
+                clock=self.clock,
+                started=self.clock(),
+                sampling=self.bench.settings.sampling,
+                constrain_labels=self.bench.settings.constrain_labels,
+            )
+            finding = answer(context, views, judge_id=self.bench.judge.id, repeat=repeat, trace=name)
+            writer.append(FindingEvent(finding=finding.to_json()))
+            writer.append(End())
+            return finding
+
+    def _view(self, recipe: Recipe) -> View:
+        """The image of a recipe, decoded once here so that a damaged file is found before a model is asked."""
+        if recipe.op != "whole":
+            raise ConfigError(f"no way is known to make a view by {recipe.op!r}")
+        self.images.array(recipe.origin)
+        self.images.keep(recipe.origin)
+        return View.whole(recipe.origin)
+
+    def _header(self, task: Task, repeat: int) -> Header:
+        box = self.bench.toolbox
+        tools = [
+            {"name": s.name, "version": box.tools[s.name].version, "schema": digest(s.to_json())}
+            for s in box.specs(task.tools)
+        ]
+        return Header(
+            editloupe=editloupe.__version__,
+            run=digest(dict(self.bench.spec.identity))[:16],
+            task_id=task.id,
+            judge_id=self.bench.judge.id,
+            repeat=repeat,
+            task=task.to_json(),
+            judge=self.bench.judge.to_json(),
+            tools=tools,
+            absent=dict(box.absent),
+        )
+
+    def _ended(self, task: Task, repeat: int, status: Status, reason: str, *, trace: str | None) -> Finding:
+        return Finding(
+            task_id=task.id,
+            judge_id=self.bench.judge.id,
+            repeat=repeat,
+            sample_id=task.sample_id,
+            editor=task.editor,
+            criterion=task.criterion,
+            status=status,
+            reason=reason,
+            trace=trace,
+        )
+
+
+def execute(
+    bench: Bench,
+    source: Source,
+    out: Path,
+    *,
+    config: dict[str, Json],
+    concurrency: int | None = None,
+    redo: frozenset[str] = PENDING,
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+    executor: Executor | None = None,
+) -> Outcome:
+    """Judge `source` into the run folder `out`; the same call again goes on where it stopped.
+
+    redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
+    Raises ConfigError, RunMismatch and DataError before anything is spent.
+    """
+    began = time.monotonic()
+    stop = stop or threading.Event()
+    images = ImageStore(out / "blobs")
+    loaded = _selected(_load(source, images), source)
+    store = RunStore.write(out, bench.spec, bench.judge, config=config)
+    try:
+        store.add_samples(loaded.samples, loaded.rejected)
+        worker = Worker(bench=bench, images=images, stop=stop)
+        tasks = [t for group in groups(loaded.samples) for t in bench.protocol.plan(group, {})]
+        refused = [f for row in loaded.rejected for f in _rejected_findings(bench, row)]
+        asked = len(tasks) + len(refused)
+        findings: dict[str, Finding] = {}
+        for finding in refused:
+            findings[finding.task_id] = finding
+            if store.findings.get(finding.key) != finding:
+                store.add_finding(finding)
+        due, reused = _due(tasks, store, bench.judge.id, redo)
+        findings |= reused
+        seen = _Count(done=len(findings), failed=sum(f.status != "ok" for f in findings.values()), total=asked)
+        if listener:
+            listener(Progress(done=seen.done, total=asked, failed=seen.failed))
+        runner = executor or ThreadExecutor(concurrency or default_concurrency(bench))
+        for finding in filter(None, runner.run(partial(_work, worker, store), due, stop=stop)):
+            store.add_finding(finding)
+            findings[finding.task_id] = finding
+            seen.done += 1
+            seen.failed += finding.status != "ok"
+            if listener:
+                listener(Progress(done=seen.done, total=asked, failed=seen.failed, finding=finding))
+    finally:
+        store.close()
+    scores = _scores(bench, loaded, findings)
+    return Outcome(
+        store=store,
+        bench=bench,
+        loaded=loaded,
+        findings=tuple(findings.values()),
+        scores=tuple(scores),
+        summaries=tuple(bench.protocol.summarise(scores)),
+        asked=asked,
+        reused=len(reused),
+        interrupted=stop.is_set() and len(findings) < asked,
+        seconds=time.monotonic() - began,
+    )
+
+
+def default_concurrency(bench: Bench) -> int:
+    """In-process judges are bound by cores, remote ones by the endpoint."""
+    return max(1, os.cpu_count() or 1) if bench.backend.endpoint == "in process" else 8
+
+
+@dataclass
+class _Count:
+    done: int
+    failed: int
+    total: int
+
+
+def _load(source: Source, images: ImageStore) -> Loaded:
+    return load(source.path, store=images, format=source.format, edited=source.edited, fields=source.fields)
+
+
+def _selected(loaded: Loaded, source: Source) -> Loaded:
+    """The samples that `only` and `limit` leave. Raises DataError for an id that is not there, or when none is left."""
+    samples, rejected = list(loaded.samples), list(loaded.rejected)
+    if source.only:
+        wanted = set(source.only)
+        samples = [s for s in samples if s.id in wanted or s.key in wanted]
+        rejected = [r for r in rejected if r.id in wanted or r.key in wanted]
+        missing = wanted - {s.id for s in samples} - {s.key for s in samples} - {r.id for r in rejected}
+        if missing - {r.key for r in rejected}:
+            known = ", ".join(s.id for s in loaded.samples[:5])
+            raise DataError(f"{source.path}: no sample {', '.join(sorted(missing))}; the first ones are {known}, …")
+    if source.limit is not None:
+        samples = samples[: source.limit]
+        rejected = rejected[: max(0, source.limit - len(samples))]
+    return Loaded(format=loaded.format, samples=tuple(samples), rejected=tuple(rejected), notes=loaded.notes)
+
+
+def _due(
+    tasks: Sequence[Task], store: RunStore, judge_id: str, redo: frozenset[str]
+) -> tuple[list[Task], dict[str, Finding]]:
+    """The tasks to be run, and the findings that stand. A verdict that is judged again gets a new trace."""
+    due: list[Task] = []
+    standing: dict[str, Finding] = {}
+    for task in tasks:
+        finding = store.findings.get((task.id, judge_id, 0))
+        if finding is not None and finding.status not in redo:
+            standing[task.id] = finding
+            continue
+        due.append(task)
+        # What the model or a crashed tool said would only be replayed; other pending ends go on from their prefix.
+        if finding is not None and (finding.status not in PENDING or finding.status == "tool_failed"):
+            set_aside(store.trace_path(judge_id, task.id, 0))
+    return due, standing
+
+
+def _work(worker: Worker, store: RunStore, task: Task) -> Finding | None:
+    path = store.trace_path(worker.bench.judge.id, task.id, 0)
+    try:
+        return worker.run_task(task, trace=path, name=str(path.relative_to(store.folder)))
+    except Interrupted:
+        return None
+
+
+def _finished(writer: TraceWriter) -> Finding | None:
+    """The finding of a trace that has ended with a status that stands."""
+    if len(writer.events) >= 2 and isinstance(writer.events[-1], End):
+        before = writer.events[-2]
+        if isinstance(before, FindingEvent):
+            finding = Finding.from_json(before.finding)
+            return None if finding.status in PENDING else finding
+    return None
+
+
+def _rejected_findings(bench: Bench, row: Rejected) -> Iterable[Finding]:
+    for criterion in _criteria(bench):
+        task_id = digest({"rejected": row.key, "criterion": criterion, "mode": bench.settings.mode})
+        yield Finding(
+            task_id=task_id,
+            judge_id=bench.judge.id,
+            repeat=0,
+            sample_id=row.id,
+            editor=row.editor,
+            criterion=criterion,
+            status="input_error",
+            reason=row.message,
+        )
+
+
+def _criteria(bench: Bench) -> list[str]:
+    chosen = bench.settings.criteria
+    ids = [c.id for c in bench.rubric.criteria]
+    return ids if chosen is None else [i for i in ids if i in {bench.rubric.criterion(c).id for c in chosen}]
+
+
+def _scores(bench: Bench, loaded: Loaded, findings: dict[str, Finding]) -> list[Score]:
+    scores = [s for group in groups(loaded.samples) for s in bench.protocol.score(group, findings)]
+    order = {sample.key: i for i, sample in enumerate(loaded.samples)}
+    scores.sort(key=lambda s: order[f"{s.editor}/{s.sample_id}" if s.editor else s.sample_id])
+    for row in loaded.rejected:
+        scores += [
+            Score(
+                sample_id=row.id,
+                editor=row.editor,
+                edit_type=row.edit_type,
+                metric=criterion,
+                value=None,
+                normalised=None,
+                missing="input_error",
+            )
+            for criterion in _criteria(bench)
+        ]
+    return scores

@@ -1,0 +1,121 @@
+"""What is asked of a run: settings in, the run's specification and the judge's identity out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import editloupe
+from editloupe import plugins
+from editloupe.agent.judge import TEMPLATES, agent_digest
+from editloupe.backends.base import LMM, open_backend
+from editloupe.chat import Sampling
+from editloupe.data.images import ImagePolicy
+from editloupe.errors import ConfigError
+from editloupe.prompts import prompt_digest
+from editloupe.protocols.base import EvalProtocol
+from editloupe.protocols.dlebench import Mode
+from editloupe.records import Budget, JudgeSpec, RunSpec
+from editloupe.rubrics.model import Rubric, load_rubric
+from editloupe.tools.base import PAPER_TOOLS, Toolbox, open_toolbox
+from editloupe.values import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to judge.
+
+    backend: a URI, or an LMM of one's own.   criteria: ids or short names; None for all of the rubric's.
+    rubric: a built-in name or a path.   tools: names; those that are not installed are declared absent.
+    """
+
+    backend: str | LMM = "baseline"
+    mode: Mode = "tool"
+    criteria: tuple[str, ...] | None = None
+    rubric: str | Path = "dlebench"
+    tools: tuple[str, ...] = PAPER_TOOLS
+    budget: Budget = field(default_factory=Budget)
+    sampling: Sampling = field(default_factory=Sampling)
+    constrain_labels: bool = False
+    protocol: str = "dlebench"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Which edits to judge.
+
+    path: a folder or metadata file.   format: a loader's name or "auto".   edited: editor → folder of its outputs.
+    fields: a mapping file for the DLEBench importer.   limit: the first N samples.   only: sample ids.
+    """
+
+    path: Path
+    format: str = "auto"
+    edited: Mapping[str, Path] = field(default_factory=dict)
+    fields: Path | None = None
+    limit: int | None = None
+    only: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Settings made real: what a worker needs to answer tasks."""
+
+    settings: Settings
+    backend: LMM
+    toolbox: Toolbox
+    rubric: Rubric
+    protocol: EvalProtocol
+    judge: JudgeSpec
+    spec: RunSpec
+
+
+class _MakesProtocol(Protocol):
+    def __call__(
+        self, rubric: Rubric, *, mode: Mode, criteria: tuple[str, ...] | None, tools: tuple[str, ...], budget: Budget
+    ) -> EvalProtocol: ...
+
+
+def open_bench(settings: Settings) -> Bench:
+    """Everything that can be wrong with settings is found here, before anything is spent (ConfigError)."""
+    if settings.mode not in ("tool", "plain"):
+        raise ConfigError(f"unknown mode {settings.mode!r}; expected 'tool' or 'plain'")
+    backend = open_backend(settings.backend) if isinstance(settings.backend, str) else settings.backend
+    rubric = load_rubric(settings.rubric)
+    toolbox = open_toolbox(settings.tools if settings.mode == "tool" else ())
+    make: _MakesProtocol = plugins.load("protocols", settings.protocol)  # type: ignore[assignment]
+    protocol = make(
+        rubric, mode=settings.mode, criteria=settings.criteria, tools=settings.tools, budget=settings.budget
+    )
+    prompts = prompt_digest([f"{settings.protocol}/judge", *TEMPLATES])
+    judge = JudgeSpec(
+        backend=backend.uri,
+        backend_version=backend.version,
+        endpoint=backend.endpoint,
+        sampling=settings.sampling,
+        tool_protocol="text",
+        image_policy=str(ImagePolicy(formats=backend.traits.image_formats, max_side=backend.traits.max_image_side)),
+        constrain_labels=settings.constrain_labels,
+        prompts=agent_digest(),
+        rubric=rubric.digest,
+        tools=toolbox.versions(),
+    )
+    identity: dict[str, Json] = {
+        "protocol": settings.protocol,
+        "mode": settings.mode,
+        "rubric": rubric.digest,
+        "prompts": prompts,
+        "tools": toolbox.versions(),
+        "absent_tools": sorted(toolbox.absent),
+        "budget": settings.budget.to_json(),
+    }
+    return Bench(
+        settings=settings,
+        backend=backend,
+        toolbox=toolbox,
+        rubric=rubric,
+        protocol=protocol,
+        judge=judge,
+        spec=RunSpec(identity=identity, record={"editloupe": editloupe.__version__, "rubric": rubric.to_json()}),
+    )

@@ -1,0 +1,282 @@
+"""The run folder: run.json, config.yaml, samples.jsonl, findings.jsonl, traces/, blobs/, report/.
+
+Everything that grows is appended; a torn last line is cut off, and the last valid line of a key wins. One process writes
+at a time; any number may read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+import yaml
+from filelock import FileLock, Timeout
+
+from editloupe.data.samples import Rejected
+from editloupe.errors import ConfigError, RunMismatch, TraceError
+from editloupe.records import Finding, JudgeSpec, RunSpec
+from editloupe.traces.events import FindingEvent
+from editloupe.traces.read import complete_lines, read_trace
+from editloupe.values import Json, Sample
+
+RUN_SCHEMA = 1
+
+
+class RunStore:
+    """One run folder. Open with `RunStore.read` to look, with `RunStore.write` to work (which takes the lock)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.problems: list[str] = []
+        self.samples: dict[str, Sample] = {}
+        self.rejected: dict[str, Mapping[str, Json]] = {}
+        self.findings: dict[tuple[str, str, int], Finding] = {}
+        self.info: dict[str, Json] = {}
+        self._lock: FileLock | None = None
+        self._findings_file: IO[bytes] | None = None
+
+    @property
+    def blobs(self) -> Path:
+        return self.folder / "blobs"
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report"
+
+    def trace_path(self, judge_id: str, task_id: str, repeat: int) -> Path:
+        """Where the trace of one unit of work lies."""
+        return self.folder / "traces" / judge_id / task_id[:2] / f"{task_id}.{repeat}.jsonl"
+
+    @classmethod
+    def read(cls, folder: Path) -> RunStore:
+        """A run as it stands. Raises ConfigError where `folder` is no run."""
+        store = cls(folder)
+        store._load()
+        return store
+
+    @classmethod
+    def write(cls, folder: Path, spec: RunSpec, judge: JudgeSpec, *, config: Mapping[str, Json]) -> RunStore:
+        """A new run, or an existing one with the same identity, locked for this process.
+
+        Raises RunMismatch (naming the fields that differ) and ConfigError (not writable, in use, not a run folder).
+        """
+        store = cls(folder)
+        existing = (folder / "run.json").exists()
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError(f"{folder} is a file; --out needs a folder")
+        if not existing and folder.is_dir() and any(folder.iterdir()):
+            raise ConfigError(f"{folder} holds other files and is no run; name an empty or a new folder with --out")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            store._take_lock()
+            if existing:
+                store._load()
+                store._compare(spec)
+            store._write_info(spec, judge, config)
+            _cut_torn_line(store.folder / "findings.jsonl")
+            _cut_torn_line(store.folder / "samples.jsonl")
+            store._findings_file = (store.folder / "findings.jsonl").open("ab")
+        except OSError as error:
+            store.close()
+            raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
+        except ConfigError:
+            store.close()
+            raise
+        return store
+
+    def add_samples(self, samples: Iterable[Sample], rejected: Iterable[Rejected]) -> None:
+        """Record what is to be judged. Raises RunMismatch where a sample's content is no longer what was judged."""
+        new: list[dict[str, Json]] = []
+        for sample in samples:
+            known = self.samples.get(sample.key)
+            if known is not None and known.content == sample.content:
+                continue
+            # An output that was missing and is there now was never judged: it may join.
+            if known is not None and known.edited is not None:
+                raise RunMismatch(
+                    f"sample {sample.key!r} is not what this run judged: {_changed(known, sample)}; "
+                    "choose another --out, or put the old file back"
+                )
+            self.samples[sample.key] = sample
+            self.rejected.pop(sample.key, None)
+            new.append(sample.to_json())
+        for row in rejected:
+            if self.rejected.get(row.key) != row.to_json():
+                self.rejected[row.key] = row.to_json()
+                new.append({"rejected": row.to_json()})
+        if new:
+            with (self.folder / "samples.jsonl").open("ab") as file:
+                for item in new:
+                    file.write(_line(item))
+
+    def add_finding(self, finding: Finding) -> None:
+        """Append one finding and make sure that it is on disk."""
+        assert self._findings_file is not None, "the run is open for reading only"
+        self._findings_file.write(_line(finding.to_json()))
+        self._findings_file.flush()
+        os.fsync(self._findings_file.fileno())
+        self.findings[finding.key] = finding
+
+    def criteria(self) -> dict[str, str]:
+        """The criteria of the run's rubric: id → short name."""
+        record = self.info.get("record")
+        rubric = record.get("rubric") if isinstance(record, Mapping) else None
+        criteria = rubric.get("criteria") if isinstance(rubric, Mapping) else None
+        found = criteria if isinstance(criteria, list) else []
+        return {str(c["id"]): str(c["short"]) for c in found if isinstance(c, Mapping)}
+
+    def current(self, judge_id: str | None = None) -> list[Finding]:
+        """One finding a judge, sample and criterion: the latest, as when an output that was missing has come since."""
+        latest: dict[tuple[str, str, str, str, int], Finding] = {}
+        for f in self.findings.values():
+            if judge_id is None or f.judge_id == judge_id:
+                key = (f.judge_id, f.editor, f.sample_id, f.criterion, f.repeat)
+                latest.pop(key, None)
+                latest[key] = f
+        return list(latest.values())
+
+    def write_report(self, name: str, text: str) -> Path:
+        """A file in `report/`, whole or not at all."""
+        self.report.mkdir(exist_ok=True)
+        return _replace(self.report / name, text)
+
+    def close(self) -> None:
+        if self._findings_file is not None:
+            self._findings_file.close()
+            self._findings_file = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _take_lock(self) -> None:
+        path = self.folder / "run.lock"
+        # flock goes with the process, so a killed run leaves no lock behind.
+        lock = FileLock(str(path), timeout=0)
+        owner = self.folder / "run.owner"
+        try:
+            lock.acquire()
+        except Timeout as error:
+            who = owner.read_text(encoding="utf-8").strip() if owner.exists() else "another process"
+            raise ConfigError(f"{self.folder} is being written by {who}; wait for it or choose another --out") from error
+        self._lock = lock
+        _replace(owner, f"process {os.getpid()} on {socket.gethostname()}\n")
+
+    def _compare(self, spec: RunSpec) -> None:
+        identity = self.info.get("identity")
+        ours = RunSpec(identity=identity if isinstance(identity, Mapping) else {})
+        differences = ours.differs_from(spec)
+        if differences:
+            told = "; ".join(f"{name}: the run has {_short(old)}, now {_short(new)}" for name, old, new in differences)
+            raise RunMismatch(f"{self.folder} belongs to another run: {told}. Choose another --out, or the same settings")
+
+    def _write_info(self, spec: RunSpec, judge: JudgeSpec, config: Mapping[str, Json]) -> None:
+        judges = self.info.get("judges")
+        known = dict(judges) if isinstance(judges, Mapping) else {}
+        self.info = {
+            "schema": RUN_SCHEMA,
+            "identity": dict(spec.identity),
+            "record": dict(spec.record),
+            "judges": {**known, judge.id: judge.to_json()},
+        }
+        _replace(self.folder / "run.json", json.dumps(self.info, indent=2, ensure_ascii=False) + "\n")
+        text = "# editloupe judge --config THIS_FILE runs this again.\n" + yaml.safe_dump(
+            dict(config), sort_keys=False, allow_unicode=True
+        )
+        _replace(self.folder / "config.yaml", text)
+
+    def _load(self) -> None:
+        path = self.folder / "run.json"
+        try:
+            info = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ConfigError(f"{self.folder} is no run folder: it has no run.json") from None
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} cannot be read as JSON: {error}") from error
+        if not isinstance(info, dict) or not isinstance(info.get("identity"), dict):
+            raise ConfigError(f"{path} holds no run; expected an object with the key 'identity'")
+        if isinstance(info.get("schema"), int) and info["schema"] > RUN_SCHEMA:
+            raise ConfigError(f"{path}: run schema {info['schema']} is newer than {RUN_SCHEMA}; update editloupe")
+        self.info = info
+        for data in self._lines("samples.jsonl"):
+            row = data.get("rejected")
+            if isinstance(row, Mapping):
+                self.rejected[f"{row['editor']}/{row['id']}" if row["editor"] else str(row["id"])] = row
+            else:
+                sample = Sample.from_json(data)
+                self.samples[sample.key] = sample
+                self.rejected.pop(sample.key, None)
+        if not (self.folder / "findings.jsonl").exists():
+            self.findings = {f.key: f for f in self.findings_from_traces()}
+        for data in self._lines("findings.jsonl"):
+            finding = Finding.from_json(data)
+            self.findings[finding.key] = finding
+
+    def findings_from_traces(self) -> Iterator[Finding]:
+        """The findings as the traces have them: findings.jsonl can be rebuilt from these (blocked tasks have no trace)."""
+        for path in sorted((self.folder / "traces").glob("*/*/*.jsonl")):
+            if ".aside-" in path.name:
+                continue
+            try:
+                trace = read_trace(path)
+            except TraceError as error:
+                self.problems.append(str(error))
+                continue
+            last = next((e for e in reversed(trace.events) if isinstance(e, FindingEvent)), None)
+            if last is not None:
+                yield Finding.from_json(last.finding)
+
+    def _lines(self, name: str) -> Iterator[dict[str, Json]]:
+        """The valid lines of a JSONL file; others are named in `problems`."""
+        path = self.folder / name
+        if not path.exists():
+            return
+        lines, _ = complete_lines(path.read_bytes())
+        for number, line in enumerate(lines, start=1):
+            try:
+                data = json.loads(line)
+            except ValueError:
+                self.problems.append(f"{name}, line {number}: not JSON, left out")
+                continue
+            if isinstance(data, dict):
+                yield data
+            else:
+                self.problems.append(f"{name}, line {number}: not an object, left out")
+
+
+def _line(data: Mapping[str, Json]) -> bytes:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
+
+
+def _cut_torn_line(path: Path) -> None:
+    if path.exists():
+        data = path.read_bytes()
+        end = data.rfind(b"\n") + 1
+        if end < len(data):
+            with path.open("r+b") as file:
+                file.truncate(end)
+
+
+def _replace(path: Path, text: str) -> Path:
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(text, encoding="utf-8")
+    return temporary.replace(path)
+
+
+def _changed(old: Sample, new: Sample) -> str:
+    """Which part of a sample differs, in words."""
+    if old.source != new.source:
+        return "the source image has changed"
+    if old.edited != new.edited:
+        return "the edited image has changed" if new.edited else "the edited image is gone"
+    if old.instruction != new.instruction:
+        return f"the instruction was {old.instruction!r} and is {new.instruction!r}"
+    return "its targets, masks, reference or edit type have changed"
+
+
+def _short(value: Json) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,0 +1,39 @@
+"""The `bbox` argument, the same in every tool that takes one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+from pydantic import Field
+
+from editloupe.errors import ToolError
+from editloupe.tools.base import Desk
+from editloupe.values import Box
+
+MIN_SIDE_PX: Final = 4
+
+BBox: TypeAlias = Annotated[
+    list[Annotated[int, Field(ge=0, le=1000)]],
+    Field(
+        min_length=4,
+        max_length=4,
+        description="Where to look: four integers [x0, y0, x1, y1] from 0 to 1000, thousandths of the image's width and "
+        "height, x to the right, y down, x0 < x1 and y0 < y1.",
+    ),
+]
+
+
+def box_in_px(bbox: list[int], *, name: str, desk: Desk) -> Box:
+    """The box in whole px of the named image, rounded outward.
+
+    Raises ToolError: unknown image, box inverted, empty, or less than 4 px wide or high.
+    """
+    image = desk.image(name)
+    box = desk.box(bbox, image)
+    if min(box.width, box.height) < MIN_SIDE_PX:
+        least = [-(-1000 * MIN_SIDE_PX // side) for side in (image.width, image.height)]
+        raise ToolError(
+            f"bbox {bbox} is only {box.width:.1f}×{box.height:.1f} px of {name!r} ({image.width}×{image.height} px); "
+            f"expected at least {MIN_SIDE_PX} px a side: ask for x1 - x0 ≥ {least[0]} and y1 - y0 ≥ {least[1]}"
+        )
+    return box.rounded_out()

@@ -1,0 +1,253 @@
+"""`localize_differences`: where do two images differ? Crops side by side, boxes in the text."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from editloupe.errors import ToolError
+from editloupe.imaging import render
+from editloupe.imaging.align import Alignment, resize
+from editloupe.imaging.differences import FLOOR, Differences, Region, localize
+from editloupe.imaging.geometry import expand
+from editloupe.records import Observation
+from editloupe.tools.base import Desk
+from editloupe.values import Box, ImageRef, Json, View
+
+SHOWN = 3
+"""Crops that are shown in any case; a fourth and a fifth follow if they have a quarter of the strongest one's strength."""
+
+SHOWN_AT_MOST = 5
+_LISTED = 10
+
+
+class LocalizeDifferences:
+    """Compares two images pixel by pixel; see docs/tools.md for how."""
+
+    name: ClassVar[str] = "localize_differences"
+    version: ClassVar[str] = "1"
+    description: ClassVar[str] = (
+        "Compares the pixels of two images and shows the places that differ most, each as a picture of two panes: left of "
+        "a red line the first image, right of it the second, same place and scale. The text gives the boxes."
+    )
+
+    class Args(BaseModel):
+        model_config = ConfigDict(extra="forbid", frozen=True)
+
+        comparison_image_1: str = Field(
+            min_length=1, description='Name of the image to compare from, shown left: for example "Original Image".'
+        )
+        comparison_image_2: str = Field(
+            min_length=1, description='Name of the image to compare with, shown right: for example "Edited Image".'
+        )
+
+    def __call__(self, args: Args, desk: Desk) -> Observation:
+        names = (args.comparison_image_1.strip(), args.comparison_image_2.strip())
+        first, second = (desk.image(name) for name in names)
+        if names[0].casefold() == names[1].casefold():
+            raise ToolError(
+                f"both arguments name {names[0]!r}; name two images to compare: {', '.join(map(repr, desk.views))}"
+            )
+        found = localize(desk.images.array(first), desk.images.array(second))
+        if found.identical:
+            text = f"No difference: {names[0]!r} and {names[1]!r} are pixel-identical ({first.width}×{first.height} px)."
+            return Observation(text=text, data=_data(found, crops=[]))
+        views: list[View] = []
+        crops: list[str] = []
+        enlarged: dict[str, str] = {}
+        for region in found.regions[: _how_many(found.regions)]:
+            panes, scale = _panes(region, found.alignment, first, second, desk)
+            # Two regions whose context is the whole image share one picture, hence one name.
+            if panes[0].image not in [view.image for view in views]:
+                views.extend(panes)
+            crops.append(desk.crop_name([view.image for view in views[::2]].index(panes[0].image) + 1))
+            if scale > 1:
+                enlarged[crops[-1]] = f"{crops[-1]} ×{scale:.3g}"
+        lines = [_header(found, len(crops), names)] if found.regions else _nothing_found(found, names)
+        lines += [_crop_line(crop, region, found, names) for crop, region in zip(crops, found.regions, strict=False)]
+        if len(found.regions) > len(crops):
+            lines.append(_not_shown(found, len(crops), names))
+        if found.regenerated:
+            lines += _regenerated(found, desk.crop_name(len(views) // 2 + 1), names)
+            views.append(_map_view(found, first, desk))
+        lines += _notes(found, names)
+        if enlarged:
+            lines.append(f"Enlarged by Lanczos, which adds no detail: {', '.join(enlarged.values())}.")
+        if found.regions:
+            lines.append(_caution(found))
+        return Observation(text="\n".join(lines), views=tuple(views), data=_data(found, crops=crops))
+
+
+def _caution(found: Differences) -> str:
+    return (
+        "Boxes are [x0, y0, x1, y1] in thousandths of width and height. These differences are measured on pixels "
+        f"(threshold {found.threshold:.0f} of 255) and may include changes that no person would see; judge by what the "
+        "pictures show."
+    )
+
+
+def _how_many(regions: tuple[Region, ...]) -> int:
+    strong = sum(r.strength >= 0.25 * regions[0].strength for r in regions)
+    return min(len(regions), max(SHOWN, min(strong, SHOWN_AT_MOST)))
+
+
+def _panes(
+    region: Region, alignment: Alignment, first: ImageRef, second: ImageRef, desk: Desk
+) -> tuple[tuple[View, View], float]:
+    """The picture of one region as its two views, and by how much image 1 was scaled for it."""
+    box_1 = expand(region.box, width=first.width, height=first.height)
+    shared = box_1.intersection(alignment.common())
+    box_1 = (shared or box_1).rounded_out()
+    box_2 = alignment.to_image_2(box_1) or Box.whole(width=second.width, height=second.height)
+    # The finer of the two sets the scale, so that neither loses detail; image 1 keeps its aspect ratio. Within 5 % the
+    # sizes count as one, since resampling for so little would only blur.
+    finer = max(1.0, box_2.width / box_1.width, box_2.height / box_1.height)
+    finer = 1.0 if finer < 1.05 else finer
+    scale = finer * render.display_scale(finer * box_1.width, finer * box_1.height)
+    size = (max(1, round(scale * box_1.width)), max(1, round(scale * box_1.height)))
+    left = resize(render.crop(desk.images.array(first), box_1), width=size[0], height=size[1])
+    right = resize(render.crop(desk.images.array(second), box_2), width=size[0], height=size[1])
+    picture, window_1, window_2 = render.side_by_side(left, right)
+    image = desk.images.add_array(picture)
+    padding: dict[str, Json] = {"box": list(region.box), "scale": round(scale, 4)}
+    return (
+        View(
+            image=image, origin=first, region=box_1, window=window_1, op="side_by_side", params={**padding, "pane": "left"}
+        ),
+        View(
+            image=image,
+            origin=second,
+            region=box_2,
+            window=window_2,
+            op="side_by_side",
+            params={**padding, "pane": "right"},
+        ),
+    ), scale
+
+
+def _map_view(found: Differences, first: ImageRef, desk: Desk) -> View:
+    image = desk.images.add_array(render.heat_map(found.alignment.first, found.levels))
+    return View(
+        image=image,
+        origin=first,
+        region=Box.whole(width=first.width, height=first.height),
+        window=Box.whole(width=image.width, height=image.height),
+        op="difference_map",
+    )
+
+
+def _header(found: Differences, shown: int, names: tuple[str, str]) -> str:
+    total = len(found.regions)
+    return (
+        f"{total} {'region differs' if total == 1 else 'regions differ'}; the {shown} strongest "
+        f"{'is' if shown == 1 else 'are'} shown. Each picture is side by side: left of the red line {names[0]!r}, "
+        f"right of it {names[1]!r}, same place, same scale."
+    )
+
+
+def _crop_line(crop: str, region: Region, found: Differences, names: tuple[str, str]) -> str:
+    (w1, h1), (w2, h2) = found.alignment.size_1, found.alignment.size_2
+    box_1, box_2 = region.box, found.alignment.to_image_2(region.box)
+    there = "outside" if box_2 is None else f"bbox {_thousandths(box_2, w2, h2)} in"
+    return (
+        f"{crop}: bbox {_thousandths(box_1, w1, h1)} in {names[0]!r}, {there} {names[1]!r}; "
+        f"{box_1.width:.0f}×{box_1.height:.0f} px; {_percent(box_1.area / (w1 * h1))} of the image; "
+        f"mean difference {region.mean:.0f} of 255."
+    )
+
+
+def _not_shown(found: Differences, shown: int, names: tuple[str, str]) -> str:
+    rest = found.regions[shown:]
+    boxes = ", ".join(_thousandths(r.box, *found.alignment.size_1) for r in rest[:_LISTED])
+    more = f" and {len(rest) - _LISTED} more" if len(rest) > _LISTED else ""
+    return f"Not shown: {len(rest)} weaker {'region' if len(rest) == 1 else 'regions'} at {boxes}{more} in {names[0]!r}."
+
+
+def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> list[str]:
+    return [
+        f"{_percent(found.changed_share)} of the image differs by more than {FLOOR:.0f} of 255: the image seems "
+        "regenerated or globally changed. The crops are only the strongest places, not all that changed.",
+        f"{map_name}: coarse map of the differences over the whole of {names[0]!r}, red where most "
+        "differs, dark blue where least.",
+    ]
+
+
+def _nothing_found(found: Differences, names: tuple[str, str]) -> list[str]:
+    return [
+        f"No region differs: between {names[0]!r} and {names[1]!r}, no place of at least {found.min_area_px:.0f} px² "
+        f"differs by more than {found.threshold:.0f} of 255 (the threshold used). The largest difference of any pixel, "
+        f"after a little smoothing, is {found.largest:.0f} of 255. The pictures are not identical: fainter or smaller "
+        "changes are possible; zoom in where you expect one."
+    ]
+
+
+def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
+    """What was done to compare at all: sizes, shift, tone."""
+    alignment, lines = found.alignment, []
+    (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
+    if alignment.resized:
+        stretched = (
+            " The aspect ratios differ, so the second was stretched to fit and places may not correspond."
+            if alignment.stretched
+            else ""
+        )
+        lines.append(
+            f"Sizes differ: {names[0]!r} is {w1}×{h1} px, {names[1]!r} is {w2}×{h2} px; they were brought to one size to "
+            f"compare.{stretched}"
+        )
+    if alignment.shift != (0.0, 0.0):
+        dx, dy = alignment.shift
+        lines.append(f"A shift of the whole picture by ({dx:+.1f}, {dy:+.1f}) px was corrected before comparing.")
+    if any(abs(v) >= 2 for v in found.tone.at_mid_grey):
+        r, g, b = found.tone.at_mid_grey
+        lines.append(
+            f"A change of colour or exposure of the whole picture (about {r:+.0f} red, {g:+.0f} green, {b:+.0f} blue "
+            "of 255) was allowed for before comparing."
+        )
+    return lines
+
+
+def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
+    """The same facts for programs; `crops` names the pictures of the strongest regions."""
+    alignment = found.alignment
+    width, height = alignment.size_1
+    regions: list[Json] = []
+    for index, region in enumerate(found.regions):
+        box_2 = alignment.to_image_2(region.box)
+        regions.append(
+            {
+                "crop": crops[index] if index < len(crops) else None,
+                "box_1": list(region.box.ints()),
+                "box_2": None if box_2 is None else list(box_2.ints()),
+                "area_share": round(region.box.area / (width * height), 8),
+                "changed_px": round(region.changed_px, 1),
+                "mean_difference": round(region.mean, 2),
+            }
+        )
+    return {
+        "regions": regions,
+        "total": len(found.regions),
+        "shown": len(crops),
+        "threshold": round(found.threshold, 2),
+        "changed_share": round(found.changed_share, 6),
+        "regenerated": found.regenerated,
+        "identical": found.identical,
+        "largest": round(found.largest, 2),
+        "aligned": {
+            "resized": alignment.resized,
+            "stretched": alignment.stretched,
+            "shift": [round(v, 3) for v in alignment.shift],
+            "tone": [round(v, 2) for v in found.tone.at_mid_grey],
+        },
+    }
+
+
+def _thousandths(box: Box, width: int, height: int) -> str:
+    return str(list(box.to_thousandths(width=width, height=height)))
+
+
+def _percent(share: float) -> str:
+    """A share 0..1 with two significant digits below 1 %: "0.18 %", "12 %"."""
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 10 else f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"

@@ -1,0 +1,149 @@
+"""Read a trace, and verify it: what is damaged, tampered with or unknown is named, and the rest is still readable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from editloupe.chat import Message, Reply, ToolCall, message_hash
+from editloupe.errors import TraceError
+from editloupe.records import Observation, Step
+from editloupe.traces.events import (
+    EVENT,
+    KINDS,
+    SCHEMA_VERSION,
+    Event,
+    FindingEvent,
+    Header,
+    MessageEvent,
+    ModelCall,
+    ModelFailure,
+    Note,
+    ToolResult,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """One task's record.
+
+    problems: what could not be read or does not verify, one line each; empty for a sound trace.
+    """
+
+    path: Path | None
+    header: Header
+    events: tuple[Event, ...]
+    problems: tuple[str, ...] = ()
+
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation, in order."""
+        return tuple(Message.from_json(e.message) for e in self.events if isinstance(e, MessageEvent))
+
+    def steps(self) -> tuple[Step, ...]:
+        """Thought → Action → Observation, one a model reply."""
+        return tuple(_steps(self.events))
+
+
+def complete_lines(data: bytes) -> tuple[list[bytes], int]:
+    """The lines of a JSONL file that end in a newline, and the length in bytes that they take: a torn end is left out."""
+    end = data.rfind(b"\n") + 1
+    return data[:end].splitlines(), end
+
+
+def parse_lines(lines: Iterable[bytes], *, name: str) -> tuple[list[Event], list[str]]:
+    """Events, and problems in words. Raises TraceError for a trace that a newer version wrote."""
+    events: list[Event] = []
+    problems: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            data = json.loads(line)
+        except ValueError as error:
+            problems.append(f"{name}, line {number}: not JSON ({error})")
+            continue
+        kind = data.get("kind") if isinstance(data, dict) else None
+        if kind == "header" and isinstance(data.get("version"), int) and data["version"] > SCHEMA_VERSION:
+            raise TraceError(
+                f"{name}: written with trace schema {data['version']}, this version reads up to {SCHEMA_VERSION}; "
+                "update editloupe"
+            )
+        if kind not in KINDS:
+            problems.append(f"{name}, line {number}: unknown event {kind!r}, left out")
+            continue
+        try:
+            events.append(EVENT.validate_python(data))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            problems.append(f"{name}, line {number}: {kind} event: {where}: {first['msg']}")
+    return events, problems
+
+
+def read_trace(path: Path) -> Trace:
+    """A trace file, verified. Raises TraceError where there is nothing to show: no file, no header, a newer schema."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise TraceError(f"{path}: the trace cannot be read: {error.strerror or error}") from error
+    lines, end = complete_lines(data)
+    events, problems = parse_lines(lines, name=path.name)
+    if end < len(data):
+        problems.append(f"{path.name}: the last line is cut off ({len(data) - end} bytes), left out")
+    if not events or not isinstance(events[0], Header):
+        raise TraceError(f"{path}: no header in the first line; this is not a trace")
+    return Trace(
+        path=path, header=events[0], events=tuple(events), problems=(*problems, *verify(events, name=path.name))
+    )
+
+
+def verify(events: Iterable[Event], *, name: str) -> list[str]:
+    """Problems of the message chain: a message whose hash does not fit its content, a parent that is not there."""
+    known: set[str | None] = {None}
+    problems: list[str] = []
+    for event in events:
+        if not isinstance(event, MessageEvent):
+            continue
+        if message_hash(Message.from_json(event.message), event.parent) != event.hash:
+            problems.append(f"{name}: message {event.hash[:12]} was changed after it was recorded (hash mismatch)")
+        if event.parent not in known:
+            problems.append(f"{name}: message {event.hash[:12]} follows {str(event.parent)[:12]}, which is missing")
+        known.add(event.hash)
+    return problems
+
+
+def _steps(events: Iterable[Event]) -> Iterable[Step]:
+    reply: ModelCall | None = None
+    results: list[ToolResult] = []
+    notes: list[str] = []
+    for event in events:
+        if isinstance(event, ModelCall):
+            if reply is not None:
+                yield _step(reply, results, notes)
+            reply, results, notes = event, [], []
+        elif isinstance(event, ToolResult):
+            results.append(event)
+        elif isinstance(event, Note):
+            notes.append(event.text)
+        elif isinstance(event, ModelFailure):
+            notes.append(f"the backend failed: {event.error}: {event.message}")
+        elif isinstance(event, FindingEvent) and event.finding.get("status") != "ok":
+            notes.append(f"{event.finding.get('status')}: {event.finding.get('reason')}")
+    if reply is not None:
+        yield _step(reply, results, notes)
+
+
+def _step(event: ModelCall, results: list[ToolResult], notes: list[str]) -> Step:
+    reply = Reply.from_json(event.reply)
+    return Step(
+        thought=reply.reasoning,
+        reply=reply.text,
+        calls=tuple(ToolCall.from_json(r.call) for r in results),
+        observations=tuple(Observation.from_json(r.observation) for r in results),
+        aliases=tuple(tuple(r.aliases) for r in results),
+        usage=reply.usage,
+        seconds=event.seconds + sum(r.seconds for r in results),
+        note="\n".join(notes),
+    )

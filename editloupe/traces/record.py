@@ -1,0 +1,53 @@
+"""Write a trace: append one event a line, flushed at once, so that a killed process loses at most the line in flight."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from editloupe.traces.events import EVENT, Event
+from editloupe.traces.read import complete_lines, parse_lines
+
+
+class TraceWriter:
+    """Appends events to one file, or only to memory where `path` is None.
+
+    Opening an existing file cuts off a torn last line and reads what is there into `events`.
+    Raises TraceError for a file that a newer version wrote; `problems` names lines that could not be read.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.events: list[Event] = []
+        self.problems: list[str] = []
+        self._file: BinaryIO | None = None
+        if path is None:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            lines, end = complete_lines(path.read_bytes())
+            self.events, self.problems = parse_lines(lines, name=path.name)
+            with path.open("r+b") as file:
+                file.truncate(end)
+        self._file = path.open("ab")
+
+    def append(self, event: Event) -> None:
+        """One more line."""
+        self.events.append(event)
+        if self._file is not None:
+            self._file.write(EVENT.dump_json(event) + b"\n")
+            self._file.flush()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> TraceWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

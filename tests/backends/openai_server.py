@@ -1,0 +1,295 @@
+"""A chat completions server on loopback that refuses what a real one would refuse, and misbehaves on demand.
+
+    with OpenAIServer(says("hello"), fails(429)) as server:
+        open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"))
+
+Each request takes the next act of the script; the last one stays. What was received lies in `seen` (bodies) and
+`headers` (names in lower case); what breaks the protocol is answered with a 400 and kept in `complaints`. Standard
+library only.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import socket
+import struct
+import threading
+import zlib
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, TypeAlias
+
+Body: TypeAlias = dict[str, Any]
+Act: TypeAlias = Callable[["Handler", Body], None]
+
+_FIELDS = {
+    "model", "messages", "temperature", "top_p", "seed", "max_tokens", "max_completion_tokens", "tools", "tool_choice",
+    "n", "stop", "stream", "response_format", "logprobs", "top_logprobs",
+}  # fmt: skip
+_ROLES = {"system", "user", "assistant", "tool"}
+
+
+def completion(text: str | None, *, finish: str | None = "stop", usage: Body | None = None, **message: Any) -> Body:
+    """A whole answer as a dictionary."""
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1_760_000_000,
+        "model": "tiny-vl-0613",
+        "choices": [
+            {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **message}},
+        ],
+        "usage": usage or {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14},
+    }
+
+
+def says(text: str | None, **fields: Any) -> Act:
+    """Answers with `completion(text, **fields)`."""
+    return sends(json.dumps(completion(text, **fields)).encode())
+
+
+def sends(body: bytes, *, status: int = 200, content_type: str = "application/json") -> Act:
+    """Answers with exactly these bytes."""
+    return lambda handler, request: handler.answer(status, body, {"Content-Type": content_type})
+
+
+def fails(status: int, message: str = "it failed", *, headers: dict[str, str] | None = None, **error: Any) -> Act:
+    """Answers with an error object."""
+    body = json.dumps({"error": {"message": message, "type": "some_error", "param": None, "code": None, **error}})
+    return lambda handler, request: handler.answer(status, body.encode(), headers or {})
+
+
+def declines(*names: str, code: str = "unsupported_value") -> Act:
+    """A model that answers 400 as long as one of these parameters is sent."""
+
+    def act(handler: Handler, request: Body) -> None:
+        for name in names:
+            if name in request:
+                message = f"Unsupported value: {name!r} does not support {request[name]!r} with this model."
+                fails(400, message, param=name, code=code)(handler, request)
+                return
+        says("fine without")(handler, request)
+
+    return act
+
+
+def resets_mid_body(handler: Handler, request: Body) -> None:
+    """Promises more than it sends, then resets the connection."""
+    handler.start(200, {"Content-Length": "100000"})
+    handler.wfile.write(b'{"id": ')
+    handler.wfile.flush()
+    # Linger of 0 s turns the close into a RST.
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.connection.shutdown(socket.SHUT_RDWR)
+    handler.close_connection = True
+
+
+def hangs(handler: Handler, request: Body) -> None:
+    """Says nothing until the server is closed."""
+    handler.house.closing.wait(30)
+    handler.close_connection = True
+
+
+def trickles(handler: Handler, request: Body) -> None:
+    """Sends a blank every 50 ms to keep the connection, as some gateways do, and never an answer."""
+    handler.start(200, {"Connection": "close"})
+    handler.close_connection = True
+    while not handler.house.closing.wait(0.05):
+        handler.wfile.write(b" ")
+        handler.wfile.flush()
+
+
+class OpenAIServer:
+    """The server; a context manager. model: the one it has.   key: the bearer token that it asks for, None for none."""
+
+    def __init__(self, *script: Act, model: str = "tiny-vl", key: str | None = None) -> None:
+        self.script, self.model, self.key = list(script), model, key
+        self.seen: list[Body] = []
+        self.headers: list[dict[str, str]] = []
+        self.complaints: list[str] = []
+        self.closing = threading.Event()
+        self._lock = threading.Lock()
+        house = self
+
+        class BoundHandler(Handler):
+            pass
+
+        BoundHandler.house = house
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), BoundHandler)
+        self._http.daemon_threads = False
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02})
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+
+    def take(self, body: Body, headers: dict[str, str]) -> Act:
+        """The next act; what was received is kept."""
+        with self._lock:
+            self.seen.append(body)
+            self.headers.append(headers)
+            return self.script.pop(0) if len(self.script) > 1 else self.script[0]
+
+    def __enter__(self) -> OpenAIServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.closing.set()
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    house: OpenAIServer
+    protocol_version = "HTTP/1.1"
+    # A client that keeps its connection open does not hold the closing server for longer than this, in seconds.
+    timeout = 3
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except OSError:
+            # The client has gone: a time-out on its side, or our own reset.
+            self.close_connection = True
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path != "/v1/chat/completions":
+            self.answer(404, b'{"detail":"Not Found"}')
+            return
+        if self.house.key is not None and self.headers.get("Authorization") != f"Bearer {self.house.key}":
+            fails(401, f"Incorrect API key provided: {self.headers.get('Authorization')}")(self, {})
+            return
+        body = json.loads(raw)
+        wrong = complaints(body)
+        if wrong:
+            self.house.complaints.extend(wrong)
+            fails(400, "; ".join(wrong))(self, body)
+        elif body["model"] != self.house.model:
+            fails(404, f"The model {body['model']!r} does not exist", code="model_not_found")(self, body)
+        else:
+            self.house.take(body, {n.lower(): v for n, v in self.headers.items()})(self, body)
+
+    def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.start(status, {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})})
+        self.wfile.write(body)
+
+    def start(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Tests read `seen`, not a log."""
+
+
+def complaints(body: Body) -> list[str]:
+    """What is wrong with a request, as sentences; empty where nothing is."""
+    found = [f"unknown field {name!r}" for name in sorted(set(body) - _FIELDS)]
+    if not isinstance(body.get("model"), str):
+        found.append("model is not a string")
+    temperature = body.get("temperature", 1)
+    if not isinstance(temperature, int | float) or not 0 <= temperature <= 2:
+        found.append(f"temperature {temperature!r} is not in 0..2")
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        return [*found, "messages is not a list with something in it"]
+    open_calls: set[str] = set()
+    for number, message in enumerate(messages):
+        found += [f"message {number}: {wrong}" for wrong in _message_complaints(message, open_calls)]
+    found += [f"call {call!r} has no tool message" for call in sorted(open_calls)]
+    found += [f"tool {number}: {wrong}" for number, t in enumerate(body.get("tools", [])) for wrong in _tool_complaints(t)]
+    return found
+
+
+def _message_complaints(message: Body, open_calls: set[str]) -> list[str]:
+    found = [f"unknown field {n!r}" for n in sorted(set(message) - {"role", "content", "tool_calls", "tool_call_id"})]
+    role, content = message.get("role"), message.get("content")
+    if role not in _ROLES:
+        found.append(f"unknown role {role!r}")
+    if role == "tool":
+        if message.get("tool_call_id") not in open_calls:
+            found.append(f"tool_call_id {message.get('tool_call_id')!r} answers no call")
+        open_calls.discard(str(message.get("tool_call_id")))
+    for call in message.get("tool_calls", []):
+        open_calls.add(call["id"])
+        if call["type"] != "function" or not isinstance(json.loads(call["function"]["arguments"]), dict):
+            found.append(f"broken call {call!r}")
+    if content is None and not message.get("tool_calls"):
+        found.append("no content")
+    if not isinstance(content, str | list | None):
+        found.append(f"content is a {type(content).__name__}")
+    if content == []:
+        found.append("an empty list of blocks")
+    for block in content if isinstance(content, list) else []:
+        found += _block_complaints(block, role)
+    return found
+
+
+def _block_complaints(block: Body, role: str | None) -> list[str]:
+    if block.get("type") == "text":
+        right = set(block) == {"type", "text"} and isinstance(block["text"], str) and block["text"]
+        return [] if right else [f"broken text block {block!r}"]
+    if block.get("type") != "image_url" or set(block) != {"type", "image_url"}:
+        return [f"unknown block {str(block)[:80]!r}"]
+    if role != "user":
+        return [f"an image in a message of role {role!r}"]
+    try:
+        image_of(block["image_url"]["url"])
+    except ValueError as error:
+        return [f"image: {error}"]
+    return []
+
+
+def _tool_complaints(tool: Body) -> list[str]:
+    function = tool.get("function", {})
+    right = tool.get("type") == "function" and set(function) == {"name", "description", "parameters"}
+    return [] if right and isinstance(function["parameters"], dict) else [f"broken tool {tool!r}"]
+
+
+def image_of(url: str) -> bytes:
+    """The bytes of an image data URI. Raises ValueError where it is none, or holds no whole image of its media type."""
+    head, comma, text = url.partition(",")
+    if not comma or not head.startswith("data:image/") or not head.endswith(";base64"):
+        raise ValueError(f"no image data URI: {url[:60]!r}")
+    try:
+        data = base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"no base64: {error}") from error
+    media_type = head.removeprefix("data:").removesuffix(";base64")
+    whole = {
+        "image/png": _is_png,
+        "image/jpeg": lambda d: d[:3] == b"\xff\xd8\xff" and d[-2:] == b"\xff\xd9",
+        "image/webp": lambda d: d[:4] == b"RIFF" and d[8:12] == b"WEBP" and struct.unpack("<I", d[4:8])[0] + 8 == len(d),
+    }
+    if media_type not in whole or not whole[media_type](data):
+        raise ValueError(f"no whole {media_type}: {data[:12]!r}")
+    return data
+
+
+def _is_png(data: bytes) -> bool:
+    """Signature, chunk checksums, and as much pixel data as the header promises."""
+    if data[:8] != b"\x89PNG\r\n\x1a\n":
+        return False
+    at, packed, expected, kind = 8, b"", -1, b""
+    while at + 12 <= len(data) and kind != b"IEND":
+        (length,), kind = struct.unpack(">I", data[at : at + 4]), data[at + 4 : at + 8]
+        chunk = data[at + 8 : at + 8 + length]
+        if data[at + 8 + length : at + 12 + length] != struct.pack(">I", zlib.crc32(kind + chunk)):
+            return False
+        if kind == b"IHDR":
+            width, height, depth, colour = struct.unpack(">IIBB", chunk[:10])
+            channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
+            # One filter byte stands before each row.
+            expected = height * (1 + (width * channels * depth + 7) // 8)
+        packed += chunk if kind == b"IDAT" else b""
+        at += 12 + length
+    return kind == b"IEND" and at == len(data) and len(zlib.decompress(packed)) == expected

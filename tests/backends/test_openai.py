@@ -1,0 +1,642 @@
+"""The openai backend and the retry policy, against a strict server of our own on loopback."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.backends import openai as adapter
+from editloupe.backends import retry
+from editloupe.backends.base import parse_uri
+from editloupe.backends.openai import OpenAIBackend, open_backend
+from editloupe.backends.retry import RetryPolicy
+from editloupe.chat import ImagePart, MalformedCall, Message, Reply, Request, Sampling, TextPart, ToolCall, ToolSpec
+from editloupe.data.images import ImagePolicy, ImageStore
+from editloupe.errors import BackendError, ConfigError, ContextTooLong, ImageError, RateLimited, Rejected, Unavailable
+from editloupe.values import ImageRef, canonical_json
+from tests.backends.openai_server import (
+    Act,
+    OpenAIServer,
+    completion,
+    declines,
+    fails,
+    hangs,
+    image_of,
+    resets_mid_body,
+    says,
+    sends,
+    trickles,
+)
+
+CANARY = "sk-canary-5ea5e11e5-7f3d"
+ONCE = RetryPolicy(attempts=1)
+HELLO = Request(messages=(Message.of_text("user", "hello"),))
+STORE = ImageStore()
+
+
+class Bench:
+    """Servers and backends of one test, closed in the right order; the waits between attempts are noted, not slept."""
+
+    def __init__(self) -> None:
+        self.servers: list[OpenAIServer] = []
+        self.backends: list[OpenAIBackend] = []
+        self.slept: list[float] = []
+
+    def serve(self, *script: Act, **options: Any) -> OpenAIServer:
+        server = OpenAIServer(*script, **options).__enter__()
+        self.servers.append(server)
+        return server
+
+    def open(self, uri: str, *, policy: RetryPolicy = ONCE) -> OpenAIBackend:
+        backend = open_backend(parse_uri(uri), policy=policy, sleep=self.slept.append)
+        self.backends.append(backend)
+        return backend
+
+    def backend(self, *script: Act, policy: RetryPolicy = ONCE, query: str = "") -> OpenAIBackend:
+        """A backend on a new server with this script."""
+        return self.open(f"openai/tiny-vl?base_url={self.serve(*script).url}{query}", policy=policy)
+
+    @property
+    def server(self) -> OpenAIServer:
+        return self.servers[-1]
+
+    def close(self) -> None:
+        for backend in self.backends:
+            backend.close()
+        for server in self.servers:
+            server.__exit__(None, None, None)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    bench = Bench()
+    yield bench
+    bench.close()
+    assert [c for s in bench.servers for c in s.complaints] == []
+
+
+def image(store: ImageStore, *, value: int = 200, format: str = "PNG", size: tuple[int, int] = (24, 16)) -> ImageRef:
+    file = io.BytesIO()
+    Image.new("RGB", size, (value, 40, 40)).save(file, format=format)
+    return store.add_bytes(file.getvalue())
+
+
+# What is sent
+
+
+def test_text_and_images_arrive_in_the_order_of_the_parts_with_the_images_own_bytes(bench: Bench) -> None:
+    store = ImageStore()
+    png, jpeg = image(store), image(store, value=90, format="JPEG")
+    parts = (
+        TextPart(text="Original Image:"), ImagePart(image=png, alias="Original Image"),
+        TextPart(text="Edited Image:"), ImagePart(image=jpeg, alias="Edited Image"), TextPart(text="Which is redder?"),
+    )  # fmt: skip
+    backend = bench.backend(says("the first"))
+    backend.complete(Request(messages=(Message.of_text("system", "Look."), Message(role="user", parts=parts))), store)
+    [system, user] = bench.server.seen[0]["messages"]
+    assert system == {"role": "system", "content": "Look."}
+    texts = [b.get("text") for b in user["content"]]
+    assert texts == ["Original Image:", None, "Edited Image:", None, "Which is redder?"]
+    first, second = (user["content"][i]["image_url"]["url"] for i in (1, 3))
+    assert image_of(first) == store.data(png)
+    assert second.startswith("data:image/jpeg;base64,")
+    assert image_of(second) == store.data(jpeg)
+
+
+def test_an_image_of_a_format_that_no_server_takes_is_sent_as_png(bench: Bench) -> None:
+    store = ImageStore()
+    bmp = image(store, format="BMP")
+    bench.backend(says("ok")).complete(
+        Request(messages=(Message(role="user", parts=(ImagePart(image=bmp, alias="A"),)),)), store
+    )
+    [block] = bench.server.seen[0]["messages"][0]["content"]
+    with Image.open(io.BytesIO(image_of(block["image_url"]["url"]))) as received:
+        assert received.format == "PNG"
+        np.testing.assert_array_equal(np.asarray(received), store.array(bmp))
+
+
+def test_an_images_base64_text_is_made_once_for_all_turns(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ImageStore()
+    message = Message(role="user", parts=(ImagePart(image=image(store), alias="A"),))
+    backend = bench.backend(says("ok"))
+    made: list[bytes] = []
+    encode = base64.b64encode
+
+    def counted(data: bytes) -> bytes:
+        made.append(data)
+        return encode(data)
+
+    monkeypatch.setattr(base64, "b64encode", counted)
+    backend.complete(Request(messages=(message,)), store)
+    backend.complete(Request(messages=(message, Message.of_text("assistant", "hm"), message)), store)
+    assert len(made) == 1
+    first, second = (s["messages"][0] for s in bench.server.seen)
+    assert first == second
+
+
+def test_kept_base64_text_stays_within_its_limit() -> None:
+    store = ImageStore()
+    refs = [image(store, value=v) for v in (10, 20, 30)]
+    one = len(adapter._ImageURLs(ImagePolicy()).of(store, refs[0]))
+    urls = adapter._ImageURLs(ImagePolicy(), limit_bytes=2 * one + 8)
+    for ref in refs:
+        urls.of(store, ref)
+    assert list(urls._texts) == [r.sha256 for r in refs[1:]]
+
+
+def test_an_image_that_is_gone_is_an_image_error_and_nothing_is_sent(bench: Bench) -> None:
+    ref = image(ImageStore())
+    backend = bench.backend(says("ok"))
+    with pytest.raises(ImageError):
+        backend.complete(Request(messages=(Message(role="user", parts=(ImagePart(image=ref, alias="A"),)),)), ImageStore())
+    assert bench.server.seen == []
+
+
+def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Bench) -> None:
+    backend = bench.backend(says("ok"))
+    plain = backend.complete(HELLO, STORE)
+    assert plain.sent == {"model": "tiny-vl", "temperature": 0.0, "attempts": 1}
+    full = Sampling(temperature=None, top_p=0.5, seed=7, max_tokens=99)
+    reply = backend.complete(Request(messages=HELLO.messages, sampling=full), STORE)
+    assert reply.sent == {"model": "tiny-vl", "top_p": 0.5, "seed": 7, "max_tokens": 99, "attempts": 1}
+    sent = {k: v for k, v in bench.server.seen[1].items() if k != "messages"}
+    assert {**sent, "attempts": 1} == reply.sent
+
+
+def test_a_refused_temperature_is_dropped_once_remembered_and_said(bench: Bench) -> None:
+    backend = bench.backend(declines("temperature"))
+    first, second = backend.complete(HELLO, STORE), backend.complete(HELLO, STORE)
+    assert first.sent == second.sent == {"model": "tiny-vl", "dropped": ["temperature"], "attempts": 1}
+    assert ["temperature" in s for s in bench.server.seen] == [True, False, False]
+    # Nothing is dropped from a request that did not ask for it.
+    free = backend.complete(Request(messages=HELLO.messages, sampling=Sampling(temperature=None)), STORE)
+    assert free.sent == {"model": "tiny-vl", "attempts": 1}
+
+
+def test_several_refused_parameters_are_found_one_after_another_and_the_token_limit_takes_its_other_name(
+    bench: Bench,
+) -> None:
+    backend = bench.backend(declines("temperature", "max_tokens", code="unsupported_parameter"))
+    request = Request(messages=HELLO.messages, sampling=Sampling(max_tokens=50))
+    assert backend.complete(request, STORE).sent == {
+        "model": "tiny-vl",
+        "max_completion_tokens": 50,
+        "dropped": ["temperature"],
+        "attempts": 1,
+    }
+
+
+def test_a_value_that_is_out_of_range_is_the_users_to_mend_and_is_not_dropped(bench: Bench) -> None:
+    act = fails(400, "Invalid 'temperature': decimal above maximum value.", param="temperature", code="above_max")
+    backend = bench.backend(act)
+    with pytest.raises(Rejected, match="above maximum"):
+        backend.complete(HELLO, STORE)
+    assert len(bench.server.seen) == 1
+
+
+def test_tools_calls_and_their_answers_have_the_shape_of_the_protocol(bench: Bench) -> None:
+    tool = ToolSpec(name="zoom_in", description="Zoom.", parameters={"type": "object", "properties": {}})
+    call = ToolCall(id="c1", name="zoom_in", arguments={"box": [1, 2, 3, 4]})
+    history = (
+        *HELLO.messages,
+        Message(role="assistant", parts=(), tool_calls=(call,)),
+        Message(role="tool", parts=(TextPart(text="done"),), tool_call_id="c1"),
+    )
+    reply = bench.backend(says("ok")).complete(Request(messages=history, tools=(tool,)), STORE)
+    [_, asked, answered] = bench.server.seen[0]["messages"]
+    assert asked["content"] is None
+    assert json.loads(asked["tool_calls"][0]["function"]["arguments"]) == {"box": [1, 2, 3, 4]}
+    assert answered == {"role": "tool", "content": "done", "tool_call_id": "c1"}
+    assert reply.sent["tools"] == [{"type": "function", "function": tool.to_json()}]
+
+
+# What is answered
+
+
+def test_a_reply_carries_text_reasoning_usage_and_the_model_as_answered(bench: Bench) -> None:
+    usage = {
+        "prompt_tokens": 100,
+        "completion_tokens": 40,
+        "prompt_tokens_details": {"cached_tokens": 64, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 30},
+    }
+    reply = bench.backend(says("Good.", reasoning_content="Let me see.", usage=usage)).complete(HELLO, STORE)
+    assert (reply.text, reply.reasoning, reply.finish, reply.model) == ("Good.", "Let me see.", "stop", "tiny-vl-0613")
+    assert reply.usage.to_json() == {
+        "input_tokens": 100,
+        "output_tokens": 40,
+        "cached_tokens": 64,
+        "reasoning_tokens": 30,
+    }
+    assert isinstance(reply.raw, dict)
+    assert reply.raw["id"] == "chatcmpl-1"
+    assert Reply.from_json(json.loads(canonical_json(reply.to_json()))) == reply
+
+
+@pytest.mark.parametrize(
+    ("said", "finish"),
+    [("stop", "stop"), ("length", "length"), ("tool_calls", "tools"), ("content_filter", "filter"), (None, "stop")],
+)
+def test_the_reason_to_stop_is_translated(bench: Bench, said: str | None, finish: str) -> None:
+    assert bench.backend(says("half a", finish=said)).complete(HELLO, STORE).finish == finish
+
+
+def test_a_refusal_is_a_refusal_with_the_models_words(bench: Bench) -> None:
+    reply = bench.backend(says(None, refusal="I cannot judge this.")).complete(HELLO, STORE)
+    assert (reply.finish, reply.text) == ("refusal", "I cannot judge this.")
+
+
+@pytest.mark.parametrize("content", [None, ""])
+def test_an_empty_answer_is_an_empty_text_and_not_an_error(bench: Bench, content: str | None) -> None:
+    reply = bench.backend(says(content)).complete(HELLO, STORE)
+    assert (reply.text, reply.finish) == ("", "stop")
+
+
+def test_content_in_blocks_is_read_as_its_text(bench: Bench) -> None:
+    body = completion(None)
+    body["choices"][0]["message"]["content"] = [{"type": "text", "text": "Good"}, {"type": "text", "text": "."}]
+    assert bench.backend(sends(json.dumps(body).encode())).complete(HELLO, STORE).text == "Good."
+
+
+def test_native_calls_are_read_and_broken_ones_are_kept_apart(bench: Bench) -> None:
+    def call(name: str | None, arguments: Any) -> dict[str, Any]:
+        return {"id": f"id-{name}", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+    calls = [
+        call("zoom_in", '{"box": [1, 2, 3, 4]}'),
+        call("enhancer", ""),
+        call("detect", '{"what": "mug'),
+        call("listed", "[1]"),
+        call(None, "{}"),
+    ]
+    reply = bench.backend(says(None, finish="stop", tool_calls=calls)).complete(HELLO, STORE)
+    assert reply.finish == "tools"
+    assert reply.tool_calls == (
+        ToolCall(id="id-zoom_in", name="zoom_in", arguments={"box": [1, 2, 3, 4]}),
+        ToolCall(id="id-enhancer", name="enhancer", arguments={}),
+    )
+    cut, listed, nameless = reply.malformed_calls
+    assert cut.raw == '{"what": "mug'
+    assert cut.error.startswith("the arguments are not JSON: Unterminated string")
+    assert listed == MalformedCall(raw='"[1]"', error="the arguments are not a JSON object")
+    assert nameless.error == "a tool call needs a function with a name"
+
+
+def test_a_reply_of_two_megabytes_arrives_whole(bench: Bench) -> None:
+    text = "wörter " * 300_000
+    assert bench.backend(says(text)).complete(HELLO, STORE).text == text
+
+
+def test_a_reply_can_always_be_written_to_a_trace(bench: Bench) -> None:
+    # Half a surrogate pair, a number beyond every float, and NaN: none of them has a place in canonical JSON.
+    arguments = r'{"a": "\ud83d", "b": NaN}'
+    body = json.dumps(
+        completion("half \ud83d pair", tool_calls=[{"id": "1", "function": {"name": "f", "arguments": arguments}}])
+    )
+    reply = bench.backend(sends(body.replace('"index": 0', '"index": 1e999, "x": NaN').encode())).complete(HELLO, STORE)
+    assert reply.text == "half ? pair"
+    assert reply.tool_calls[0].arguments == {"a": "?", "b": "NaN"}
+    assert '"index":"1e999"' in canonical_json(reply.to_json())
+    canonical_json(reply.to_json()).encode("utf-8")
+
+
+def test_image_data_is_not_kept_in_the_raw_reply(bench: Bench) -> None:
+    pixels = "iVBORw0KGgo" * 50
+    reply = bench.backend(says("ok", images=[{"image_url": {"url": f"data:image/png;base64,{pixels}=="}}])).complete(
+        HELLO, STORE
+    )
+    assert "iVBORw0KGgo" not in canonical_json(reply.raw)
+    assert "data:image/png;base64,…" in canonical_json(reply.raw)
+
+
+# What fails
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "says_what"),
+    [
+        (fails(500, "out of memory"), Unavailable, "HTTP 500, out of memory"),
+        (fails(503, "starting"), Unavailable, "HTTP 503"),
+        (fails(408, "slow"), Unavailable, "HTTP 408"),
+        (fails(429, "slow down"), RateLimited, "HTTP 429, slow down"),
+        (fails(429, "no credit", code="insufficient_quota"), Rejected, "waiting does not help"),
+        (fails(400, "bad field"), Rejected, "HTTP 400, bad field"),
+        (fails(403, "not yours"), Rejected, "no key was sent; set environment variable OPENAI_API_KEY"),
+        (fails(404, "no such model"), Rejected, "check the model's name"),
+        (fails(400, "too long", code="context_length_exceeded"), ContextTooLong, "too long"),
+        (fails(400, "This model's maximum context length is 2048 tokens."), ContextTooLong, "2048"),
+        (fails(400, "the request exceeds the available context size"), ContextTooLong, "context size"),
+        (sends(b'{"detail": "Not Found"}', status=404), Rejected, "Not Found"),
+        (sends(b"Bad Gateway", status=502, content_type="text/plain"), Unavailable, "Bad Gateway"),
+        (sends(json.dumps(completion("whole"))[:-20].encode()), Unavailable, "is not whole JSON"),
+        (sends(b"[" * 100_000), Unavailable, "is not whole JSON"),
+        (sends(b'{"a":' * 700 + b"1" + b"}" * 700, status=400), Rejected, "HTTP 400"),
+        (sends(b"[]"), Unavailable, "expected a JSON object"),
+        (sends(b"<html>hello</html>", content_type="text/html"), Rejected, "a web page.*mostly ends in /v1"),
+        (sends(b'{"choices": []}'), Unavailable, "without a message"),
+        (sends(b'{"error": {"message": "upstream", "code": 429}}'), RateLimited, "upstream"),
+        (sends(b'{"error": "upstream"}'), Unavailable, "upstream"),
+        (says("half", finish="abort"), Unavailable, "broke the answer off"),
+        (resets_mid_body, Unavailable, "the connection failed"),
+    ],
+)
+def test_each_failure_becomes_one_of_our_errors(bench: Bench, act: Act, kind: type[BackendError], says_what: str) -> None:
+    backend = bench.backend(act)
+    with pytest.raises(BackendError, match=says_what) as caught:
+        backend.complete(HELLO, STORE)
+    assert type(caught.value) is kind
+    assert bench.server.url in str(caught.value) or "'tiny-vl'" in str(caught.value)
+
+
+def test_a_foreign_error_stays_visible_as_the_cause(bench: Bench) -> None:
+    with pytest.raises(Unavailable) as caught:
+        bench.backend(fails(500)).complete(HELLO, STORE)
+    assert type(caught.value.__cause__).__module__.partition(".")[0] == "openai"
+    assert caught.value.status == 500
+
+
+@pytest.mark.parametrize("act", [hangs, trickles])
+def test_an_answer_that_does_not_come_ends_the_attempt_in_time(bench: Bench, act: Act) -> None:
+    backend = bench.backend(act, query="&timeout_s=0.3")
+    start = time.monotonic()
+    with pytest.raises(Unavailable, match=r"within 0\.3 s"):
+        backend.complete(HELLO, STORE)
+    assert time.monotonic() - start < 2
+
+
+def test_a_server_that_is_not_there_is_unavailable(bench: Bench) -> None:
+    with OpenAIServer(says("gone")) as server:
+        url = server.url
+    with pytest.raises(Unavailable, match="the connection failed"):
+        bench.open(f"openai/tiny-vl?base_url={url}").complete(HELLO, STORE)
+
+
+def test_an_answer_without_end_is_not_read_to_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "MAX_REPLY_BYTES", 100_000)
+    with pytest.raises(Rejected, match="longer than 100,000 bytes"):
+        bench.backend(says("x" * 200_000)).complete(HELLO, STORE)
+
+
+def test_a_wrong_path_says_what_base_url_should_be(bench: Bench) -> None:
+    server = bench.serve(says("ok"))
+    with pytest.raises(Rejected, match="mostly ends in /v1"):
+        bench.open(f"openai/tiny-vl?base_url={server.url.removesuffix('/v1')}").complete(HELLO, STORE)
+
+
+# Retries
+
+
+def test_failures_that_pass_are_tried_again_and_the_attempts_are_counted(bench: Bench) -> None:
+    backend = bench.backend(fails(429), fails(500), resets_mid_body, says("at last"), policy=RetryPolicy())
+    reply = backend.complete(HELLO, STORE)
+    assert (reply.text, reply.sent["attempts"]) == ("at last", 4)
+    # Full jitter below 1, 2 and 4 s.
+    assert [0 <= s < limit for s, limit in zip(bench.slept, (1, 2, 4), strict=True)] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("headers", "wish_s"),
+    [
+        (lambda: {"Retry-After": "7"}, 7.0),
+        (lambda: {"retry-after-ms": "2500", "Retry-After": "3"}, 2.5),
+        (lambda: {"Retry-After": formatdate(time.time() + 20, usegmt=True)}, 20.0),
+        (lambda: {"Retry-After": "soon"}, None),
+        (lambda: {"Retry-After": "-5"}, None),
+        (lambda: {"Retry-After": "nan"}, None),
+        (lambda: {}, None),
+    ],
+)
+def test_the_endpoints_own_wish_is_understood(
+    bench: Bench, headers: Callable[[], dict[str, str]], wish_s: float | None
+) -> None:
+    with pytest.raises(RateLimited) as caught:
+        bench.backend(fails(429, headers=headers())).complete(HELLO, STORE)
+    # A date has whole seconds.
+    assert caught.value.retry_after_s == (None if wish_s is None else pytest.approx(wish_s, abs=1.1))
+
+
+def test_the_endpoints_own_wish_is_honoured(bench: Bench) -> None:
+    backend = bench.backend(fails(429, headers={"Retry-After": "7"}), says("ok"), policy=RetryPolicy())
+    assert backend.complete(HELLO, STORE).text == "ok"
+    assert bench.slept == [7.0]
+
+
+def test_a_wish_longer_than_the_policy_is_not_slept_through(bench: Bench) -> None:
+    backend = bench.backend(fails(429, headers={"Retry-After": "3600"}), policy=RetryPolicy(total_s=60))
+    with pytest.raises(RateLimited, match="gave up after 1 attempt in 0 s") as caught:
+        backend.complete(HELLO, STORE)
+    assert caught.value.retry_after_s == 3600
+    assert bench.slept == []
+
+
+def test_a_400_is_never_tried_again(bench: Bench) -> None:
+    with pytest.raises(Rejected):
+        bench.backend(fails(400), policy=RetryPolicy()).complete(HELLO, STORE)
+    assert (len(bench.server.seen), bench.slept) == (1, [])
+
+
+def test_attempts_are_bounded_and_the_last_error_says_how_many_there_were(bench: Bench) -> None:
+    with pytest.raises(Unavailable, match=r"HTTP 500.*gave up after 3 attempts"):
+        bench.backend(fails(500), policy=RetryPolicy(attempts=3)).complete(HELLO, STORE)
+    assert len(bench.server.seen) == 3
+
+
+def test_waits_double_up_to_their_ceiling() -> None:
+    policy = RetryPolicy(base_s=1, max_wait_s=5)
+    assert [policy.wait_s(n, 1.0) for n in (1, 2, 3, 4, 5000)] == [1, 2, 4, 5, 5]
+    assert policy.wait_s(3, 0.25) == 1.0
+
+
+def test_no_attempt_starts_after_the_total_time() -> None:
+    now, calls = [0.0], []
+
+    def slow() -> None:
+        calls.append(now[0])
+        now[0] += 10
+        raise Unavailable("hung")
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    policy = RetryPolicy(attempts=99, base_s=1, max_wait_s=1, total_s=25)
+    with pytest.raises(Unavailable, match="gave up after 3 attempts in 32 s"):
+        retry.call(slow, policy=policy, sleep=sleep, rng=lambda: 0.999999, clock=lambda: now[0])
+    # 0, then 10 + 1, then 21 + 1; the next would start at 33 + 1 > 25.
+    assert calls == pytest.approx([0, 11, 22], abs=0.01)
+
+
+def test_an_error_that_is_not_the_endpoints_is_not_tried_again() -> None:
+    calls: list[int] = []
+
+    def broken() -> None:
+        calls.append(1)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        retry.call(broken, sleep=lambda s: None)
+    assert calls == [1]
+
+
+def test_a_policy_needs_an_attempt() -> None:
+    with pytest.raises(ValueError, match="at least 1 attempt"):
+        RetryPolicy(attempts=0)
+
+
+# Keys
+
+
+def test_the_key_comes_from_the_environment_and_shows_nowhere(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY + "\n")
+    echo = says(f"your key is {CANARY}", usage={"prompt_tokens": 1, "note": CANARY})
+    server = bench.serve(echo, fails(500, f"key {CANARY} failed"), key=CANARY)
+    backend = bench.open(f"openai/tiny-vl?base_url={server.url}")
+    reply = backend.complete(HELLO, STORE)
+    assert server.headers[0]["authorization"] == f"Bearer {CANARY}"
+    assert reply.text == "your key is ***"
+    shown = [repr(backend), str(vars(backend)), backend.uri, backend.endpoint, str(backend.traits), repr(reply)]
+    with pytest.raises(Unavailable) as caught:
+        backend.complete(HELLO, STORE)
+    shown += traceback.format_exception(caught.value)
+    cause = caught.value.__cause__
+    shown += [repr(cause), str(vars(cause)["body"]), str(vars(cause)["message"])]
+    assert CANARY not in "\n".join(shown)
+
+
+def test_a_refused_key_is_not_repeated_and_the_variable_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_VARIABLE", CANARY)
+    server = bench.serve(says("ok"), key="another")
+    with pytest.raises(Rejected, match=r"HTTP 401.*check the key in environment variable MY_VARIABLE") as caught:
+        bench.open(f"openai/tiny-vl?base_url={server.url}&env=MY_VARIABLE").complete(HELLO, STORE)
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_server_on_this_machine_needs_no_key(bench: Bench) -> None:
+    bench.backend(says("ok")).complete(HELLO, STORE)
+    assert bench.server.headers[0]["authorization"] == "Bearer none"
+
+
+def test_env_none_sends_no_key_even_where_there_is_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    bench.backend(says("ok"), query="&env=none").complete(HELLO, STORE)
+    assert bench.server.headers[0]["authorization"] == "Bearer none"
+
+
+@pytest.mark.parametrize(
+    ("uri", "says_what"),
+    [
+        ("openai/gpt-5", "needs a key for https://api.openai.com/v1: set environment variable OPENAI_API_KEY"),
+        ("openai/m?base_url=https://example.org/v1", "needs a key for https://example.org/v1"),
+        ("openai/m?base_url=http://127.0.0.1:1/v1&env=NOT_SET", "set environment variable NOT_SET"),
+        ("openai", "names no model"),
+        ("openai/m?temprature=1", "unknown parameter 'temprature'; known: base_url, env, timeout_s"),
+        ("openai/m?base_url=http://u:hunter2hunter2@127.0.0.1/v1", "holds credentials"),
+        ("openai/m?base_url=u:hunter2hunter2@127.0.0.1/v1", "holds credentials"),
+        ("openai/m?base_url=127.0.0.1:8000", "expected http://HOST"),
+        ("openai/m?base_url=http://127.0.0.1:99999/v1", "cannot be read as a URL"),
+        ("openai/m?base_url=http://127.0.0.1/v1?x=1", "has a query"),
+        ("openai/m?base_url=http://127.0.0.1/v1&timeout_s=0", "timeout_s='0'"),
+        ("openai/m?base_url=http://127.0.0.1/v1&timeout_s=inf", "timeout_s='inf'"),
+        ("openai/m?base_url=http://127.0.0.1/v1&timeout_s=soon", "timeout_s='soon'"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_sent(bench: Bench, uri: str, says_what: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        bench.open(uri)
+    assert says_what in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_key_that_cannot_be_a_header_is_refused_without_showing_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "clé-" + CANARY)
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY holds blanks or characters that are not ASCII") as caught:
+        bench.open("openai/gpt-5")
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_short_placeholder_of_a_key_does_not_change_the_models_words(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "EMPTY")
+    assert bench.backend(says("The list is EMPTY.")).complete(HELLO, STORE).text == "The list is EMPTY."
+
+
+# The backend as a whole
+
+
+def test_uri_and_endpoint_say_where_the_model_answers(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = bench.open("openai/Qwen/Qwen3-VL?base_url=http://localhost:8000/v1/")
+    assert backend.uri == "openai/Qwen/Qwen3-VL?base_url=http://localhost:8000/v1"
+    assert bench.open(backend.uri).uri == backend.uri
+    assert (backend.endpoint, backend.version) == ("http://localhost:8000/v1", "")
+    assert backend.traits.is_lmm
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    assert bench.open("openai:m").uri == "openai/m?base_url=http://127.0.0.1:9/v1"
+
+
+def test_a_longer_time_out_or_another_key_is_the_same_judge(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_VARIABLE", CANARY)
+    plain, other = (bench.open(f"openai/m?base_url=http://[::1]/v1{q}") for q in ("", "&timeout_s=999&env=MY_VARIABLE"))
+    assert plain.uri == other.uri == "openai/m?base_url=http://%5B::1%5D/v1"
+    assert bench.open(plain.uri).endpoint == "http://[::1]/v1"
+
+
+def test_a_proxy_of_the_environment_is_not_used_for_this_machine(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert bench.backend(says("ok")).complete(HELLO, STORE).text == "ok"
+
+
+def test_one_backend_serves_many_threads(bench: Bench) -> None:
+    store = ImageStore()
+    ref = image(store)
+    together = threading.Barrier(4)
+
+    def echo(handler: Any, body: dict[str, Any]) -> None:
+        says(body["messages"][0]["content"][0]["text"])(handler, body)
+
+    backend = bench.backend(echo)
+
+    def ask(number: int) -> str:
+        if number < 4:
+            together.wait(5)
+        parts = (TextPart(text=str(number)), ImagePart(image=ref, alias="A"))
+        return backend.complete(Request(messages=(Message(role="user", parts=parts),)), store).text
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(24))) == [str(n) for n in range(24)]
+
+
+def test_importing_the_module_does_not_import_the_sdk() -> None:
+    code = "import sys, editloupe.backends.openai; sys.exit('openai' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_missing_sdk_names_the_package_to_install(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(ConfigError, match=r"pip install 'openai>=2.30,<4'"):
+        bench.open("openai/m?base_url=http://127.0.0.1:1/v1")
+
+
+def test_a_backend_that_is_forgotten_closes_its_connections(bench: Bench) -> None:
+    server = bench.serve(says("ok"))
+    backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"))
+    backend.complete(HELLO, STORE)
+    client = backend._client
+    del backend
+    assert client.is_closed()

@@ -1,0 +1,79 @@
+"""What several tests need: drawn images, a folder of edits, a judge's workplace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.data.images import ImageStore
+from editloupe.values import Sample, Turn
+
+LOOK = '<tool_call>{"name": "localize_differences", "parameters": {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}}</tool_call>'  # noqa: E501
+"""The call with which the paper's judge begins (Tables 8 and 12)."""
+
+
+def final(label: str, thought: str = "I have seen enough.") -> str:
+    """A reply that ends the loop."""
+    return f"<Start Thinking>{thought}</Start Thinking>\n<Start Final Answer>{label}</Start Final Answer>"
+
+
+def pixels(seed: int, *, spots: int) -> tuple[np.ndarray, np.ndarray]:
+    """A noisy grey scene of 240×320 px, and the same with `spots` coloured squares of 24 px."""
+    rng = np.random.default_rng(seed)
+    before = rng.integers(100, 140, (240, 320, 3), dtype=np.uint8)
+    after = before.copy()
+    for i in range(spots):
+        y, x = 20 + 90 * (i // 3), 20 + 100 * (i % 3)
+        after[y : y + 24, x : x + 24] = ((255, 0, 0), (0, 200, 0), (0, 0, 255))[i % 3]
+    return before, after
+
+
+@pytest.fixture
+def store() -> ImageStore:
+    """An image store in memory."""
+    return ImageStore()
+
+
+@pytest.fixture
+def sample(store: ImageStore) -> Sample:
+    """One edit with three changed places."""
+    before, after = pixels(0, spots=3)
+    return Sample(
+        id="dustpan",
+        source=store.add_array(before),
+        turns=(Turn(instruction="Change attribute of blue dustpan to red.", edited=store.add_array(after)),),
+        edit_type="Change Color",
+    )
+
+
+@pytest.fixture
+def edits(tmp_path: Path) -> Callable[..., Path]:
+    """Makes an ImageFolder of `count` edits with ids s00, s01, ..."""
+
+    def make(count: int, *, name: str = "edits", types: tuple[str, ...] = ("Change Color", "Removal Object")) -> Path:
+        folder = tmp_path / name
+        (folder / "source").mkdir(parents=True)
+        (folder / "edited").mkdir()
+        rows = []
+        for i in range(count):
+            before, after = pixels(i, spots=i % 4)
+            Image.fromarray(before).save(folder / "source" / f"s{i:02}.png")
+            Image.fromarray(after).save(folder / "edited" / f"s{i:02}.png")
+            rows.append(
+                {
+                    "id": f"s{i:02}",
+                    "source_file_name": f"source/s{i:02}.png",
+                    "edited_file_name": f"edited/s{i:02}.png",
+                    "instruction": f"Make square {i} red.",
+                    "edit_type": types[i % len(types)],
+                }
+            )
+        (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return folder
+
+    return make

@@ -1,0 +1,59 @@
+"""Drawn images and small data sets for the loaders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+Draw = Callable[..., Path]
+
+
+@pytest.fixture
+def draw(tmp_path: Path) -> Draw:
+    """draw("a.png", seed, size=(w, h)) writes noise that depends on the seed, below tmp_path."""
+
+    def make(name: str, seed: int = 0, *, size: tuple[int, int] = (64, 48)) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        values = np.random.default_rng(seed).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
+        Image.fromarray(values).save(path)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, Sequence[Mapping[str, object] | str]], Path]:
+    """write("set/metadata.jsonl", rows) writes objects as JSON lines, and text as it is."""
+
+    def make(name: str, rows: Sequence[Mapping[str, object] | str]) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+
+    return make
+
+
+@pytest.fixture
+def pair(draw: Draw) -> Callable[..., dict[str, object]]:
+    """pair("cat") draws set/source/cat.png and set/edited/cat.png and gives their metadata row."""
+
+    def make(name: str, **columns: object) -> dict[str, object]:
+        draw(f"set/source/{name}.png", len(name))
+        draw(f"set/edited/{name}.png", len(name) + 100)
+        row: dict[str, object] = {
+            "id": name,
+            "source_file_name": f"source/{name}.png",
+            "edited_file_name": f"edited/{name}.png",
+            "instruction": f"Change {name}.",
+        }
+        return {**row, **columns}
+
+    return make

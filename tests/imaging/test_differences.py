@@ -1,0 +1,156 @@
+"""Where two images differ: objects are found, noise and tone are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.imaging.differences import find_regions, localize, noise_threshold
+from editloupe.values import Box
+from tests.imaging.drawn import jpeg, textured, with_square
+
+
+def close_to(box: Box, expected: tuple[int, int, int, int], *, px: int) -> bool:
+    return bool(np.all(np.abs(np.array(list(box)) - expected) <= px))
+
+
+def test_identical_images_are_said_to_be_identical() -> None:
+    picture = textured(320, 240)
+    found = localize(picture, picture.copy())
+    assert found.identical
+    assert found.regions == ()
+    assert found.changed_share == 0.0
+
+
+def test_one_changed_object_gives_one_tight_box() -> None:
+    picture = textured(320, 240)
+    found = localize(picture, with_square(picture, (100, 60, 140, 90)))
+    assert len(found.regions) == 1
+    assert close_to(found.regions[0].box, (100, 60, 140, 90), px=2)
+    # 40 × 30 px, a little more by the smoothing.
+    assert found.regions[0].changed_px == pytest.approx(1200, rel=0.15)
+
+
+def test_regions_are_ranked_by_area_times_strength() -> None:
+    grey = np.full((240, 320, 3), 120, dtype=np.uint8)
+    # 40×40 px by 40 levels: 64 000; 30×30 px by 120 levels: 108 000, stronger though smaller.
+    both = with_square(with_square(grey, (20, 20, 60, 60), (160, 120, 120)), (200, 150, 230, 180), (120, 240, 120))
+    found = localize(grey, both)
+    assert [
+        close_to(r.box, e, px=2) for r, e in zip(found.regions, [(200, 150, 230, 180), (20, 20, 60, 60)], strict=True)
+    ] == [
+        True,
+        True,
+    ]
+
+
+def test_fragments_that_nearly_touch_are_one_object() -> None:
+    grey = np.full((400, 400, 3), 120, dtype=np.uint8)
+    # 1.5 % of 400 px is 6 px; the pieces are 4 px apart.
+    pieces = with_square(with_square(grey, (100, 100, 120, 140)), (124, 100, 144, 140))
+    assert len(localize(grey, pieces).regions) == 1
+
+
+def test_objects_far_apart_stay_apart() -> None:
+    grey = np.full((400, 400, 3), 120, dtype=np.uint8)
+    assert len(localize(grey, with_square(with_square(grey, (50, 50, 80, 80)), (300, 300, 330, 330))).regions) == 2
+
+
+def test_a_part_inside_the_box_of_another_belongs_to_it() -> None:
+    levels = np.zeros((400, 400), dtype=np.float32)
+    levels[100:300, 100:110] = levels[290:300, 100:300] = 100  # an L, whose box is 100..300
+    levels[150:170, 200:220] = 100  # a dot inside that box, 90 px from the L
+    regions = find_regions(levels, threshold=25, min_area=36)
+    assert [r.box for r in regions] == [Box(100, 100, 300, 300)]
+    # L: 200·10 + 10·200 − 10·10 = 3900; dot: 400
+    assert regions[0].changed_px == 4300
+
+
+def test_one_changed_pixel_is_below_the_least_area() -> None:
+    picture = textured(320, 240)
+    found = localize(picture, with_square(picture, (100, 60, 101, 61)))
+    assert found.regions == ()
+    assert not found.identical
+    assert found.largest > 0
+
+
+def test_the_least_area_is_36_px_or_one_ten_thousandth_of_the_image() -> None:
+    small = np.full((100, 100, 3), 120, dtype=np.uint8)
+    large = np.full((1000, 1200, 3), 120, dtype=np.uint8)
+    assert localize(small, with_square(small, (5, 5, 50, 50))).min_area_px == 36
+    assert localize(large, with_square(large, (5, 5, 50, 50))).min_area_px == pytest.approx(120)  # 1.2 MP / 10 000
+
+
+def test_noise_alone_gives_no_region() -> None:
+    picture = textured(320, 240)
+    noise = np.random.default_rng(3).normal(0, 8, picture.shape)
+    assert localize(picture, np.clip(picture + noise, 0, 255).astype(np.uint8)).regions == ()
+
+
+@pytest.mark.parametrize("quality", [90, 75, 50])
+def test_jpeg_compression_alone_gives_no_region(quality: int) -> None:
+    picture = with_square(textured(320, 240), (100, 60, 140, 90))
+    assert localize(picture, jpeg(picture, quality)).regions == ()
+
+
+@pytest.mark.parametrize("levels", [12, 30, -40])
+def test_a_brightness_shift_alone_gives_no_region(levels: int) -> None:
+    picture = textured(320, 240)
+    found = localize(picture, np.clip(picture.astype(int) + levels, 0, 255).astype(np.uint8))
+    assert found.regions == ()
+    assert not found.regenerated
+
+
+def test_an_object_is_found_under_jpeg_noise_and_a_brightness_shift() -> None:
+    picture = textured(320, 240)
+    edited = jpeg(np.clip(with_square(picture, (100, 60, 140, 90)).astype(int) + 15, 0, 255).astype(np.uint8), 75)
+    found = localize(picture, edited)
+    assert len(found.regions) == 1
+    assert close_to(found.regions[0].box, (100, 60, 140, 90), px=3)
+
+
+def test_a_shift_of_one_pixel_alone_gives_no_region() -> None:
+    large = textured(340, 260)
+    assert localize(large[10:250, 10:330], large[10:250, 11:331]).regions == ()
+
+
+def test_a_thin_line_that_one_image_lacks_is_found_despite_the_tolerance() -> None:
+    grey = np.full((240, 320, 3), 120, dtype=np.uint8)
+    for pair in ((grey, with_square(grey, (100, 60, 102, 160))), (with_square(grey, (100, 60, 102, 160)), grey)):
+        assert len(localize(*pair).regions) == 1
+
+
+def test_a_regenerated_image_is_said_to_be_so_and_still_has_regions() -> None:
+    found = localize(textured(320, 240, seed=1), textured(320, 240, seed=2))
+    assert found.regenerated
+    assert found.changed_share > 0.4
+    assert len(found.regions) >= 3
+
+
+def test_boxes_are_in_px_of_image_1_whatever_size_was_compared() -> None:
+    picture = textured(640, 480)
+    edited = with_square(picture, (200, 120, 280, 180))
+    small = np.asarray(Image.fromarray(edited).resize((320, 240), Image.Resampling.LANCZOS))
+    found = localize(picture, small)
+    assert len(found.regions) == 1
+    assert close_to(found.regions[0].box, (200, 120, 280, 180), px=4)
+
+
+def test_the_threshold_rises_with_noise_and_has_a_floor() -> None:
+    assert noise_threshold(np.zeros((10, 10), dtype=np.float32)) == 25
+    # 0, 1, …, 20: median 10; |v − 10| has median 5 (11 values ≤ 5): 10 + 6 · 5 = 40.
+    assert noise_threshold(np.arange(21, dtype=np.float32)[None]) == 40
+
+
+def test_inputs_are_not_changed() -> None:
+    first, second = textured(320, 240), with_square(textured(320, 240), (100, 60, 140, 90))
+    copies = first.copy(), second.copy()
+    localize(first, second)
+    assert np.array_equal(first, copies[0])
+    assert np.array_equal(second, copies[1])
+
+
+def test_the_smallest_images_can_be_compared() -> None:
+    grey = np.full((8, 8, 3), 120, dtype=np.uint8)
+    assert len(localize(grey, 255 - grey // 4).regions) <= 1

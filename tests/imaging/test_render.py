@@ -1,0 +1,59 @@
+"""Crops, panes, enlargements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from editloupe.imaging import render
+from editloupe.values import Box
+
+
+def test_a_crop_has_the_pixels_of_its_box() -> None:
+    picture = np.arange(10 * 12 * 3, dtype=np.uint8).reshape(10, 12, 3)
+    assert np.array_equal(render.crop(picture, Box(2, 3, 7, 9)), picture[3:9, 2:7])
+
+
+def test_a_crop_outside_the_image_is_refused() -> None:
+    with pytest.raises(ValueError, match="leaves the image of 12×10 px"):
+        render.crop(np.zeros((10, 12, 3), dtype=np.uint8), Box(2, 3, 13, 9))
+
+
+def test_panes_stand_left_and_right_of_a_red_line_of_8_px() -> None:
+    left, right = np.full((20, 30, 3), 10, dtype=np.uint8), np.full((20, 30, 3), 200, dtype=np.uint8)
+    picture, window_1, window_2 = render.side_by_side(left, right)
+    assert picture.shape == (20, 68, 3)
+    assert np.all(picture[:, 30:38] == (255, 0, 0))
+    assert (window_1, window_2) == (Box(0, 0, 30, 20), Box(38, 0, 68, 20))
+    assert np.array_equal(render.crop(picture, window_2), right)
+
+
+def test_panes_of_different_sizes_are_refused() -> None:
+    with pytest.raises(ValueError, match="one size"):
+        render.side_by_side(np.zeros((20, 30, 3), dtype=np.uint8), np.zeros((20, 31, 3), dtype=np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "expected"),
+    [
+        (100, 90, 3.0),  # 256 / 90 = 2.84 → 3
+        (256, 300, 1.0),  # large enough
+        (300, 20, 3.0),  # 256 / 20 = 12.8 → 13, but 1024 / 300 = 3.4 → 3
+        (2048, 100, 0.5),  # too long: reduced to 1024
+    ],
+)
+def test_small_pictures_are_enlarged_by_whole_numbers_and_long_ones_reduced(
+    width: int, height: int, expected: float
+) -> None:
+    assert render.display_scale(width, height) == expected
+
+
+def test_the_map_is_red_where_most_differs_and_blue_where_least() -> None:
+    levels = np.zeros((200, 300), dtype=np.float32)
+    levels[:100, :100] = 200
+    picture = render.heat_map(np.full((200, 300, 3), 120, dtype=np.uint8), levels)
+    assert picture.shape == (200, 300, 3)
+    red, _, blue = picture[50, 50].astype(int)
+    assert red > blue
+    red, _, blue = picture[150, 250].astype(int)
+    assert blue > red

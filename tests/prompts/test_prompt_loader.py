@@ -1,0 +1,167 @@
+"""The strict loader: what is rendered, and what each refusal says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from editloupe.errors import ConfigError, PromptError
+from editloupe.prompts import builtin_prompts, prompt_digest, render
+
+
+@pytest.fixture
+def own(tmp_path: Path):
+    def _own(text: str | bytes, name: str = "mine.md") -> Path:
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return _own
+
+
+def test_a_users_template_is_rendered_from_its_path(own) -> None:
+    path = own("Hello {{ name }}.\n")
+    assert render(path, name="you") == render(str(path), name="you") == "Hello you."
+
+
+def test_a_relative_path_works_as_well(own, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(own("x{{ y }}").parent)
+    assert render("mine.md", y=1) == "x1"
+
+
+def test_blocks_leave_no_blank_lines_behind(own) -> None:
+    assert render(own("a\n  {% for x in xs %}\n- {{ x }}\n  {% endfor %}\nb\n"), xs=[1, 2]) == "a\n- 1\n- 2\nb"
+
+
+def test_values_are_put_in_as_they_are(own) -> None:
+    assert render(own("{{ a }}"), a="{{ b }} {% if %} <b>&amp;</b>") == "{{ b }} {% if %} <b>&amp;</b>"
+
+
+def test_a_variable_may_be_called_template(own) -> None:
+    assert render(own("{{ template }}"), template="x") == "x"
+
+
+def test_windows_line_ends_and_a_byte_order_mark_make_no_difference(own) -> None:
+    unix, windows = own("a\n{{ b }}\n", "a.md"), own(b"\xef\xbb\xbfa\r\n{{ b }}\r\n", "b.md")
+    assert render(windows, b=1) == render(unix, b=1) == "a\n1"
+
+
+def test_an_edited_template_takes_effect_at_once(own) -> None:
+    assert render(own("one")) == "one"
+    assert render(own("two")) == "two"
+
+
+def test_an_unknown_variable_names_file_line_and_what_could_be_meant(own) -> None:
+    path = own("one\ntwo\n{{ instrution }}\n")
+    with pytest.raises(PromptError) as caught:
+        render(path, instruction="x", images=[])
+    assert str(caught.value) == (
+        f"prompt {str(path)!r}, line 3: 'instrution' is undefined; did you mean 'instruction'?"
+        " variables here: images, instruction"
+    )
+
+
+def test_an_unknown_variable_without_any_given_says_so(own) -> None:
+    with pytest.raises(PromptError, match=r"line 1: 'a' is undefined; variables here: none"):
+        render(own("{{ a }}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("x\n{{ d.missing }}", 2),
+        ("x\n\n{{ d['missing'] }}", 3),
+        ("{% if gone %}{% endif %}", 1),
+        ("{{ 1 / 0 }}", 1),
+        ("\n{{ 'a' + 1 }}", 2),
+        ("{{ d | int('x', 99) + d }}", 1),
+        ("a\n{% for x in 5 %}{% endfor %}", 2),
+        ("{{ d.pop('x') }}", 1),
+        ("{{ 'x' | round }}", 1),
+        ("{{ range(9999999) }}", 1),
+    ],
+)
+def test_what_goes_wrong_in_an_expression_names_its_line(own, text: str, line: int) -> None:
+    with pytest.raises(PromptError, match=rf"mine.md', line {line}: "):
+        render(own(text), d={"x": 1})
+
+
+@pytest.mark.parametrize(
+    "text", ["{{ d.__class__.__mro__ }}", "{{ d.update({'y': 2}) }}", "{{ ''.__class__ }}", "{{ f.__globals__ }}"]
+)
+def test_a_template_cannot_reach_out_of_the_sandbox(own, text: str) -> None:
+    data = {"x": 1}
+    with pytest.raises(PromptError, match="line 1: "):
+        render(own(text), d=data, f=render)
+    assert data == {"x": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("a\n{{ b", 2), ("{% for %}", 1), ("a\n\n{% if x %}", 3), ("{{ a | nofilter }}", 1), ("{% nothing %}", 1)],
+)
+def test_a_syntax_error_names_its_line(own, text: str, line: int) -> None:
+    with pytest.raises(PromptError, match=rf"mine.md', line {line}: "):
+        render(own(text), x=1, a=1)
+
+
+@pytest.mark.parametrize("text", ["{% include 'dlebench/judge' %}", "{% extends 'x.md' %}", "{% import 'x.md' as x %}"])
+def test_a_template_is_one_file(own, text: str) -> None:
+    with pytest.raises(PromptError, match=r"line 1: includes '.*'; a template must be one file"):
+        render(own(text))
+
+
+def test_an_unknown_name_lists_the_built_in_prompts() -> None:
+    with pytest.raises(
+        ConfigError, match=r"unknown prompt 'dlebench/juge'; built in: .*dlebench/judge.*path of its .md file"
+    ):
+        render("dlebench/juge")
+
+
+@pytest.mark.parametrize("name", ["../prompts/dlebench/judge", "/dlebench/judge", ""])
+def test_a_name_is_not_a_path(name: str) -> None:
+    with pytest.raises(PromptError, match="unknown prompt"):
+        render(name)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PromptError, match=r"gone.md': no such file"):
+        render(tmp_path / "gone.md")
+
+
+def test_a_folder_is_no_prompt(tmp_path: Path) -> None:
+    with pytest.raises(PromptError, match="is a folder"):
+        render(tmp_path)
+
+
+def test_a_path_through_a_file_cannot_be_read(own) -> None:
+    with pytest.raises(PromptError, match="cannot be read"):
+        render(own("x") / "y.md")
+
+
+def test_a_file_that_is_not_utf_8_is_refused(own) -> None:
+    with pytest.raises(PromptError, match="is not UTF-8"):
+        render(own("ä".encode("latin-1")))
+
+
+def test_the_built_in_prompts_are_listed() -> None:
+    assert "dlebench/judge" in builtin_prompts()
+
+
+def test_the_digest_covers_names_and_texts_but_not_order_or_folder(own, tmp_path: Path) -> None:
+    one, two = own("one", "one.md"), own("two", "two.md")
+    both = prompt_digest([one, two])
+    assert prompt_digest([two, str(one), one]) == both
+    (tmp_path / "elsewhere").mkdir()
+    assert prompt_digest([own("one", "elsewhere/one.md"), two]) == both
+    assert prompt_digest([own("one", "uno.md"), two]) != both
+    assert prompt_digest([one]) != both
+    own("one!", "one.md")
+    assert prompt_digest([one, two]) != both
+    assert len({prompt_digest([]), prompt_digest(["dlebench/judge"]), both}) == 3
+
+
+def test_the_digest_of_an_unknown_prompt_is_an_error() -> None:
+    with pytest.raises(PromptError, match="unknown prompt"):
+        prompt_digest(["nothing"])

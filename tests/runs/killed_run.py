@@ -1,0 +1,40 @@
+"""A run in a process of its own, made to be killed: `python -m tests.runs.killed_run EDITS OUT LOG`.
+
+Every model call is written to LOG (and synced) before it is answered, so that what was paid for can be counted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Request
+from editloupe.runs.execute import execute
+from editloupe.runs.spec import Settings, Source, open_bench
+from tests.conftest import LOOK, final
+
+LABELS = ("Flawless Execution", "Over Modification", "Wrong Action", "Localization Failure")
+CONCURRENCY = 2
+
+
+def main(edits: str, out: str, log: str) -> None:
+    """Judge IF of `edits` into `out`."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def script(request: Request) -> str:
+        os.write(descriptor, request.key().encode() + b"\n")
+        os.fsync(descriptor)
+        time.sleep(0.01)
+        turn = sum(m.role == "assistant" for m in request.messages)
+        number = int(request.key()[:8], 16)
+        return LOOK if turn == 0 else final(LABELS[number % 4])
+
+    bench = open_bench(Settings(backend=ScriptedLMM(script, name="counted"), criteria=("if",)))
+    execute(bench, Source(path=Path(edits)), Path(out), config={"path": edits}, concurrency=CONCURRENCY)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,71 @@
+"""Kill −9 in the middle of a run, again and again: nothing is lost, nothing is paid twice but what was in flight."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from editloupe.traces.events import ModelCall
+from editloupe.traces.read import read_trace
+from tests.runs.killed_run import CONCURRENCY
+
+SAMPLES, KILLS = 60, 10
+
+
+def findings(out: Path) -> dict[str, dict[str, object]]:
+    """By task, without what a clock decides."""
+    rows = [json.loads(line) for line in (out / "findings.jsonl").read_text().splitlines()]
+    return {row["task_id"]: {k: v for k, v in row.items() if k != "seconds"} for row in rows}
+
+
+def recorded(out: Path) -> set[str]:
+    """The requests whose replies lie in the traces."""
+    traces = [read_trace(path) for path in sorted(out.glob("traces/*/*/*.jsonl"))]
+    return {e.request_key for trace in traces for e in trace.events if isinstance(e, ModelCall)}
+
+
+def start(edits: Path, out: Path, log: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "tests.runs.killed_run", str(edits), str(out), str(log)])
+
+
+def lines(log: Path) -> list[str]:
+    return log.read_text().splitlines() if log.exists() else []
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_ten_times_ends_with_the_same_findings_and_pays_no_call_twice(
+    edits: Callable[..., Path], tmp_path: Path
+):
+    folder, log = edits(SAMPLES), tmp_path / "calls.log"
+    calm, killed = tmp_path / "calm", tmp_path / "killed"
+    assert start(folder, calm, tmp_path / "calm.log").wait(timeout=120) == 0
+    assert len(lines(tmp_path / "calm.log")) == 2 * SAMPLES
+
+    dice = random.Random(7)
+    for _ in range(KILLS):
+        before, known = len(lines(log)), recorded(killed) if killed.exists() else set()
+        process = start(folder, killed, log)
+        # Wait until work has begun, then kill at a random moment within the next calls.
+        deadline = time.monotonic() + 60
+        while len(lines(log)) == before and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        time.sleep(dice.uniform(0, 0.25))
+        process.kill()
+        process.wait()
+        assert not known & set(lines(log)[before:]), "a reply that was recorded was asked for again"
+    assert len(findings(killed)) < SAMPLES, "the kills came too late to prove anything"
+    assert start(folder, killed, log).wait(timeout=120) == 0
+
+    assert findings(killed) == findings(calm)
+    paid = Counter(lines(log))
+    assert len(paid) == 2 * SAMPLES
+    # Each kill can lose the calls in flight, one a thread, and no other call was made twice.
+    assert sum(paid.values()) - len(paid) <= KILLS * CONCURRENCY

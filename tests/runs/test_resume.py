@@ -1,0 +1,232 @@
+"""A run folder over its life: resume, retry, other settings, other data, torn files, two writers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Request
+from editloupe.errors import ConfigError, DataError, RunMismatch, Unavailable
+from editloupe.records import PENDING, Budget
+from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.store import RunStore
+from editloupe.traces.read import read_trace
+from tests.conftest import LOOK, final, pixels
+
+Edits = Callable[..., Path]
+
+
+def talker(answer: str = "Wrong Action") -> ScriptedLMM:
+    return ScriptedLMM([LOOK, final(answer)])
+
+
+def run(lmm: ScriptedLMM, folder: Path, out: Path, **options: object) -> Outcome:
+    keys = ("redo", "stop", "listener")
+    how = {k: options.pop(k) for k in keys if k in options}
+    source = Source(path=folder, **{k: options.pop(k) for k in ("limit", "only", "edited") if k in options})  # type: ignore[arg-type]
+    bench = open_bench(Settings(backend=lmm, criteria=("if",), **options))  # type: ignore[arg-type]
+    return execute(bench, source, out, config={"path": str(folder)}, concurrency=2, **how)  # type: ignore[arg-type]
+
+
+def test_the_same_command_again_makes_no_call(edits: Edits, tmp_path: Path):
+    folder, out = edits(4), tmp_path / "run"
+    first, second = talker(), talker()
+    assert run(first, folder, out).failed == 0
+    again = run(second, folder, out)
+    assert (len(first.requests), len(second.requests)) == (8, 0)
+    assert (again.reused, again.asked, again.failed) == (4, 4, 0)
+
+
+def test_a_limit_can_be_lifted_later(edits: Edits, tmp_path: Path):
+    folder, out = edits(4), tmp_path / "run"
+    assert run(talker(), folder, out, limit=1).asked == 1
+    lmm = talker()
+    assert run(lmm, folder, out).asked == 4
+    assert len(lmm.requests) == 6
+
+
+def test_an_interrupted_task_goes_on_from_its_last_event(edits: Edits, tmp_path: Path):
+    folder, out, stop = edits(1), tmp_path / "run", threading.Event()
+
+    def stopping(request: Request) -> str:
+        stop.set()
+        return LOOK
+
+    outcome = run(ScriptedLMM(stopping, name="test"), folder, out, stop=stop)
+    assert outcome.interrupted
+    assert outcome.findings == ()
+    lmm = talker()
+    assert run(lmm, folder, out).failed == 0
+    assert len(lmm.requests) == 1, "the first call was recorded and is not made again"
+    assert len(lmm.requests[0].messages) == 3
+
+
+def test_a_failing_backend_is_pending_and_resumed_where_it_failed(edits: Edits, tmp_path: Path):
+    folder, out = edits(2), tmp_path / "run"
+    outcome = run(ScriptedLMM([LOOK, Unavailable("gone")]), folder, out)
+    assert [f.status for f in outcome.findings] == ["backend_failed"] * 2
+    lmm = talker()
+    mended = run(lmm, folder, out)
+    assert [f.status for f in mended.findings] == ["ok", "ok"]
+    assert len(lmm.requests) == 2
+    assert len(RunStore.read(out).current()) == 2
+
+
+def test_what_the_model_caused_stands_until_a_retry_names_it(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    run(ScriptedLMM([final("Superb")]), folder, out)
+    silent = talker()
+    assert run(silent, folder, out).findings[0].status == "off_menu"
+    assert silent.requests == []
+    outcome = run(talker(), folder, out, redo=PENDING | {"off_menu"})
+    assert outcome.findings[0].label == "Wrong Action"
+    assert len(list(out.glob("traces/*/*/*.aside-1.jsonl"))) == 1, "the first trace is kept"
+
+
+def test_other_settings_are_refused_with_the_field_that_differs(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    run(talker(), folder, out)
+    with pytest.raises(RunMismatch, match=r"budget: the run has .*\"max_turns\": 6.*now .*\"max_turns\": 3"):
+        run(talker(), folder, out, budget=Budget(max_turns=3))
+
+
+def test_a_changed_sample_is_refused_by_name(edits: Edits, tmp_path: Path):
+    folder, out = edits(2), tmp_path / "run"
+    run(talker(), folder, out)
+    Image.fromarray(pixels(9, spots=9)[1]).save(folder / "edited" / "s01.png")
+    with pytest.raises(RunMismatch, match=r"'s01' is not what this run judged: the edited image has changed"):
+        run(talker(), folder, out)
+
+
+def test_a_broken_file_costs_only_its_own_sample_and_is_judged_once_it_is_mended(edits: Edits, tmp_path: Path):
+    folder, out = edits(3), tmp_path / "run"
+    whole = (folder / "edited" / "s01.png").read_bytes()
+    (folder / "edited" / "s01.png").write_bytes(whole[:2000])
+    outcome = run(talker(), folder, out)
+    statuses = {f.sample_id: f.status for f in outcome.findings}
+    assert statuses == {"s00": "ok", "s01": "input_error", "s02": "ok"}
+    (broken,) = [f for f in outcome.findings if f.status != "ok"]
+    assert "s01.png" in broken.reason
+    assert outcome.summaries[0].micro["instruction_following"].judged == 2
+    assert outcome.summaries[0].micro["instruction_following"].asked == 3
+
+
+def test_a_missing_file_is_an_input_error_and_no_other_sample_suffers(edits: Edits, tmp_path: Path):
+    folder, out = edits(3), tmp_path / "run"
+    whole = (folder / "edited" / "s01.png").read_bytes()
+    (folder / "edited" / "s01.png").unlink()
+    assert {f.sample_id: f.status for f in run(talker(), folder, out).findings}["s01"] == "input_error"
+    (folder / "edited" / "s01.png").write_bytes(whole)
+    lmm = talker()
+    assert {f.status for f in run(lmm, folder, out).findings} == {"ok"}
+    assert len(lmm.requests) == 2
+    current = RunStore.read(out).current()
+    assert sorted((f.sample_id, f.status) for f in current) == [("s00", "ok"), ("s01", "ok"), ("s02", "ok")]
+
+
+def test_torn_last_lines_are_cut_off_and_the_rest_stands(edits: Edits, tmp_path: Path):
+    folder, out = edits(2), tmp_path / "run"
+    run(talker(), folder, out)
+    with (out / "findings.jsonl").open("ab") as file:
+        file.write(b'{"task_id": "half')
+    trace = next(out.glob("traces/*/*/*.jsonl"))
+    with trace.open("ab") as file:
+        file.write(b'{"kind": "no')
+    assert any("cut off" in p for p in read_trace(trace).problems)
+    lmm = talker()
+    assert run(lmm, folder, out).failed == 0
+    assert lmm.requests == []
+
+
+def test_findings_can_be_rebuilt_from_the_traces(edits: Edits, tmp_path: Path):
+    folder, out = edits(2), tmp_path / "run"
+    before = run(talker(), folder, out).findings
+    (out / "findings.jsonl").unlink()
+    assert sorted(f.task_id for f in RunStore.read(out).findings.values()) == sorted(f.task_id for f in before)
+    lmm = talker()
+    assert run(lmm, folder, out).failed == 0
+    assert lmm.requests == []
+
+
+def test_a_trace_of_another_conversation_is_set_aside_and_the_task_begun_anew(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    run(ScriptedLMM([LOOK, Unavailable("gone")]), folder, out)
+    trace = next(out.glob("traces/*/*/*.jsonl"))
+    lines = trace.read_text().splitlines()
+    changed = [line.replace('"request_key":"', '"request_key":"0') if "model_call" in line else line for line in lines]
+    trace.write_text("\n".join(changed) + "\n")
+    assert run(talker(), folder, out).failed == 0
+    assert len(list(out.glob("traces/*/*/*.aside-1.jsonl"))) == 1
+    assert "begun anew" in trace.read_text()
+
+
+def test_a_second_writer_is_refused_with_the_first_ones_process(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    refused: list[str] = []
+
+    def meanwhile(request: Request) -> str:
+        with pytest.raises(ConfigError) as caught:
+            run(talker(), folder, out)
+        refused.append(str(caught.value))
+        return final("Wrong Action")
+
+    run(ScriptedLMM(meanwhile, name="test"), folder, out)
+    assert "is being written by process" in refused[0]
+
+
+def test_a_folder_that_is_no_run_is_not_written_into(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "mine"
+    out.mkdir()
+    (out / "thesis.tex").write_text("important")
+    with pytest.raises(ConfigError, match="holds other files and is no run"):
+        run(talker(), folder, out)
+    with pytest.raises(ConfigError, match="is a file"):
+        run(talker(), folder, out / "thesis.tex")
+
+
+def test_an_unknown_sample_is_named_with_some_that_exist(edits: Edits, tmp_path: Path):
+    with pytest.raises(DataError, match="no sample nope; the first ones are s00"):
+        run(talker(), edits(2), tmp_path / "run", only=("nope",))
+
+
+def test_the_trace_holds_the_whole_road_and_verifies(edits: Edits, tmp_path: Path):
+    folder, out = edits(2), tmp_path / "run"
+    finding = run(talker(), folder, out, only=("s01",)).findings[0]
+    assert finding.trace is not None
+    trace = read_trace(out / finding.trace)
+    assert trace.problems == ()
+    assert [e.kind for e in trace.events] == [
+        "header", "message", "model_call", "message", "tool_started", "tool_call", "message", "model_call", "message",
+        "finding", "end",
+    ]  # fmt: skip
+    first, second = trace.steps()
+    assert [c.name for c in first.calls] == ["localize_differences"]
+    assert first.aliases == (("Crop 1",),)
+    assert second.calls == ()
+    for part in (m for message in trace.messages() for m in message.images):
+        assert list((out / "blobs" / part.image.sha256[:2]).glob(f"{part.image.sha256}.*")), "every picture is kept"
+
+
+def test_a_changed_message_is_found_by_its_hash(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    finding = run(talker(), folder, out).findings[0]
+    path = out / str(finding.trace)
+    path.write_text(path.read_text().replace("I have seen enough.", "I have seen nothing."))
+    assert any("hash mismatch" in p for p in read_trace(path).problems)
+
+
+def test_two_editors_are_summarised_apart(edits: Edits, tmp_path: Path):
+    folder = edits(2)
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text().splitlines()]
+    both = [{**row, "editor": editor} for editor in ("a", "b") for row in rows]
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(r) + "\n" for r in both))
+    outcome = run(talker(), folder, tmp_path / "run")
+    assert [s.editor for s in outcome.summaries] == ["a", "b"]
+    assert outcome.asked == 4

@@ -1,0 +1,82 @@
+"""One place enlarged, and the plain crop kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from editloupe.data.images import RGB, ImageStore
+from editloupe.errors import ToolError
+from editloupe.records import Observation
+from editloupe.testing import check_tool
+from editloupe.tools.base import Desk, Toolbox
+from editloupe.tools.enhancer import Enhancer
+from editloupe.tools.upscalers import Lanczos
+from editloupe.values import Box, Json, View
+from tests.imaging.drawn import textured
+
+
+class Blocks:
+    """A pretended learned upscaler: repeats each pixel."""
+
+    name = "Blocks"
+    learned = True
+
+    def __call__(self, rgb: RGB, scale: int) -> RGB:
+        return rgb.repeat(scale, axis=0).repeat(scale, axis=1)
+
+
+def desk_of(width: int, height: int) -> Desk:
+    store = ImageStore()
+    return Desk(images=store, views={"Edited Image": View.whole(store.add_array(textured(width, height)))})
+
+
+def enhance(desk: Desk, bbox: list[int], tool: Enhancer | None = None, **more: Json) -> Observation:
+    arguments: dict[str, Json] = {"target_image": "Edited Image", "bbox": bbox, **more}
+    return Toolbox(tools={"enhancer": tool or Enhancer()}).call("enhancer", arguments, desk)
+
+
+def test_it_keeps_the_contract_of_a_tool() -> None:
+    check_tool(Enhancer())
+    check_tool(Enhancer(Blocks()))
+
+
+def test_the_box_is_enlarged_four_times_and_the_plain_crop_is_kept_unseen() -> None:
+    desk = desk_of(400, 200)
+    found = enhance(desk, [250, 500, 500, 1000])
+    # x 100..200, y 100..200 px.
+    (view,), (kept,) = found.views, found.kept
+    assert view.region == kept.region == Box(100, 100, 200, 200)
+    assert (view.image.width, view.image.height) == (400, 400)
+    plain = desk.images.array(desk.image("Edited Image"))[100:200, 100:200]
+    assert np.array_equal(desk.images.array(kept.image), plain)
+    assert view.params == {"upscaler": "Lanczos", "scale": 4}
+    assert "100×100 px, enlarged ×4 to 400×400 px by Lanczos. Enlarging adds no detail." in found.text
+
+
+def test_the_scale_can_be_two_and_nothing_else() -> None:
+    assert enhance(desk_of(400, 200), [0, 0, 500, 500], scale=2).data["size"] == [400, 200]
+    with pytest.raises(ToolError, match="3 is not one of"):
+        enhance(desk_of(400, 200), [0, 0, 500, 500], scale=3)
+
+
+def test_a_learned_upscaler_is_named_with_a_caution() -> None:
+    text = enhance(desk_of(400, 200), [0, 0, 500, 500], Enhancer(Blocks())).text
+    assert "by Blocks" in text
+    assert "may invent detail" in text
+
+
+def test_a_result_that_would_be_too_large_is_an_error_with_a_way_out() -> None:
+    # 800 px × 4 = 3200 > 2048, but × 2 = 1600 fits.
+    with pytest.raises(ToolError, match="use scale 2, or a bbox of at most 512 px"):
+        enhance(desk_of(800, 80), [0, 0, 1000, 1000])
+    # 1600 px × 2 = 3200 > 2048.
+    with pytest.raises(ToolError, match="at most 1024 px a side, or zoom_in"):
+        enhance(desk_of(1600, 80), [0, 0, 1000, 1000], scale=2)
+
+
+def test_lanczos_keeps_a_flat_colour_and_gives_the_size_that_was_asked_for() -> None:
+    flat = np.full((7, 5, 3), 77, dtype=np.uint8)
+    made = Lanczos()(flat, 4)
+    assert made.shape == (28, 20, 3)
+    assert np.all(made == 77)

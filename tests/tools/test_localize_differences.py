@@ -1,0 +1,203 @@
+"""What the model reads and sees when it asks where two images differ."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from editloupe.data.images import RGB, ImageStore
+from editloupe.errors import ToolError
+from editloupe.imaging.geometry import expand
+from editloupe.records import Observation
+from editloupe.testing import check_tool
+from editloupe.tools.base import Desk
+from editloupe.tools.localize_differences import LocalizeDifferences
+from editloupe.values import Box, View
+from tests.imaging.drawn import textured, with_square
+
+CROP = re.compile(
+    r"^(Crop \d+): bbox \[(\d+), (\d+), (\d+), (\d+)\] in '(.+)', bbox \[(\d+), (\d+), (\d+), (\d+)\] in '(.+)'; "
+    r"(\d+)×(\d+) px; ([\d.]+) % of the image; mean difference (\d+) of 255\.$",
+    re.MULTILINE,
+)
+
+
+def desk_of(original: RGB, edited: RGB, *, crops: int = 0) -> Desk:
+    store = ImageStore()
+    views = {"Original Image": original, "Edited Image": edited}
+    return Desk(images=store, views={n: View.whole(store.add_array(v)) for n, v in views.items()}, crops=crops)
+
+
+def compare(desk: Desk, one: str = "Original Image", two: str = "Edited Image") -> Observation:
+    tool = LocalizeDifferences()
+    return tool(tool.Args(comparison_image_1=one, comparison_image_2=two), desk)
+
+
+def squares(count: int) -> tuple[RGB, RGB]:
+    """1000×1000 px grey, and the same with `count` squares in a row, each smaller than the one before."""
+    grey = np.full((1000, 1000, 3), 120, dtype=np.uint8)
+    edited = grey
+    for i in range(count):
+        side = 40 - 3 * i
+        edited = with_square(edited, (50 + 150 * i, 400, 50 + 150 * i + side, 400 + side))
+    return grey, edited
+
+
+def test_it_keeps_the_contract_of_a_tool() -> None:
+    check_tool(LocalizeDifferences())
+
+
+def test_the_text_gives_each_crop_its_boxes_size_share_and_strength() -> None:
+    found = compare(desk_of(*squares(1)))
+    assert found.text.startswith(
+        "1 region differs; the 1 strongest is shown. Each picture is side by side: left of the red"
+    )
+    match = CROP.search(found.text)
+    assert match is not None
+    assert match[1] == "Crop 1"
+    # px and thousandths are the same here; ±1 by the smoothing.
+    assert [int(match[i]) for i in range(2, 6)] == pytest.approx([50, 400, 90, 440], abs=1)
+    assert [int(match[i]) for i in range(7, 11)] == pytest.approx([50, 400, 90, 440], abs=1)
+    assert [int(match[12]), int(match[13])] == pytest.approx([40, 40], abs=2)
+    assert float(match[14]) == pytest.approx(0.16, abs=0.02)  # 1600 px² of 1 MP
+    assert found.text.endswith("judge by what the pictures show.")
+    assert "thousandths" in found.text
+    assert "(threshold 25 of 255)" in found.text
+
+
+def test_data_holds_the_same_facts_in_px() -> None:
+    data = compare(desk_of(*squares(1))).data
+    (region,) = data["regions"]  # type: ignore[misc]
+    assert region["crop"] == "Crop 1"
+    assert region["box_1"] == region["box_2"] == pytest.approx([50, 400, 90, 440], abs=1)
+    assert (data["total"], data["shown"], data["regenerated"]) == (1, 1, False)
+    assert data["threshold"] == 25
+    assert data["aligned"]["resized"] is False  # type: ignore[index, call-overload]
+    assert data["aligned"]["shift"] == [0, 0]  # type: ignore[index, call-overload]
+
+
+def test_crops_are_padded_by_equation_1_and_both_panes_map_back_to_their_image() -> None:
+    desk = desk_of(*squares(1))
+    left, right = compare(desk).views
+    assert left.image == right.image
+    assert (left.origin, right.origin) == (desk.image("Original Image"), desk.image("Edited Image"))
+    box = Box(*left.params["box"])  # type: ignore[misc]
+    assert left.region == expand(box, width=1000, height=1000) == right.region
+    # Of the squares' red only the right pane has any.
+    picture = desk.images.array(left.image)
+    shown = right.from_origin(Box(60, 410, 80, 430)).ints()
+    assert np.all(picture[shown[1] : shown[3], shown[0] : shown[2]] == (250, 20, 20))
+    shown = left.from_origin(Box(60, 410, 80, 430)).ints()
+    assert np.all(picture[shown[1] : shown[3], shown[0] : shown[2]] == 120)
+    line = picture[:, int(left.window.x1) : int(right.window.x0)]
+    assert line.shape[1] >= 8
+    assert np.all(line == (255, 0, 0))
+
+
+def test_small_crops_are_enlarged_and_said_to_be() -> None:
+    # 12 px by λ = 6 gives 84..98 px, under 256.
+    grey = np.full((400, 400, 3), 120, dtype=np.uint8)
+    found = compare(desk_of(grey, with_square(grey, (200, 200, 212, 212))))
+    assert min(found.views[0].window.width, found.views[0].window.height) >= 256
+    assert re.search(r"Enlarged by Lanczos, which adds no detail: Crop 1 ×3", found.text)
+
+
+def test_weaker_regions_beyond_the_crops_are_listed() -> None:
+    # Areas 1600, 1369, 1156, 961, 784, 625: all more than a quarter of 1600, and five are the most that are shown.
+    found = compare(desk_of(*squares(6)))
+    assert found.text.startswith("6 regions differ; the 5 strongest are shown.")
+    assert re.search(r"Not shown: 1 weaker region at \[\d+, \d+, \d+, \d+\] in 'Original Image'\.", found.text)
+    assert len(found.images) == 5
+    assert [r["crop"] for r in found.data["regions"]] == [f"Crop {i}" for i in range(1, 6)] + [None]  # type: ignore[index, union-attr, call-overload]
+
+
+def test_three_are_shown_where_the_strongest_dwarfs_the_rest() -> None:
+    grey = np.full((1000, 1000, 3), 120, dtype=np.uint8)
+    edited = with_square(grey, (100, 100, 300, 300))
+    for i in range(4):
+        edited = with_square(edited, (100 + 200 * i, 700, 130 + 200 * i, 730))
+    found = compare(desk_of(grey, edited))
+    assert found.text.startswith("5 regions differ; the 3 strongest are shown.")
+    assert "Not shown: 2 weaker regions at [" in found.text
+
+
+def test_crops_are_numbered_after_those_of_earlier_calls() -> None:
+    found = compare(desk_of(*squares(2), crops=4))
+    assert [m[1] for m in CROP.finditer(found.text)] == ["Crop 5", "Crop 6"]
+
+
+def test_regions_that_share_one_picture_share_its_name() -> None:
+    # 100 px by λ = 4.27 of 110 px wide: both crops are the whole image.
+    grey = np.full((110, 240, 3), 120, dtype=np.uint8)
+    found = compare(desk_of(grey, with_square(with_square(grey, (60, 20, 110, 90)), (130, 20, 180, 90))))
+    assert [m[1] for m in CROP.finditer(found.text)] == ["Crop 1", "Crop 1"]
+    assert len(found.images) == 1
+
+
+def test_identical_images_are_said_to_be_pixel_identical() -> None:
+    picture = textured(320, 240)
+    found = compare(desk_of(picture, picture.copy()))
+    assert "pixel-identical (320×240 px)" in found.text
+    assert found.views == ()
+    assert (found.data["total"], found.data["identical"]) == (0, True)
+
+
+def test_nothing_above_the_threshold_gives_no_crop_and_names_the_threshold() -> None:
+    picture = textured(320, 240)
+    found = compare(desk_of(picture, with_square(picture, (100, 60, 101, 61))))
+    assert found.text.startswith("No region differs")
+    assert "36 px²" in found.text
+    assert "25 of 255 (the threshold used)" in found.text
+    assert "not identical" in found.text
+    assert found.views == ()
+
+
+def test_a_regenerated_image_is_said_to_be_so_and_a_map_follows_the_crops() -> None:
+    desk = desk_of(textured(640, 480, seed=1), textured(640, 480, seed=2))
+    found = compare(desk)
+    assert "seems regenerated or globally changed" in found.text
+    assert found.data["regenerated"] is True
+    assert len(CROP.findall(found.text)) >= 3
+    last = found.views[-1]
+    assert last.op == "difference_map"
+    assert last.region == Box(0, 0, 640, 480)
+    assert f"Crop {len(found.images)}: coarse map" in found.text
+
+
+def test_other_sizes_and_aspect_ratios_are_noted_and_boxes_given_in_each_image() -> None:
+    grey = np.full((400, 400, 3), 120, dtype=np.uint8)
+    wide = np.full((400, 800, 3), 120, dtype=np.uint8)
+    found = compare(desk_of(with_square(grey, (100, 100, 140, 140)), wide))
+    assert "'Original Image' is 400×400 px, 'Edited Image' is 800×400 px" in found.text
+    assert "aspect ratios differ" in found.text
+    (region,) = found.data["regions"]  # type: ignore[misc]
+    assert region["box_1"] == pytest.approx([100, 100, 140, 140], abs=2)
+    assert region["box_2"] == pytest.approx([200, 100, 280, 140], abs=4)  # x doubles
+    left, right = found.views
+    assert left.window.width == right.window.width
+    assert right.region.width == pytest.approx(2 * left.region.width)
+
+
+def test_a_tone_that_was_allowed_for_is_noted() -> None:
+    picture = textured(320, 240)
+    brighter = np.clip(picture.astype(int) + 20, 0, 255).astype(np.uint8)
+    found = compare(desk_of(picture, brighter))
+    assert "+20 red, +20 green, +20 blue" in found.text
+    assert found.views == ()
+
+
+def test_a_crop_can_be_compared_and_is_the_origin_of_its_views() -> None:
+    desk = desk_of(*squares(1))
+    cut = {n: desk.images.add_array(desk.images.array(desk.image(n))[300:600, 0:300].copy()) for n in desk.views}
+    views = dict(desk.views) | {"Crop 1": View.whole(cut["Original Image"]), "Crop 2": View.whole(cut["Edited Image"])}
+    found = compare(Desk(images=desk.images, views=views, crops=2), "crop 1", "crop 2")
+    assert {v.origin for v in found.views} == set(cut.values())
+    # 400 − 300 = 100 in the crop.
+    assert found.data["regions"][0]["box_1"] == pytest.approx([50, 100, 90, 140], abs=1)  # type: ignore[index, call-overload]
+
+
+def test_an_image_compared_with_itself_is_an_error_that_names_the_images() -> None:
+    with pytest.raises(ToolError, match=r"both arguments name 'Edited Image'.*'Original Image'"):
+        compare(desk_of(*squares(1)), "Edited Image", "edited image ")

@@ -1,0 +1,98 @@
+"""A closer look at one place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from editloupe.data.images import ImageStore
+from editloupe.errors import ToolError
+from editloupe.records import Observation
+from editloupe.testing import check_tool
+from editloupe.tools.base import Desk, Toolbox
+from editloupe.tools.zoom_in import ZoomIn
+from editloupe.values import Box, Json, View, canonical_json
+from tests.imaging.drawn import textured
+
+
+def desk_of(width: int, height: int, *, past_calls: frozenset[str] = frozenset()) -> Desk:
+    store = ImageStore()
+    view = View.whole(store.add_array(textured(width, height)))
+    return Desk(images=store, views={"Edited Image": view}, past_calls=past_calls)
+
+
+def zoom(desk: Desk, bbox: list[int], **more: Json) -> Observation:
+    arguments: dict[str, Json] = {"target_image": "Edited Image", "bbox": bbox, **more}
+    return Toolbox(tools={"zoom_in": ZoomIn()}).call("zoom_in", arguments, desk)
+
+
+def test_it_keeps_the_contract_of_a_tool() -> None:
+    check_tool(ZoomIn())
+
+
+def test_the_crop_has_a_margin_and_maps_back() -> None:
+    found = zoom(desk_of(1000, 800), [400, 500, 600, 750])
+    # Box: x 400..600, y 400..600 px. Margin: 10 % of 200 = 20 px.
+    (view,) = found.views
+    assert found.data["box"] == [400, 400, 600, 600]
+    assert view.region == Box(380, 380, 620, 620)
+    # 240 px < 256: ×2.
+    assert view.window == Box(0, 0, 480, 480)
+    assert view.to_origin(Box(0, 0, 2, 2)) == Box(380, 380, 381, 381)
+    assert "px [380, 380, 620, 620] of 'Edited Image' (1000×800 px), 240×240 px" in found.text
+    assert "enlarged ×2 to 480×480 px by Lanczos, which adds no detail" in found.text
+    assert "bbox [400, 500, 600, 750] = px [400, 400, 600, 600], 200×200 px" in found.text
+
+
+def test_large_parts_are_shown_at_native_resolution_pixel_by_pixel() -> None:
+    desk = desk_of(1000, 800)
+    found = zoom(desk, [200, 250, 700, 750])
+    # 500×400 px, margin 50: x 150..750, y 150..650.
+    shown = desk.images.array(found.views[0].image)
+    assert np.array_equal(shown, desk.images.array(desk.image("Edited Image"))[150:650, 150:750])
+    assert "shown at full resolution" in found.text
+
+
+def test_only_the_margin_is_clamped_at_the_border() -> None:
+    # 100×80 px in the corner, margin 10: nothing to the left and above.
+    assert zoom(desk_of(1000, 800), [0, 0, 100, 100]).views[0].region == Box(0, 0, 110, 90)
+
+
+def test_a_very_large_part_is_reduced_and_said_to_be() -> None:
+    found = zoom(desk_of(4000, 80), [0, 0, 1000, 1000])
+    assert found.views[0].image.width == 2048
+    assert "reduced to 2048×41 px" in found.text
+
+
+@pytest.mark.parametrize(
+    ("bbox", "message"),
+    [
+        ([600, 100, 400, 200], "inverted"),
+        ([400, 200, 600, 100], "inverted"),
+        ([400, 100, 400, 200], "empty"),
+        ([0, 0, 1200, 500], "maximum of 1000"),
+        ([-1, 0, 200, 500], "minimum of 0"),
+        ([0, 0, 500], "too short"),
+        # 3 of 1000 px; 4 px are 4 thousandths of 1000 px and 5 of 800 px.
+        ([500, 500, 503, 600], r"only 3.0×80.0 px.*at least 4 px a side: ask for x1 - x0 ≥ 4 and y1 - y0 ≥ 5"),
+    ],
+)
+def test_a_bad_box_is_an_error_that_says_how_to_mend_it(bbox: list[int], message: str) -> None:
+    with pytest.raises(ToolError, match=message):
+        zoom(desk_of(1000, 800), bbox)
+
+
+def test_an_unknown_image_lists_the_known() -> None:
+    with pytest.raises(ToolError, match="'Edited Image'"):
+        zoom(desk_of(320, 240), [0, 0, 500, 500], target_image="Source")
+
+
+def test_a_repeated_call_is_told_so() -> None:
+    arguments: dict[str, Json] = {"target_image": "Edited Image", "bbox": [100, 100, 400, 400]}
+    past = frozenset({canonical_json({"name": "zoom_in", "arguments": arguments})})
+    assert "exactly this call before" in zoom(desk_of(320, 240, past_calls=past), [100, 100, 400, 400]).text
+    assert "exactly this call before" not in zoom(desk_of(320, 240, past_calls=past), [100, 100, 400, 401]).text
+
+
+def test_the_label_is_repeated_in_the_text() -> None:
+    assert "Looking for: a red mug." in zoom(desk_of(320, 240), [100, 100, 400, 400], label="a red mug").text
