@@ -120,7 +120,8 @@ class Thing:
     def box(self) -> tuple[int, int, int, int]:
         """x0, y0, x1, y1 in px."""
         half_w = self.size * (1.3 if self.kind in LETTERED else 0.5)
-        return (round(self.x - half_w), round(self.y - self.size / 2), round(self.x + half_w), round(self.y + self.size / 2))
+        half_h = self.size / 2
+        return (round(self.x - half_w), round(self.y - half_h), round(self.x + half_w), round(self.y + half_h))
 
 
 def render(background: RGB, things: Sequence[Thing]) -> RGB:
@@ -182,8 +183,9 @@ def _strokes(thing: Thing) -> tuple[Stroke, ...]:
         body: Stroke = ("oval", "main", (0.03, 0.03, 0.97, 0.97)) if outline is None else ("poly", "main", outline)
         return (body,) if thing.plain else (body, *_FORM_MARKS[thing.kind])
     strokes = KINDS[thing.kind]
-    return tuple(("oval" if p == "oval" else p, "main" if c in ("light", "dark") else c, xs) for p, c, xs in strokes) \
-        if thing.plain else strokes  # fmt: skip
+    if not thing.plain:
+        return strokes
+    return tuple((p, "main" if paint in ("light", "dark") else paint, xs) for p, paint, xs in strokes)
 
 
 def _mask(primitive: str, coordinates: tuple[float, ...], width: int, height: int, margin: int) -> Field:

@@ -219,7 +219,8 @@ class _Painter:
         edited = weathered(edited, self.rng)
         if self.rng.random() < 0.1:
             scale = float(self.rng.uniform(0.9, 1.1))
-            edited = cv2.resize(edited, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
+            how_to = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+            edited = cv2.resize(edited, None, fx=scale, fy=scale, interpolation=how_to)
         boxes = tuple(t.box for t in cast.targets)
         return Scene(
             source=render(ground, (*cast.others, *cast.targets)),
@@ -253,13 +254,16 @@ class _Painter:
         spare = 3
         others: list[Thing] = []
         for place in places[group : max(group + 3, len(places) - spare)]:
-            other = self._thing(self._pick((*self.family.kinds, *self.family.formed)), place, side * self._around_one(), ground)
+            any_kind = self._pick((*self.family.kinds, *self.family.formed))
+            other = self._thing(any_kind, place, side * self._around_one(), ground)
             # The instruction must name one thing only, also where it leaves the colour out.
             if other.kind != kind:
                 others.append(other)
         return _Cast(targets=tuple(targets), others=tuple(others), free=tuple(places[-spare:]))
 
-    def _thing(self, kind: str, place: tuple[float, float], side: float, ground: RGB, *, not_in: Sequence[str] = ()) -> Thing:
+    def _thing(
+        self, kind: str, place: tuple[float, float], side: float, ground: RGB, *, not_in: Sequence[str] = ()
+    ) -> Thing:
         lettered = kind in self.family.lettered
         colour = self._colour(place, side, ground, not_in=not_in)
         return Thing(
@@ -334,8 +338,12 @@ class _Painter:
         off = want - 1 if (want > 1 and want - 1 != have) else want + 1 if want + 1 != have else want + 2
         new = self._colour((model.x, model.y), model.size, ground, not_in=(model.colour,))
         phrase = self._pick(self.family.phrases["fewer" if fewer else "more"]).format_map(
-            {"ts": f"{model.colour} {_plural(model.kind)}", "i": self._number(have), "j": self._number(want),
-             "d": self._number(abs(want - have))}  # fmt: skip
+            {
+                "ts": f"{model.colour} {_plural(model.kind)}",
+                "i": self._number(have),
+                "j": self._number(want),
+                "d": self._number(abs(want - have)),
+            }
         )
         kept = row[: min(have, want)]
         spoilt = tuple(replace(t, colour=new) for t in kept[:1]) + row[len(kept[:1]) : want]
@@ -388,7 +396,9 @@ class _Painter:
             what.append(act)
         while len(what) < count:
             what.append("added")
-            others.append(self._thing(self._pick(self.family.kinds), cast.free[len(what) % 3], cast.targets[0].size, ground))
+            others.append(
+                self._thing(self._pick(self.family.kinds), cast.free[len(what) % 3], cast.targets[0].size, ground)
+            )
         return tuple(t for t in others if t.size), what
 
     def _as_edited(self, thing: Thing, target: Thing, plan: _Plan | None, colour: str, ground: RGB) -> Thing:
@@ -440,7 +450,8 @@ class _Painter:
 
     def _text(self) -> str:
         letters = "ABCDEFGHKLMNPRSTUVXYZ"
-        return "".join(letters[int(i)] for i in self.rng.integers(len(letters), size=2)) + f" {int(self.rng.integers(10, 100))}"
+        pair = "".join(letters[int(i)] for i in self.rng.integers(len(letters), size=2))
+        return f"{pair} {int(self.rng.integers(10, 100))}"
 
 
 def _article(word: str) -> str:

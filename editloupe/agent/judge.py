@@ -72,9 +72,7 @@ def run_loop(context: Context, views: Mapping[str, View], *, loop: Loop | None =
     return cast(LoopState, state)
 
 
-def answer(
-    context: Context, views: Mapping[str, View], *, judge_id: str, repeat: int, trace: str | None
-) -> Finding:
+def answer(context: Context, views: Mapping[str, View], *, judge_id: str, repeat: int, trace: str | None) -> Finding:
     """The finding of one task: a label of the rubric, or the status that says why there is none."""
     state = run_loop(context, views)
     outcome = state["outcome"]

@@ -95,9 +95,7 @@ def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
             views[alias] = [v for v in observation.views if v.image == image]
             parts += [TextPart(text=f"{alias}:"), ImagePart(image=image, alias=alias)]
         crops += len(outcome.aliases)
-    parts += [
-        TextPart(text=f"Not run, since it could not be read: {_object(m)['error']}") for m in state["malformed"]
-    ]
+    parts += [TextPart(text=f"Not run, since it could not be read: {_object(m)['error']}") for m in state["malformed"]]
     turns = state["turns"] + 1
     last = turns >= budget.max_turns
     trailer = render("agent/last_turn", labels=context.labels) if last else render("agent/continue")
@@ -124,9 +122,7 @@ def remind(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     context = runtime.context
     if state["reminders"] >= context.task.budget.max_reminders:
         return _over("unparsed", f"no call and no label after {state['reminders']} reminders: {state['problem']}")
-    text = render(
-        "agent/remind", problem=state["problem"], tools=bool(context.task.tools), labels=context.labels
-    )
+    text = render("agent/remind", problem=state["problem"], tools=bool(context.task.tools), labels=context.labels)
     context.tape.note(f"reminder {state['reminders'] + 1}: {state['problem']}")
     message = Message.of_text("user", text)
     return {
@@ -156,9 +152,7 @@ def run_tool(context: Context, call: ToolCall, desk: Desk) -> ToolOutcome:
         raise
     except Exception as error:  # noqa: BLE001 - a tool may be anybody's; its fault is recorded and must not end the run
         told = f"Error: {call.name} failed ({type(error).__name__}); try other arguments or another tool"
-        return ToolOutcome(
-            observation=Observation(text=told, error=True), crashed=f"{type(error).__name__}: {error}"
-        )
+        return ToolOutcome(observation=Observation(text=told, error=True), crashed=f"{type(error).__name__}: {error}")
     names = tuple(desk.crop_name(i + 1) for i in range(len(observation.images)))
     return ToolOutcome(observation=observation, aliases=names)
 

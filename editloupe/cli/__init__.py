@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
-import click
 import typer
 
 import editloupe
@@ -21,13 +22,33 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(name="judge")(judge.judge)
-app.command(name="retry")(retry.retry)
-app.command(name="check")(check.check)
-app.command(name="show")(show.show)
-app.command(name="backends")(listings.backends)
-app.command(name="tools")(listings.tools)
-app.command(name="rubrics")(listings.rubrics)
+
+
+def _exits(command: Callable[..., int | None]) -> Callable[..., None]:
+    """A command whose result is its exit code, and whose errors are one message each."""
+
+    @functools.wraps(command)
+    def run(*args: object, **kwargs: object) -> None:
+        try:
+            code = command(*args, **kwargs)
+        except (KeyboardInterrupt, Interrupted):
+            fail("interrupted")
+            code = 130
+        raise typer.Exit(code or 0)
+
+    return run
+
+
+for _name, _command in (
+    ("judge", judge.judge),
+    ("retry", retry.retry),
+    ("check", check.check),
+    ("show", show.show),
+    ("backends", listings.backends),
+    ("tools", listings.tools),
+    ("rubrics", listings.rubrics),
+):
+    app.command(name=_name)(_exits(_command))
 
 
 @app.callback(invoke_without_command=True)
@@ -46,13 +67,7 @@ def main() -> None:
     130 interrupted.
     """
     try:
-        code = app(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt, Interrupted):
-        fail("interrupted")
-        sys.exit(130)
+        app()
     except (ConfigError, DataError) as error:
         fail(str(error))
         sys.exit(2)
@@ -63,4 +78,3 @@ def main() -> None:
         # The reader of our output has gone (`| head`); that is its right.
         sys.stderr.close()
         sys.exit(0)
-    sys.exit(code if isinstance(code, int) else 0)

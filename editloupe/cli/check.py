@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from editloupe.cli.options import editors
-from editloupe.cli.output import out
+from editloupe.cli.output import out, plain
+
+if TYPE_CHECKING:
+    from editloupe.data.check import Report
 
 
 def check(
@@ -23,9 +28,28 @@ def check(
     from editloupe.data.images import ImageStore
 
     report = check_data(path, store=ImageStore(), format=format, edited=editors(edited or []), fields=fields)
-    return _show(report, as_json=json_)
+    if json_:
+        typer.echo(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
+    else:
+        _show(path, report)
+    return 1 if report.errors else 0
 
 
-def _show(report: object, *, as_json: bool) -> int:
-    out().print(report)
-    return 0
+def _show(path: Path, report: Report) -> None:
+    console = out()
+    if report.problems:
+        table = Table("", "Kind", "Sample", "What", show_lines=False)
+        for problem in report.problems:
+            style = "red" if problem.severity == "error" else "yellow"
+            kind = problem.kind.replace("_", " ")
+            table.add_row(plain(problem.severity, style=style), kind, plain(problem.sample), plain(problem.message))
+        console.print(table)
+    for line in report.notes:
+        console.print(plain(line))
+    console.print(
+        plain(
+            f"{path}: {report.format}; {report.usable} of {report.rows} samples can be judged, {report.images} images; "
+            f"{report.errors} errors, {report.warnings} warnings."
+        ),
+        soft_wrap=True,
+    )

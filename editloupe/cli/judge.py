@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
@@ -15,15 +16,18 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 import typer
 
 from editloupe.cli.options import editors, use_config, words
-from editloupe.cli.output import err, note, out
+from editloupe.cli.output import err, note, out, plain
 from editloupe.errors import ConfigError
 from editloupe.records import PENDING, Budget
 from editloupe.values import Json
 
 if TYPE_CHECKING:
+    from editloupe.protocols.base import Summary
     from editloupe.reports.table import Heading
     from editloupe.runs.execute import Outcome, Progress
     from editloupe.runs.spec import Bench, Settings, Source
+
+MANY_EDITORS = 3
 
 HELLO = """\
 editloupe judge PATH judges a folder of image edits.
@@ -52,7 +56,9 @@ def judge(
     max_turns: Annotated[int, typer.Option(min=0, max=100, help="Turns with tool calls.")] = 6,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget of one task.")] = None,
     max_seconds: Annotated[float | None, typer.Option(min=0.001, help="Time budget of one task.")] = None,
-    constrain_labels: Annotated[bool, typer.Option(help="Constrain the last answer to the labels, where possible.")] = False,
+    constrain_labels: Annotated[
+        bool, typer.Option(help="Constrain the last answer to the labels, where possible.")
+    ] = False,
     concurrency: Annotated[int | None, typer.Option(min=1, max=1024, help="Tasks at once.")] = None,
     fail_on_error: Annotated[float, typer.Option(min=0, max=1, help="Tolerated share of findings not ok.")] = 0.0,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")] = False,
@@ -95,10 +101,7 @@ def run(options: dict[str, Json], folder: Path, *, redo: frozenset[str], as_json
     bench = open_bench(settings)
     heading = heading_of(bench)
     if not as_json:
-        note(heading.text)
-        for line in heading.notes:
-            note(line)
-        note(f"Run: {folder}")
+        note(f"Judging {source.path} with {heading.judge} into {folder}")
     with _stoppable() as stop, _progress(hidden=as_json) as listener:
         outcome = execute(
             bench,
@@ -223,7 +226,7 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
     for line in outcome.loaded.notes:
         note(line)
     if outcome.summaries:
-        out().print(terminal(outcome.summaries, outcome.bench.rubric, heading))
+        out().print(terminal(outcome.summaries, outcome.bench.rubric, heading, pooled=_pooled(outcome)))
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     out().print(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
     if outcome.interrupted:
@@ -235,11 +238,20 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
         out().print(f"Look at one: editloupe show {folder} {first}", markup=False, soft_wrap=True)
 
 
+def _pooled(outcome: Outcome) -> Summary | None:
+    """All editors together, for runs with so many that a table each would bury the reader."""
+    if len(outcome.summaries) <= MANY_EDITORS:
+        return None
+    name = f"all {len(outcome.summaries)} together"
+    (summary,) = outcome.bench.protocol.summarise([replace(s, editor=name) for s in outcome.scores])
+    return summary
+
+
 def _tell_failures(outcome: Outcome, folder: Path) -> None:
     failures = [f for f in outcome.findings if f.status != "ok"]
     for finding in failures[:5]:
         where = f"{finding.editor}/{finding.sample_id}" if finding.editor else finding.sample_id
-        out().print(f"  {where}, {finding.criterion}: {finding.status}: {finding.reason}", markup=False, soft_wrap=True)
+        out().print(plain(f"  {where}, {finding.criterion}: {finding.status}: {finding.reason}"), soft_wrap=True)
     if len(failures) > 5:
         out().print(f"  … and {len(failures) - 5} more")
     out().print(f"Judge these again: editloupe retry {folder}", markup=False, soft_wrap=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import click
+import typer
 import yaml
 
 from editloupe.errors import ConfigError
+from editloupe.values import Json
 
 
 def words(text: str | None) -> tuple[str, ...] | None:
@@ -33,7 +34,7 @@ def editors(values: list[str]) -> dict[str, Path]:
     return found
 
 
-def read_config(path: Path) -> dict[str, object]:
+def read_config(path: Path) -> dict[str, Json]:
     """A config.yaml as option values. Raises ConfigError for a file that is missing, broken or no mapping."""
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -46,13 +47,13 @@ def read_config(path: Path) -> dict[str, object]:
     return {str(name): value for name, value in data.items() if value is not None}
 
 
-def use_config(context: click.Context, _: click.Parameter, value: Path | None) -> Path | None:
+def use_config(context: typer.Context, value: Path | None) -> Path | None:
     """Take option values from a file; what stands on the command line wins. Unknown names are refused."""
     if value is not None:
         config = read_config(value)
         known = {p.name for p in context.command.params}
         unknown = sorted(set(config) - known)
         if unknown:
-            raise ConfigError(f"{value}: unknown option {', '.join(unknown)}; the options are those of editloupe judge --help")
+            raise ConfigError(f"{value}: unknown option {', '.join(unknown)}; see editloupe judge --help")
         context.default_map = {**(context.default_map or {}), **config}
     return value

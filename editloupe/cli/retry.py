@@ -28,7 +28,7 @@ def retry(
     unknown = sorted(set(chosen or ()) - FAILURES)
     if unknown:
         raise ConfigError(f"--status {', '.join(unknown)}: expected some of {', '.join(sorted(FAILURES))}")
-    options: dict[str, Json] = {name: value for name, value in read_config(run_folder / "config.yaml").items()}  # type: ignore[misc]
+    options = read_config(run_folder / "config.yaml")
     redo = PENDING if chosen is None else frozenset(chosen)
     return run(_complete(options, run_folder), run_folder, redo=redo, as_json=json_)
 

@@ -9,13 +9,14 @@ import typer
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
-from rich.text import Text
 
-from editloupe.cli.output import note, out
+from editloupe.cli.output import note, out, plain
 from editloupe.errors import ConfigError
 from editloupe.values import ImageRef, View, canonical_json
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from editloupe.records import Finding, Observation, Step
     from editloupe.runs.store import RunStore
 
@@ -49,13 +50,14 @@ def _overview(store: RunStore) -> None:
     table = Table(*(["Editor"] if editors else []), "Sample", *(c.replace("_", " ").capitalize() for c in criteria))
     cells: dict[tuple[str, str], dict[str, Text]] = {}
     for f in findings:
-        text = Text(f.label or "") if f.status == "ok" else Text(f"({f.status})", style="red")
+        text = plain(f.label or "") if f.status == "ok" else plain(f"({f.status})", style="red")
         cells.setdefault((f.editor, f.sample_id), {})[f.criterion] = text
     for (editor, sample), by_criterion in cells.items():
-        table.add_row(*([editor] if editors else []), sample, *(by_criterion.get(c, Text("–")) for c in criteria))
+        table.add_row(*([editor] if editors else []), sample, *(by_criterion.get(c, plain("–")) for c in criteria))
     out().print(table)
     judged = sum(f.status == "ok" for f in findings)
-    out().print(f"{judged} of {len(findings)} findings judged. One sample: editloupe show {store.folder} SAMPLE", markup=False)
+    out().print(f"{judged} of {len(findings)} findings judged.")
+    out().print(f"One sample: editloupe show {store.folder} SAMPLE", markup=False, soft_wrap=True)
 
 
 def _of_sample(store: RunStore, wanted: str) -> list[Finding]:
@@ -85,19 +87,19 @@ def _explain(store: RunStore, finding: Finding) -> None:
     console.print(Rule(f"{key}: {finding.criterion.replace('_', ' ')}", align="left"))
     sample = store.samples.get(key)
     if sample is not None:
-        console.print(Text(f"Instruction: {sample.instruction}"))
+        console.print(plain(f"Instruction: {sample.instruction}"))
         _image("Original Image", sample.source, store)
         if sample.edited is not None:
             _image("Edited Image", sample.edited, store)
         for warning in sample.warnings:
-            console.print(Text(f"  ({warning})"))
+            console.print(plain(f"  ({warning})"))
     if finding.trace is not None:
         try:
             trace = read_trace(store.folder / finding.trace)
         except TraceError as error:
             note(f"warning: {error}")
         else:
-            console.print(Text(f"Judge: {trace.header.judge['backend']}   trace: {finding.trace}"))
+            console.print(plain(f"Judge: {trace.header.judge['backend']}   trace: {finding.trace}"))
             for number, step in enumerate(trace.steps(), start=1):
                 _step(number, step, store)
             for problem in trace.problems:
@@ -111,24 +113,24 @@ def _step(number: int, step: Step, store: RunStore) -> None:
 
     console = out()
     tokens = f", {step.usage.total:,} tokens" if step.usage.total else ""
-    console.print(Text(f"\nStep {number} ({step.seconds:.2f} s{tokens})", style="bold"))
+    console.print(plain(f"\nStep {number} ({step.seconds:.2f} s{tokens})", style="bold"))
     parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
     if parsed.thought:
-        console.print(Text("Thought", style="cyan"))
-        console.print(Padding(Text(parsed.thought), (0, 2)))
+        console.print(plain("Thought", style="cyan"))
+        console.print(Padding(plain(parsed.thought), (0, 2)))
     for call, observation, aliases in zip(step.calls, step.observations, step.aliases, strict=True):
-        console.print(Text(f"Call {call.name} {canonical_json(dict(call.arguments))}", style="magenta"))
+        console.print(plain(f"Call {call.name} {canonical_json(dict(call.arguments))}", style="magenta"))
         _observation(observation, aliases, store)
     if parsed.answer is not None:
-        console.print(Text(f"Answer {parsed.answer}", style="green"))
+        console.print(plain(f"Answer {parsed.answer}", style="green"))
     if step.note:
-        console.print(Padding(Text(step.note, style="yellow"), (0, 2)))
+        console.print(Padding(plain(step.note, style="yellow"), (0, 2)))
 
 
 def _observation(observation: Observation, aliases: tuple[str, ...], store: RunStore) -> None:
     console = out()
-    console.print(Text("Observation", style="red" if observation.error else "cyan"))
-    console.print(Padding(Text(observation.text), (0, 2)))
+    console.print(plain("Observation", style="red" if observation.error else "cyan"))
+    console.print(Padding(plain(observation.text), (0, 2)))
     for alias, image in zip(aliases, observation.images, strict=True):
         _image(alias, image, store, [v for v in observation.views if v.image == image])
 
@@ -143,17 +145,17 @@ def _image(name: str, image: ImageRef, store: RunStore, views: list[View] | None
         x0, y0, x1, y1 = views[0].region.ints()
         shows = f", shows x {x0}–{x1}, y {y0}–{y1}"
     where = str(path) if path is not None else "(bytes not kept)"
-    out().print(Text(f"  {name}: {image.width}×{image.height} px{shows}  {where}"), soft_wrap=True)
+    out().print(plain(f"  {name}: {image.width}×{image.height} px{shows}  {where}"), soft_wrap=True)
 
 
 def _verdict(finding: Finding) -> None:
     console = out()
     if finding.status == "ok":
         value = "" if finding.value is None else f" ({finding.value:g})"
-        console.print(Text(f"\nVerdict: {finding.label}{value}", style="bold green"))
+        console.print(plain(f"\nVerdict: {finding.label}{value}", style="bold green"))
     else:
-        console.print(Text(f"\nNot judged: {finding.status}: {finding.reason}", style="bold red"), soft_wrap=True)
+        console.print(plain(f"\nNot judged: {finding.status}: {finding.reason}", style="bold red"), soft_wrap=True)
     for evidence in finding.evidence:
         x0, y0, x1, y1 = evidence.box.ints()
-        console.print(Text(f"  rests on {evidence.image}, x {x0}–{x1}, y {y0}–{y1}"))
+        console.print(plain(f"  rests on {evidence.image}, x {x0}–{x1}, y {y0}–{y1}"))
     console.print()

@@ -26,8 +26,6 @@ FORMATS: Final[Mapping[str, tuple[Order, Scale]]] = {
 }
 """What `bbox_format` may say: corners unless xywh, px unless unit (0..1) or thousandths (0..1000), x first unless yxyx."""
 
-_SNIFFED = tuple(name for name in FORMATS if not name.startswith("yxyx"))
-
 _KEYS: Final[tuple[tuple[Order, tuple[str, str, str, str]], ...]] = (
     ("xywh", ("x", "y", "w", "h")),
     ("xywh", ("x", "y", "width", "height")),
@@ -42,7 +40,8 @@ _KEYS: Final[tuple[tuple[Order, tuple[str, str, str, str]], ...]] = (
 ROUNDING_PX: Final = 2.0
 """How far a box may reach beyond the image before it counts as wrong: annotation tools round."""
 
-_ENOUGH = 0.98
+_WRONG = 0.02
+_RULED_OUT = 0.10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,23 +106,31 @@ def inside(box: Box, *, width: int, height: int) -> Box:
 def sniff(seen: Sequence[tuple[Quad, int, int]], *, where: str) -> str:
     """The one `bbox_format` under which the boxes lie inside their images.
 
+    A few wrong boxes (2 %) do not stop it. Another scale counts as ruled out only where more than one box and more than
+    10 % of them break it: in an image of less than 1000 px every box in px could be in thousandths as well.
     seen: each box with its image's width and height in px.   where: the mapping file's place, for the message.
     Raises ConfigError where no convention or more than one fits.
     """
-    shares = {name: sum(_fits(quad, name, w, h) for quad, w, h in seen) / len(seen) for name in _SNIFFED}
+    sniffed = [name for name in FORMATS if not name.startswith("yxyx")]
     if all(max(abs(v) for v in quad.values) <= 1 for quad, _, _ in seen):
         # Pixels and thousandths would all be smaller than a pixel.
-        shares = {name: share if FORMATS[name][1] == "unit" else 0.0 for name, share in shares.items()}
+        sniffed = [name for name in sniffed if FORMATS[name][1] == "unit"]
     if all(quad.order is not None for quad, _, _ in seen):
         # The order is written beside each number; what is left to tell is the scale.
-        shares = {name: share for name, share in shares.items() if FORMATS[name][0] == "xyxy"}
-    fitting = [n for n, share in shares.items() if share == 1] or [n for n, share in shares.items() if share >= _ENOUGH]
-    if len(fitting) == 1:
+        sniffed = [name for name in sniffed if FORMATS[name][0] == "xyxy"]
+    wrong = {name: sum(not _fits(quad, name, w, h) for quad, w, h in seen) for name in sniffed}
+    fitting: list[str] = []
+    for scale in ("px", "unit", "thousandths"):
+        names = [name for name in sniffed if FORMATS[name][1] == scale]
+        fitting += [n for n in names if wrong[n] == 0] or [n for n in names if wrong[n] <= _WRONG * len(seen)]
+    scales = {FORMATS[name][1] for name in fitting}
+    rivals = [n for n in sniffed if FORMATS[n][1] not in scales and wrong[n] <= max(1, _RULED_OUT * len(seen))]
+    if len(fitting) == 1 and not rivals:
         return fitting[0]
     values = [v for quad, _, _ in seen for v in quad.values]
     examples = "; ".join(f"{[round(v, 4) for v in quad.values]} in {w}×{h} px" for quad, w, h in seen[:3])
-    verdict = f"{', '.join(fitting)} all fit" if fitting else "none fits"
-    counts = ", ".join(f"{name} {share:.0%}" for name, share in shares.items() if share > 0) or "no box fits any"
+    verdict = f"{', '.join(fitting + rivals)} could each be meant" if fitting else "none fits"
+    counts = ", ".join(f"{name} {len(seen) - n}" for name, n in wrong.items() if n < len(seen)) or "none under any"
     raise ConfigError(
         f"which convention do the boxes follow? {verdict}. Saw {len(seen)} boxes with values from {min(values):g} to "
         f"{max(values):g}, for example {examples}. Boxes that lie inside their image: {counts}. "

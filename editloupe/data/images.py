@@ -60,6 +60,7 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_PNG_ORIENTATION = (b"eXIf", b"Raw profile type exif", b"tiff:Orientation")
 _SIDEWAYS = {5, 6, 7, 8}
 
 # What Pillow's plug-ins raise on bytes that are cut off or changed.
@@ -242,7 +243,7 @@ class ImageStore:
         with _opened(data, name, self.max_pixels) as image:
             width, height = image.size
             _check_size(width, height, name, self.max_pixels)
-            if _orientation(image) in _SIDEWAYS:
+            if _orientation(image, data) in _SIDEWAYS:
                 width, height = height, width
             media_type = Image.MIME.get(image.format or "", "application/octet-stream")
         return ImageRef(sha256=hashlib.sha256(data).hexdigest(), width=width, height=height, media_type=media_type)
@@ -272,7 +273,7 @@ def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB
             image.load()
             if frames > 1:
                 notes.append(f"first of {frames} frames")
-            turn = _UPRIGHT.get(_orientation(image) or 1)
+            turn = _UPRIGHT.get(_orientation(image, data) or 1)
             if turn is not None:
                 notes.append("EXIF rotation applied")
             flat = _flattened(image, notes, deep=_has_16_bits(image, data))
@@ -347,7 +348,10 @@ def _check_size(width: int, height: int, name: str, max_pixels: int) -> None:
         raise ImageError(f"{name}: {width}×{height} px is too small to compare; expected at least {MIN_SIDE} px a side")
 
 
-def _orientation(image: Image.Image) -> int | None:
+def _orientation(image: Image.Image, data: bytes) -> int | None:
+    # Pillow decodes a PNG to look for EXIF behind the pixels; most have none, and only headers are to be read.
+    if image.format == "PNG" and not any(mark in data for mark in _PNG_ORIENTATION):
+        return None
     try:
         with _no_warnings():
             value = image.getexif().get(ExifTags.Base.Orientation)

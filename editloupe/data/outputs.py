@@ -92,6 +92,8 @@ def _best(
             repeated.append(pattern)
         elif any(name in by_name for name in given):
             tried.append((pattern, names))
+    if not any(isinstance(row, Row) for row in rows):
+        return patterns[0], [None] * len(rows)  # all are broken, and each says how
     if not tried:
         expected = [n for p in patterns for i, r in enumerate(rows[:3]) if (n := _filled(p, r, i)) is not None]
         why = f" ({', '.join(repeated)} would give several rows the same file)" if repeated else ""

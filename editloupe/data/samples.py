@@ -54,10 +54,12 @@ def load(
         metadata, root = path, path.parent
     open_folder(root, store, what="a folder of edits")
     data = DataSet(root=root, store=store, metadata=metadata, edited=edited, fields=fields, progress=progress)
-    name = format if format != "auto" else _recognised(data)
-    if fields is not None and name != "dlebench":
-        raise ConfigError(f"a mapping file ({fields}) goes with the format dlebench, but {path} is read as {name}")
-    return _LOADERS[name].load(data)
+    if fields is None:
+        return _LOADERS[format if format != "auto" else _recognised(data)].load(data)
+    # A mapping file says which folders hold what, so it also says which format is meant.
+    if format not in ("auto", "dlebench"):
+        raise ConfigError(f"a mapping file ({fields}) goes with the format dlebench, not with {format}; leave one out")
+    return dlebench.load(data)
 
 
 def sample_from_files(

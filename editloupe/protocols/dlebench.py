@@ -139,9 +139,7 @@ class DLEBench:
     def _summary(self, editor: str, scores: Sequence[Score]) -> Summary:
         ids = [c.id for c in self.criteria]
         types = sorted({edit_type_name(s.edit_type) for s in scores}, key=_type_order)
-        rows = {
-            t: _with_overall({c: _cell(_of(scores, metric=c, edit_type=t)) for c in ids}) for t in types
-        }
+        rows = {t: _with_overall({c: _cell(_of(scores, metric=c, edit_type=t)) for c in ids}) for t in types}
         known = [t for t in types if t in EDIT_TYPES]
         macro = _with_overall({c: _macro([rows[t][c] for t in known]) for c in ids})
         micro = _with_overall({c: _cell(_of(scores, metric=c)) for c in ids})
@@ -206,9 +204,7 @@ def _with_overall(cells: dict[str, Cell]) -> dict[str, Cell]:
 
 
 def _of(scores: Sequence[Score], *, metric: str, edit_type: str | None = None) -> list[Score]:
-    return [
-        s for s in scores if s.metric == metric and (edit_type is None or edit_type_name(s.edit_type) == edit_type)
-    ]
+    return [s for s in scores if s.metric == metric and (edit_type is None or edit_type_name(s.edit_type) == edit_type)]
 
 
 def _type_order(name: str) -> tuple[int, str]:

@@ -14,7 +14,6 @@ from editloupe.protocols.base import Cell, Summary
 from editloupe.rubrics.model import Rubric
 from editloupe.values import Json
 
-
 _CAPTION = "Scores 0 to 100, higher is better; in brackets findings judged of asked."
 
 
@@ -43,11 +42,18 @@ class _Row:
     strong: bool = False
 
 
-def terminal(summaries: Sequence[Summary], rubric: Rubric, heading: Heading) -> RenderableType:
-    """Everything as Rich renderables: one score table and one label table an editor."""
+def terminal(
+    summaries: Sequence[Summary], rubric: Rubric, heading: Heading, *, pooled: Summary | None = None
+) -> RenderableType:
+    """Everything as Rich renderables: a score table and a label table an editor.
+
+    pooled: all editors together; where it is given, the editors share one table, a row each, and this one is shown whole.
+    """
     parts: list[RenderableType] = [Text(heading.text, style="bold")]
     parts += [Text(note, style="yellow") for note in heading.notes]
-    for summary in summaries:
+    if pooled is not None:
+        parts += [Text(), _editor_table(summaries, rubric)]
+    for summary in summaries if pooled is None else [pooled]:
         parts += [Text(), _score_table(summary, rubric), _label_table(summary, rubric)]
     return Group(*parts)
 
@@ -57,7 +63,7 @@ def markdown(summaries: Sequence[Summary], rubric: Rubric, heading: Heading) -> 
     lines = [heading.text, "", *(f"> {note}" for note in heading.notes)]
     for summary in summaries:
         lines += ["", f"## {_title(summary)}", ""]
-        names = [*(rubric.criterion(c).short for c in summary.criteria), "Overall"]
+        names = [_heading(c, rubric) for c in _columns(summary)]
         lines += [_md(["Edit type", "Samples", *names]), _md(["---", "---:", *["---:"] * len(names)])]
         for row in _rows(summary):
             name = f"**{row.name}**" if row.strong else row.name
@@ -87,9 +93,8 @@ def _score_table(summary: Summary, rubric: Rubric) -> Table:
     table = Table(title=_title(summary), title_justify="left", caption=_CAPTION, caption_justify="left")
     table.add_column("Edit type")
     table.add_column("Samples", justify="right")
-    for criterion in summary.criteria:
-        table.add_column(rubric.criterion(criterion).short, justify="right")
-    table.add_column("Overall", justify="right")
+    for column in _columns(summary):
+        table.add_column(_heading(column, rubric), justify="right")
     rows = _rows(summary)
     for index, row in enumerate(rows):
         table.add_row(
@@ -99,6 +104,19 @@ def _score_table(summary: Summary, rubric: Rubric) -> Table:
             style="bold" if row.strong else None,
             end_section=index + 1 < len(rows) and rows[index + 1].strong and not row.strong,
         )
+    return table
+
+
+def _editor_table(summaries: Sequence[Summary], rubric: Rubric) -> Table:
+    """One row an editor: means over all its samples."""
+    table = Table(title="Editors (means of all samples)", title_justify="left")
+    table.add_column("Editor")
+    table.add_column("Samples", justify="right")
+    for column in _columns(summaries[0]):
+        table.add_column(_heading(column, rubric), justify="right")
+    for summary in summaries:
+        cells = [summary.micro[c] for c in _columns(summary)]
+        table.add_row(summary.editor or "(not named)", str(_samples(cells)), *(_score(c) for c in cells))
     return table
 
 
@@ -122,13 +140,22 @@ def _label_table(summary: Summary, rubric: Rubric) -> Table:
 
 
 def _rows(summary: Summary) -> list[_Row]:
-    columns = (*summary.criteria, "overall")
+    columns = _columns(summary)
     rows = [_Row(name=t, cells=tuple(cells[c] for c in columns)) for t, cells in summary.rows.items()]
     if summary.types_present:
         name = f"Mean of {summary.types_present} of {summary.types_known} types"
         rows.append(_Row(name=name, cells=tuple(summary.macro[c] for c in columns), strong=True))
     rows.append(_Row(name="Mean of all samples", cells=tuple(summary.micro[c] for c in columns), strong=True))
     return rows
+
+
+def _columns(summary: Summary) -> tuple[str, ...]:
+    """The criteria, and their mean where there are several."""
+    return (*summary.criteria, "overall") if len(summary.criteria) > 1 else summary.criteria
+
+
+def _heading(column: str, rubric: Rubric) -> str:
+    return "Overall" if column == "overall" else rubric.criterion(column).short
 
 
 def _labels(summary: Summary, rubric: Rubric) -> list[tuple[str, str, int, bool]]:

@@ -102,9 +102,7 @@ class Worker:
                 writer.append(Note(text=why))
         return self.run_task(task, trace=trace, name=name, repeat=repeat)
 
-    def _answered(
-        self, task: Task, views: dict[str, View], trace: Path | None, name: str | None, repeat: int
-    ) -> Finding:
+    def _answered(self, task: Task, views: dict[str, View], trace: Path | None, name: str | None, repeat: int) -> Finding:
         with TraceWriter(trace) as writer:
             recorded = _finished(writer)
             if recorded is not None:

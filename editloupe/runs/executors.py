@@ -14,9 +14,7 @@ Result = TypeVar("Result")
 class Executor(Protocol):
     """Runs `work` over `items`."""
 
-    def run(
-        self, work: Callable[[Item], Result], items: Iterable[Item], *, stop: threading.Event
-    ) -> Iterator[Result]:
+    def run(self, work: Callable[[Item], Result], items: Iterable[Item], *, stop: threading.Event) -> Iterator[Result]:
         """Results in the order of completion. Once `stop` is set no further item is begun; those under way are finished."""
 
 
@@ -28,9 +26,7 @@ class ThreadExecutor:
             raise ValueError(f"concurrency must be at least 1, found {concurrency}")
         self.concurrency = concurrency
 
-    def run(
-        self, work: Callable[[Item], Result], items: Iterable[Item], *, stop: threading.Event
-    ) -> Iterator[Result]:
+    def run(self, work: Callable[[Item], Result], items: Iterable[Item], *, stop: threading.Event) -> Iterator[Result]:
         waiting = iter(items)
         running: set[Future[Result]] = set()
         with ThreadPoolExecutor(self.concurrency, thread_name_prefix="judge") as pool:

@@ -85,9 +85,7 @@ def open_bench(settings: Settings) -> Bench:
     rubric = load_rubric(settings.rubric)
     toolbox = open_toolbox(settings.tools if settings.mode == "tool" else ())
     make: _MakesProtocol = plugins.load("protocols", settings.protocol)  # type: ignore[assignment]
-    protocol = make(
-        rubric, mode=settings.mode, criteria=settings.criteria, tools=settings.tools, budget=settings.budget
-    )
+    protocol = make(rubric, mode=settings.mode, criteria=settings.criteria, tools=settings.tools, budget=settings.budget)
     prompts = prompt_digest([f"{settings.protocol}/judge", *TEMPLATES])
     judge = JudgeSpec(
         backend=backend.uri,

@@ -130,14 +130,20 @@ class RunStore:
         return {str(c["id"]): str(c["short"]) for c in found if isinstance(c, Mapping)}
 
     def current(self, judge_id: str | None = None) -> list[Finding]:
-        """One finding a judge, sample and criterion: the latest, as when an output that was missing has come since."""
+        """One finding a judge, sample and criterion, in the order of the samples: the latest where there are several."""
         latest: dict[tuple[str, str, str, str, int], Finding] = {}
         for f in self.findings.values():
             if judge_id is None or f.judge_id == judge_id:
                 key = (f.judge_id, f.editor, f.sample_id, f.criterion, f.repeat)
-                latest.pop(key, None)
                 latest[key] = f
-        return list(latest.values())
+        order = {key: i for i, key in enumerate(self.samples)}
+        criteria = list(self.criteria())
+
+        def place(f: Finding) -> tuple[int, str, int]:
+            key = f"{f.editor}/{f.sample_id}" if f.editor else f.sample_id
+            return order.get(key, len(order)), key, criteria.index(f.criterion) if f.criterion in criteria else 99
+
+        return sorted(latest.values(), key=place)
 
     def write_report(self, name: str, text: str) -> Path:
         """A file in `report/`, whole or not at all."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import jsonschema
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from editloupe import plugins
 from editloupe.chat import ToolSpec
@@ -71,9 +71,12 @@ class Tool(Protocol):
     """One visual tool. Instances are stateless towards a conversation and may be called from several threads."""
 
     name: ClassVar[str]
-    version: ClassVar[str]
     description: ClassVar[str]
     Args: ClassVar[type[BaseModel]]
+
+    @property
+    def version(self) -> str:
+        """Part of the judge's identity: changes with anything that changes an observation, a model inside included."""
 
     def __call__(self, args: Any, desk: Desk) -> Observation: ...
 
@@ -114,7 +117,13 @@ def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
     if problems:
         lines = "; ".join(f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {p.message}" for p in problems[:5])
         raise ToolError(f"{tool.name}: wrong arguments: {lines}. Expected {_signature(tool)}")
-    return tool.Args.model_validate(dict(arguments))
+    try:
+        return tool.Args.model_validate(dict(arguments))
+    except ValidationError as error:
+        # Rules that a JSON Schema cannot express, such as one field bounding another.
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "arguments"
+        raise ToolError(f"{tool.name}: wrong arguments: {where}: {first['msg']}") from error
 
 
 def open_toolbox(names: Iterable[str] = PAPER_TOOLS) -> Toolbox:

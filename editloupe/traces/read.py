@@ -94,9 +94,7 @@ def read_trace(path: Path) -> Trace:
         problems.append(f"{path.name}: the last line is cut off ({len(data) - end} bytes), left out")
     if not events or not isinstance(events[0], Header):
         raise TraceError(f"{path}: no header in the first line; this is not a trace")
-    return Trace(
-        path=path, header=events[0], events=tuple(events), problems=(*problems, *verify(events, name=path.name))
-    )
+    return Trace(path=path, header=events[0], events=tuple(events), problems=(*problems, *verify(events, name=path.name)))
 
 
 def verify(events: Iterable[Event], *, name: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -44,10 +45,12 @@ def test_the_papers_dialogue_of_table_8_runs_thought_call_three_crops_label(samp
     assert {e.image for e in finding.evidence} == {"Original Image", "Edited Image"}
 
 
-def test_the_papers_dialogue_of_table_12_has_two_calls_in_one_block_and_an_absent_detector(sample: Sample, store: ImageStore):
+def test_the_papers_dialogue_of_table_12_has_two_calls_in_one_block_and_an_absent_detector(
+    sample: Sample, store: ImageStore
+):
     both = LOOK.replace(
         "</tool_call>",
-        '\n{“name”: “detect_object”, “parameters”: {“target_image”: “Original Image”, '
+        "\n{“name”: “detect_object”, “parameters”: {“target_image”: “Original Image”, "
         "“detect_object_name”: “yellow bicycle”}}</tool_call>",
     )
     lmm = ScriptedLMM(["<Start Thinking>hm</Start Thinking>" + both, final("Multiple Anomalies")])
@@ -63,7 +66,7 @@ def test_history_is_append_only_and_byte_stable(sample: Sample, store: ImageStor
     lmm = ScriptedLMM([LOOK, "nothing", LOOK, final("Wrong Action")])
     judged(lmm, sample, store)
     texts = [[json.dumps(m.to_json()) for m in request.messages] for request in lmm.requests]
-    for earlier, later in zip(texts, texts[1:], strict=False):
+    for earlier, later in itertools.pairwise(texts):
         assert later[: len(earlier)] == earlier
 
 

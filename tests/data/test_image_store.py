@@ -126,9 +126,14 @@ def test_a_cmyk_jpeg_becomes_rgb_and_says_so() -> None:
 
 
 def test_colours_of_another_icc_profile_are_converted() -> None:
-    lab = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    plain, notes = decode(saved(Image.fromarray(gradient()), "PNG", icc_profile=lab), name="a.png")
-    assert notes in ((), ("ICC profile converted to sRGB",)) and np.abs(plain.astype(int) - gradient()).max() <= 2
+    # The sRGB profile under another name and with its red and green primaries exchanged.
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    other = profile.replace("sRGB".encode("utf-16-be"), "xRGB".encode("utf-16-be"))
+    other = other.replace(b"rXYZ", b"????").replace(b"gXYZ", b"rXYZ").replace(b"????", b"gXYZ")
+    red = np.full((20, 20, 3), (255, 0, 0), np.uint8)
+    rgb, notes = decode(saved(Image.fromarray(red), "PNG", icc_profile=other), name="a.png")
+    assert np.abs(rgb.astype(int) - (0, 255, 0)).max() <= 2 and notes == ("ICC profile converted to sRGB",)
+    assert decode(saved(Image.fromarray(red), "PNG", icc_profile=profile), name="a.png")[1] == ()
 
 
 def test_a_broken_icc_profile_is_ignored_and_said_so() -> None:
@@ -151,6 +156,16 @@ def test_exif_rotation_is_applied_to_size_and_pixels(tmp_path: Path, orientation
     assert np.array_equal(store.array(ref), upright)
     assert (ref.height, ref.width) == upright.shape[:2]
     assert store.notes(ref) == (() if orientation == 1 else ("EXIF rotation applied",))
+
+
+def test_adding_a_file_reads_its_header_and_no_pixels(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (200, 200, 3), dtype=np.uint8)
+    (tmp_path / "cut.png").write_bytes(saved(Image.fromarray(noise), "PNG")[:5000])
+    store = ImageStore()
+    ref = store.add_file(tmp_path / "cut.png")
+    assert (ref.width, ref.height) == (200, 200)
+    with pytest.raises(ImageError, match="cut off"):
+        store.array(ref)
 
 
 @pytest.mark.parametrize("format", ["GIF", "WEBP"])
@@ -263,8 +278,8 @@ def test_a_size_limit_scales_the_longest_side() -> None:
 
 
 def test_the_caches_hold_no_more_than_they_may() -> None:
-    store = ImageStore(cache_bytes=5000)
+    store = ImageStore(cache_bytes=1)
     refs = [store.add_array(np.roll(gradient(), i, axis=1)) for i in range(5)]
     first = [store.encoded(ref, ImagePolicy(formats=())).data for ref in refs]
-    assert len(store._arrays) == 1 and len(store._encoded) < 5
+    assert len(store._arrays) == 1 and len(store._encoded) == 1
     assert [store.encoded(ref, ImagePolicy(formats=())).data for ref in refs] == first

@@ -257,13 +257,12 @@ def test_a_missing_column_is_named_with_those_that_are_there(pair: Callable[...,
 
 def test_parquet_is_read_and_its_not_a_numbers_are_no_ratings(pair: Callable[..., dict], tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
-    import pyarrow.parquet
-
+    parquet = pytest.importorskip("pyarrow.parquet")
     rows = [
         pair("cat", bbox=[1, 2, 30, 40], human_if=2.0, noise=float("nan")),
         pair("dog", bbox=None, human_if=float("nan"), noise=1.0),
     ]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "set" / "metadata.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "set" / "metadata.parquet")
     loaded = opened(tmp_path / "set")
     (sample,) = loaded.samples
     assert sample.human == {"if": {"human": 2.0}} and sample.extra == {"noise": None}
@@ -409,7 +408,7 @@ def test_an_unknown_format_and_a_stray_mapping_file_are_refused(
     with pytest.raises(ConfigError, match="unknown format 'coco'; expected one of auto, imagefolder"):
         opened(file.parent, format="coco")
     with pytest.raises(ConfigError, match="goes with the format dlebench"):
-        opened(file.parent, fields=Path("map.toml"))
+        opened(file.parent, format="imagefolder", fields=Path("map.toml"))
 
 
 def test_rejected_rows_go_to_json(pair: Callable[..., dict], write: Callable[..., Path]) -> None:

@@ -1,4 +1,4 @@
-"""`PixelBaseline`: the backend that runs everywhere. It asks for the differences, looks at them once more, and concludes."""
+"""`PixelBaseline`: the backend that runs everywhere. It asks for the differences, measures them, and concludes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ class PixelBaseline:
         self._pairs: OrderedDict[tuple[str, str], Pair] = OrderedDict()
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
-        """A tool call or a label, in the tags of the text protocol. Raises BackendError where an image cannot be decoded."""
+        """A tool call or a label, in the tags of the text protocol.
+
+        Raises BackendError where an image cannot be decoded.
+        """
         question = read(request)
         original, edited = question.original, question.edited
         unfit = _unfit(question)

@@ -31,7 +31,11 @@ _NONE = re.compile(r"^No (region differs|difference)\b")
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked. criterion: as the prompt names it.   labels: on offer.   tools: names on offer, empty once withdrawn."""
+    """What is asked, and what has been seen so far.
+
+    criterion: as the prompt names it.   labels: on offer.   tools: names on offer, empty once withdrawn.   called: tools
+    that we asked for.   observed: boxes in px of the original image, strongest first; None where nothing was observed.
+    """
 
     criterion: str
     instruction: str
@@ -42,15 +46,9 @@ class Question:
     called: tuple[str, ...]
     observed: tuple[Box, ...] | None
 
-    @property
-    def place_of(self) -> tuple[int, int]:
-        """(width, height) in px that boxes are measured in: the original image's."""
-        return (0, 0) if self.original is None else (self.original.width, self.original.height)
-
 
 def read(request: Request) -> Question:
-    """The whole conversation as one question. observed: boxes of `localize_differences`, px of the original image,
-    strongest first; None where no such observation can be read."""
+    """The whole conversation as one question."""
     first = next((m for m in request.messages if m.role == "user"), None)
     lines = [] if first is None else first.text.splitlines()
     at = next((i for i, line in enumerate(lines) if _INSTRUCTION.match(line)), len(lines))

@@ -35,7 +35,7 @@ class Look:
     shift: distance of the typical colours, ΔE in Lab.   sharpness: edge steepness after ÷ before, for its contrast.
     detail: fine structure inside the object, after ÷ before.   inner: correlation of that structure, -1..1.
     around: names of the colours around it, in the original image.
-    form_before, form_after: "round", "square", "triangle", "star" or "other".   parts: pieces that stand out (before, after).
+    form_before, form_after: "round", "square", "triangle", "star" or "other".
     """
 
     box: Box
@@ -53,7 +53,6 @@ class Look:
     around: dict[str, float]
     form_before: str
     form_after: str
-    parts: tuple[int, int]
 
     @property
     def vanished(self) -> bool:
@@ -199,7 +198,6 @@ def _measured(box: Box, patch: _Patch) -> Look:
         around=shares(before[_grown(inside, 4) & ~near]),
         form_before=_form(a),
         form_after=_form(b),
-        parts=(_pieces(a), _pieces(b)),
     )
 
 
@@ -234,18 +232,13 @@ def _distances(a: Lab, b: Lab) -> NDArray[np.float32]:
 
 
 def _without_specks(mask: Mask) -> Mask:
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
+    _, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
     areas = stats[:, cv2.CC_STAT_AREA]
     largest = int(areas[1:].max(initial=0))
-    keep = [i for i in range(1, count) if areas[i] >= max(6, 0.04 * largest)]
-    return np.isin(labels, keep)
-
-
-def _pieces(mask: Mask) -> int:
-    """How many things of about one size stand out."""
-    count, _, stats, _ = cv2.connectedComponentsWithStats(_grown(mask, 1).astype(np.uint8), connectivity=8)
-    areas = stats[1:, cv2.CC_STAT_AREA]
-    return int((areas >= 0.4 * areas.max(initial=0)).sum()) if count > 1 else 0
+    keep = areas >= max(6, 0.04 * largest)
+    keep[0] = False
+    kept: Mask = keep[labels]
+    return kept
 
 
 def _share_a_piece(mask: Mask, a: Mask, b: Mask) -> bool:
@@ -270,7 +263,7 @@ def _typical_change(before: Lab, after: Lab, mask: Mask) -> float:
 
 
 def _form(mask: Mask) -> str:
-    """The outline by its area against its hull, its tightest rectangle and its circle: numbers that hold at twenty pixels."""
+    """The outline, by its area against its hull, its tightest rectangle and its circle."""
     contours, _ = cv2.findContours(_grown(mask, 1).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     if not contours:
         return "other"
@@ -338,10 +331,19 @@ def _thumbnail(lab: Lab) -> Lab:
 
 
 def _palette_overlap(first: Lab, second: Lab) -> float:
-    """Intersection of the two Lab histograms, bins of 100/8 by 32 by 32, 0..1."""
+    """Intersection of the two Lab histograms, bins of 100/16 by 16 by 16, 0..1."""
     ranges = [0, 100, -128, 128, -128, 128]
-    made = [cv2.calcHist([lab], [0, 1, 2], None, [8, 8, 8], ranges) / lab[..., 0].size for lab in (first, second)]
-    return float(np.minimum(made[0], made[1]).sum())
+    made = [cv2.calcHist([lab], [0, 1, 2], None, [16, 16, 16], ranges) / lab[..., 0].size for lab in (first, second)]
+    # Spread over the neighbouring bins, so that a colour just across a border still overlaps.
+    return float(np.minimum(*(_spread(histogram) for histogram in made)).sum())
+
+
+def _spread(histogram: NDArray[np.floating]) -> NDArray[np.floating]:
+    for axis in range(histogram.ndim):
+        padded = np.pad(histogram, [(1, 1) if a == axis else (0, 0) for a in range(histogram.ndim)], mode="edge")
+        low, high = (np.take(padded, np.arange(i, i + histogram.shape[axis]), axis=axis) for i in (0, 2))
+        histogram = histogram / 2 + (low + high) / 4
+    return histogram
 
 
 def _changed_cells(first: Lab, second: Lab) -> tuple[float, float]:
@@ -368,8 +370,7 @@ def _prepared(lab: Lab, scale: float) -> Lab:
 def _scaled(values: NDArray[np.float32], scale: float) -> NDArray[np.float32]:
     if scale >= 1.0:
         return values
-    made: NDArray[np.float32] = cv2.resize(values, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
-    return made
+    return cv2.resize(values, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA).astype(np.float32, copy=False)
 
 
 def _grown(mask: Mask, by: int) -> Mask:

@@ -50,8 +50,8 @@ _NEIGHBOURS: Final = frozenset(
 
 def to_lab(rgb: RGB | NDArray[np.float32]) -> Lab:
     """H×W×3 RGB, uint8 or float32 in 0..255, as Lab."""
-    lab: Lab = cv2.cvtColor(np.asarray(rgb, np.float32) / np.float32(255), cv2.COLOR_RGB2LAB)
-    return lab
+    unit = np.asarray(rgb, np.float32) / np.float32(255)
+    return cv2.cvtColor(unit, cv2.COLOR_RGB2LAB).astype(np.float32, copy=False)
 
 
 def shares(pixels: Lab) -> dict[str, float]:

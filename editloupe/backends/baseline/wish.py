@@ -40,12 +40,17 @@ OUTLINES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 _NUMBERS: Final[Mapping[str, int]] = {
-    w: n for n, w in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
-}
+    "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
+    "eleven": 11, "twelve": 12, "zero": 0,
+}  # fmt: skip
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|“[^”]*”|‘[^’]*’|«[^»]*»")
-_TEXT = re.compile(r"\b(text|word|words|letter|letters|lettering|reads?|says?|spells?|writing|inscription|caption|digits?)\b")
-_COUNT = re.compile(r"\b(number|count|quantity|amount)\s+of\b|\bleave only\b|\bonly \w+ (remain|left)|\breduce\b|\bincrease\b")
+_TEXT = re.compile(
+    r"\b(text|word|words|letter|letters|lettering|reads?|says?|spells?|writing|inscription|caption|digits?)\b"
+)
+_COUNT = re.compile(
+    r"\b(number|count|quantity|amount)\s+of\b|\bleave only\b|\bonly \w+ (remain|left)|\breduce\b|\bincrease\b"
+)
 _REMOVE = re.compile(r"\b(remove[sd]?|delet\w+|eras\w+|take away|get rid of|clear away|eliminat\w+|take out|without)\b")
 _REPLACE = re.compile(r"\b(replac\w+|swap\w*|substitut\w+|in place of|exchang\w+)\b|\b(into|to)\s+an?\b")
 _ADD = re.compile(r"\b(add|adds|added|insert|place|put)\b")
@@ -111,9 +116,7 @@ def read_wish(instruction: str) -> Wish:
     )
 
 
-def _action(
-    text: str, words: list[str], *, quoted: bool, colours: list[tuple[int, str]], materials: list[str]
-) -> Action:
+def _action(text: str, words: list[str], *, quoted: bool, colours: list[tuple[int, str]], materials: list[str]) -> Action:
     if _TEXT.search(text):
         return "text"
     if _COUNT.search(text) or (_ADD.search(text) and "more" in words):

@@ -73,9 +73,8 @@ def _check_columns(table: Table, *, with_edited: bool) -> None:
     missing = [name for name in needed if name not in table.columns]
     if not missing:
         return
-    hints = [
-        f"{near[0]!r} for {name!r}?" for name in missing if (near := difflib.get_close_matches(name, table.columns, 1))
-    ]
+    close = {name: difflib.get_close_matches(name, table.columns, 1) for name in missing}
+    hints = [f"{near[0]!r} meant as {name!r}" for name, near in close.items() if near]
     raise SampleError(
         f"missing column {', '.join(missing)}; expected {', '.join(needed)}; found {', '.join(table.columns)}"
         + (f" (is {', '.join(hints)}?)" if hints else "; rename or add the column"),

@@ -1,0 +1,348 @@
+"""OpenAI's chat completions as bytes and objects: `Request` → wire, wire → `Reply`, a foreign error → BackendError.
+
+Translation only: nothing here sends, waits, remembers or reads the environment. The client, its key, what is asked again
+and which parameters a model refuses are editloupe/backends/openai.py's.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import functools
+import importlib
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, cast
+
+from editloupe.chat import (
+    Finish,
+    ImagePart,
+    MalformedCall,
+    Message,
+    Part,
+    Reply,
+    Request,
+    TextPart,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
+from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
+from editloupe.values import ImageRef, Json
+
+Object: TypeAlias = Mapping[str, Json]
+ImageURL: TypeAlias = Callable[[ImageRef], str]
+"""An image as a data URI."""
+
+_FINISHES: Final[Mapping[str, Finish]] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tools",
+    "function_call": "tools",
+    "content_filter": "filter",
+}
+
+# OpenAI and vLLM say "maximum context length", newer vLLM "maximum model length", llama.cpp "context size".
+_CONTEXT = re.compile(
+    r"context_length_exceeded|exceed_context_size|maximum (context|model) length|context (length|size|window)"
+    r"|prompt is too long|input is too long",
+    re.IGNORECASE,
+)
+
+_IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
+
+_BASE_URL_HINT = "base_url is the address under which /chat/completions lies (it mostly ends in /v1)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """What a translation must know of the endpoint.
+
+    where: the head of every message ("https://…/v1, model 'm'").   timeout_s, connect_s: of one attempt, and of its
+    connection.   key_hint: what to do where the key is refused.   scrub: takes the key out of a text.
+    """
+
+    where: str
+    timeout_s: float
+    connect_s: float
+    key_hint: str
+    scrub: Callable[[str], str]
+
+
+# Request → wire
+
+
+def wire_parameters(model: str, request: Request, renamed: Mapping[str, str | None]) -> dict[str, Json]:
+    """Everything of a request but its messages. renamed: parameter → the name this model wants, None to leave it out."""
+    wire: dict[str, Json] = {"model": model}
+    for name, value in request.sampling.to_json().items():
+        wire_name = renamed.get(name, name)
+        if value is not None and wire_name is not None:
+            wire[wire_name] = value
+    if request.tools:
+        wire["tools"] = [_wire_tool(tool) for tool in request.tools]
+    return wire
+
+
+def wire_messages(messages: Sequence[Message], image_url: ImageURL) -> list[Json]:
+    return [_wire_message(message, image_url) for message in messages]
+
+
+def _wire_message(message: Message, image_url: ImageURL) -> Object:
+    wire: dict[str, Json] = {"role": message.role, "content": _wire_content(message.parts, image_url)}
+    if message.tool_calls:
+        wire["tool_calls"] = [
+            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": json.dumps(c.arguments)}}
+            for c in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        wire["tool_call_id"] = message.tool_call_id
+    return wire
+
+
+def _wire_content(parts: tuple[Part, ...], image_url: ImageURL) -> Json:
+    """Blocks in the order of the parts; one text alone is a plain string, which every server takes for every role."""
+    if not parts:
+        return None
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        return parts[0].text
+    return [
+        {"type": "image_url", "image_url": {"url": image_url(part.image)}}
+        if isinstance(part, ImagePart)
+        else {"type": "text", "text": part.text}
+        for part in parts
+    ]
+
+
+def _wire_tool(tool: ToolSpec) -> Object:
+    return {"type": "function", "function": tool.to_json()}
+
+
+# wire → Reply
+
+
+def read_reply(body: bytes, sent: Object, site: Site) -> Reply:
+    """The answer as a Reply that can be written to a trace: without the key, image data and text that is not Unicode.
+
+    Raises BackendError where it is no whole answer, holds no message, or says itself that it failed or was broken off.
+    """
+    payload = _payload(body, site)
+    choices = payload.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, Mapping) else None
+    if not isinstance(choice, Mapping) or not isinstance(message, Mapping):
+        raise Unavailable(f"{site.where}: answered without a message; expected choices[0].message")
+    reason = choice.get("finish_reason")
+    if reason in ("error", "abort"):
+        raise Unavailable(f"{site.where}: the server broke the answer off (finish_reason {reason!r})")
+    calls, malformed = _calls(message.get("tool_calls"), site.scrub)
+    finish: Finish = _FINISHES.get(str(reason), "stop")
+    if finish == "stop" and (calls or malformed):
+        # Servers that were told which tool to call say "stop".
+        finish = "tools"
+    text, refusal = _content_text(message.get("content")), message.get("refusal")
+    if isinstance(refusal, str) and refusal:
+        text, finish = refusal, "refusal"
+    model = payload.get("model")
+    return Reply(
+        text=text,
+        reasoning=_first_text(message, "reasoning_content", "reasoning"),
+        tool_calls=calls,
+        malformed_calls=malformed,
+        finish=finish,
+        usage=_usage(payload.get("usage")),
+        model=model if isinstance(model, str) else "",
+        raw=payload,
+        sent=sent,
+    )
+
+
+def _payload(body: bytes, site: Site) -> Object:
+    try:
+        # RecursionError: a few kB of "[" are enough.
+        payload = _cleaned(_loads(body), site.scrub)
+    except (ValueError, RecursionError) as error:
+        if body.lstrip()[:1] == b"<":
+            raise Rejected(f"{site.where}: answered with a web page, not JSON; {_BASE_URL_HINT}") from error
+        raise Unavailable(f"{site.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
+    if not isinstance(payload, Mapping):
+        raise Unavailable(f"{site.where}: expected a JSON object, found {str(payload)[:80]!r}")
+    # Some gateways report a failure with HTTP 200 and an error in place of the answer.
+    error_body = payload.get("error")
+    if error_body and not payload.get("choices"):
+        code = error_body.get("code") if isinstance(error_body, Mapping) else None
+        raise _failure(code if isinstance(code, int) and 400 <= code < 600 else 502, error_body, site)
+    return payload
+
+
+def _content_text(content: Json) -> str:
+    """A string, or the text of a list of blocks; anything else is no text."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    return "".join(str(b["text"]) for b in blocks if isinstance(b, Mapping) and isinstance(b.get("text"), str))
+
+
+def _first_text(message: Object, *names: str) -> str:
+    return next((v for v in (message.get(name) for name in names) if isinstance(v, str) and v), "")
+
+
+def _calls(value: Json, scrub: Callable[[str], str]) -> tuple[tuple[ToolCall, ...], tuple[MalformedCall, ...]]:
+    calls: list[ToolCall] = []
+    malformed: list[MalformedCall] = []
+    for number, item in enumerate(value if isinstance(value, list) else [], 1):
+        function = item.get("function") if isinstance(item, Mapping) else None
+        if not isinstance(item, Mapping) or not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+            malformed.append(MalformedCall(raw=json.dumps(item), error="a tool call needs a function with a name"))
+            continue
+        arguments = function.get("arguments")
+        try:
+            # No text at all is how some servers write a call without arguments.
+            parsed = _cleaned(_loads(arguments or "{}"), scrub) if isinstance(arguments, str) else arguments
+        except (ValueError, RecursionError) as error:
+            malformed.append(MalformedCall(raw=str(arguments), error=f"the arguments are not JSON: {error}"))
+            continue
+        if not isinstance(parsed, Mapping):
+            malformed.append(MalformedCall(raw=json.dumps(arguments), error="the arguments are not a JSON object"))
+            continue
+        calls.append(ToolCall(id=str(item.get("id") or f"call_{number}"), name=str(function["name"]), arguments=parsed))
+    return tuple(calls), tuple(malformed)
+
+
+def _usage(value: Json) -> Usage:
+    usage = value if isinstance(value, Mapping) else {}
+    prompt, completion = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    return Usage(
+        input_tokens=_count(usage, "prompt_tokens"),
+        output_tokens=_count(usage, "completion_tokens"),
+        image_tokens=_count(prompt, "image_tokens"),
+        cached_tokens=_count(prompt, "cached_tokens"),
+        reasoning_tokens=_count(completion, "reasoning_tokens"),
+    )
+
+
+def _count(usage: Json, name: str) -> int | None:
+    value = usage.get(name) if isinstance(usage, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _loads(text: str | bytes) -> Json:
+    """JSON whose numbers are all finite: what is not, stays the text that it was. Raises ValueError, RecursionError."""
+    return cast("Json", json.loads(text, parse_constant=str, parse_float=_finite))
+
+
+def _finite(text: str) -> float | str:
+    value = float(text)
+    return value if math.isfinite(value) else text
+
+
+def _cleaned(value: Json, scrub: Callable[[str], str]) -> Json:
+    """The same JSON without the key, with image data cut, and with half surrogate pairs (no valid UTF-8) replaced."""
+    if isinstance(value, str):
+        return _clean_text(value, scrub)
+    if isinstance(value, Mapping):
+        return {_clean_text(name, scrub): _cleaned(item, scrub) for name, item in value.items()}
+    if isinstance(value, Sequence):
+        return [_cleaned(item, scrub) for item in value]
+    return value
+
+
+def _clean_text(text: str, scrub: Callable[[str], str]) -> str:
+    return _IMAGE_DATA.sub(r"\1…", scrub(text.encode("utf-8", "replace").decode("utf-8")))
+
+
+# Foreign error → BackendError
+
+
+@functools.cache
+def foreign_errors() -> tuple[type[Exception], ...]:
+    """What a call of the SDK may raise: its own errors, and those of the HTTP library below it.
+
+    The SDK translates what fails before the answer's first byte; what fails after it comes as it is. The library is httpx
+    under openai 2 and httpx2 under openai 3.
+    """
+    import openai
+
+    library = openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]
+    return (openai.OpenAIError, importlib.import_module(library).HTTPError)
+
+
+def backend_error(error: Exception, site: Site) -> BackendError:
+    """One of `foreign_errors` as ours. It is cleaned of the key in place, since it becomes the cause."""
+    import openai
+
+    if isinstance(error, openai.APIError):
+        error.message = _clean_text(error.message, site.scrub)
+        try:
+            error.body = _cleaned(cast("Json", error.body), site.scrub)
+        except RecursionError:
+            error.body = None
+    error.args = tuple(_clean_text(str(a), site.scrub) for a in error.args)
+    if isinstance(error, openai.APIStatusError):
+        return _failure(error.status_code, error.body, site, retry_after_s=_retry_after_s(error.response.headers))
+    cause = error.__cause__ or error
+    kind, told = type(cause).__name__, site.scrub(str(cause))
+    if "ConnectTimeout" in kind:
+        return Unavailable(f"{site.where}: no connection within {site.connect_s:g} s")
+    if "Timeout" in kind:
+        return Unavailable(f"{site.where}: no answer within {site.timeout_s:g} s")
+    if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIConnectionError):
+        return Rejected(f"{site.where}: {kind}: {told}")
+    return Unavailable(f"{site.where}: the connection failed ({kind}: {told})")
+
+
+def said(body: object) -> str:
+    """What the endpoint says about its failure: one line of at most 400 characters."""
+    inner = _error_body(body)
+    if isinstance(inner, Mapping):
+        inner = inner.get("message") or inner.get("detail") or json.dumps(inner)
+    text = "" if inner is None else " ".join(str(inner).split())
+    return text if len(text) <= 400 else text[:399] + "…"
+
+
+def _failure(status: int, body: object, site: Site, *, retry_after_s: float | None = None) -> BackendError:
+    """A failed answer as one of ours, with what to do about it."""
+    told, code = said(body), _code(body)
+    message = f"{site.where}: HTTP {status}" + (f", {told}" if told else "")
+    if status == 429 and code == "insufficient_quota":
+        return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status)
+    if status == 429:
+        return RateLimited(message, status=status, retry_after_s=retry_after_s)
+    if status == 408 or status >= 500:
+        return Unavailable(message, status=status, retry_after_s=retry_after_s)
+    if status in (400, 413, 422) and _CONTEXT.search(f"{code} {told}"):
+        return ContextTooLong(message, status=status)
+    if status in (401, 403):
+        return Rejected(f"{message}; {site.key_hint}", status=status)
+    if status in (404, 405) or status < 400:
+        return Rejected(f"{message}; check the model's name, and that {_BASE_URL_HINT}", status=status)
+    return Rejected(message, status=status)
+
+
+def _error_body(body: object) -> object:
+    inner = body.get("error") if isinstance(body, Mapping) else None
+    return inner if inner else body
+
+
+def _code(body: object) -> str:
+    inner = _error_body(body)
+    return str(inner.get("code") or inner.get("type") or "") if isinstance(inner, Mapping) else ""
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """The endpoint's wish in seconds: `retry-after-ms`, or `Retry-After` as seconds or as a date; None where unreadable."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            value = float(headers.get(name, "")) * scale
+        except ValueError:
+            continue
+        if math.isfinite(value) and value >= 0:
+            return value
+    try:
+        when = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return max(0.0, when.timestamp() - time.time())

@@ -1,0 +1,87 @@
+"""Looking a data set through without a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from editloupe.data.check import Report, check
+from editloupe.data.images import ImageStore
+from editloupe.errors import DataError
+
+
+def looked_through(path: Path) -> Report:
+    return check(path, store=ImageStore())
+
+
+def test_a_sound_data_set_has_no_problems(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
+    calls: list[tuple[int, int | None]] = []
+    path = write("set/metadata.jsonl", [pair("cat"), pair("horse")]).parent
+    report = check(path, store=ImageStore(), progress=lambda done, total: calls.append((done, total)))
+    assert report.problems == () and (report.rows, report.usable, report.images) == (2, 2, 4)
+    assert calls == [(1, 2), (2, 2)]
+
+
+def test_every_problem_is_named_by_kind_file_and_sample(
+    pair: Callable[..., dict], write: Callable[..., Path], draw: Callable[..., Path]
+) -> None:
+    names = ["cat", "wide", "tall", "cut", "clear", "same", "empty", "box", "gone", "none"]
+    rows = [pair(name) for name in names]
+    rows[6]["instruction"] = " "
+    rows[7]["bbox"] = [0, 0, 500, 500]
+    rows[8]["edited_file_name"] = "edited/gone-away.png"
+    rows[9]["edited_file_name"] = None
+    rows[0]["mask_file_name"] = "mask.png"
+    rows.append({**rows[0]})
+    path = write("set/metadata.jsonl", [*rows, "{"]).parent
+    draw("set/mask.png", size=(20, 20))
+    draw("set/edited/wide.png", 1, size=(128, 96))
+    draw("set/edited/tall.png", 1, size=(48, 64))
+    cut = draw("set/edited/cut.png", 1, size=(200, 200))
+    cut.write_bytes(cut.read_bytes()[:5000])
+    draw("set/source/cut.png", 1, size=(200, 200))
+    Image.new("RGBA", (64, 48), (0, 0, 0, 10)).save(path / "edited" / "clear.png")
+    (path / "edited" / "same.png").write_bytes((path / "source" / "same.png").read_bytes())
+    report = looked_through(path)
+    found = {(p.severity, p.kind, p.sample) for p in report.problems}
+    assert found == {
+        ("error", "box", "box"),
+        ("error", "damaged_image", "cut"),
+        ("error", "duplicate_id", "cat#line-11"),
+        ("error", "missing_file", "gone"),
+        ("error", "no_instruction", "empty"),
+        ("error", "row", "line-12"),
+        ("warning", "aspect", "tall"),
+        ("warning", "image", "clear"),
+        ("warning", "mask_size", "cat"),
+        ("warning", "missing_output", "none"),
+        ("warning", "size", "wide"),
+        ("warning", "unchanged", "same"),
+    }
+    assert (report.rows, report.errors, report.warnings, report.usable) == (12, 6, 6, 6)
+    assert [p.severity for p in report.problems] == ["error"] * 6 + ["warning"] * 6
+    assert report.problems == looked_through(path).problems
+    damaged = next(p for p in report.problems if p.kind == "damaged_image")
+    assert damaged.file == path / "edited" / "cut.png" and "cut off" in damaged.message
+    assert json.loads(json.dumps(report.to_json()))["counts"]["box"] == 1
+
+
+def test_a_damaged_image_is_a_problem_of_each_sample_that_uses_it_and_a_note_is_given_once(
+    pair: Callable[..., dict], write: Callable[..., Path], draw: Callable[..., Path]
+) -> None:
+    rows = [pair("cat"), pair("cat", id="cat2"), pair("dog"), pair("dog", id="dog2")]
+    path = write("set/metadata.jsonl", rows).parent
+    Image.new("RGBA", (64, 48), (0, 0, 0, 10)).save(path / "source" / "cat.png")
+    dog = path / "source" / "dog.png"
+    dog.write_bytes(dog.read_bytes()[:3000])
+    kinds = [(p.kind, p.sample) for p in looked_through(path).problems]
+    assert kinds == [("damaged_image", "dog"), ("damaged_image", "dog2"), ("image", "cat")]
+
+
+def test_a_path_that_cannot_be_used_at_all_raises(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="the folder is empty"):
+        looked_through(tmp_path)

@@ -1,0 +1,247 @@
+"""DLEBench as downloaded: keys by a mapping file, boxes by what fits, outputs by name; refused where it is a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from editloupe.data.boxes import Quad, sniff
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded, load
+from editloupe.errors import ConfigError, DataError, SampleError
+from editloupe.values import Box
+
+INSTRUCTION = "Change the colour of the scarf to blue."
+
+
+@pytest.fixture
+def download(draw: Callable[..., Path], write: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+    """download(rows) writes data.jsonl and draws the images it names, by default 64×48 px; outputs for all in out/."""
+
+    def make(rows: list[dict[str, object]], *, size: tuple[int, int] = (64, 48)) -> Path:
+        for i, row in enumerate(rows):
+            draw(f"dle/Source_Images/{row['image']}", i, size=size)
+            if "reference_image" in row:
+                draw(f"dle/Reference_Images/{row['reference_image']}", i + 50)
+            draw(f"out/{row['image']}", i + 100)
+        return write("dle/data.jsonl", rows).parent  # type: ignore[no-any-return]
+
+    return make
+
+
+def row(name: str, **columns: object) -> dict[str, object]:
+    base: dict[str, object] = {"image": f"{name}.png", "reference_image": f"{name}.png", "edit_operation": INSTRUCTION}
+    return {**base, **columns}
+
+
+def opened(path: Path, *, out: Path | None = None, **options: object) -> Loaded:
+    edited = {"Bagel": out or path.parent / "out"}
+    return load(path, store=ImageStore(), **{"edited": edited, **options})  # type: ignore[arg-type]
+
+
+def test_the_documented_keys_are_read_and_all_others_kept(download: Callable[..., Path]) -> None:
+    rows = [
+        row("a", type="Removal Object", prompt_clean="a street", target_object="scarf", bbox=[1140, 800, 1160, 830]),
+        row("b", type="remove_thing", prompt_clean="a shop", target_object="cup", bbox=[1020, 30, 1060, 40]),
+    ]
+    loaded = opened(download(rows, size=(1200, 900)))
+    assert (loaded.format, loaded.rejected) == ("dlebench", ())
+    a, b = loaded.samples
+    assert (a.key, a.dataset, a.instruction) == ("Bagel/a", "DLEBench", INSTRUCTION)
+    assert a.targets[0].name == "scarf" and a.targets[0].boxes == {"source": Box(1140, 800, 1160, 830)}
+    assert a.extra == {"prompt_clean": "a street"} and a.reference is not None and a.edited is not None
+    assert b.edit_type == "remove_thing"  # as the data spell it
+    assert any("2 boxes read as xyxy" in note for note in loaded.notes)
+
+
+def test_a_missing_output_is_no_rejection(download: Callable[..., Path], draw: Callable[..., Path]) -> None:
+    path = download([row("a"), row("b")])
+    (path.parent / "out" / "b.png").unlink()
+    draw("out/stray.png")
+    loaded = opened(path)
+    assert [s.edited is None for s in loaded.samples] == [False, True] and loaded.rejected == ()
+    assert any("1 missing, 1 belong to no row" in note for note in loaded.notes)
+
+
+def test_without_outputs_the_user_is_told_how_to_give_them(download: Callable[..., Path]) -> None:
+    with pytest.raises(ConfigError, match="--edited NAME=FOLDER"):
+        opened(download([row("a")]), edited={})
+
+
+def test_a_row_with_a_missing_source_is_rejected_for_each_editor(download: Callable[..., Path]) -> None:
+    path = download([row("a"), row("b")])
+    (path / "Source_Images" / "b.png").unlink()
+    out = path.parent / "out"
+    loaded = opened(path, edited={"A": out, "B": out})
+    assert [s.key for s in loaded.samples] == ["A/a", "B/a"]
+    assert [r.key for r in loaded.rejected] == ["A/b", "B/b"] and all(
+        "b.png: no such file" in r.message for r in loaded.rejected
+    )
+
+
+def test_rows_that_share_an_image_are_told_apart_by_reference_or_digest(
+    download: Callable[..., Path], draw: Callable[..., Path]
+) -> None:
+    path = download(
+        [row("a", reference_image="a_1.png"), row("a", reference_image="a_2.png", edit_operation="Remove the red scarf.")]
+    )
+    for name in ("a_1", "a_2"):
+        draw(f"byref/{name}.jpg")
+    loaded = opened(path, out=path.parent / "byref")
+    assert [s.id for s in loaded.samples] == ["a_1", "a_2"] and all(s.edited for s in loaded.samples)
+    with pytest.raises(DataError, match=r"\{source\} would give several rows the same file"):
+        opened(path)
+
+
+def test_names_that_could_be_read_two_ways_are_refused(download: Callable[..., Path], tmp_path: Path) -> None:
+    path = download([row("1", id="2"), row("2", id="1")])
+    with pytest.raises(ConfigError, match=r"ambiguous names: \{id\} gives '2' and .* gives '1' for the same row"):
+        opened(path)
+    fields = tmp_path / "map.toml"
+    fields.write_text('[edited]\nnames = "{source}"\n', encoding="utf-8")
+    assert [s.edited.path.name for s in opened(path, fields=fields).samples if s.edited and s.edited.path] == [
+        "1.png",
+        "2.png",
+    ]
+
+
+def test_operation_names_are_not_taken_for_instructions(download: Callable[..., Path], tmp_path: Path) -> None:
+    rows = [row("a", edit_operation="Add", p="Add a red cup."), row("b", edit_operation="Remove", p="Remove the cup.")]
+    path = download(rows)
+    with pytest.raises(ConfigError, match=r"names of operations \('Add', 'Remove'\).*keys image, .*, p\."):
+        opened(path)
+    fields = tmp_path / "map.toml"
+    fields.write_text('[fields]\ninstruction = "p"\n', encoding="utf-8")
+    first = opened(path, fields=fields).samples[0]
+    assert (first.instruction, first.edit_type) == ("Add a red cup.", "Add")
+
+
+def test_a_key_that_is_missing_is_asked_for(download: Callable[..., Path], write: Callable[..., Path]) -> None:
+    path = download([row("a")])
+    write("dle/data.jsonl", [{"picture": "a.png", "edit_operation": INSTRUCTION}])
+    with pytest.raises(SampleError, match=r'no key for the source.*saw picture, edit_operation.*source = "KEY"'):
+        opened(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[fields", "not TOML"),
+        ("[field]\nid = 'x'", r"unknown section \[field\]; expected \[fields\]"),
+        ("[fields]\nname = 'x'", r"unknown key 'name' in \[fields\]; expected id, source"),
+        ("[fields]\nid = 3", "expected a name or a list of names, found 3"),
+        ("[boxes]\nbbox_format = 'coco'", "expected sniff or one of xyxy"),
+        ("[edited]\nnames = '{nr}'", r"unknown part \{nr\}"),
+        ("[edited]\nnames = 'out'", "same file for every row"),
+        ("[edited]\nnames = '{id'", "file name pattern"),
+    ],
+)
+def test_a_mapping_file_that_is_wrong_says_where(
+    download: Callable[..., Path], tmp_path: Path, text: str, expected: str
+) -> None:
+    (tmp_path / "map.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=expected):
+        opened(download([row("a")]), fields=tmp_path / "map.toml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        opened(tmp_path / "dle", fields=tmp_path / "none.toml")
+
+
+def test_boxes_that_fit_several_conventions_are_refused_until_one_is_stated(
+    download: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = download([row("a", bbox=[5, 5, 20, 20]), row("b", bbox="10,10,30,30")])
+    with pytest.raises(
+        ConfigError,
+        match=r"xyxy, xywh, .* could each be meant\. Saw 2 boxes with values from 5 to 30.*bbox_format = \"xyxy\"",
+    ):
+        opened(path)
+    fields = tmp_path / "map.toml"
+    fields.write_text('[boxes]\nbbox_format = "xywh"\n', encoding="utf-8")
+    assert opened(path, fields=fields).samples[0].targets[0].boxes["source"] == Box(5, 5, 25, 25)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        # In images of 2000×1500 px. Right of the middle, a corner is no width; beyond 1000, no thousandth.
+        ([(1200, 900, 1300, 1000), (1700, 10, 1760, 90), (10, 10, 60, 90)], "xyxy"),
+        ([(1200, 900, 40, 50), (1700, 10, 60, 90), (10, 10, 60, 90)], "xywh"),
+        ([(0.6, 0.7, 0.65, 0.8)], "unit"),
+        ([(0.6, 0.7, 0.05, 0.1)], "xywh_unit"),
+    ],
+)
+def test_a_convention_is_found_where_only_one_keeps_the_boxes_inside(
+    values: list[tuple[float, float, float, float]], expected: str
+) -> None:
+    assert sniff([(Quad(values=v), 2000, 1500) for v in values], where="x") == expected
+
+
+def test_thousandths_are_told_by_the_size_of_the_images() -> None:
+    # 640×480 px: 900 lies outside, so these are not px; 700 + 950 > 1000, so no height.
+    seen = [(Quad(values=(880, 700, 900, 950)), 640, 480)] * 2
+    assert sniff(seen, where="x") == "thousandths"
+
+
+def test_px_in_small_images_are_not_told_from_thousandths_by_one_wrong_box() -> None:
+    # Nine boxes in px and a tenth that is wrong: only thousandths fit all ten, and yet they are not what is meant.
+    seen = [(Quad(values=(500, 400, 600, 470)), 640, 480)] * 9 + [(Quad(values=(500, 400, 600, 900)), 640, 480)]
+    with pytest.raises(ConfigError, match=r"thousandths.*xyxy.* could each be meant"):
+        sniff(seen, where="x")
+
+
+def test_one_wrong_box_among_many_is_rejected_alone(download: Callable[..., Path]) -> None:
+    rows = [row(f"{i:02}", bbox=[1040, 30, 1060, 47]) for i in range(60)]
+    rows[7]["bbox"] = [1040, 30, 1060, 4700]
+    rows[8]["bbox"] = {"x": 1040, "y": 30, "w": 20, "h": 17}
+    loaded = opened(download(rows, size=(1100, 50)))
+    assert [r.id for r in loaded.rejected] == ["07"] and len(loaded.samples) == 59
+    assert loaded.samples[7].targets[0].boxes["source"] == Box(1040, 30, 1060, 47)
+
+
+def test_boxes_that_fit_nothing_are_refused_with_what_was_seen() -> None:
+    with pytest.raises(ConfigError, match=r"none fits.*\[50.*in 40×30 px"):
+        sniff([(Quad(values=(50, 5000, 60, 70)), 40, 30)] * 3, where="x")
+
+
+def test_boxes_may_lie_in_a_file_beside(download: Callable[..., Path], write: Callable[..., Path]) -> None:
+    path = download(
+        [row("a"), row("b"), row("c"), row("c", reference_image="d.png", edit_operation="Remove the small cup.")],
+        size=(1100, 50),
+    )
+    write(
+        "dle/boxes.jsonl",
+        [
+            {"image": "a.png", "bbox": [1040, 30, 1060, 47]},
+            {"image": "a.png", "bbox": [1045, 3, 1062, 9]},
+            {"image": "c.png", "bbox": [0, 0, 9, 9]},
+        ],
+    )
+    loaded = opened(path, out=path / "Reference_Images")
+    assert [len(s.targets) for s in loaded.samples] == [2, 0, 0, 0]
+    assert any("2 rows share their image" in note for note in loaded.notes)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("{", "broken JSON"), ('{"bbox": [1,2,3,4]}', "names no row"), ('{"image": "a.png", "bbox": 5}', "expected a box")],
+)
+def test_a_broken_file_of_boxes_is_an_error_of_the_whole(
+    download: Callable[..., Path], write: Callable[..., Path], line: str, expected: str
+) -> None:
+    path = download([row("a")])
+    write("dle/boxes.jsonl", [line])
+    with pytest.raises(SampleError, match=rf"boxes\.jsonl, line 1: .*{expected}"):
+        opened(path)
+
+
+def test_no_boxes_at_all_is_said(download: Callable[..., Path]) -> None:
+    assert "no row has a box; the oracle-guided mode needs them" in opened(download([row("a")])).notes
+
+
+def test_a_key_of_theirs_is_not_taken_for_a_column_of_ours(download: Callable[..., Path]) -> None:
+    path = download([row("a", edited_file_name="../x.png", model="GPT-4.1", human_if=3)])
+    (sample,) = opened(path).samples
+    assert sample.extra == {"data.edited_file_name": "../x.png", "data.model": "GPT-4.1"}
+    assert sample.editor == "Bagel" and sample.human == {"if": {"human": 3.0}}
