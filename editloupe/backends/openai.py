@@ -90,18 +90,25 @@ def open_backend(
         import openai
     except ImportError as error:
         raise ConfigError("backend 'openai' needs the package openai: pip install 'openai>=2.30,<4'") from error
+    site = wire.Site(
+        where=f"{endpoint}, model {uri.model!r}",
+        timeout_s=timeout_s,
+        connect_s=min(CONNECT_TIMEOUT_S, timeout_s),
+        key_hint=key.hint,
+        scrub=key.scrub,
+    )
     client = openai.OpenAI(
         api_key=key.value or "none",
         base_url=endpoint,
         max_retries=0,
-        timeout=openai.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
+        timeout=openai.Timeout(site.timeout_s, connect=site.connect_s),
         # A proxy from the environment has no business between us and a server on this machine.
         http_client=openai.DefaultHttpxClient(trust_env=False) if _is_loopback(endpoint) else None,
     )
     # How long we wait and which key pays do not change who judges: with a longer time-out a run goes on, not anew.
     lasting = {name: value for name, value in params.items() if name == "base_url"}
     canonical = BackendURI(provider=uri.provider, model=uri.model, params=lasting)
-    return OpenAIBackend(canonical, endpoint, key, client, timeout_s=timeout_s, policy=policy, sleep=sleep)
+    return OpenAIBackend(canonical, endpoint, site, client, policy=policy, sleep=sleep)
 
 
 class OpenAIBackend:
@@ -111,22 +118,14 @@ class OpenAIBackend:
         self,
         uri: BackendURI,
         endpoint: str,
-        key: _Key,
+        site: wire.Site,
         client: openai.OpenAI,
         *,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        policy: RetryPolicy = retry.DEFAULT_POLICY,
-        sleep: Callable[[float], None] = time.sleep,
+        policy: RetryPolicy,
+        sleep: Callable[[float], None],
     ) -> None:
-        self._uri, self._endpoint, self._client = uri, endpoint, client
+        self._uri, self._endpoint, self._site, self._client = uri, endpoint, site, client
         self._policy, self._sleep = policy, sleep
-        self._site = wire.Site(
-            where=f"{endpoint}, model {uri.model!r}",
-            timeout_s=timeout_s,
-            connect_s=min(CONNECT_TIMEOUT_S, timeout_s),
-            key_hint=key.hint,
-            scrub=key.scrub,
-        )
         self._traits = Traits(describes=f"{uri.model} over chat completions at {endpoint}")
         self._image_urls = _ImageURLs(ImagePolicy(formats=self._traits.image_formats, max_side=self._traits.max_image_side))
         self._lock = threading.Lock()
@@ -162,7 +161,7 @@ class OpenAIBackend:
 
         Raises BackendError where the endpoint fails, ImageError where an image cannot be encoded.
         """
-        messages = wire.wire_messages(request.messages, lambda ref: self._image_urls.of(images, ref))
+        messages = wire.messages_of(request, lambda ref: self._image_urls.of(images, ref))
         outcome = retry.call(lambda: self._negotiated(request, messages), policy=self._policy, sleep=self._sleep)
         return replace(outcome.value, sent={**outcome.value.sent, "attempts": outcome.attempts})
 
@@ -172,7 +171,7 @@ class OpenAIBackend:
 
         while True:
             renamed = self._renamed
-            sent = wire.wire_parameters(self._uri.model, request, renamed)
+            sent = wire.parameters_of(self._uri.model, request, renamed)
             try:
                 body = self._post({**sent, "messages": messages})
                 break

@@ -75,7 +75,7 @@ class Site:
 # Request → wire
 
 
-def wire_parameters(model: str, request: Request, renamed: Mapping[str, str | None]) -> dict[str, Json]:
+def parameters_of(model: str, request: Request, renamed: Mapping[str, str | None]) -> dict[str, Json]:
     """Everything of a request but its messages. renamed: parameter → the name this model wants, None to leave it out."""
     wire: dict[str, Json] = {"model": model}
     for name, value in request.sampling.to_json().items():
@@ -87,8 +87,8 @@ def wire_parameters(model: str, request: Request, renamed: Mapping[str, str | No
     return wire
 
 
-def wire_messages(messages: Sequence[Message], image_url: ImageURL) -> list[Json]:
-    return [_wire_message(message, image_url) for message in messages]
+def messages_of(request: Request, image_url: ImageURL) -> list[Json]:
+    return [_wire_message(message, image_url) for message in request.messages]
 
 
 def _wire_message(message: Message, image_url: ImageURL) -> Object:

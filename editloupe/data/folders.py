@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -147,4 +148,6 @@ def open_folder(path: Path, store: ImageStore, *, what: str) -> Folder:
         raise DataError(f"{path}: no such folder; expected {what}")
     if not path.is_dir():
         raise DataError(f"{path}: is a file; expected a folder: {what}")
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise DataError(f"{path}: the folder cannot be read (no permission); expected {what}")
     return Folder(path, store)

@@ -227,8 +227,9 @@ def _standing_out(lab: Lab, samples: Lab, near: Mask) -> Mask:
 
 def _distances(a: Lab, b: Lab) -> NDArray[np.float32]:
     """N×M Euclidean distances, ΔE76."""
-    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1)[None] - 2 * a @ b.T
-    return np.sqrt(np.maximum(squares, 0)).astype(np.float32)
+    squares: NDArray[np.float32] = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1)[None] - 2 * a @ b.T
+    distances: NDArray[np.float32] = np.sqrt(np.maximum(squares, 0)).astype(np.float32)
+    return distances
 
 
 def _without_specks(mask: Mask) -> Mask:

@@ -164,7 +164,9 @@ def _row(
     # Either "cat" or "cat.png" may be written; a stem may itself hold a point.
     id = plain_stem(f"{stem}.x") if plain_stem(f"{stem}.x") in before else plain_stem(stem)
     files = before.get(id, ())
-    values: dict[str, Json] = {k: v for k, v in line.values.items() if k not in (column, "editor", "model")}
+    # The editor is the one whose folder the output lies in.
+    given_editor = ("editor", "model")
+    values: dict[str, Json] = {f"data.{k}" if k in given_editor else k: v for k, v in line.values.items() if k != column}
     values.update(id=id, source_file_name=files[0] if files else f"source/{id}")
     row = read_row(replace(line, values=values), folder=folder, text_only=text_only)
     if isinstance(row, Broken):

@@ -1,0 +1,178 @@
+"""`editloupe judge --backend openai/…` as a user types it, against a strict server of our own on loopback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe import cli
+from editloupe.backends import openai as adapter
+from editloupe.backends.retry import RetryPolicy
+from editloupe.records import Finding
+from editloupe.runs.store import RunStore
+from tests.backends.openai_server import Act, Body, Handler, OpenAIServer, fails, image_of, says
+from tests.conftest import LOOK, final
+
+Edits = Callable[..., Path]
+Run = Callable[..., tuple[int, str, str]]
+Serve = Callable[..., OpenAIServer]
+
+CANARY = "sk-canary-5ea5e11e5-7f3d"
+ATTEMPTS = 3
+
+
+@pytest.fixture
+def editloupe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Runs the program in this process, in a folder of its own: (exit code, standard output, standard error).
+
+    A failed call is tried again at once: the plug-in's factory is opened with a policy of our own.
+    """
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    hasty = partial(adapter.open_backend, policy=RetryPolicy(attempts=ATTEMPTS), sleep=lambda seconds: None)
+    monkeypatch.setattr(adapter, "open_backend", hasty)
+
+    def run(*words: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["editloupe", *map(str, words)])
+        cli.output.out.cache_clear()
+        cli.output.err.cache_clear()
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(caught.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts servers of the model "m"; in the end, none may have seen a request that breaks the protocol."""
+    servers: list[OpenAIServer] = []
+
+    def start(*script: Act, **options: Any) -> OpenAIServer:
+        servers.append(OpenAIServer(*script, model="m", **options).__enter__())
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.__exit__(None, None, None)
+    assert [c for s in servers for c in s.complaints] == []
+
+
+def looks_then_answers(handler: Handler, body: Body) -> None:
+    """Calls a tool, reads the observation, answers. By the conversation, not by turns: tasks run side by side."""
+    asked_before = any(message["role"] == "assistant" for message in body["messages"])
+    says(final("Wrong Action") if asked_before else LOOK)(handler, body)
+
+
+def uri(server: OpenAIServer, query: str = "&env=none") -> str:
+    return f"openai/m?base_url={server.url}{query}"
+
+
+def findings(run: Path) -> list[Finding]:
+    return RunStore.read(run).current()
+
+
+def test_a_model_behind_http_looks_with_a_tool_and_its_labels_are_kept(
+    editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
+):
+    server, run = serve(looks_then_answers), tmp_path / "run"
+    code, said, _ = editloupe("judge", edits(3), "--backend", uri(server), "--criteria", "if", "--out", run)
+    assert code == 0
+    assert "3 of 3 findings judged" in said
+    assert [(f.status, f.label, f.turns) for f in findings(run)] == [("ok", "Wrong Action", 1)] * 3
+    # The server counts 11 tokens in and 3 out an answer, and gives two answers a task.
+    assert [(f.usage.input_tokens, f.usage.output_tokens) for f in findings(run)] == [(22, 6)] * 3
+    first, second = (sorted(server.seen, key=lambda b: len(b["messages"]))[i]["messages"] for i in (0, -1))
+    assert len(server.seen) == 6
+    pictures = [b["image_url"]["url"] for b in first[0]["content"] if b["type"] == "image_url"]
+    assert len({image_of(p) for p in pictures}) == 2, "source and edited image"
+    assert [m["role"] for m in second] == ["user", "assistant", "user"]
+    assert second[2]["content"][0]["text"].startswith("Observation of localize_differences:")
+    assert {h["authorization"] for h in server.headers} == {"Bearer none"}
+
+
+def test_the_same_command_again_asks_the_server_nothing(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
+    server, run = serve(looks_then_answers), tmp_path / "run"
+    command = ("judge", edits(1), "--backend", uri(server), "--criteria", "if", "--out", run)
+    assert editloupe(*command)[0] == 0
+    # How long we wait for an answer does not change who judges.
+    command = ("--backend", uri(server, "&env=none&timeout_s=999"), "--criteria", "if", "--out", run)
+    code, said, _ = editloupe("judge", tmp_path / "edits", *command)
+    assert (code, len(server.seen)) == (0, 2)
+    assert "1 of 1 findings judged, 1 of them from before" in said
+
+
+def test_a_server_that_fails_is_no_verdict_and_a_retry_gives_the_labels(
+    editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
+):
+    server, run = serve(fails(500, "out of memory")), tmp_path / "run"
+    code, said, _ = editloupe("judge", edits(2), "--backend", uri(server), "--out", run)
+    assert code == 1
+    assert f"Judge these again: editloupe retry {run}" in said
+    # Two samples, two criteria.
+    assert [(f.status, f.value) for f in findings(run)] == [("backend_failed", None)] * 4
+    assert all(f"HTTP 500, out of memory (gave up after {ATTEMPTS} attempts" in f.reason for f in findings(run))
+    assert len(server.seen) == 4 * ATTEMPTS
+    server.script[:] = [says(final("Perfect Consistency"))]
+    code, said, _ = editloupe("retry", run)
+    # The label is of the second criterion only; a wrong word is the model's failure, not the server's.
+    assert code == 3
+    assert sorted((f.status, f.label) for f in findings(run) if f.label) == [("ok", "Perfect Consistency")] * 2
+    assert sorted(f.status for f in findings(run) if not f.label) == ["off_menu"] * 2
+
+
+def test_a_server_that_fails_amid_a_dialogue_costs_no_call_twice(
+    editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
+):
+    server, run = serve(says(LOOK), fails(503, "restarting")), tmp_path / "run"
+    code, _, _ = editloupe("judge", edits(1), "--backend", uri(server), "--criteria", "if", "--out", run)
+    assert (code, len(server.seen)) == (1, 1 + ATTEMPTS)
+    server.script[:] = [looks_then_answers]
+    code, said, _ = editloupe("retry", run)
+    assert code == 0
+    assert "1 of 1 findings judged" in said
+    assert [(f.status, f.label) for f in findings(run)] == [("ok", "Wrong Action")]
+    assert len(server.seen) == 1 + ATTEMPTS + 1, "the first answer was recorded and is not asked for again"
+
+
+def test_a_refused_key_says_what_to_do_and_is_shown_nowhere(
+    editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MY_VARIABLE", CANARY)
+    server, run = serve(looks_then_answers, key="another"), tmp_path / "run"
+    command = ("judge", edits(1), "--backend", uri(server, "&env=MY_VARIABLE"), "--criteria", "if", "--out", run)
+    code, said, complained = editloupe(*command)
+    assert code == 1
+    (finding,) = findings(run)
+    assert finding.status == "backend_failed"
+    # The server repeats the key in its complaint.
+    assert "HTTP 401, Incorrect API key provided: Bearer ***" in finding.reason
+    assert "check the key in environment variable MY_VARIABLE" in finding.reason
+    assert finding.reason in said
+    written = [p.read_bytes() for p in run.rglob("*") if p.is_file()]
+    assert not [b for b in [*written, said.encode(), complained.encode()] if CANARY.encode() in b]
+
+
+def test_a_key_that_was_needed_and_not_sent_is_named(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
+    server, run = serve(looks_then_answers, key=CANARY), tmp_path / "run"
+    assert editloupe("judge", edits(1), "--backend", uri(server), "--criteria", "if", "--out", run)[0] == 1
+    assert "no key was sent (env=none); name the variable that holds it with ?env=NAME" in findings(run)[0].reason
+
+
+@pytest.mark.parametrize("query", [f"&api_key={CANARY}", f"&env=none&token={CANARY}"])
+def test_a_key_in_the_uri_is_refused_before_anything_is_sent_or_written(
+    editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path, query: str
+):
+    server, run = serve(looks_then_answers), tmp_path / "run"
+    code, said, complained = editloupe("judge", edits(1), "--backend", uri(server, query), "--out", run)
+    assert code == 2
+    assert "keys come from the environment, never from a URI" in complained
+    assert CANARY not in said + complained
+    assert (server.seen, run.exists()) == ([], False)

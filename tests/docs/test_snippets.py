@@ -1,0 +1,113 @@
+"""Every command and snippet in README and docs is run as it stands, but for blocks tagged `not-run: REASON`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+_BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+DATA = {"", "text", "json", "jsonl", "toml", "yaml", "csv"}
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    number: int
+    info: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.name}-{self.number}"
+
+
+BLOCKS = [
+    Block(page, number, match[1].strip(), match[2])
+    for page in PAGES
+    for number, match in enumerate(_BLOCK.finditer(page.read_text(encoding="utf-8")), start=1)
+]
+RUN = [b for b in BLOCKS if b.info in ("sh", "python") and "pip install" not in b.text]
+INSTALLS = [b for b in BLOCKS if b.info == "sh" and "pip install" in b.text]
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the examples, as a reader of the README has it; what an earlier block made is there for the next."""
+    folder = tmp_path_factory.mktemp("reader")
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    return folder
+
+
+def reader_environment() -> dict[str, str]:
+    """The environment in which the snippet's `editloupe` and `python` are ours."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {**os.environ, "PATH": path}
+
+
+@pytest.mark.parametrize("block", RUN, ids=str)
+def test_a_block_runs_as_it_stands(block: Block, workplace: Path):
+    if block.page.name == "traces.md":
+        judge_first(workplace)
+    command = ["bash", "-euo", "pipefail", "-c", block.text] if block.info == "sh" else [sys.executable, "-c", block.text]
+    done = subprocess.run(
+        command, cwd=workplace, env=reader_environment(), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, f"{block}:\n{block.text}\n{done.stdout}\n{done.stderr}"
+
+
+def judge_first(workplace: Path) -> None:
+    """The run that docs/traces.md looks into."""
+    if not (workplace / "runs" / "first").exists():
+        words = ["editloupe", "judge", "examples/edits", "--limit", "4", "--out", "runs/first"]
+        subprocess.run(words, cwd=workplace, env=reader_environment(), capture_output=True, check=True, timeout=300)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_a_block_says_what_it_is(block: Block):
+    kind, _, rest = block.info.partition(" ")
+    assert kind in DATA | {"sh", "python"}, f"{block}: unknown kind {kind!r}"
+    if rest:
+        assert re.fullmatch(r"not-run: \S.*", rest), f"{block}: {rest!r} gives no reason"
+    if kind == "json":
+        json.loads(block.text)
+    if kind == "toml":
+        tomllib.loads(block.text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+
+
+@pytest.mark.slow
+def test_the_readmes_first_command_works_in_a_fresh_clone_and_a_new_environment(tmp_path: Path):
+    first = INSTALLS[0]
+    assert first.page.name == "README.md"
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no git checkout that could be cloned")
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True, timeout=120)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", first.text], cwd=clone, capture_output=True, text=True, timeout=900, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "findings judged" in done.stdout
+    assert (clone / "runs" / "edits-baseline-tool" / "report" / "summary.md").exists()
+    # A plain install pulls neither torch nor anything of CUDA.
+    listed = subprocess.run(
+        [str(clone / ".venv" / "bin" / "pip"), "list"], capture_output=True, text=True, check=True, timeout=120
+    )
+    names = {line.split()[0].lower() for line in listed.stdout.splitlines()[2:] if line.split()}
+    assert not {n for n in names if n == "torch" or n.startswith("nvidia")}
