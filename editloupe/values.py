@@ -67,6 +67,9 @@ class Box:
     y1: float
 
     def __post_init__(self) -> None:
+        for name in ("x0", "y0", "x1", "y1"):
+            # Floats throughout, so that a box has one JSON and one digest, however it was given.
+            object.__setattr__(self, name, float(getattr(self, name)))
         if not all(math.isfinite(v) for v in self):
             raise ValueError(f"box {list(self)} has a value that is not a finite number")
         if self.x1 <= self.x0 or self.y1 <= self.y0:

@@ -170,6 +170,9 @@ class ImageStore:
                 except OSError:
                     continue  # another candidate may hold them; the error below lists all
                 if hashlib.sha256(found).hexdigest() == ref.sha256:
+                    with self._lock:
+                        # A ref that went through JSON has lost its path; the store keeps it.
+                        self._paths.setdefault(ref.sha256, path)
                     return found
         places = ", ".join(str(p) for p in candidates if p is not None) or "memory"
         raise ImageError(f"image {ref.sha256[:12]} is not to be found with its own bytes (looked in {places})")

@@ -109,6 +109,9 @@ class Worker:
                 return recorded
             if not writer.events:
                 writer.append(self._header(task, repeat))
+                for alias, view in views.items():
+                    for remark in self.images.notes(view.image):
+                        writer.append(Note(text=f"{alias}: {remark}"))
             context = Context(
                 backend=self.bench.backend,
                 toolbox=self.bench.toolbox,

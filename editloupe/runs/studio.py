@@ -41,10 +41,13 @@ def _open(question: Question, wiring: Wiring) -> tuple[Context, Mapping[str, Vie
     )
     sample = Sample.from_files(question["source"], question["edited"], question["instruction"])
     task = bench.protocol.plan([sample], {})[0]
+    images = ImageStore()
+    for recipe in task.views:
+        images.array(recipe.origin)
     context = Context(
         backend=bench.backend,
         toolbox=bench.toolbox,
-        images=ImageStore(),
+        images=images,
         tape=TraceTape(TraceWriter(None)),
         task=task,
         clock=time.monotonic,

@@ -120,7 +120,8 @@ def _steps(events: Iterable[Event]) -> Iterable[Step]:
         if isinstance(event, ModelCall):
             if reply is not None:
                 yield _step(reply, results, notes)
-            reply, results, notes = event, [], []
+                notes = []
+            reply, results = event, []
         elif isinstance(event, ToolResult):
             results.append(event)
         elif isinstance(event, Note):

@@ -57,6 +57,14 @@ _ADD = re.compile(r"\b(add|adds|added|insert|place|put)\b")
 _SHAPE = re.compile(r"\b(shape|outline)\b|-shaped\b")
 _STYLE = re.compile(r"\b(style|painting|cartoon|sketch|cinematic|season|weather|night|daytime|sunset|mood|lighting)\b")
 _COLOUR = re.compile(r"\b(colou?r\w*|recolou?r\w*|paint\w*|tint\w*|dye\w*)\b")
+_RESEMBLE = re.compile(r"\blook(s|ing)? like\b|\bresembl\w+")
+_SOME_OF = re.compile(r"\b(remov|delet|eras)\w*\s+(\w+)\s+of\b")
+_SOME_MORE = re.compile(r"\b(add|adds|added|insert)\s+(\w+)\b")
+_BESIDE = re.compile(
+    r"\b(left|right|top|bottom|middle|center|centre)(\s+(side|edge|part|corner|end))?\s+of\s+(?!(the\s+)?"
+    r"(image|picture|photo|photograph|scene|frame)\b)"
+)
+_AFTERWORDS: Final = frozenset(("color", "colour", "one", "instead", "now", "please"))
 _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "left": ("left", "leftmost", "left-hand"), "right": ("right", "rightmost", "right-hand"),
     "top": ("top", "upper", "topmost"), "bottom": ("bottom", "lower", "bottommost"),
@@ -96,6 +104,8 @@ class Wish:
 def read_wish(instruction: str) -> Wish:
     """The instruction as a Wish; "unknown" where none of the seven kinds of edit is recognised. Quoted text is skipped."""
     text = _QUOTED.sub(" ", instruction.casefold().replace("→", " to "))
+    # "left of the lamp" is a place beside a thing, not one in the picture.
+    text = _BESIDE.sub("beside ", text)
     words = re.findall(r"[a-z]+(?:-[a-z]+)*|\d+", text)
     colours = [(i, SYNONYMS.get(w, w)) for i, w in enumerate(words) if SYNONYMS.get(w, w) in NAMES]
     materials = [_MATERIAL_FORMS.get(w, w) for w in words if _MATERIAL_FORMS.get(w, w) in MATERIALS]
@@ -119,7 +129,7 @@ def read_wish(instruction: str) -> Wish:
 def _action(text: str, words: list[str], *, quoted: bool, colours: list[tuple[int, str]], materials: list[str]) -> Action:
     if _TEXT.search(text):
         return "text"
-    if _COUNT.search(text) or (_ADD.search(text) and "more" in words):
+    if _COUNT.search(text) or (_ADD.search(text) and "more" in words) or _counts(text):
         return "count"
     if _SHAPE.search(text):
         return "shape"
@@ -131,13 +141,29 @@ def _action(text: str, words: list[str], *, quoted: bool, colours: list[tuple[in
         return "material"
     if _COLOUR.search(text):
         return "colour"
-    if _STYLE.search(text):
+    if _STYLE.search(text) or _RESEMBLE.search(text):
         return "unknown"
-    if colours and set(words) & {"to", "make", "turn", "change", "changed", "should", "into", "from"}:
+    if set(words) & {"to", "make", "turn", "change", "changed", "should", "into", "from"} and _ends_in(words, colours):
         return "colour"
     if _ADD.search(text):
         return "add"
+    if re.search(r"\bchanged?\b.*\b(to|into)\b", text) and not quoted:
+        return "replace"
     return "text" if quoted else "unknown"
+
+
+def _counts(text: str) -> bool:
+    """ "Remove two of …", "add three …": a number stands where an article would."""
+    found = (_SOME_OF.search(text), _SOME_MORE.search(text))
+    return any(m is not None and (m.group(2) in _NUMBERS or m.group(2).isdigit()) for m in found)
+
+
+def _ends_in(words: list[str], colours: list[tuple[int, str]]) -> bool:
+    """Whether the last colour is what the sentence ends in, and so what is asked for, places and particles aside."""
+    if not colours:
+        return False
+    places = {form for forms in _PLACES.values() for form in forms} | {"on", "in", "at", "the"}
+    return all(word in _AFTERWORDS or word in places for word in words[colours[-1][0] + 1 :])
 
 
 def _replaces(text: str, words: list[str]) -> bool:
@@ -185,7 +211,8 @@ def _colours(action: Action, words: list[str], colours: list[tuple[int, str]]) -
             at = words.index("place")
             return _last([n for i, n in colours if i > at]), _last([n for i, n in colours if i < at])
         if split is not None:
-            return _last([n for i, n in colours if i < split]), _last([n for i, n in colours if i > split])
+            # Near the new thing only: "to a dog on the blue sail" asks for no blue.
+            return _last([n for i, n in colours if i < split]), _last([n for i, n in colours if split < i <= split + 3])
     return names[0], None
 
 

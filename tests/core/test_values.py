@@ -1,0 +1,176 @@
+"""Boxes, views, records and hashes: the arithmetic that everything stands on."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
+from editloupe.records import Choice, Finding, JudgeSpec, Label, Number, Structured, answer_from_json
+from editloupe.values import Box, ImageRef, Sample, Target, Turn, View, canonical_json, digest
+
+coordinate = st.integers(min_value=0, max_value=4000)
+
+
+def image(name: str, width: int = 400, height: int = 300) -> ImageRef:
+    return ImageRef(sha256=name, width=width, height=height, media_type="image/png")
+
+
+@pytest.mark.parametrize("corners", [(5, 0, 5, 9), (9, 0, 5, 9), (0, 0, math.nan, 5), (0, 0, math.inf, 5)])
+def test_a_box_that_is_empty_inverted_or_not_finite_is_no_box(corners: tuple[float, ...]):
+    with pytest.raises(ValueError, match="box"):
+        Box(*corners)
+
+
+def test_thousandths_are_rounded_outward_and_come_back_around_the_box():
+    # 10/400 = 25 ‰, 31/300 = 103.3 ‰ → 103, 52/400 = 130 ‰, 77/300 = 256.67 ‰ → 257.
+    box = Box(10, 31, 52, 77)
+    assert box.to_thousandths(width=400, height=300) == (25, 103, 130, 257)
+    assert box.to_thousandths(width=400, height=300, order="yxyx") == (103, 25, 257, 130)
+
+
+@given(x=coordinate, y=coordinate, w=st.integers(1, 500), h=st.integers(1, 500))
+def test_a_box_survives_the_way_to_thousandths_and_back_within_a_thousandth(x: int, y: int, w: int, h: int):
+    width, height = 4600, 4700
+    box = Box(x, y, x + w, y + h)
+    back = Box.from_thousandths(box.to_thousandths(width=width, height=height), width=width, height=height)
+    assert back.x0 <= box.x0 + 1e-6 and back.y1 >= box.y1 - 1e-6
+    assert abs(back.x0 - box.x0) <= width / 1000 and abs(back.y1 - box.y1) <= height / 1000
+
+
+def test_a_box_from_a_crop_maps_back_to_the_source():
+    # A crop of x 100–200, y 50–100 shown at twice its size in the right pane of a picture, from x 210 on.
+    view = View(
+        image=image("crop", 410, 100),
+        origin=image("source"),
+        region=Box(100, 50, 200, 100),
+        window=Box(210, 0, 410, 100),
+        op="side_by_side",
+    )
+    assert view.to_origin(Box(230, 20, 250, 40)) == Box(110, 60, 120, 70)
+    assert view.from_origin(Box(110, 60, 120, 70)) == Box(230, 20, 250, 40)
+    assert View.from_json(view.to_json()) == view
+
+
+def test_iou_is_worked_out_by_hand():
+    # Two 10×10 boxes that share 5×10: 50 / (100 + 100 − 50).
+    assert Box(0, 0, 10, 10).iou(Box(5, 0, 15, 10)) == pytest.approx(1 / 3)
+    assert Box(0, 0, 10, 10).iou(Box(10, 0, 20, 10)) == 0
+
+
+def test_a_sample_comes_back_from_json_and_its_content_knows_what_a_judge_sees():
+    sample = Sample(
+        id="a",
+        editor="e",
+        source=image("s"),
+        turns=(Turn(instruction="Do it.", edited=image("t")),),
+        targets=(Target(name="mug", boxes={"source": Box(1, 2, 3, 4)}),),
+        human={"instruction_following": {"anna": "Wrong Action", "ben": 3.0}},
+        extra={"note": [1, None]},
+        warnings=("first of 3 frames",),
+    )
+    again = Sample.from_json(sample.to_json())
+    assert again == sample
+    assert again.content == sample.content
+    assert sample.key == "e/a"
+    from dataclasses import replace
+
+    assert replace(sample, extra={}, human={}).content == sample.content
+    assert replace(sample, turns=(Turn(instruction="Do it!", edited=image("t")),)).content != sample.content
+
+
+def test_the_hash_of_a_message_covers_all_before_it():
+    one, two = Message.of_text("user", "one"), Message.of_text("assistant", "two")
+    first = message_hash(one, None)
+    assert message_hash(two, first) != message_hash(two, None)
+    assert message_hash(Message.from_json(one.to_json()), None) == first
+
+
+def test_a_request_key_knows_images_by_their_digest_and_not_by_their_path():
+    from dataclasses import replace
+    from pathlib import Path
+
+    ref = image("a")
+    here = Message(role="user", parts=(TextPart(text="x"), ImagePart(image=ref, alias="Original Image")))
+    there = Message(
+        role="user", parts=(TextPart(text="x"), ImagePart(image=replace(ref, path=Path("/x")), alias="Original Image"))
+    )
+    assert Request(messages=(here,)).key() == Request(messages=(there,)).key()
+    assert Request(messages=(here,), choices=("a",)).key() != Request(messages=(here,)).key()
+
+
+def test_a_reply_comes_back_from_json():
+    reply = Reply(
+        text="x", tool_calls=(ToolCall(id="1", name="a", arguments={"b": [1]}),), usage=Usage(input_tokens=3), raw={"k": 1}
+    )
+    assert Reply.from_json(reply.to_json()) == reply
+
+
+def test_usage_adds_up_and_keeps_unknown_apart_from_zero():
+    total = Usage(input_tokens=3) + Usage(input_tokens=4, output_tokens=0)
+    assert (total.input_tokens, total.output_tokens, total.image_tokens, total.total) == (7, 0, None, 7)
+
+
+@pytest.mark.parametrize(
+    "answer", [Label(name="A", value=2.0), Number(value=0.5), Choice(name="b"), Structured(data={"k": [1]})]
+)
+def test_answers_come_back_from_json(answer: object):
+    assert answer_from_json(answer.to_json()) == answer  # type: ignore[attr-defined]
+
+
+def finding(**fields: object) -> Finding:
+    base = {"task_id": "t", "judge_id": "j", "repeat": 0, "sample_id": "s", "editor": "", "criterion": "c"}
+    return Finding(**(base | fields))  # type: ignore[arg-type]
+
+
+def test_a_finding_has_an_answer_exactly_when_it_is_ok():
+    ok = finding(status="ok", answer=Label(name="A", value=4.0))
+    assert (ok.label, ok.value) == ("A", 4.0)
+    assert finding(status="ok", answer=Choice(name="b")).value is None
+    with pytest.raises(ValueError, match="exactly when"):
+        finding(status="ok")
+    with pytest.raises(ValueError, match="exactly when"):
+        finding(status="refused", answer=Label(name="A", value=4.0))
+    assert Finding.from_json(ok.to_json()) == ok
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_number_is_finite_or_it_is_no_number(value: float):
+    with pytest.raises(ValueError, match="finite"):
+        Number(value=value)
+    with pytest.raises(ValueError, match="JSON compliant"):
+        canonical_json({"x": value})
+
+
+def test_canonical_json_does_not_know_the_order_of_keys():
+    assert digest({"b": 1, "a": [True, None]}) == digest({"a": [True, None], "b": 1})
+
+
+def test_a_judges_id_changes_with_anything_that_changes_a_verdict():
+    from dataclasses import replace
+
+    from editloupe.chat import Sampling
+
+    spec = JudgeSpec(
+        backend="a/b",
+        endpoint="e",
+        sampling=Sampling(),
+        tool_protocol="text",
+        image_policy="own",
+        prompts="p",
+        rubric="r",
+        tools={"zoom_in": "1"},
+    )
+    others = [
+        replace(spec, endpoint="f"),
+        replace(spec, sampling=Sampling(temperature=0.7)),
+        replace(spec, prompts="q"),
+        replace(spec, rubric="s"),
+        replace(spec, tools={"zoom_in": "2"}),
+        replace(spec, backend_version="2"),
+        replace(spec, constrain_labels=True),
+    ]
+    assert len({spec.id, *(o.id for o in others)}) == len(others) + 1
