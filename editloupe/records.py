@@ -226,7 +226,8 @@ class JudgeSpec:
     """Who judges: everything that makes two verdicts comparable, and no secret.
 
     backend: canonical URI, and the version of the code behind it where that is ours.
-    endpoint: where it answers ("in process" for embedded ones).   tools: name → version.   prompts: digest of the agent's own templates.   rubric: digest.
+    endpoint: where it answers ("in process" for embedded ones).   tools: name → version.
+    prompts: digest of the agent's own templates.   rubric: digest.
     """
 
     backend: str

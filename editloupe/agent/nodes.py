@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from langgraph.runtime import Runtime
 
@@ -138,7 +138,7 @@ def conclude(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     try:
         label = parse_label(state["answer"] or "", runtime.context.task.grammar)
     except ReplyError as error:
-        return _over(error.status, f"{error}")  # type: ignore[arg-type]
+        return _over(cast(Status, error.status), f"{error}: {state['thought']}" if state["thought"] else str(error))
     return {"outcome": {"status": "ok", "answer": label.to_json(), "reason": state["thought"]}, "next": "end"}
 
 

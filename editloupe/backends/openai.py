@@ -260,6 +260,9 @@ def _key(variable: str, endpoint: str, *, named: bool) -> _Key:
     """The key for an endpoint. Raises ConfigError where one is needed and missing, or cannot be a key."""
     if variable == "none":
         return _Key("", "no key was sent (env=none); name the variable that holds it with ?env=NAME")
+    if not variable.isidentifier():
+        # It may be the key itself, so it is not repeated.
+        raise ConfigError("env names the environment variable that holds the key, such as env=MY_KEY; it is not the key")
     value = os.environ.get(variable, "").strip()
     if value:
         # The HTTP library's own complaint about such a header would show the key.

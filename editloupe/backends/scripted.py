@@ -42,9 +42,7 @@ class ScriptedLMM:
         self._name = name
         self._lock = threading.Lock()
         self.requests: list[Request] = []
-        self.traits = Traits(
-            describes="a script, not an LMM", is_lmm=False, constrains_choices=constrains_choices
-        )
+        self.traits = Traits(describes="a script, not an LMM", is_lmm=False, constrains_choices=constrains_choices)
 
     @property
     def uri(self) -> str:

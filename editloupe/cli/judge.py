@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -251,10 +252,13 @@ def _tell_failures(outcome: Outcome, folder: Path) -> None:
     failures = [f for f in outcome.findings if f.status != "ok"]
     for finding in failures[:5]:
         where = f"{finding.editor}/{finding.sample_id}" if finding.editor else finding.sample_id
-        out().print(plain(f"  {where}, {finding.criterion}: {finding.status}: {finding.reason}"), soft_wrap=True)
+        reason = textwrap.shorten(finding.reason, 240, placeholder=" …")
+        out().print(plain(f"  {where}, {finding.criterion}: {finding.status}: {reason}"), soft_wrap=True)
     if len(failures) > 5:
         out().print(f"  … and {len(failures) - 5} more")
-    out().print(f"Judge these again: editloupe retry {folder}", markup=False, soft_wrap=True)
+    final = sorted({f.status for f in failures} - PENDING)
+    again = f" --status {','.join(final)}" if final else ""
+    out().print(f"Judge these again: editloupe retry {folder}{again}", markup=False, soft_wrap=True)
 
 
 @contextmanager

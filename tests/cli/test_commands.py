@@ -11,28 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from editloupe import cli
 from tests.conftest import LOOK, final
 
 Edits = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def editloupe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Runs the program in this process, in a folder of its own: (exit code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["editloupe", *map(str, words)])
-        cli.output.out.cache_clear()
-        cli.output.err.cache_clear()
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(caught.value.code or 0), captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture

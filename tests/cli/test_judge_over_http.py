@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from editloupe import cli
 from editloupe.backends import openai as adapter
 from editloupe.backends.retry import RetryPolicy
 from editloupe.records import Finding
@@ -26,28 +24,11 @@ CANARY = "sk-canary-5ea5e11e5-7f3d"
 ATTEMPTS = 3
 
 
-@pytest.fixture
-def editloupe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Runs the program in this process, in a folder of its own: (exit code, standard output, standard error).
-
-    A failed call is tried again at once: the plug-in's factory is opened with a policy of our own.
-    """
-    monkeypatch.chdir(tmp_path)
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    hasty = partial(adapter.open_backend, policy=RetryPolicy(attempts=ATTEMPTS), sleep=lambda seconds: None)
-    monkeypatch.setattr(adapter, "open_backend", hasty)
-
-    def run(*words: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["editloupe", *map(str, words)])
-        cli.output.out.cache_clear()
-        cli.output.err.cache_clear()
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(caught.value.code or 0), captured.out, captured.err
-
-    return run
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed call is tried again at once: the plug-in's factory is opened with a policy of our own."""
+    opened = partial(adapter.open_backend, policy=RetryPolicy(attempts=ATTEMPTS), sleep=lambda seconds: None)
+    monkeypatch.setattr(adapter, "open_backend", opened)
 
 
 @pytest.fixture

@@ -73,12 +73,12 @@ def test_unknown_events_and_broken_lines_are_named_with_their_line_and_left_out(
     told = "\n".join(trace.problems)
     assert "line 2: unknown event 'dream'" in told
     assert "line 3: not JSON" in told
-    assert "line 4: note event: text" in told
+    assert "line 4: note event: note.text" in told
 
 
 def test_a_newer_schema_is_refused_with_the_advice_to_update(tmp_path: Path):
     line = EVENT.dump_json(header()).replace(b'"version":1', b'"version":99')
-    with pytest.raises(TraceError, match="schema 99.*update editloupe"):
+    with pytest.raises(TraceError, match=r"schema 99.*update editloupe"):
         read_trace(written(tmp_path / "t.jsonl", line))
 
 
