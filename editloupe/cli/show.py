@@ -99,7 +99,8 @@ def _explain(store: RunStore, finding: Finding) -> None:
         except TraceError as error:
             note(f"warning: {error}")
         else:
-            console.print(plain(f"Judge: {trace.header.judge['backend']}   trace: {finding.trace}"))
+            console.print(plain(f"Judge: {trace.header.judge['backend']}"))
+            console.print(plain(f"Trace: {store.folder / finding.trace}"), soft_wrap=True)
             for number, step in enumerate(trace.steps(), start=1):
                 _step(number, step, store)
             for problem in trace.problems:

@@ -62,10 +62,8 @@ def prompt(criterion: str, instruction: str, tools: Sequence[str], labels: Seque
     if labels is not None:
         for old, new in zip([x.name for x in level.levels], labels, strict=True):
             text = text.replace(f"**{old}**", f"**{new}**")
-    if tools:
-        specs = open_toolbox(tools).specs(tools)
-        text += "\n\n" + render_prompt("agent/tools", tools=specs, absent={}, max_turns=6)
-    return text
+    listed = "".join(f"\n- `{spec.name}`: {spec.description}" for spec in open_toolbox(tools).specs(tools))
+    return f"{text}\n\n## Tools\n{listed}" if tools else text
 
 
 class Talk:
@@ -137,8 +135,9 @@ BLUE = "Change the color of the red mug to blue."
         ("Change the material of the green hat to gold.", HAT, with_(HAT, colour="blue"), "Wrong Action"),
         ("Change the text on the white sign to 'KX 70'.", SIGN, with_(SIGN, text="KX 70"), "Flawless Execution"),
         ("Change the text on the white sign to 'KX 70'.", SIGN, with_(SIGN, text=""), "Wrong Action"),
-        ("Make the purple plate square.", PLATE, with_(PLATE, form="square"), "Flawless Execution"),
-        ("Make the purple plate square.", PLATE, with_(PLATE, form="star-shaped"), "Wrong Action"),
+        ("Make the purple plate triangular.", PLATE, with_(PLATE, form="triangular"), "Flawless Execution"),
+        ("Make the purple plate triangular.", PLATE, with_(PLATE, form="star-shaped"), "Wrong Action"),
+        ("Make the purple plate triangular.", PLATE, with_(PLATE, colour="black"), "Wrong Action"),
     ],
 )  # fmt: skip
 def test_what_was_done_to_the_target_decides_instruction_following(
@@ -179,6 +178,12 @@ def test_the_first_turn_asks_for_the_differences_and_a_small_place_is_zoomed_int
     talk = Talk(picture(*ALL), picture(small, *ALL[1:]), prompt(IF, BLUE, ("zoom_in", "localize_differences")))
     assert talk.to_the_end() == "Flawless Execution"
     assert talk.calls == ["localize_differences", "zoom_in"]
+
+
+def test_a_verdict_names_the_crops_that_it_rests_on() -> None:
+    (finding,) = Judge("baseline", criteria=["if"]).judge(load(EXAMPLES, store=ImageStore()).samples[0])
+    assert "Crop 1" in finding.reason
+    assert finding.evidence
 
 
 def test_every_reply_says_that_this_is_no_lmm() -> None:

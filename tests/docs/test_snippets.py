@@ -58,6 +58,8 @@ def reader_environment() -> dict[str, str]:
 def test_a_block_runs_as_it_stands(block: Block, workplace: Path):
     if block.page.name == "traces.md":
         judge_first(workplace)
+    for named in (b for b in BLOCKS if b.page == block.page and b.info.startswith("toml ")):
+        (workplace / named.info.split()[1]).write_text(named.text, encoding="utf-8")
     command = ["bash", "-euo", "pipefail", "-c", block.text] if block.info == "sh" else [sys.executable, "-c", block.text]
     done = subprocess.run(
         command, cwd=workplace, env=reader_environment(), capture_output=True, text=True, timeout=300, check=False
@@ -76,7 +78,9 @@ def judge_first(workplace: Path) -> None:
 def test_a_block_says_what_it_is(block: Block):
     kind, _, rest = block.info.partition(" ")
     assert kind in DATA | {"sh", "python"}, f"{block}: unknown kind {kind!r}"
-    if rest:
+    if rest and kind in DATA:
+        assert re.fullmatch(r"[\w-]+\.\w+", rest), f"{block}: {rest!r} is no file name"
+    elif rest:
         assert re.fullmatch(r"not-run: \S.*", rest), f"{block}: {rest!r} gives no reason"
     if kind == "json":
         json.loads(block.text)

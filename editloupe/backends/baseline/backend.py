@@ -9,7 +9,7 @@ from typing import Final
 
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.baseline import verdicts
-from editloupe.backends.baseline.dialogue import EDITED, ORIGINAL, Question, read
+from editloupe.backends.baseline.dialogue import EDITED, ORIGINAL, Place, Question, read
 from editloupe.backends.baseline.looks import Pair
 from editloupe.backends.baseline.verdicts import CONSISTENCY, FOLLOWING, Verdict
 from editloupe.backends.baseline.wish import read_wish
@@ -107,14 +107,14 @@ def _judged(question: Question, pair: Pair) -> tuple[Verdict, str]:
     """The verdict, and what it was looked at for."""
     wish = read_wish(question.instruction)
     if question.observed is None:
-        boxes = [region.box for region in pair.found.regions[:_MOST_PLACES]]
+        places = [Place(box=region.box) for region in pair.found.regions[:_MOST_PLACES]]
         source = "No observation is at hand, so the places were found on the full images"
     else:
-        boxes = list(question.observed[:_MOST_PLACES])
+        places = list(question.observed[:_MOST_PLACES])
         source = "The places are those of the observation"
-    evidence = verdicts.gather(pair, boxes)
+    evidence = verdicts.gather(pair, [p.box for p in places], crops={p.crop: p.box for p in places if p.crop})
     judge = verdicts.follow if question.labels == FOLLOWING else verdicts.consist
-    thought = f"Read from the instruction: {wish.described}. {source}: {len(boxes)}, of which {len(evidence.looks)} count."
+    thought = f"Read from the instruction: {wish.described}. {source}: {len(places)}, of which {len(evidence.looks)} count."
     return judge(wish, evidence), thought
 
 

@@ -24,9 +24,17 @@ _TOOL = re.compile(r"^\s*[-*]\s+`(\w+)`\s*:")
 _CALLED = re.compile(r'"name"\s*:\s*"(\w+)"')
 _NO_TOOLS = "Tools are no longer available"
 _BOX = r"\[\s*(\d+),\s*(\d+),\s*(\d+),\s*(\d+)\s*\]"
-_CROP = re.compile(r"^Crop \d+: bbox " + _BOX)
+_CROP = re.compile(r"^(Crop \d+): bbox " + _BOX)
 _NOT_SHOWN = re.compile(r"^Not shown: \d+ weaker")
 _NONE = re.compile(r"^No (region differs|difference)\b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A place that an observation named. box: px of the original image.   crop: the picture of it; "" where none was shown."""
+
+    box: Box
+    crop: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +42,7 @@ class Question:
     """What is asked, and what has been seen so far.
 
     criterion: as the prompt names it.   labels: on offer.   tools: names on offer, empty once withdrawn.   called: tools
-    that we asked for.   observed: boxes in px of the original image, strongest first; None where nothing was observed.
+    that we asked for.   observed: places that differ, strongest first; None where nothing was observed.
     """
 
     criterion: str
@@ -44,7 +52,7 @@ class Question:
     edited: ImageRef | None
     tools: frozenset[str]
     called: tuple[str, ...]
-    observed: tuple[Box, ...] | None
+    observed: tuple[Place, ...] | None
 
 
 def read(request: Request) -> Question:
@@ -76,19 +84,26 @@ def _called(messages: Sequence[Message]) -> tuple[str, ...]:
     return (*native, *(name for m in messages if m.role == "assistant" for name in _CALLED.findall(m.text)))
 
 
-def _observed(messages: Sequence[Message], first: Message | None, original: ImageRef) -> tuple[Box, ...] | None:
-    boxes: list[tuple[int, ...]] = []
+def _observed(messages: Sequence[Message], first: Message | None, original: ImageRef) -> tuple[Place, ...] | None:
+    places: list[Place] = []
     heard = False
     for message in messages:
         if message is first or message.role not in ("user", "tool"):
             continue
         for line in message.text.splitlines():
             if match := _CROP.match(line):
-                boxes.append(tuple(map(int, match.groups())))
+                places += _places([match.groups()[1:]], original, crop=match.group(1))
             elif _NOT_SHOWN.match(line):
-                boxes += [tuple(map(int, found)) for found in re.findall(_BOX, line)]
+                places += _places(re.findall(_BOX, line), original)
             heard = heard or bool(match) or bool(_NONE.match(line))
-    if not heard:
-        return None
-    sound = [b for b in boxes if b[0] < b[2] <= 1000 and b[1] < b[3] <= 1000]
-    return tuple(Box.from_thousandths(b, width=original.width, height=original.height) for b in sound)
+    return tuple(places) if heard else None
+
+
+def _places(found: Sequence[Sequence[str]], original: ImageRef, *, crop: str = "") -> list[Place]:
+    """Boxes in thousandths as places; what is no box is left out."""
+    numbers = [tuple(map(int, texts)) for texts in found]
+    return [
+        Place(box=Box.from_thousandths(n, width=original.width, height=original.height), crop=crop)
+        for n in numbers
+        if n[0] < n[2] <= 1000 and n[1] < n[3] <= 1000
+    ]

@@ -6,7 +6,7 @@ Thresholds were set on the `dev` family of benchmarks/scenes.py and on nothing e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
@@ -55,10 +55,13 @@ class Evidence:
     looks: tuple[Look, ...]
     whole: Whole
     size: tuple[int, int]
+    crops: Mapping[str, Box] = field(default_factory=dict)
 
     def at(self, look: Look) -> str:
-        """A place in words: thousandths, as in the tools' observations."""
-        return f"[{', '.join(map(str, look.box.to_thousandths(width=self.size[0], height=self.size[1])))}]"
+        """A place in words: its box in thousandths, as in the tools' observations, and the crops that show it."""
+        box = f"[{', '.join(map(str, look.box.to_thousandths(width=self.size[0], height=self.size[1])))}]"
+        shown = [name for name, seen in self.crops.items() if _inside(seen, look.box)]
+        return f"{box} ({', '.join(shown)})" if shown else box
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +73,15 @@ class _Target:
     reason: str
 
 
-def gather(pair: Pair, boxes: Sequence[Box]) -> Evidence:
-    """Look at each place. boxes: px of the original image; pieces of one thing are taken together, and places where
-    nothing visible happened are dropped."""
+def gather(pair: Pair, boxes: Sequence[Box], *, crops: Mapping[str, Box]) -> Evidence:
+    """Look at each place; pieces of one thing are taken together, places where nothing visible happened are dropped.
+
+    boxes: px of the original image.   crops: name of a picture that was shown → the box that it is about.
+    """
     looks = [pair.look(box) for box in joined(pair, boxes)]
-    return Evidence(looks=tuple(look for look in looks if not _trivial(look)), whole=pair.whole, size=pair.size)
+    return Evidence(
+        looks=tuple(look for look in looks if not _trivial(look)), whole=pair.whole, size=pair.size, crops=crops
+    )
 
 
 def joined(pair: Pair, boxes: Sequence[Box]) -> list[Box]:
@@ -396,6 +403,11 @@ def _moved(look: Look) -> str:
 
 def _places(count: int) -> str:
     return "place" if count == 1 else "places"
+
+
+def _inside(part: Box, whole: Box) -> bool:
+    common = part.intersection(whole)
+    return common is not None and common.area >= 0.5 * part.area
 
 
 def _gap(a: Box, b: Box) -> float:
