@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from editloupe.chat import Sampling, ToolCall, Usage
 from editloupe.values import Box, ImageRef, Json, View, digest
@@ -25,20 +25,7 @@ Status: TypeAlias = Literal[
     "input_error",
 ]
 
-STATUSES: tuple[Status, ...] = (
-    "ok",
-    "unparsed",
-    "off_menu",
-    "contradictory",
-    "refused",
-    "filtered",
-    "abstained",
-    "over_budget",
-    "missing_output",
-    "tool_failed",
-    "backend_failed",
-    "input_error",
-)
+STATUSES: tuple[Status, ...] = get_args(Status)
 """Every way in which a task can end."""
 
 FAILURES: frozenset[str] = frozenset(STATUSES) - {"ok"}

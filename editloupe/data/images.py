@@ -303,8 +303,9 @@ def _opened(data: bytes, name: str, max_pixels: int) -> Image.Image:
         with _no_warnings():
             return Image.open(io.BytesIO(data), formats=formats)
     except Image.DecompressionBombError as error:
+        found = str(error).partition(" exceeds")[0]  # "Image size (900000000 pixels)"; Pillow goes on with its own limit
         raise ImageError(
-            f"{name}: {error}; the limit is {max_pixels:,} px, a guard against decompression bombs; "
+            f"{name}: {found} is more than the limit of {max_pixels:,} px, a guard against decompression bombs; "
             "scale the image down first"
         ) from error
     except UnidentifiedImageError as error:

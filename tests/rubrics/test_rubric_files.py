@@ -361,7 +361,7 @@ def test_the_example_of_the_documentation_loads_and_does_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (ROOT / "docs" / "rubrics.md").read_text(encoding="utf-8")
-    (rubric,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (rubric,) = re.findall(r"```toml[^\n]*\n(.*?)```", page, re.DOTALL)
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     Path("poster.toml").write_text(rubric, encoding="utf-8")
@@ -380,7 +380,7 @@ def test_the_example_of_the_documentation_loads_and_does_what_it_says(
 
 def test_the_messages_of_the_documentation_are_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "rubrics.md").read_text(encoding="utf-8")
-    (rubric,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (rubric,) = re.findall(r"```toml[^\n]*\n(.*?)```", page, re.DOTALL)
     (messages,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     head, middle, tail = rubric.partition('name = "Off Style"')

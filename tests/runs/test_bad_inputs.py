@@ -1,0 +1,127 @@
+"""A folder full of trouble: every bad row ends as a counted `input_error` that says what to do, and the good ones are judged."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.runs.execute import execute
+from editloupe.runs.spec import Settings, Source, open_bench
+from tests.runs.test_resume import talker
+
+
+def png(width: int, height: int) -> bytes:
+    """A PNG whose header promises a size; its pixels are never there."""
+    ihdr = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunk = struct.pack(">I", len(ihdr)) + b"IHDR" + ihdr + struct.pack(">I", zlib.crc32(b"IHDR" + ihdr))
+    return b"\x89PNG\r\n\x1a\n" + chunk + struct.pack(">I", 0) + b"IEND" + struct.pack(">I", zlib.crc32(b"IEND"))
+
+
+def encoded(image: Image.Image, kind: str, **how: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **how)
+    return buffer.getvalue()
+
+
+WHOLE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (120, 160, 3), dtype=np.uint8))
+
+BAD: dict[str, tuple[bytes | None, str]] = {
+    "gone.png": (None, "no such file"),
+    "empty.png": (b"", "the file is empty"),
+    "cut.png": (encoded(WHOLE, "PNG")[:9000], "damaged or cut off"),
+    "cut.jpg": (encoded(WHOLE, "JPEG")[:1500], "damaged or cut off"),
+    "notes.png": (b"these are notes, not pixels", "not an image"),
+    "dot.png": (encoded(Image.new("RGB", (1, 1)), "PNG"), "1×1 px is too small"),
+    "bomb.png": (png(30_000, 30_000), "scale the image down"),
+    "photo.heic": (b"\x00\x00\x00\x18ftypheic" + b"\x00" * 40, "editloupe[heif]"),
+    "../outside.png": (None, "outside"),
+    "/etc/hostname": (None, "is absolute"),
+}
+
+ODD: dict[str, bytes] = {
+    "rgba.png": encoded(WHOLE.convert("RGBA"), "PNG"),
+    "deep.png": encoded(Image.fromarray(np.full((120, 160), 40_000, dtype=np.uint16)), "PNG"),
+    "cmyk.jpg": encoded(WHOLE.convert("CMYK"), "JPEG"),
+    "palette.png": encoded(WHOLE.convert("P"), "PNG"),
+    "grey.png": encoded(WHOLE.convert("L"), "PNG"),
+    "moving.gif": encoded(WHOLE, "GIF", save_all=True, append_images=[WHOLE.rotate(90)]),
+    "moving.webp": encoded(WHOLE, "WEBP", save_all=True, append_images=[WHOLE.rotate(90)]),
+    "other size ü.png": encoded(WHOLE.resize((333, 111)), "PNG"),
+}
+
+
+@pytest.fixture
+def trouble(tmp_path: Path) -> Path:
+    """Both tables above as one ImageFolder."""
+    folder = tmp_path / "trouble"
+    folder.mkdir()
+    (folder / "source.png").write_bytes(encoded(WHOLE, "PNG"))
+    (tmp_path / "outside.png").write_bytes(encoded(WHOLE, "PNG"))
+    rows = []
+    for name, data in [*((n, d) for n, (d, _) in BAD.items()), *ODD.items()]:
+        if data is not None:
+            (folder / name).write_bytes(data)
+        rows.append(
+            {"id": name.strip("./"), "source_file_name": "source.png", "edited_file_name": name, "instruction": "Do it."}
+        )
+    lines = [json.dumps(row) for row in rows]
+    lines += [
+        '{"id": "torn", "source_file_name": ',
+        json.dumps({**rows[-1], "id": "silent", "instruction": "  "}),
+        json.dumps({**rows[-1], "id": "list", "instruction": ["Do it."]}),
+        json.dumps({**rows[-1], "id": "nan", "instruction": "X"}).replace('"X"', "NaN"),
+        json.dumps({**rows[-1], "id": "rgba.png"}),
+    ]
+    (folder / "metadata.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_every_bad_row_is_counted_with_its_reason_and_the_odd_ones_are_judged(trouble: Path, tmp_path: Path):
+    bench = open_bench(Settings(backend=talker(), criteria=("if",)))
+    outcome = execute(bench, Source(path=trouble), tmp_path / "run", config={}, concurrency=2)
+    by_id = {f.sample_id: f for f in outcome.findings}
+    for name, (_, told) in BAD.items():
+        finding = by_id[name.strip("./")]
+        assert (finding.status, finding.value) == ("input_error", None), name
+        assert told in finding.reason, finding.reason
+    for name in ODD:
+        assert by_id[name].status == "ok", by_id[name].reason
+    reasons = {f.reason for f in outcome.findings if f.status == "input_error"}
+    for line, told in [(19, "JSON"), (20, "instruction"), (21, "instruction"), (22, "NaN"), (23, "rgba.png")]:
+        assert any(f"line {line}" in reason and told in reason for reason in reasons), (line, told, sorted(reasons))
+    assert outcome.asked == len(BAD) + len(ODD) + 5
+    cell = outcome.summaries[0].micro["instruction_following"]
+    assert (cell.judged, cell.asked) == (len(ODD), outcome.asked)
+
+
+def test_what_decoding_did_is_said_in_the_trace(trouble: Path, tmp_path: Path):
+    from editloupe.traces.read import read_trace
+
+    bench = open_bench(Settings(backend=talker(), criteria=("if",)))
+    odd = ("moving.gif", "cmyk.jpg", "deep.png")
+    outcome = execute(bench, Source(path=trouble, only=odd), tmp_path / "run", config={}, concurrency=1)
+    said = {
+        f.sample_id: "\n".join(s.note for s in read_trace(tmp_path / "run" / str(f.trace)).steps())
+        for f in outcome.findings
+    }
+    assert "Edited Image: first of 2 frames" in said["moving.gif"]
+    assert "CMYK" in said["cmyk.jpg"]
+    assert "8 bits" in said["deep.png"]
+
+
+def test_half_a_surrogate_in_an_instruction_costs_no_other_sample(edits: Callable[..., Path], tmp_path: Path):
+    folder = edits(2)
+    first, second = (folder / "metadata.jsonl").read_text().splitlines()
+    (folder / "metadata.jsonl").write_text(first.replace("Make square", "Make \\ud800 square") + "\n" + second + "\n")
+    bench = open_bench(Settings(backend=talker(), criteria=("if",)))
+    outcome = execute(bench, Source(path=folder), tmp_path / "run", config={}, concurrency=1)
+    assert {f.sample_id: f.status for f in outcome.findings}["s01"] == "ok"
+    assert len(outcome.findings) == 2
