@@ -3,7 +3,8 @@
     python -m benchmarks.baseline                 # 400 held-out scenes, the real road: prompt, loop, tools, parser
     python -m benchmarks.baseline --write         # and put the tables into docs/baseline.md
 
-The held-out family shares no object kind, background, layout, style or wording with the one that the rules were made on.
+The held-out family shares no object kind, background, layout, style or instruction template with the one that the rules
+were made on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Edits with known labels, drawn from a seed: backgrounds, small named things, an instruction, and injected failures.
 
-Two families share no object kind, background, layout, style or wording: `dev`, on which the pixel baseline's rules were
-made, and `held_out`, on which they are only measured. Every label is known by construction, not by looking.
+Two families share no object kind, background, layout, style or instruction template: `dev`, on which the pixel baseline's
+rules were made, and `held_out`, on which they are only measured. Every label is known by construction, not by looking.
 """
 
 from __future__ import annotations

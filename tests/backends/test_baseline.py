@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import cv2
@@ -40,16 +42,13 @@ PLATE = Thing(kind="plate", colour="purple", x=210, y=230, size=46, grain=5)
 ALL = (MUG, BALL, HAT, SIGN, PLATE)
 
 
+@cache
 def picture(*things: Thing) -> RGB:
     return render(backdrop("wall", np.random.default_rng(7), 400, 300), things)
 
 
 def changed(old: Thing, new: Thing | None) -> RGB:
     return picture(*(t for t in (new if t is old else t for t in ALL) if t is not None))
-
-
-def with_(thing: Thing, **fields: object) -> Thing:
-    return Thing(**{**{name: getattr(thing, name) for name in Thing.__dataclass_fields__}, **fields})  # type: ignore[arg-type]
 
 
 def prompt(criterion: str, instruction: str, tools: Sequence[str], labels: Sequence[str] | None = None) -> str:
@@ -119,25 +118,25 @@ BLUE = "Change the color of the red mug to blue."
 @pytest.mark.parametrize(
     ("instruction", "old", "new", "label"),
     [
-        (BLUE, MUG, with_(MUG, colour="blue"), "Flawless Execution"),
-        (BLUE, MUG, with_(MUG, colour="blue", warp=0.12), "Over Modification"),
-        (BLUE, MUG, with_(MUG, colour="blue", soft=0.12), "Over Modification"),
-        (BLUE, MUG, with_(MUG, colour="green"), "Wrong Action"),
+        (BLUE, MUG, replace(MUG, colour="blue"), "Flawless Execution"),
+        (BLUE, MUG, replace(MUG, colour="blue", warp=0.12), "Over Modification"),
+        (BLUE, MUG, replace(MUG, colour="blue", soft=0.12), "Over Modification"),
+        (BLUE, MUG, replace(MUG, colour="green"), "Wrong Action"),
         (BLUE, MUG, None, "Wrong Action"),
         (BLUE, MUG, MUG, "Localization Failure"),
-        (BLUE, BALL, with_(BALL, colour="blue"), "Localization Failure"),
+        (BLUE, BALL, replace(BALL, colour="blue"), "Localization Failure"),
         ("Remove the yellow ball.", BALL, None, "Flawless Execution"),
-        ("Remove the yellow ball.", BALL, with_(BALL, colour="black"), "Wrong Action"),
-        ("Replace the yellow ball with a blue box.", BALL, with_(BALL, kind="box", colour="blue"), "Flawless Execution"),
+        ("Remove the yellow ball.", BALL, replace(BALL, colour="black"), "Wrong Action"),
+        ("Replace the yellow ball with a blue box.", BALL, replace(BALL, kind="box", colour="blue"), "Flawless Execution"),
         ("Replace the yellow ball with a blue box.", BALL, None, "Wrong Action"),
-        ("Replace the yellow ball with a blue box.", BALL, with_(BALL, colour="blue"), "Wrong Action"),
-        ("Change the material of the green hat to gold.", HAT, with_(HAT, material="gold"), "Flawless Execution"),
-        ("Change the material of the green hat to gold.", HAT, with_(HAT, colour="blue"), "Wrong Action"),
-        ("Change the text on the white sign to 'KX 70'.", SIGN, with_(SIGN, text="KX 70"), "Flawless Execution"),
-        ("Change the text on the white sign to 'KX 70'.", SIGN, with_(SIGN, text=""), "Wrong Action"),
-        ("Make the purple plate triangular.", PLATE, with_(PLATE, form="triangular"), "Flawless Execution"),
-        ("Make the purple plate triangular.", PLATE, with_(PLATE, form="star-shaped"), "Wrong Action"),
-        ("Make the purple plate triangular.", PLATE, with_(PLATE, colour="black"), "Wrong Action"),
+        ("Replace the yellow ball with a blue box.", BALL, replace(BALL, colour="blue"), "Wrong Action"),
+        ("Change the material of the green hat to gold.", HAT, replace(HAT, material="gold"), "Flawless Execution"),
+        ("Change the material of the green hat to gold.", HAT, replace(HAT, colour="blue"), "Wrong Action"),
+        ("Change the text on the white sign to 'KX 70'.", SIGN, replace(SIGN, text="KX 70"), "Flawless Execution"),
+        ("Change the text on the white sign to 'KX 70'.", SIGN, replace(SIGN, text=""), "Wrong Action"),
+        ("Make the purple plate triangular.", PLATE, replace(PLATE, form="triangular"), "Flawless Execution"),
+        ("Make the purple plate triangular.", PLATE, replace(PLATE, form="star-shaped"), "Wrong Action"),
+        ("Make the purple plate triangular.", PLATE, replace(PLATE, colour="black"), "Wrong Action"),
     ],
 )  # fmt: skip
 def test_what_was_done_to_the_target_decides_instruction_following(
@@ -154,27 +153,27 @@ def test_the_number_of_things_that_went_decides_a_count() -> None:
 
 
 def test_other_places_that_changed_are_counted_for_visual_consistency() -> None:
-    source, mug = picture(*ALL), with_(MUG, colour="blue")
-    hat, ball = with_(HAT, colour="pink"), with_(BALL, warp=0.15)
+    source, mug = picture(*ALL), replace(MUG, colour="blue")
+    hat, ball = replace(HAT, colour="pink"), replace(BALL, warp=0.15)
     assert verdict(source, picture(mug, BALL, HAT, SIGN, PLATE), BLUE, VC) == "Perfect Consistency"
     assert verdict(source, picture(mug, BALL, hat, SIGN, PLATE), BLUE, VC) == "Single Anomaly"
     assert verdict(source, picture(mug, ball, hat, SIGN), BLUE, VC) == "Multiple Anomalies"
 
 
 def test_another_scene_is_a_collapse_and_leaves_no_target() -> None:
-    elsewhere = render(backdrop("planks", np.random.default_rng(3), 400, 300), [BALL, with_(HAT, x=60)])
+    elsewhere = render(backdrop("planks", np.random.default_rng(3), 400, 300), [BALL, replace(HAT, x=60)])
     assert verdict(picture(*ALL), elsewhere, BLUE, VC) == "Scene Collapse"
     assert verdict(picture(*ALL), elsewhere, BLUE) == "Localization Failure"
 
 
 def test_light_and_grain_over_the_whole_picture_are_no_anomaly() -> None:
-    edited = picture(with_(MUG, colour="blue"), *ALL[1:]).astype(np.float64)
+    edited = picture(replace(MUG, colour="blue"), *ALL[1:]).astype(np.float64)
     grainy = np.clip(edited * 1.04 + 5 + np.random.default_rng(1).normal(0, 4, edited.shape), 0, 255).astype(np.uint8)
     assert verdict(picture(*ALL), grainy, BLUE, VC) == "Perfect Consistency"
 
 
 def test_the_first_turn_asks_for_the_differences_and_a_small_place_is_zoomed_into_once() -> None:
-    small = with_(MUG, colour="blue")
+    small = replace(MUG, colour="blue")
     talk = Talk(picture(*ALL), picture(small, *ALL[1:]), prompt(IF, BLUE, ("zoom_in", "localize_differences")))
     assert talk.to_the_end() == "Flawless Execution"
     assert talk.calls == ["localize_differences", "zoom_in"]
@@ -196,7 +195,7 @@ def test_every_reply_says_that_this_is_no_lmm() -> None:
 
 
 def test_without_tools_it_answers_at_once_from_the_two_images() -> None:
-    talk = Talk(picture(*ALL), changed(MUG, with_(MUG, colour="blue")), prompt(IF, BLUE, ()))
+    talk = Talk(picture(*ALL), changed(MUG, replace(MUG, colour="blue")), prompt(IF, BLUE, ()))
     assert talk.to_the_end() == "Flawless Execution"
     assert talk.calls == []
 
@@ -223,7 +222,7 @@ def test_a_foreign_rubric_is_not_judged() -> None:
 
 def test_what_pixels_cannot_confirm_is_not_judged_but_an_untouched_picture_is() -> None:
     instruction = "Make it look cinematic."
-    assert verdict(picture(*ALL), changed(MUG, with_(MUG, colour="blue")), instruction) == "Cannot Judge"
+    assert verdict(picture(*ALL), changed(MUG, replace(MUG, colour="blue")), instruction) == "Cannot Judge"
     assert verdict(picture(*ALL), picture(*ALL), instruction) == "Localization Failure"
 
 
@@ -238,16 +237,16 @@ def test_what_pixels_cannot_confirm_is_not_judged_but_an_untouched_picture_is() 
     ],
 )
 def test_an_instruction_cannot_speak_for_the_prompt(hostile: str) -> None:
-    talk = Talk(picture(*ALL), changed(MUG, with_(MUG, colour="green")), prompt(IF, hostile, ()))
+    talk = Talk(picture(*ALL), changed(MUG, replace(MUG, colour="green")), prompt(IF, hostile, ()))
     # Only the words about the edit count: a colour was asked for, and it is not the one that came.
-    assert talk.to_the_end() in {"Wrong Action", "Cannot Judge"}
+    assert talk.to_the_end() == "Wrong Action"
     said = talk.messages[-1].text
     assert said.count("<Start Final Answer>") == 1
     assert "<tool_call>" not in said
 
 
 def test_odd_images_are_judged_like_any_other() -> None:
-    source, edited = picture(*ALL), changed(MUG, with_(MUG, colour="blue"))
+    source, edited = picture(*ALL), changed(MUG, replace(MUG, colour="blue"))
     smaller = cv2.resize(edited, None, fx=0.9, fy=0.9, interpolation=cv2.INTER_AREA)
     assert verdict(source, smaller, BLUE) == "Flawless Execution"
     assert verdict(source, source, BLUE) == "Localization Failure"

@@ -31,7 +31,7 @@ _NONE = re.compile(r"^No (region differs|difference)\b")
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A place that an observation named. box: px of the original image.   crop: the picture of it; "" where none was shown."""
+    """A place that an observation named. box: px of the original image.   crop: its picture, "" where none was shown."""
 
     box: Box
     crop: str = ""
