@@ -24,5 +24,6 @@ bench:  ## Measure the pixel baseline on the drawn scenes and print its tables
 	$(PYTHON) -m benchmarks.baseline
 
 docs:  ## Draw the example folder and the measured tables of the docs again
-	$(PYTHON) examples/draw_edits.py
+	PYTHONPATH=. $(PYTHON) examples/draw_edits.py
+	$(PYTHON) examples/draw_look.py
 	$(PYTHON) -m benchmarks.baseline --write
