@@ -1,4 +1,4 @@
-"""A folder full of trouble: every bad row ends as a counted `input_error` that says what to do, and the good ones are judged."""
+"""A folder full of trouble: each bad row is a counted `input_error` that says what to do; the good ones are judged."""
 
 from __future__ import annotations
 
