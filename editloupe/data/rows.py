@@ -237,9 +237,11 @@ def human_column(name: str) -> tuple[str, str] | None:
 
 def rating_notes(columns: Sequence[str]) -> tuple[str, ...]:
     """How the `human_` columns were understood, one note for all."""
-    understood = [(c, human_column(c)) for c in columns]
-    parts = [f"{column} = {pair[0]} by {pair[1]}" for column, pair in understood if pair is not None]
-    return (f"human labels: {'; '.join(parts)}",) if parts else ()
+    raters: dict[str, list[str]] = {}
+    for criterion, rater in filter(None, map(human_column, columns)):
+        raters.setdefault(criterion, []).append(rater)
+    parts = [c if found == ["human"] else f"{c} (raters {', '.join(found)})" for c, found in raters.items()]
+    return (f"Human labels come along: {', '.join(parts)}.",) if parts else ()
 
 
 def _read(
