@@ -18,6 +18,7 @@
     │   └── ContextTooLong
     ├── ReplyError               the model: becomes a finding with a status, never a number
     ├── ToolError                shown to the model as an observation that it can mend
+    ├── StorageError             the operator: the run folder cannot be written (disk full, permissions)
     ├── ReplayMiss               a recording does not hold what was asked
     └── Interrupted              the run was asked to stop; what is done is kept
 
@@ -135,6 +136,10 @@ class ReplyError(EditLoupeError):
 
 class ToolError(EditLoupeError):
     """A tool cannot do what was asked; the model reads the message and may mend its call."""
+
+
+class StorageError(EditLoupeError):
+    """The run folder cannot be written; what is on disk stays, and the same command goes on from there."""
 
 
 class ReplayMiss(EditLoupeError):

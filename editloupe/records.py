@@ -130,6 +130,12 @@ class Budget:
     max_seconds: float | None = None
     max_calls_per_turn: int = 8
 
+    def __post_init__(self) -> None:
+        for name, value in self.to_json().items():
+            least = 0 if name in ("max_turns", "max_reminders") else 1e-9
+            if isinstance(value, int | float) and value < least:
+                raise ValueError(f"{name} must be {'at least 0' if least == 0 else 'positive'}, found {value}")
+
     def to_json(self) -> dict[str, Json]:
         return {
             "max_turns": self.max_turns,

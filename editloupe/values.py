@@ -24,7 +24,8 @@ def canonical_json(value: Json) -> str:
 
 def digest(value: Json) -> str:
     """SHA-256 (64 hex digits) of the canonical JSON of `value`."""
-    return hashlib.sha256(canonical_json(value).encode("utf-8")).hexdigest()
+    # Half a surrogate pair, which JSON allows and UTF-8 does not, becomes its JSON escape.
+    return hashlib.sha256(canonical_json(value).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,8 +288,8 @@ class Sample:
 
     @property
     def key(self) -> str:
-        """`id`, or `editor/id` where an editor is named: unique in a run."""
-        return f"{self.editor}/{self.id}" if self.editor else self.id
+        """`sample_key(editor, id)`: unique in a run."""
+        return sample_key(self.editor, self.id)
 
     @property
     def content(self) -> str:
@@ -400,6 +401,11 @@ class Score:
     label: str | None = None
     missing: str | None = None
     findings: tuple[str, ...] = ()
+
+
+def sample_key(editor: str, id: str) -> str:
+    """`id`, or `EDITOR/id` where an editor is named. A "/" in an editor's name is written %2F, so that no two keys meet."""
+    return f"{editor.replace('%', '%25').replace('/', '%2F')}/{id}" if editor else id
 
 
 def box_from_json(value: Json) -> Box:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import json_repair
 
 from editloupe.chat import MalformedCall, Reply, ToolCall
+from editloupe.prompts.tags import TAGS
 from editloupe.values import Json
 
 
@@ -28,10 +29,6 @@ class Parsed:
     answer: str | None
 
 
-_TAGS = re.compile(
-    r"<\s*(?P<slash>/?)\s*(?:(?P<thinking>start\s+thinking)|(?P<call>tool_call)|(?P<answer>(?:start\s+)?final\s+answer))\s*>",
-    re.IGNORECASE,
-)
 _FENCE = re.compile(r"```[a-zA-Z_]*\n?|```")
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
 
@@ -44,7 +41,8 @@ def parse_reply(reply: Reply, *, turn: int) -> Parsed:
     for kind, body, closed in _blocks(reply.text):
         if kind == "thinking":
             thoughts.append(body.strip())
-        elif kind == "answer":
+        elif kind == "answer" and (closed or reply.finish != "length"):
+            # Half an answer may be another label: "Good" of "Good with flaws".
             answers.append(_FENCE.sub("", body).strip())
         elif kind == "call":
             for found in _calls_in(body, cut=not closed):
@@ -68,7 +66,7 @@ def _blocks(text: str) -> list[tuple[str, str, bool]]:
 
     A tag that a closed thought merely mentions is text. An open block ends where another begins.
     """
-    tags = list(_TAGS.finditer(text))
+    tags = list(TAGS.finditer(text))
     blocks: list[tuple[str, str, bool]] = []
     state, begun = "plain", 0
 
@@ -103,12 +101,16 @@ def _calls_in(block: str, *, cut: bool) -> Iterator[tuple[str, Mapping[str, Json
     if not body:
         yield MalformedCall(raw=block, error="the <tool_call> block is empty")
         return
-    values = _strict(body)
-    if values is None and cut:
-        yield MalformedCall(raw=block, error="the <tool_call> block is cut off before its end")
+    try:
+        values = _strict(body)
+        if values is None and cut:
+            yield MalformedCall(raw=block, error="the <tool_call> block is cut off before its end")
+            return
+        if values is None:
+            values = _repaired(body)
+    except RecursionError:
+        yield MalformedCall(raw=block[:1000], error="the <tool_call> block is nested too deep")
         return
-    if values is None:
-        values = _repaired(body)
     if not values:
         yield MalformedCall(raw=block, error="the <tool_call> block holds no JSON object")
     for value in values:

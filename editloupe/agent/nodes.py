@@ -12,6 +12,7 @@ from editloupe.agent.state import Context, LoopState, ToolOutcome
 from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
 from editloupe.prompts import render
+from editloupe.prompts.tags import neutralise
 from editloupe.records import Observation, Status
 from editloupe.rubrics.parse import parse_label
 from editloupe.tools.base import Desk
@@ -90,7 +91,7 @@ def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
         crashes += outcome.crashed is not None
         errors += observation.error
         past.append(canonical_json({"name": call.name, "arguments": dict(call.arguments)}))
-        parts.append(TextPart(text=f"Observation of {call.name}:\n{observation.text}"))
+        parts.append(TextPart(text=f"Observation of {neutralise(call.name)}:\n{neutralise(observation.text)}"))
         for alias, image in zip(outcome.aliases, observation.images, strict=True):
             views[alias] = [v for v in observation.views if v.image == image]
             parts += [TextPart(text=f"{alias}:"), ImagePart(image=image, alias=alias)]

@@ -12,10 +12,10 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.chat import Reply, Request, Usage
+from editloupe.chat import Finish, Reply, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
 
@@ -108,4 +108,6 @@ def _parse(line: bytes, where: str) -> Line:
     unknown = set(value) - {"text", "reasoning", "finish"}
     if unknown or not isinstance(value.get("text"), str):
         raise ConfigError(f"{where}: expected an object with text, and reasoning or finish; found {sorted(value)}")
+    if value.get("finish", "stop") not in get_args(Finish):
+        raise ConfigError(f"{where}: unknown finish {value['finish']!r}; expected one of {', '.join(get_args(Finish))}")
     return Reply(text=value["text"], reasoning=str(value.get("reasoning", "")), finish=value.get("finish", "stop"))

@@ -44,12 +44,14 @@ def _show(path: Path, report: Report) -> None:
             kind = problem.kind.replace("_", " ")
             table.add_row(plain(problem.severity, style=style), kind, plain(problem.sample), plain(problem.message))
         console.print(table)
+    missing = report.counts.get("missing_output", 0)
+    usable = report.usable - missing
     for line in report.notes:
         console.print(plain(line))
     console.print(
         plain(
-            f"{path}: {report.format}; {report.usable} of {report.rows} samples can be judged, {report.images} images; "
-            f"{report.errors} errors, {report.warnings} warnings."
+            f"{path}: {report.format}; {usable} of {report.rows} samples can be judged, {report.images} images; "
+            f"{missing} outputs missing, errors: {report.errors}, warnings: {report.warnings}."
         ),
         soft_wrap=True,
     )

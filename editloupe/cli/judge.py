@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import signal
 import textwrap
 import threading
@@ -16,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from editloupe.cli.options import editors, use_config, words
+from editloupe.cli.options import editors, read_config, use_config, words
 from editloupe.cli.output import err, note, out, plain
 from editloupe.errors import ConfigError
 from editloupe.records import PENDING, Budget
-from editloupe.values import Json
+from editloupe.values import Json, digest, sample_key
 
 if TYPE_CHECKING:
     from editloupe.protocols.base import Summary
@@ -51,7 +53,7 @@ def judge(
     edited: Annotated[list[str] | None, typer.Option(help="NAME=DIR: an editor's outputs; may be repeated.")] = None,
     format: Annotated[str, typer.Option(help="auto, imagefolder, pairs or dlebench.")] = "auto",
     fields: Annotated[Path | None, typer.Option(help="Field mapping (TOML) for the DLEBench importer.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N samples.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most N samples, in the order of the data.")] = None,
     sample: Annotated[list[str] | None, typer.Option(help="Only this sample id; may be repeated.")] = None,
     tools: Annotated[str | None, typer.Option(help="Comma-separated tools on offer. Default: the paper's five.")] = None,
     max_turns: Annotated[int, typer.Option(min=0, max=100, help="Turns with tool calls.")] = 6,
@@ -62,15 +64,19 @@ def judge(
     ] = False,
     concurrency: Annotated[int | None, typer.Option(min=1, max=1024, help="Tasks at once.")] = None,
     fail_on_error: Annotated[float, typer.Option(min=0, max=1, help="Tolerated share of findings not ok.")] = 0.0,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")] = False,
     config: Annotated[
         Path | None, typer.Option(is_eager=True, callback=use_config, help="Take options from a run's config.yaml.")
     ] = None,
 ) -> int:
     """Judge a folder of edits. The same command again continues the run."""
     if path is None:
+        if backend or config or as_json or out_dir or criteria or sample:
+            raise ConfigError("PATH is missing: name the folder of edits to judge (editloupe judge --help)")
         typer.echo(HELLO)
         return 0
+    if backend is not None and not backend.strip():
+        raise ConfigError("--backend is empty; leave it out for the pixel baseline, or name provider/model")
     options: dict[str, Json] = {
         "path": str(path.resolve()),
         "backend": backend,
@@ -90,7 +96,7 @@ def judge(
         "concurrency": concurrency,
         "fail_on_error": fail_on_error,
     }
-    return run(options, out_dir or default_out(options), redo=PENDING, as_json=json_)
+    return run(options, out_dir or default_out(options), redo=PENDING, as_json=as_json)
 
 
 def run(options: dict[str, Json], folder: Path, *, redo: frozenset[str], as_json: bool) -> int:
@@ -123,9 +129,10 @@ def exit_code(outcome: Outcome, *, tolerated: float) -> int:
     """0 within tolerance, 1 nothing could be judged, 3 too many failures, 130 interrupted."""
     if outcome.interrupted:
         return 130
-    if outcome.asked and outcome.failed == outcome.asked:
+    if outcome.failed == outcome.asked:
         return 1
-    return 3 if outcome.failed > tolerated * outcome.asked else 0
+    # A hair of tolerance, so that 0.29 of 100 is 29.
+    return 3 if outcome.failed > tolerated * outcome.asked + 1e-9 else 0
 
 
 def settings_of(options: dict[str, Json]) -> Settings:
@@ -171,7 +178,7 @@ def heading_of(bench: Bench) -> Heading:
     from editloupe.reports.table import Heading
 
     notes = []
-    if bench.settings.backend == "baseline":
+    if not bench.backend.traits.is_lmm and bench.backend.uri == "baseline":
         notes.append(
             "The pixel baseline follows rules on pixels; it is not an LMM and its labels are no substitute for one. "
             "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
@@ -191,14 +198,19 @@ def heading_of(bench: Bench) -> Heading:
 
 
 def default_out(options: dict[str, Json]) -> Path:
-    """runs/NAME-BACKEND-MODE, with the rubric's name where it is not DLEBench's: the same command finds its run again."""
+    """runs/NAME-BACKEND-MODE, with the rubric's name where it is not DLEBench's: the same command finds its run again.
+
+    Where that folder is the run of other data with the same name, a short digest of the path follows.
+    """
     path = Path(str(options["path"]))
-    name = path.stem if path.is_file() else path.name
     rubric = str(options["rubric"])
-    parts = [name, _text(options["backend"]) or "baseline", str(options["mode"])]
-    if rubric != "dlebench":
-        parts.append(Path(rubric).stem)
-    return Path("runs") / "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", p).strip("-") for p in parts)
+    parts = [path.parent.name if path.is_file() else path.name, _text(options["backend"]) or "baseline"]
+    parts += [str(options["mode"]), *([] if rubric == "dlebench" else [Path(rubric).stem])]
+    folder = Path("runs") / "-".join(re.sub(r"[^\w.]+", "-", p).strip("-") for p in parts)
+    config = folder / "config.yaml"
+    if config.exists() and read_config(config).get("path") != str(path):
+        return folder.with_name(f"{folder.name}-{digest(str(path))[:6]}")
+    return folder
 
 
 def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -> None:
@@ -206,8 +218,9 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
     from editloupe.reports.table import json_text, markdown, terminal
 
     summary = table_json(outcome.summaries, heading)
-    outcome.store.write_report("summary.json", json_text(summary))
-    outcome.store.write_report("summary.md", markdown(outcome.summaries, outcome.bench.rubric, heading))
+    if outcome.whole:
+        outcome.store.write_report("summary.json", json_text(summary))
+        outcome.store.write_report("summary.md", markdown(outcome.summaries, outcome.bench.rubric, heading))
     judged = sum(f.status == "ok" for f in outcome.findings)
     if as_json:
         done: dict[str, Json] = {
@@ -222,7 +235,7 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
             "seconds": round(outcome.seconds, 3),
             "summary": summary,
         }
-        typer.echo(json_text(done).replace("\n", " ").strip())
+        typer.echo(json.dumps(done, ensure_ascii=False))
         return
     for line in outcome.loaded.notes:
         note(line)
@@ -234,9 +247,10 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
         out().print("Interrupted. The same command goes on from here.")
     elif outcome.failed:
         _tell_failures(outcome, folder)
-    first = next((f.sample_id for f in outcome.findings), None)
-    if first is not None:
-        out().print(f"Look at one: editloupe show {folder} {first}", markup=False, soft_wrap=True)
+    if outcome.findings:
+        first = outcome.findings[0]
+        words_ = ["editloupe", "show", str(folder), sample_key(first.editor, first.sample_id)]
+        out().print(plain(f"Look at one: {shlex.join(words_)}"), soft_wrap=True)
 
 
 def _pooled(outcome: Outcome) -> Summary | None:
@@ -251,14 +265,15 @@ def _pooled(outcome: Outcome) -> Summary | None:
 def _tell_failures(outcome: Outcome, folder: Path) -> None:
     failures = [f for f in outcome.findings if f.status != "ok"]
     for finding in failures[:5]:
-        where = f"{finding.editor}/{finding.sample_id}" if finding.editor else finding.sample_id
+        where = sample_key(finding.editor, finding.sample_id)
         reason = textwrap.shorten(finding.reason, 240, placeholder=" …")
         out().print(plain(f"  {where}, {finding.criterion}: {finding.status}: {reason}"), soft_wrap=True)
     if len(failures) > 5:
         out().print(f"  … and {len(failures) - 5} more")
+    # Pending ones are always judged again; what a model caused only when it is named.
     final = sorted({f.status for f in failures} - PENDING)
-    again = f" --status {','.join(final)}" if final else ""
-    out().print(f"Judge these again: editloupe retry {folder}{again}", markup=False, soft_wrap=True)
+    words_ = ["editloupe", "retry", str(folder), *(["--status", ",".join(final)] if final else [])]
+    out().print(plain(f"Judge these again: {shlex.join(words_)}"), soft_wrap=True)
 
 
 @contextmanager
@@ -268,6 +283,7 @@ def _stoppable() -> Iterator[threading.Event]:
 
     def handle(number: int, _: FrameType | None) -> None:
         if stop.is_set():
+            err().show_cursor(True)
             os._exit(130)
         stop.set()
         note("Stopping after the calls under way; once more to stop at once. The same command goes on from here.")

@@ -16,7 +16,10 @@ def words(text: str | None) -> tuple[str, ...] | None:
     """ "if,vc" as ("if", "vc"); None where nothing was given."""
     if text is None:
         return None
-    return tuple(word for part in text.split(",") if (word := part.strip()))
+    found = tuple(word for part in text.split(",") if (word := part.strip()))
+    if not found:
+        raise ConfigError(f"expected comma-separated words, found {text!r}")
+    return found
 
 
 def editors(values: list[str]) -> dict[str, Path]:

@@ -17,11 +17,16 @@ from editloupe.values import Json
 def retry(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     status: Annotated[
-        str | None, typer.Option(help="Comma-separated statuses. Default: those that the world, not the model, caused.")
+        str | None,
+        typer.Option(
+            help="Statuses to judge again too, comma-separated; those that the world, not the model, caused always are."
+        ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")] = False,
 ) -> int:
     """Judge again the findings of a run that failed; verdicts that stand are kept."""
+    from editloupe.runs.store import RunStore
+
     if not (run_folder / "run.json").exists():
         raise ConfigError(f"{run_folder} is no run folder: it has no run.json")
     chosen = words(status)
@@ -29,8 +34,11 @@ def retry(
     if unknown:
         raise ConfigError(f"--status {', '.join(unknown)}: expected some of {', '.join(sorted(FAILURES))}")
     options = read_config(run_folder / "config.yaml")
-    redo = PENDING if chosen is None else frozenset(chosen)
-    return run(_complete(options, run_folder), run_folder, redo=redo, as_json=json_)
+    options = _complete(options, run_folder)
+    # Whatever this run has been asked so far, and no more: a limit may have been lifted or set since.
+    store = RunStore.read(run_folder)
+    options |= {"limit": None, "sample": [*store.samples, *store.rejected]}
+    return run(options, run_folder, redo=PENDING | frozenset(chosen or ()), as_json=json_)
 
 
 def _complete(options: dict[str, Json], folder: Path) -> dict[str, Json]:

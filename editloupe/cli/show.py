@@ -12,7 +12,7 @@ from rich.table import Table
 
 from editloupe.cli.output import note, out, plain
 from editloupe.errors import ConfigError
-from editloupe.values import ImageRef, View, canonical_json
+from editloupe.values import ImageRef, View, canonical_json, sample_key
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -44,24 +44,30 @@ def show(
 
 
 def _overview(store: RunStore) -> None:
-    findings = store.current()
-    criteria = list(dict.fromkeys(f.criterion for f in findings))
-    editors = any(f.editor for f in findings)
-    table = Table(*(["Editor"] if editors else []), "Sample", *(c.replace("_", " ").capitalize() for c in criteria))
-    cells: dict[tuple[str, str], dict[str, Text]] = {}
-    for f in findings:
-        text = plain(f.label or "") if f.status == "ok" else plain(f"({f.status})", style="red")
-        cells.setdefault((f.editor, f.sample_id), {})[f.criterion] = text
-    for (editor, sample), by_criterion in cells.items():
-        table.add_row(*([editor] if editors else []), sample, *(by_criterion.get(c, plain("–")) for c in criteria))
-    out().print(table)
-    judged = sum(f.status == "ok" for f in findings)
-    out().print(f"{judged} of {len(findings)} findings judged.")
-    out().print(f"One sample: editloupe show {store.folder} SAMPLE", markup=False, soft_wrap=True)
+    judges = store.judges()
+    for judge_id, uri in judges.items():
+        findings = store.current(judge_id)
+        criteria = list(dict.fromkeys(f.criterion for f in findings))
+        editors = any(f.editor for f in findings)
+        columns = [*(["Editor"] if editors else []), "Sample", *(c.replace("_", " ").capitalize() for c in criteria)]
+        table = Table(title=plain(f"Judge: {uri} ({judge_id})"), title_justify="left")
+        for column in columns:
+            table.add_column(plain(column), overflow="fold")
+        cells: dict[tuple[str, str], dict[str, Text]] = {}
+        for f in findings:
+            text = plain(f.label or "") if f.status == "ok" else plain(f"({f.status})", "red")
+            cells.setdefault((f.editor, f.sample_id), {})[f.criterion] = text
+        for (editor, sample), found in cells.items():
+            row = [plain(editor)] if editors else []
+            table.add_row(*row, plain(sample), *(found.get(c, plain("–")) for c in criteria))
+        out().print(table)
+        judged = sum(f.status == "ok" for f in findings)
+        out().print(f"{judged} of {len(findings)} findings judged.\n")
+    out().print(plain(f"One sample: editloupe show {store.folder} SAMPLE"), soft_wrap=True)
 
 
 def _of_sample(store: RunStore, wanted: str) -> list[Finding]:
-    found = [f for f in store.current() if wanted in (f.sample_id, f"{f.editor}/{f.sample_id}")]
+    found = [f for f in store.current() if wanted in (f.sample_id, sample_key(f.editor, f.sample_id))]
     if not found:
         known = list(dict.fromkeys(f.sample_id for f in store.current()))
         near = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
@@ -83,8 +89,8 @@ def _explain(store: RunStore, finding: Finding) -> None:
     from editloupe.traces.read import read_trace
 
     console = out()
-    key = f"{finding.editor}/{finding.sample_id}" if finding.editor else finding.sample_id
-    console.print(Rule(f"{key}: {finding.criterion.replace('_', ' ')}", align="left"))
+    key = sample_key(finding.editor, finding.sample_id)
+    console.print(Rule(plain(f"{key}: {finding.criterion.replace('_', ' ')}"), align="left"))
     sample = store.samples.get(key)
     if sample is not None:
         console.print(plain(f"Instruction: {sample.instruction}"))

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
 from editloupe.data.folders import Folder, Kind, Place, RowError
 from editloupe.data.tables import Line, shown
-from editloupe.values import Box, ImageRef, Json, Sample, Target, Turn, digest
+from editloupe.values import Box, ImageRef, Json, Sample, Target, Turn, digest, sample_key
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 """Called with (done, total); total is None where it is not known."""
@@ -55,7 +55,7 @@ class Rejected:
     @property
     def key(self) -> str:
         """As `Sample.key`."""
-        return _key(self.editor, self.id)
+        return sample_key(self.editor, self.id)
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -158,27 +158,27 @@ def named(rows: Sequence[Row | Broken]) -> tuple[Row | Broken, ...]:
     for i, row in enumerate(rows):
         if row.id is None:
             continue
-        key = _key(row.editor, row.id)
+        key = sample_key(row.editor, row.id)
         if key in first:
             out[i] = _duplicate(row, f"id {row.id!r} was used before on line {first[key]}", taken=first)
         else:
             first[key] = row.line
     offers = {i: _offers(row) for i, row in enumerate(rows) if row.id is None and isinstance(row, Row)}
-    wanted = Counter(_key(rows[i].editor, offer) for i, names in offers.items() for offer in dict.fromkeys(names))
+    wanted = Counter(sample_key(rows[i].editor, offer) for i, names in offers.items() for offer in dict.fromkeys(names))
     for i, names in offers.items():
         row = rows[i]
-        free = [n for n in names if wanted[_key(row.editor, n)] == 1 and _key(row.editor, n) not in first]
-        last = _key(row.editor, names[-1])
+        free = [n for n in names if wanted[sample_key(row.editor, n)] == 1 and sample_key(row.editor, n) not in first]
+        last = sample_key(row.editor, names[-1])
         if not free and last in first:
             repeats = f"repeats line {first[last]}: the same source, instruction and edited image"
             out[i] = _duplicate(replace(row, id=names[-1]), repeats, taken=first)
             continue
         out[i] = replace(row, id=free[0] if free else names[-1])
-        first[_key(row.editor, out[i].id or "")] = row.line
+        first[sample_key(row.editor, out[i].id or "")] = row.line
     for i, row in enumerate(out):
         if row.id is None:
             name = _free(row.editor, f"line-{row.line}", first)
-            first[_key(row.editor, name)] = row.line
+            first[sample_key(row.editor, name)] = row.line
             out[i] = replace(row, id=name)
     return tuple(out)
 
@@ -372,7 +372,7 @@ def _offers(row: Row) -> tuple[str, ...]:
 
 def _duplicate(row: Row | Broken, what: str, *, taken: dict[str, int | None]) -> Broken:
     name = _free(row.editor, f"{row.id}#line-{row.line}", taken)
-    taken[_key(row.editor, name)] = row.line
+    taken[sample_key(row.editor, name)] = row.line
     editor = f" for editor {row.editor!r}" if row.editor else ""
     return Broken(
         line=row.line,
@@ -387,14 +387,10 @@ def _duplicate(row: Row | Broken, what: str, *, taken: dict[str, int | None]) ->
 def _free(editor: str, name: str, taken: Mapping[str, int | None]) -> str:
     """`name`, or `name-2`, `name-3`, … where it is taken."""
     tried, n = name, 1
-    while _key(editor, tried) in taken:
+    while sample_key(editor, tried) in taken:
         n += 1
         tried = f"{name}-{n}"
     return tried
-
-
-def _key(editor: str, id: str) -> str:
-    return f"{editor}/{id}" if editor else id
 
 
 def _rejected(row: Broken, metadata: Path | None) -> Rejected:

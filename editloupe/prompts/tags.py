@@ -8,7 +8,11 @@ THINKING = "Start Thinking"
 TOOL_CALL = "tool_call"
 FINAL_ANSWER = "Start Final Answer"
 
-_TAG = re.compile(r"<\s*(/?)\s*(start\s+thinking|tool_call|start\s+final\s+answer)\s*>", re.IGNORECASE)
+TAGS = re.compile(
+    r"<\s*(?P<slash>/?)\s*(?:(?P<thinking>start\s+thinking)|(?P<call>tool_call)|(?P<answer>(?:start\s+)?final\s+answer))\s*>",
+    re.IGNORECASE,
+)
+"""Every spelling that the parser takes for one of our tags; `neutralise` makes the same ones harmless."""
 
 
 def neutralise(text: str) -> str:
@@ -16,4 +20,4 @@ def neutralise(text: str) -> str:
 
     The angle brackets become ‹ ›, so that a reader still sees what stood there and no parser takes it for a tag.
     """
-    return _TAG.sub(lambda m: f"‹{m.group(1)}{m.group(2)}›", text)
+    return TAGS.sub(lambda m: f"‹{m[0][1:-1]}›", text)

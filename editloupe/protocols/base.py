@@ -37,7 +37,8 @@ class Summary:
 
     criteria: short names in the rubric's order.   rows: edit type → criterion → Cell (also "overall").
     macro: the mean over the benchmark's edit types that are present; micro: over all samples.
-    types_present, types_known: for "k of 7 types".   histogram: criterion → label → count, every label of the rubric.
+    types_present: criterion (and "overall") → types with a mean; of types_known, for "k of 7 types".
+    histogram: criterion → label → count, every label of the rubric.
     statuses: criterion → status → count, for what is not ok.
     """
 
@@ -46,7 +47,7 @@ class Summary:
     rows: Mapping[str, Mapping[str, Cell]]
     macro: Mapping[str, Cell]
     micro: Mapping[str, Cell]
-    types_present: int
+    types_present: Mapping[str, int]
     types_known: int
     histogram: Mapping[str, Mapping[str, int]]
     statuses: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -58,7 +59,7 @@ class Summary:
             "rows": {t: {c: cell.to_json() for c, cell in row.items()} for t, row in self.rows.items()},
             "macro": {c: cell.to_json() for c, cell in self.macro.items()},
             "micro": {c: cell.to_json() for c, cell in self.micro.items()},
-            "types_present": self.types_present,
+            "types_present": dict(self.types_present),
             "types_known": self.types_known,
             "histogram": {c: dict(h) for c, h in self.histogram.items()},
             "statuses": {c: dict(s) for c, s in self.statuses.items()},

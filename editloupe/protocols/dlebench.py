@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from editloupe.errors import ConfigError
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
 from editloupe.protocols.base import Cell, Done, Group, Summary
@@ -76,6 +77,9 @@ class DLEBench:
         self.rubric, self.mode = rubric, mode
         chosen = [c.id for c in rubric.criteria] if criteria is None else [rubric.criterion(c).id for c in criteria]
         self.criteria = [c for c in rubric.criteria if c.id in chosen]
+        if not self.criteria:
+            known = ", ".join(c.id for c in rubric.criteria)
+            raise ConfigError(f"no criterion is chosen; rubric {rubric.id!r} has {known}")
         self.tools = tuple(tools) if mode == "tool" else ()
         self.budget = budget or Budget()
 
@@ -149,7 +153,7 @@ class DLEBench:
             rows=rows,
             macro=macro,
             micro=micro,
-            types_present=len(known),
+            types_present={c: sum(rows[t][c].mean is not None for t in known) for c in macro},
             types_known=len(EDIT_TYPES),
             histogram={
                 c.id: {level.name: sum(s.label == level.name for s in _of(scores, metric=c.id)) for level in c.levels}

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe.protocols.base import Cell, Summary
+from editloupe.reports.plain import plain, safe
 from editloupe.rubrics.model import Rubric
 from editloupe.values import Json
 
@@ -49,12 +50,12 @@ def terminal(
 
     pooled: all editors together; where it is given, the editors share one table, a row each, and this one is shown whole.
     """
-    parts: list[RenderableType] = [Text(heading.text, style="bold")]
-    parts += [Text(note, style="yellow") for note in heading.notes]
+    parts: list[RenderableType] = [plain(heading.text, "bold")]
+    parts += [plain(note, "yellow") for note in heading.notes]
     if pooled is not None:
         parts += [Text(), _editor_table(summaries, rubric)]
     for summary in summaries if pooled is None else [pooled]:
-        parts += [Text(), _score_table(summary, rubric), _label_table(summary, rubric)]
+        parts += [Text(), _score_table(summary, rubric), Text(_CAPTION, style="dim"), Text(), _label_table(summary, rubric)]
     return Group(*parts)
 
 
@@ -62,7 +63,7 @@ def markdown(summaries: Sequence[Summary], rubric: Rubric, heading: Heading) -> 
     """The same tables as Markdown."""
     lines = [heading.text, "", *(f"> {note}" for note in heading.notes)]
     for summary in summaries:
-        lines += ["", f"## {_title(summary)}", ""]
+        lines += ["", f"## {safe(_title(summary))}", ""]
         names = [_heading(c, rubric) for c in _columns(summary)]
         lines += [_md(["Edit type", "Samples", *names]), _md(["---", "---:", *["---:"] * len(names)])]
         for row in _rows(summary):
@@ -90,15 +91,15 @@ def json_text(data: Mapping[str, Json]) -> str:
 
 
 def _score_table(summary: Summary, rubric: Rubric) -> Table:
-    table = Table(title=_title(summary), title_justify="left", caption=_CAPTION, caption_justify="left")
-    table.add_column("Edit type")
+    table = Table(title=plain(_title(summary)), title_justify="left")
+    table.add_column("Edit type", overflow="fold")
     table.add_column("Samples", justify="right")
     for column in _columns(summary):
-        table.add_column(_heading(column, rubric), justify="right")
+        table.add_column(plain(_heading(column, rubric)), justify="right")
     rows = _rows(summary)
     for index, row in enumerate(rows):
         table.add_row(
-            row.name,
+            plain(row.name),
             str(_samples(row.cells)),
             *(_score(c) for c in row.cells),
             style="bold" if row.strong else None,
@@ -110,13 +111,13 @@ def _score_table(summary: Summary, rubric: Rubric) -> Table:
 def _editor_table(summaries: Sequence[Summary], rubric: Rubric) -> Table:
     """One row an editor: means over all its samples."""
     table = Table(title="Editors (means of all samples)", title_justify="left")
-    table.add_column("Editor")
+    table.add_column("Editor", overflow="fold")
     table.add_column("Samples", justify="right")
     for column in _columns(summaries[0]):
-        table.add_column(_heading(column, rubric), justify="right")
+        table.add_column(plain(_heading(column, rubric)), justify="right")
     for summary in summaries:
         cells = [summary.micro[c] for c in _columns(summary)]
-        table.add_row(summary.editor or "(not named)", str(_samples(cells)), *(_score(c) for c in cells))
+        table.add_row(plain(summary.editor or "(not named)"), str(_samples(cells)), *(_score(c) for c in cells))
     return table
 
 
@@ -134,7 +135,7 @@ def _label_table(summary: Summary, rubric: Rubric) -> Table:
         first = criterion != previous
         if first and previous is not None:
             table.add_section()
-        table.add_row(criterion if first else "", label, str(count), bar, style=None if ok else "red")
+        table.add_row(plain(criterion if first else ""), plain(label), str(count), bar, style=None if ok else "red")
         previous = criterion
     return table
 
@@ -142,8 +143,8 @@ def _label_table(summary: Summary, rubric: Rubric) -> Table:
 def _rows(summary: Summary) -> list[_Row]:
     columns = _columns(summary)
     rows = [_Row(name=t, cells=tuple(cells[c] for c in columns)) for t, cells in summary.rows.items()]
-    if summary.types_present:
-        name = f"Mean of {summary.types_present} of {summary.types_known} types"
+    if any(summary.types_present.values()):
+        name = f"Mean of {_types(summary)} of {summary.types_known} types"
         rows.append(_Row(name=name, cells=tuple(summary.macro[c] for c in columns), strong=True))
     rows.append(_Row(name="Mean of all samples", cells=tuple(summary.micro[c] for c in columns), strong=True))
     return rows
@@ -156,6 +157,12 @@ def _columns(summary: Summary) -> tuple[str, ...]:
 
 def _heading(column: str, rubric: Rubric) -> str:
     return "Overall" if column == "overall" else rubric.criterion(column).short
+
+
+def _types(summary: Summary) -> str:
+    """How many types a mean over types rests on: "7", or "6 to 7" where the criteria differ."""
+    counts = [summary.types_present[c] for c in _columns(summary)]
+    return f"{min(counts)}" if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
 
 
 def _labels(summary: Summary, rubric: Rubric) -> list[tuple[str, str, int, bool]]:
@@ -183,4 +190,4 @@ def _title(summary: Summary) -> str:
 
 
 def _md(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(" ".join(safe(cell).split()).replace("|", "\\|") for cell in cells) + " |"

@@ -16,16 +16,16 @@ from editloupe.agent.judge import answer
 from editloupe.agent.state import Context
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, Rejected, load
-from editloupe.errors import ConfigError, DataError, ImageError, Interrupted, ReplayMiss
+from editloupe.errors import ConfigError, DataError, EditLoupeError, ImageError, Interrupted, ReplayMiss, StorageError
 from editloupe.protocols.base import Summary, groups
 from editloupe.records import PENDING, Finding, Recipe, Status, Task
 from editloupe.runs.executors import Executor, ThreadExecutor
 from editloupe.runs.replay import TraceTape, set_aside
 from editloupe.runs.spec import Bench, Source
 from editloupe.runs.store import RunStore
-from editloupe.traces.events import End, FindingEvent, Header, Note
+from editloupe.traces.events import End, FindingEvent, Header, ModelCall, Note, ToolResult
 from editloupe.traces.record import TraceWriter
-from editloupe.values import Json, Score, View, digest
+from editloupe.values import Json, Score, View, digest, sample_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,12 @@ class Outcome:
     seconds: float
 
     @property
+    def whole(self) -> bool:
+        """Whether every sample of the run was asked for, and not a part of it."""
+        keys = {s.key for s in self.loaded.samples} | {r.key for r in self.loaded.rejected}
+        return keys >= set(self.store.samples) | set(self.store.rejected)
+
+    @property
     def failed(self) -> int:
         """Of those asked, how many have no answer (those not yet judged included)."""
         return self.asked - sum(f.status == "ok" for f in self.findings)
@@ -71,42 +77,51 @@ class Worker:
     stop: threading.Event = field(default_factory=threading.Event)
     clock: Callable[[], float] = time.monotonic
 
-    def run_task(self, task: Task, *, trace: Path | None = None, name: str | None = None, repeat: int = 0) -> Finding:
+    def run_task(
+        self, task: Task, *, trace: Path | None = None, name: str | None = None, repeat: int = 0, anew: bool = False
+    ) -> Finding:
         """The finding of one task. Raises Interrupted when asked to stop; every other end is a finding.
 
         trace: the trace file, continued where it exists; None keeps the trace in memory.   name: its path in the run.
+        anew: the trace was set aside once already, and is not again.
         """
         end = partial(self._ended, task, repeat)
         if task.blocked is not None:
             return end(*task.blocked, trace=None)
         try:
-            views = {recipe.alias: self._view(recipe) for recipe in task.views}
+            try:
+                views = {recipe.alias: self._view(recipe) for recipe in task.views}
+            except ImageError as error:
+                return end("input_error", str(error), trace=None)
             return self._answered(task, views, trace, name, repeat)
-        except ImageError as error:
-            return end("input_error", str(error), trace=None)
-        except (Interrupted, ConfigError):
+        except (ReplayMiss, ImageError) as miss:
+            # Another conversation, a damaged file, a picture that is gone: what is recorded cannot be gone on from.
+            if trace is None or anew or not _recorded_calls(trace):
+                return end("tool_failed", str(miss), trace=name)
+            return self._again(task, trace, name, repeat, str(miss))
+        except EditLoupeError:
             raise
-        except ReplayMiss as miss:
-            kept = None if trace is None else set_aside(trace)
-            return self._again(task, trace, name, repeat, f"begun anew, the old trace is {kept and kept.name}: {miss}")
+        except OSError as error:
+            raise StorageError(f"the run cannot be written ({error}); make room, then give the same command") from error
         except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the other samples; it is recorded, and pending
             told = f"editloupe itself failed ({type(error).__name__}: {error}); please report it"
-            if trace is not None:
-                trace.with_suffix(".crash.txt").write_text(traceback.format_exc(), encoding="utf-8")
-            return end("tool_failed", told, trace=name)
+            return end("tool_failed", f"{told}\n{traceback.format_exc(limit=-3)}", trace=name)
 
-    def _again(self, task: Task, trace: Path | None, name: str | None, repeat: int, why: str) -> Finding:
-        if trace is not None:
-            with TraceWriter(trace) as writer:
-                writer.append(self._header(task, repeat))
-                writer.append(Note(text=why))
-        return self.run_task(task, trace=trace, name=name, repeat=repeat)
+    def _again(self, task: Task, trace: Path, name: str | None, repeat: int, why: str) -> Finding:
+        """The task from its first message on, once; what was recorded is kept beside the new trace."""
+        kept = set_aside(trace)
+        with TraceWriter(trace) as writer:
+            writer.append(self._header(task, repeat))
+            writer.append(Note(text=f"begun anew, the old trace is {kept and kept.name}: {why}"))
+        return self.run_task(task, trace=trace, name=name, repeat=repeat, anew=True)
 
     def _answered(self, task: Task, views: dict[str, View], trace: Path | None, name: str | None, repeat: int) -> Finding:
         with TraceWriter(trace) as writer:
             recorded = _finished(writer)
             if recorded is not None:
                 return recorded
+            if writer.problems or (writer.events and not isinstance(writer.events[0], Header)):
+                raise ReplayMiss(f"the trace is damaged: {'; '.join(writer.problems) or 'it has no header'}")
             if not writer.events:
                 writer.append(self._header(task, repeat))
                 for alias, view in views.items():
@@ -189,9 +204,9 @@ def execute(
     stop = stop or threading.Event()
     images = ImageStore(out / "blobs")
     loaded = _selected(_load(source, images), source)
-    store = RunStore.write(out, bench.spec, bench.judge, config=config)
+    store = RunStore.write(out, bench.spec)
     try:
-        store.add_samples(loaded.samples, loaded.rejected)
+        store.begin(bench.spec, bench.judge, loaded, config=config, narrowed=source.narrowed)
         worker = Worker(bench=bench, images=images, stop=stop)
         tasks = [t for group in groups(loaded.samples) for t in bench.protocol.plan(group, {})]
         refused = [f for row in loaded.rejected for f in _rejected_findings(bench, row)]
@@ -199,7 +214,7 @@ def execute(
         findings: dict[str, Finding] = {}
         for finding in refused:
             findings[finding.task_id] = finding
-            if store.findings.get(finding.key) != finding:
+            if store.latest(finding) != finding:
                 store.add_finding(finding)
         due, reused = _due(tasks, store, bench.judge.id, redo)
         findings |= reused
@@ -217,11 +232,12 @@ def execute(
     finally:
         store.close()
     scores = _scores(bench, loaded, findings)
+    order = [task.id for task in tasks] + [finding.task_id for finding in refused]
     return Outcome(
         store=store,
         bench=bench,
         loaded=loaded,
-        findings=tuple(findings.values()),
+        findings=tuple(findings[id_] for id_ in order if id_ in findings),
         scores=tuple(scores),
         summaries=tuple(bench.protocol.summarise(scores)),
         asked=asked,
@@ -234,6 +250,14 @@ def execute(
 def default_concurrency(bench: Bench) -> int:
     """In-process judges are bound by cores, remote ones by the endpoint."""
     return max(1, os.cpu_count() or 1) if bench.backend.endpoint == "in process" else 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Due:
+    """A task to be run. anew: its earlier trace is set aside when it begins, and a new one written."""
+
+    task: Task
+    anew: bool
 
 
 @dataclass
@@ -266,28 +290,43 @@ def _selected(loaded: Loaded, source: Source) -> Loaded:
 
 def _due(
     tasks: Sequence[Task], store: RunStore, judge_id: str, redo: frozenset[str]
-) -> tuple[list[Task], dict[str, Finding]]:
-    """The tasks to be run, and the findings that stand. A verdict that is judged again gets a new trace."""
-    due: list[Task] = []
+) -> tuple[list[_Due], dict[str, Finding]]:
+    """The tasks to be run, and the findings that stand."""
+    due: list[_Due] = []
     standing: dict[str, Finding] = {}
     for task in tasks:
         finding = store.findings.get((task.id, judge_id, 0))
         if finding is not None and finding.status not in redo:
             standing[task.id] = finding
-            continue
-        due.append(task)
-        # What the model or a crashed tool said would only be replayed; other pending ends go on from their prefix.
-        if finding is not None and (finding.status not in PENDING or finding.status == "tool_failed"):
-            set_aside(store.trace_path(judge_id, task.id, 0))
+        else:
+            due.append(_Due(task=task, anew=finding is not None and _ends_the_same(finding)))
     return due, standing
 
 
-def _work(worker: Worker, store: RunStore, task: Task) -> Finding | None:
+def _ends_the_same(finding: Finding) -> bool:
+    """Whether its trace, replayed, could only end as before: by what a model or a broken tool did, or by a spent budget."""
+    if finding.status == "over_budget":
+        return finding.reason.startswith(("turns", "tokens"))
+    return finding.status not in PENDING or finding.status == "tool_failed"
+
+
+def _work(worker: Worker, store: RunStore, due: _Due) -> Finding | None:
+    task = due.task
     path = store.trace_path(worker.bench.judge.id, task.id, 0)
+    if worker.stop.is_set():
+        return None
+    if due.anew:
+        set_aside(path)
     try:
         return worker.run_task(task, trace=path, name=str(path.relative_to(store.folder)))
     except Interrupted:
         return None
+
+
+def _recorded_calls(trace: Path) -> bool:
+    """Whether a trace file holds more than a task that was begun anew: setting it aside once is enough."""
+    with TraceWriter(trace) as writer:
+        return bool(writer.problems) or any(isinstance(e, ModelCall | ToolResult) for e in writer.events)
 
 
 def _finished(writer: TraceWriter) -> Finding | None:
@@ -324,7 +363,7 @@ def _criteria(bench: Bench) -> list[str]:
 def _scores(bench: Bench, loaded: Loaded, findings: dict[str, Finding]) -> list[Score]:
     scores = [s for group in groups(loaded.samples) for s in bench.protocol.score(group, findings)]
     order = {sample.key: i for i, sample in enumerate(loaded.samples)}
-    scores.sort(key=lambda s: order[f"{s.editor}/{s.sample_id}" if s.editor else s.sample_id])
+    scores.sort(key=lambda s: order[sample_key(s.editor, s.sample_id)])
     for row in loaded.rejected:
         scores += [
             Score(

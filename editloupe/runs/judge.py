@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import threading
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from editloupe.backends.base import LMM
 from editloupe.chat import Sampling
 from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded
+from editloupe.errors import ConfigError
 from editloupe.protocols.dlebench import Mode
-from editloupe.records import Budget, Finding
+from editloupe.records import PENDING, Budget, Finding, Task
 from editloupe.runs.execute import Worker, default_concurrency
 from editloupe.runs.executors import ThreadExecutor
-from editloupe.runs.spec import Bench, Settings, open_bench
+from editloupe.runs.spec import Settings, open_bench
+from editloupe.runs.store import RunStore
 from editloupe.tools.base import PAPER_TOOLS
 from editloupe.values import Sample
 
 
 class Judge:
-    """A backbone with a rubric, ready to judge samples one by one.
+    """A backbone with a rubric, ready to judge samples one by one or many at once.
 
     backend: a URI ("baseline", "openai/MODEL") or an LMM of your own.   mode: "tool" (the agent) or "plain" (one turn).
     rubric: "dlebench" or the path of a TOML file.   criteria: ids or short names; None for all.
-    max_turns: turns with tool calls.   tools: names on offer.   out: a folder for traces and pictures; None keeps
-    nothing on disk.
+    max_turns: turns with tool calls.   tools: names on offer.   out: a run folder, which `editloupe show` opens and a
+    later Judge continues; None keeps nothing. With `out`, close the judge, or use it in a `with` block.
 
-    Raises ConfigError for anything in these that cannot work.
+    Raises ConfigError for anything in these that cannot work, RunMismatch for a run folder of other settings.
     """
 
     def __init__(
@@ -34,25 +39,34 @@ class Judge:
         *,
         mode: Mode = "tool",
         rubric: str | Path = "dlebench",
-        criteria: Sequence[str] | None = None,
+        criteria: str | Sequence[str] | None = None,
         max_turns: int = 6,
         tools: Sequence[str] = PAPER_TOOLS,
         sampling: Sampling | None = None,
         out: str | Path | None = None,
     ) -> None:
+        try:
+            budget = Budget(max_turns=max_turns)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        chosen = (criteria,) if isinstance(criteria, str) else criteria
         settings = Settings(
             backend=backend,
             mode=mode,
             rubric=rubric,
-            criteria=None if criteria is None else tuple(criteria),
-            budget=Budget(max_turns=max_turns),
+            criteria=None if chosen is None else tuple(chosen),
+            budget=budget,
             tools=tuple(tools),
             sampling=sampling or Sampling(),
         )
-        self._bench: Bench = open_bench(settings)
-        self._out = None if out is None else Path(out)
-        self._images = ImageStore(None if self._out is None else self._out / "blobs")
-        self._worker = Worker(bench=self._bench, images=self._images)
+        self._bench = open_bench(settings)
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._busy: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._store = None if out is None else RunStore.write(Path(out), self._bench.spec)
+        if self._store is not None:
+            nothing = Loaded(format="python", samples=(), rejected=())
+            self._store.begin(self._bench.spec, self._bench.judge, nothing, config={}, narrowed=False)
 
     @property
     def id(self) -> str:
@@ -61,16 +75,43 @@ class Judge:
 
     def judge(self, sample: Sample) -> list[Finding]:
         """One finding a criterion, in the rubric's order. A failure is a finding with a status, never an exception."""
-        findings = []
-        for task in self._bench.protocol.plan([sample], {}):
-            trace = None if self._out is None else self._out / "traces" / self.id / f"{task.id}.0.jsonl"
-            name = None if trace is None or self._out is None else str(trace.relative_to(self._out))
-            findings.append(self._worker.run_task(task, trace=trace, name=name))
-        return findings
+        tasks = self._bench.protocol.plan([sample], {})
+        if self._store is None:
+            # A store of its own for each sample, so that a long-lived judge does not keep every crop.
+            worker = Worker(bench=self._bench, images=ImageStore(), stop=self._stop)
+            return [worker.run_task(task) for task in tasks]
+        with self._lock:
+            self._store.add_samples(Loaded(format="python", samples=(sample,), rejected=()))
+        return [self._recorded(self._store, task) for task in tasks]
 
     def judge_all(self, samples: Iterable[Sample], *, concurrency: int | None = None) -> list[list[Finding]]:
         """`judge` over many samples at once; results in the order of the samples."""
-        jobs = list(enumerate(samples))
         executor = ThreadExecutor(concurrency or default_concurrency(self._bench))
-        results = executor.run(lambda job: (job[0], self.judge(job[1])), jobs, stop=self._worker.stop)
+        results = executor.run(lambda job: (job[0], self.judge(job[1])), enumerate(samples), stop=self._stop)
         return [findings for _, findings in sorted(results, key=lambda r: r[0])]
+
+    def close(self) -> None:
+        """Give the run folder back; without one there is nothing to do."""
+        if self._store is not None:
+            self._store.close()
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _recorded(self, store: RunStore, task: Task) -> Finding:
+        """The finding of a task in the run folder: the one that stands, or a new one."""
+        with self._lock:
+            busy = self._busy[task.id]
+        with busy:
+            known = store.findings.get((task.id, self.id, 0))
+            if known is not None and known.status not in PENDING:
+                return known
+            worker = Worker(bench=self._bench, images=ImageStore(store.blobs), stop=self._stop)
+            path = store.trace_path(self.id, task.id, 0)
+            finding = worker.run_task(task, trace=path, name=str(path.relative_to(store.folder)))
+            with self._lock:
+                store.add_finding(finding)
+            return finding

@@ -65,6 +65,8 @@ class TraceTape:
         try:
             reply = live()
         except BackendError as error:
+            if self._stop.is_set():
+                raise Interrupted("the run was asked to stop while the backend was failing") from error
             self.writer.append(
                 ModelFailure(
                     ordinal=ordinal, request_key=key, error=type(error).__name__, message=str(error), status=error.status

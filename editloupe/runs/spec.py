@@ -57,6 +57,11 @@ class Source:
     limit: int | None = None
     only: tuple[str, ...] = ()
 
+    @property
+    def narrowed(self) -> bool:
+        """Whether this is a part of the data only."""
+        return self.limit is not None or bool(self.only)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:

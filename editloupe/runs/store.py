@@ -9,19 +9,22 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 import yaml
 from filelock import FileLock, Timeout
 
-from editloupe.data.samples import Rejected
-from editloupe.errors import ConfigError, RunMismatch, TraceError
+from editloupe.data.samples import Loaded, Rejected
+from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.records import Finding, JudgeSpec, RunSpec
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import complete_lines, read_trace
-from editloupe.values import Json, Sample
+from editloupe.values import Json, Sample, sample_key
+
+Parsed = TypeVar("Parsed")
 
 RUN_SCHEMA = 1
 
@@ -59,27 +62,23 @@ class RunStore:
         return store
 
     @classmethod
-    def write(cls, folder: Path, spec: RunSpec, judge: JudgeSpec, *, config: Mapping[str, Json]) -> RunStore:
-        """A new run, or an existing one with the same identity, locked for this process.
+    def write(cls, folder: Path, spec: RunSpec) -> RunStore:
+        """A new run, or an existing one with the same identity, locked for this process; nothing is written yet.
 
         Raises RunMismatch (naming the fields that differ) and ConfigError (not writable, in use, not a run folder).
         """
         store = cls(folder)
-        existing = (folder / "run.json").exists()
         if folder.exists() and not folder.is_dir():
             raise ConfigError(f"{folder} is a file; --out needs a folder")
-        if not existing and folder.is_dir() and any(folder.iterdir()):
-            raise ConfigError(f"{folder} holds other files and is no run; name an empty or a new folder with --out")
+        store._refuse_strangers()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             store._take_lock()
-            if existing:
+            # Only now is it sure what the folder is: another process may have begun a run in between.
+            store._refuse_strangers()
+            if (folder / "run.json").exists():
                 store._load()
                 store._compare(spec)
-            store._write_info(spec, judge, config)
-            _cut_torn_line(store.folder / "findings.jsonl")
-            _cut_torn_line(store.folder / "samples.jsonl")
-            store._findings_file = (store.folder / "findings.jsonl").open("ab")
         except OSError as error:
             store.close()
             raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
@@ -88,19 +87,50 @@ class RunStore:
             raise
         return store
 
-    def add_samples(self, samples: Iterable[Sample], rejected: Iterable[Rejected]) -> None:
-        """Record what is to be judged. Raises RunMismatch where a sample's content is no longer what was judged."""
-        new: list[dict[str, Json]] = []
+    def begin(self, spec: RunSpec, judge: JudgeSpec, loaded: Loaded, *, config: Mapping[str, Json], narrowed: bool) -> None:
+        """Record what is to be judged and by whom; nothing is written where a sample is refused.
+
+        config: the options for config.yaml; without any, none is written.
+        narrowed: they ask for a part of the data only, so that those of an earlier visit stay.
+        Raises RunMismatch where a sample's content is no longer what was judged, StorageError.
+        """
+        lines = self._new_samples(loaded.samples, loaded.rejected)
+        rebuilt = [] if (self.folder / "findings.jsonl").exists() else list(self.findings.values())
+        with _storage(self.folder):
+            keep = not config or (narrowed and (self.folder / "config.yaml").exists())
+            self._write_info(spec, judge, None if keep else config)
+            for name in ("samples.jsonl", "findings.jsonl"):
+                _cut_torn_line(self.folder / name)
+            self._append_samples(lines)
+            self._findings_file = (self.folder / "findings.jsonl").open("ab")
+        for finding in rebuilt:
+            self.add_finding(finding)
+
+    def add_samples(self, loaded: Loaded) -> None:
+        """More samples for a run that has begun. Raises as `begin`."""
+        lines = self._new_samples(loaded.samples, loaded.rejected)
+        with _storage(self.folder):
+            self._append_samples(lines)
+
+    def _append_samples(self, lines: Iterable[Mapping[str, Json]]) -> None:
+        with (self.folder / "samples.jsonl").open("ab") as file:
+            file.writelines(map(_line, lines))
+
+    def _new_samples(self, samples: Iterable[Sample], rejected: Iterable[Rejected]) -> list[Mapping[str, Json]]:
+        new: list[Mapping[str, Json]] = []
+        samples = list(samples)
         for sample in samples:
             known = self.samples.get(sample.key)
-            if known is not None and known.content == sample.content:
-                continue
             # An output that was missing and is there now was never judged: it may join.
-            if known is not None and known.edited is not None:
+            if known is not None and known.content != sample.content and known.edited is not None:
                 raise RunMismatch(
                     f"sample {sample.key!r} is not what this run judged: {_changed(known, sample)}; "
                     "choose another --out, or put the old file back"
                 )
+        for sample in samples:
+            known = self.samples.get(sample.key)
+            if known is not None and known.content == sample.content and sample.key not in self.rejected:
+                continue
             self.samples[sample.key] = sample
             self.rejected.pop(sample.key, None)
             new.append(sample.to_json())
@@ -108,17 +138,24 @@ class RunStore:
             if self.rejected.get(row.key) != row.to_json():
                 self.rejected[row.key] = row.to_json()
                 new.append({"rejected": row.to_json()})
-        if new:
-            with (self.folder / "samples.jsonl").open("ab") as file:
-                for item in new:
-                    file.write(_line(item))
+        return new
 
     def add_finding(self, finding: Finding) -> None:
         """Append one finding and make sure that it is on disk."""
         assert self._findings_file is not None, "the run is open for reading only"
-        self._findings_file.write(_line(finding.to_json()))
-        self._findings_file.flush()
-        os.fsync(self._findings_file.fileno())
+        with _storage(self.folder):
+            self._findings_file.write(_line(finding.to_json()))
+            self._findings_file.flush()
+            os.fsync(self._findings_file.fileno())
+        self._keep(finding)
+
+    def latest(self, finding: Finding) -> Finding | None:
+        """The latest finding of the same judge, sample, criterion and repeat."""
+        return next((f for f in reversed(self.findings.values()) if _place(f) == _place(finding)), None)
+
+    def _keep(self, finding: Finding) -> None:
+        """The order of `findings` is the order of writing, so that the latest of a sample and criterion can be told."""
+        self.findings.pop(finding.key, None)
         self.findings[finding.key] = finding
 
     def criteria(self) -> dict[str, str]:
@@ -129,26 +166,29 @@ class RunStore:
         found = criteria if isinstance(criteria, list) else []
         return {str(c["id"]): str(c["short"]) for c in found if isinstance(c, Mapping)}
 
+    def judges(self) -> dict[str, str]:
+        """The judges of the run: id → backend URI."""
+        judges = self.info.get("judges")
+        found = judges if isinstance(judges, Mapping) else {}
+        return {id_: str(j.get("backend")) for id_, j in found.items() if isinstance(j, Mapping)}
+
     def current(self, judge_id: str | None = None) -> list[Finding]:
         """One finding a judge, sample and criterion, in the order of the samples: the latest where there are several."""
-        latest: dict[tuple[str, str, str, str, int], Finding] = {}
-        for f in self.findings.values():
-            if judge_id is None or f.judge_id == judge_id:
-                key = (f.judge_id, f.editor, f.sample_id, f.criterion, f.repeat)
-                latest[key] = f
+        latest = {_place(f): f for f in self.findings.values() if judge_id is None or f.judge_id == judge_id}
         order = {key: i for i, key in enumerate(self.samples)}
         criteria = list(self.criteria())
 
         def place(f: Finding) -> tuple[int, str, int]:
-            key = f"{f.editor}/{f.sample_id}" if f.editor else f.sample_id
+            key = sample_key(f.editor, f.sample_id)
             return order.get(key, len(order)), key, criteria.index(f.criterion) if f.criterion in criteria else 99
 
         return sorted(latest.values(), key=place)
 
     def write_report(self, name: str, text: str) -> Path:
         """A file in `report/`, whole or not at all."""
-        self.report.mkdir(exist_ok=True)
-        return _replace(self.report / name, text)
+        with _storage(self.folder):
+            self.report.mkdir(exist_ok=True)
+            return _replace(self.report / name, text)
 
     def close(self) -> None:
         if self._findings_file is not None:
@@ -179,7 +219,16 @@ class RunStore:
             told = "; ".join(f"{name}: the run has {_short(old)}, now {_short(new)}" for name, old, new in differences)
             raise RunMismatch(f"{self.folder} belongs to another run: {told}. Choose another --out, or the same settings")
 
-    def _write_info(self, spec: RunSpec, judge: JudgeSpec, config: Mapping[str, Json]) -> None:
+    def _refuse_strangers(self) -> None:
+        """Raises ConfigError where the folder holds other files than a run's, or a run's that was killed at its start."""
+        if self.folder.is_dir() and not (self.folder / "run.json").exists():
+            own = {"run.lock", "run.owner", ".run.json.part", ".run.owner.part"}
+            if any(path.name not in own for path in self.folder.iterdir()):
+                raise ConfigError(
+                    f"{self.folder} holds other files and is no run; name an empty or a new folder with --out"
+                )
+
+    def _write_info(self, spec: RunSpec, judge: JudgeSpec, config: Mapping[str, Json] | None) -> None:
         judges = self.info.get("judges")
         known = dict(judges) if isinstance(judges, Mapping) else {}
         self.info = {
@@ -189,10 +238,9 @@ class RunStore:
             "judges": {**known, judge.id: judge.to_json()},
         }
         _replace(self.folder / "run.json", json.dumps(self.info, indent=2, ensure_ascii=False) + "\n")
-        text = "# editloupe judge --config THIS_FILE runs this again.\n" + yaml.safe_dump(
-            dict(config), sort_keys=False, allow_unicode=True
-        )
-        _replace(self.folder / "config.yaml", text)
+        if config is not None:
+            text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+            _replace(self.folder / "config.yaml", "# editloupe judge --config THIS_FILE runs this again.\n" + text)
 
     def _load(self) -> None:
         path = self.folder / "run.json"
@@ -207,19 +255,24 @@ class RunStore:
         if isinstance(info.get("schema"), int) and info["schema"] > RUN_SCHEMA:
             raise ConfigError(f"{path}: run schema {info['schema']} is newer than {RUN_SCHEMA}; update editloupe")
         self.info = info
-        for data in self._lines("samples.jsonl"):
-            row = data.get("rejected")
-            if isinstance(row, Mapping):
-                self.rejected[f"{row['editor']}/{row['id']}" if row["editor"] else str(row["id"])] = row
-            else:
-                sample = Sample.from_json(data)
+        for sample in self._parsed("samples.jsonl", _sample_or_row):
+            if isinstance(sample, Sample):
                 self.samples[sample.key] = sample
                 self.rejected.pop(sample.key, None)
+            else:
+                self.rejected[sample_key(str(sample["editor"]), str(sample["id"]))] = sample
         if not (self.folder / "findings.jsonl").exists():
             self.findings = {f.key: f for f in self.findings_from_traces()}
-        for data in self._lines("findings.jsonl"):
-            finding = Finding.from_json(data)
-            self.findings[finding.key] = finding
+        for finding in self._parsed("findings.jsonl", Finding.from_json):
+            self._keep(finding)
+
+    def _parsed(self, name: str, parse: Callable[[Mapping[str, Json]], Parsed]) -> Iterator[Parsed]:
+        """The lines of a file as values; those of another shape are named in `problems`."""
+        for number, data in self._lines(name):
+            try:
+                yield parse(data)
+            except (KeyError, TypeError, ValueError, AssertionError) as error:
+                self.problems.append(f"{name}, line {number}: not of the expected shape ({error!r}), left out")
 
     def findings_from_traces(self) -> Iterator[Finding]:
         """The findings as the traces have them: findings.jsonl can be rebuilt from these (blocked tasks have no trace)."""
@@ -235,8 +288,8 @@ class RunStore:
             if last is not None:
                 yield Finding.from_json(last.finding)
 
-    def _lines(self, name: str) -> Iterator[dict[str, Json]]:
-        """The valid lines of a JSONL file; others are named in `problems`."""
+    def _lines(self, name: str) -> Iterator[tuple[int, dict[str, Json]]]:
+        """The valid lines of a JSONL file with their numbers; others are named in `problems`."""
         path = self.folder / name
         if not path.exists():
             return
@@ -248,13 +301,36 @@ class RunStore:
                 self.problems.append(f"{name}, line {number}: not JSON, left out")
                 continue
             if isinstance(data, dict):
-                yield data
+                yield number, data
             else:
                 self.problems.append(f"{name}, line {number}: not an object, left out")
 
 
 def _line(data: Mapping[str, Json]) -> bytes:
-    return json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
+    # Half a surrogate pair (a file name that is no UTF-8) becomes its JSON escape.
+    return json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _place(finding: Finding) -> tuple[str, str, str, str, int]:
+    """What a finding is about: the latest one of a place counts."""
+    return finding.judge_id, finding.editor, finding.sample_id, finding.criterion, finding.repeat
+
+
+def _sample_or_row(data: Mapping[str, Json]) -> Sample | Mapping[str, Json]:
+    row = data.get("rejected")
+    if isinstance(row, Mapping):
+        return {"id": row["id"], "editor": row["editor"], **row}
+    return Sample.from_json(data)
+
+
+@contextmanager
+def _storage(folder: Path) -> Iterator[None]:
+    """Errors of the file system as StorageError."""
+    try:
+        yield
+    except OSError as error:
+        told = f"{folder} cannot be written: {error.strerror or error}; make room, then give the same command"
+        raise StorageError(told) from error
 
 
 def _cut_torn_line(path: Path) -> None:
@@ -268,7 +344,7 @@ def _cut_torn_line(path: Path) -> None:
 
 def _replace(path: Path, text: str) -> Path:
     temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
     return temporary.replace(path)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from editloupe.traces.events import EVENT, Event
+from editloupe.traces.events import Event
 from editloupe.traces.read import complete_lines, parse_lines
 
 
@@ -36,7 +37,8 @@ class TraceWriter:
         """One more line."""
         self.events.append(event)
         if self._file is not None:
-            self._file.write(EVENT.dump_json(event) + b"\n")
+            text = json.dumps(event.model_dump(), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            self._file.write(text.encode("utf-8", "backslashreplace") + b"\n")
             self._file.flush()
 
     def close(self) -> None:

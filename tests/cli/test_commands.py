@@ -65,7 +65,7 @@ def test_the_example_folder_is_judged_by_the_embedded_baseline_with_one_line_on_
     assert "pixel baseline" in said
     assert "not an LMM" in said
     assert "--backend" in said.replace("\n", " ")
-    assert "Run: " in said or "runs/edits-baseline-tool" in said
+    assert "Look at one: editloupe show runs/edits-baseline-tool kitchen-mug" in said
     rows = [json.loads(line) for line in (examples / "metadata.jsonl").read_text().splitlines()]
     assert f"{2 * len(rows)} of {2 * len(rows)} findings judged" in said
 
@@ -76,6 +76,65 @@ def test_json_gives_one_object_for_programs(editloupe: Run, edits: Edits, script
     done = json.loads(said)
     assert (done["event"], done["asked"], done["judged"], done["failed"]) == ("done", 2, 0, 2)
     assert done["summary"]["editors"][0]["micro"]["instruction_following"]["mean"] is None
+
+
+def test_markup_and_escape_codes_in_the_data_are_shown_as_they_stand(
+    editloupe: Run, edits: Edits, script: Callable[..., str]
+):
+    folder = edits(1)
+    row = json.loads((folder / "metadata.jsonl").read_text())
+    row |= {"id": "a[/b]", "edit_type": "[/x]\x1b]0;pwned\n| y", "editor": "[/ed]"}
+    (folder / "metadata.jsonl").write_text(json.dumps(row) + "\n")
+    code, said, _ = editloupe(
+        "judge", folder, "--backend", script(final("Wrong Action")), "--criteria", "if", "--out", "run"
+    )
+    assert code == 0
+    assert "[/x]␛]0;pwned" in said
+    assert "[/ed]" in said
+    assert "\x1b" not in said
+    assert "| [/x]␛]0;pwned \\| y | 1 |" in (Path("run") / "report" / "summary.md").read_text()
+    assert "a[/b]" in editloupe("show", "run")[1]
+    assert editloupe("show", "run", "a[/b]")[0] == 0
+    assert editloupe("check", folder)[0] == 0
+
+
+def test_a_part_of_the_data_leaves_config_and_report_of_the_whole_as_they_are(
+    editloupe: Run, edits: Edits, script: Callable[..., str]
+):
+    words = ("--backend", script(final("Wrong Action")), "--criteria", "if", "--out", "run")
+    folder = edits(3)
+    editloupe("judge", folder, *words)
+    before = [(Path("run") / name).read_text() for name in ("config.yaml", "report/summary.md", "report/summary.json")]
+    assert "1 of 1 findings judged" in editloupe("judge", folder, *words, "--limit", "1")[1]
+    assert [(Path("run") / n).read_text() for n in ("config.yaml", "report/summary.md", "report/summary.json")] == before
+    assert "3 of 3 findings judged" in editloupe("retry", "run")[1]
+
+
+def test_folders_of_the_same_name_do_not_share_a_run(editloupe: Run, edits: Edits, script: Callable[..., str]):
+    words = ("--backend", script(final("Wrong Action")), "--criteria", "if")
+    for name in ("p/編集", "q/編集"):
+        Path(name).parent.mkdir(exist_ok=True)
+        assert "1 of 1 findings judged" in editloupe("judge", edits(1, name=name), *words)[1]
+    assert len(list(Path("runs").glob("編集-scripted-*"))) == 2
+    assert "1 of them from before" in editloupe("judge", "q/編集", *words)[1]
+
+
+def test_show_keeps_judges_apart(editloupe: Run, edits: Edits, script: Callable[..., str]):
+    folder = edits(2)
+    for name, label in (("a.jsonl", "Wrong Action"), ("b.jsonl", "Over Modification")):
+        editloupe("judge", folder, "--backend", script(final(label), name=name), "--criteria", "if", "--out", "run")
+    said = editloupe("show", "run")[1]
+    assert said.count("2 of 2 findings judged.") == 2
+    assert said.index("scripted/a.jsonl") < said.index("Wrong Action") < said.index("scripted/b.jsonl")
+
+
+def test_the_advice_after_mixed_failures_judges_all_of_them_again(editloupe: Run, edits: Edits, script: Callable[..., str]):
+    folder = edits(2)
+    (folder / "edited" / "s01.png").write_bytes(b"")
+    uri = script(final("Superb"))
+    said = editloupe("judge", folder, "--backend", uri, "--criteria", "if", "--out", "run")[1]
+    assert "Judge these again: editloupe retry run --status off_menu" in said
+    assert "from before" not in editloupe("retry", "run", "--status", "off_menu")[1]
 
 
 @pytest.mark.parametrize(("tolerated", "code"), [("0", 3), ("0.4", 3), ("0.5", 0)])
@@ -164,6 +223,10 @@ def test_a_users_own_rubric_judges_by_its_own_labels(editloupe: Run, edits: Edit
         (("judge", "edits", "--sample", "nope"), "no sample nope"),
         (("judge", "edits", "--max-turns", "lots"), "--max-turns"),
         (("judge", "edits", "--out", "edits"), "holds other files and is no run"),
+        (("judge", "edits", "--criteria", ","), "comma-separated"),
+        (("judge", "edits", "--backend", ""), "--backend is empty"),
+        (("judge", "--backend", "baseline"), "PATH is missing"),
+        (("judge", "edits", "--backend", "openai/m?env=sk-12345"), "it is not the key"),
         (("show", "edits"), "is no run folder"),
         (("check", "nowhere"), "no such folder"),
         (("rubrics", "nope"), "dlebench"),

@@ -79,12 +79,27 @@ def test_the_python_api_judges_two_files(pair: tuple[Path, Path]):
     assert (only.label, only.sample_id, only.editor, only.trace) == ("Wrong Action", "after", "mine", None)
 
 
-def test_judge_all_keeps_the_order_of_the_samples(pair: tuple[Path, Path], tmp_path: Path):
-    samples = [Sample.from_files(*pair, "Make it red.", id=f"s{i}") for i in range(5)]
-    judge = Judge(ScriptedLMM([final("Wrong Action")]), criteria=["if"], out=tmp_path / "out")
-    findings = judge.judge_all(samples, concurrency=3)
-    assert [f[0].sample_id for f in findings] == ["s0", "s1", "s2", "s3", "s4"]
-    assert (tmp_path / "out" / str(findings[0][0].trace)).is_file()
+def test_judge_all_keeps_the_order_of_the_samples_and_out_is_a_run(pair: tuple[Path, Path], tmp_path: Path):
+    from editloupe.runs.store import RunStore
+
+    samples = [Sample.from_files(*pair, "Make it red.", id=f"s{i}") for i in (0, 1, 2, 1, 0)]
+    lmm = ScriptedLMM([final("Wrong Action")])
+    with Judge(lmm, criteria="if", out=tmp_path / "out") as judge:
+        findings = judge.judge_all(samples, concurrency=3)
+    assert [f[0].sample_id for f in findings] == ["s0", "s1", "s2", "s1", "s0"]
+    assert len(lmm.requests) == 3, "a sample that comes twice is judged once"
+    run = RunStore.read(tmp_path / "out")
+    assert [f.sample_id for f in run.current()] == ["s0", "s1", "s2"]
+    assert all((tmp_path / "out" / str(f.trace)).is_file() for f in run.current())
+    with Judge(lmm, criteria="if", out=tmp_path / "out") as judge:
+        judge.judge(samples[0])
+    assert len(lmm.requests) == 3, "a later judge goes on with the same run"
+
+
+def test_settings_that_cannot_work_are_refused():
+    for wrong in ({"criteria": []}, {"max_turns": -1}, {"criteria": ["beauty"]}, {"backend": "nope"}):
+        with pytest.raises(ConfigError):
+            Judge(**wrong)  # type: ignore[arg-type]
 
 
 def test_the_baseline_judges_through_the_same_door(pair: tuple[Path, Path]):

@@ -65,7 +65,7 @@ def test_the_mean_over_types_counts_every_type_the_same_and_the_overall_is_the_m
     # VC values 4, 3, 1 → 100, 66.67, 0: colour 83.33, removal 0, macro 41.67.
     assert summary.macro["visual_consistency"].mean == pytest.approx((250 / 3) / 2)
     assert summary.macro["overall"].mean == pytest.approx((50 + 250 / 6) / 2)
-    assert (summary.types_present, summary.types_known) == (2, 7)
+    assert (summary.types_present["overall"], summary.types_known) == (2, 7)
     assert summary.histogram["instruction_following"] == {
         "Localization Failure": 1, "Wrong Action": 0, "Over Modification": 0, "Flawless Execution": 2,
     }  # fmt: skip
@@ -85,6 +85,8 @@ def test_a_failure_is_counted_beside_the_mean_and_never_in_it():
     assert (empty.mean, empty.judged, empty.asked) == (None, 0, 1)
     # The type without any verdict is missing from the macro mean; it does not pull it to zero.
     assert summary.macro["instruction_following"].mean == 100.0
+    # IF rests on one type, VC on the same one, since the shape sample was refused by both.
+    assert summary.types_present == {"instruction_following": 1, "visual_consistency": 1, "overall": 1}
     assert summary.rows["Change Shape"]["overall"].mean is None
     assert summary.statuses["instruction_following"] == {"refused": 2}
 
@@ -92,7 +94,7 @@ def test_a_failure_is_counted_beside_the_mean_and_never_in_it():
 def test_types_that_the_paper_does_not_know_stand_in_rows_of_their_own():
     summary = summary_of({"a": ("style", "Wrong Action", "Scene Collapse"), "b": (None, "Wrong Action", "Scene Collapse")})
     assert list(summary.rows) == ["(none)", "style"]
-    assert summary.types_present == 0
+    assert set(summary.types_present.values()) == {0}
     assert summary.macro["overall"].mean is None
     # Value 2 → (2−1)/3·100.
     assert summary.micro["instruction_following"].mean == pytest.approx(100 / 3)

@@ -47,7 +47,8 @@ BAD: dict[str, tuple[bytes | None, str]] = {
 }
 
 ODD: dict[str, bytes] = {
-    "rgba.png": encoded(WHOLE.convert("RGBA"), "PNG"),
+    "rgba.png": encoded(Image.merge("RGBA", (*WHOLE.split(), WHOLE.convert("L"))), "PNG"),
+    "turned.jpg": encoded(WHOLE, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"),
     "deep.png": encoded(Image.fromarray(np.full((120, 160), 40_000, dtype=np.uint16)), "PNG"),
     "cmyk.jpg": encoded(WHOLE.convert("CMYK"), "JPEG"),
     "palette.png": encoded(WHOLE.convert("P"), "PNG"),
@@ -95,7 +96,7 @@ def test_every_bad_row_is_counted_with_its_reason_and_the_odd_ones_are_judged(tr
     for name in ODD:
         assert by_id[name].status == "ok", by_id[name].reason
     reasons = {f.reason for f in outcome.findings if f.status == "input_error"}
-    for line, told in [(19, "JSON"), (20, "instruction"), (21, "instruction"), (22, "NaN"), (23, "rgba.png")]:
+    for line, told in [(20, "JSON"), (21, "instruction"), (22, "instruction"), (23, "NaN"), (24, "rgba.png")]:
         assert any(f"line {line}" in reason and told in reason for reason in reasons), (line, told, sorted(reasons))
     assert outcome.asked == len(BAD) + len(ODD) + 5
     cell = outcome.summaries[0].micro["instruction_following"]
@@ -106,7 +107,7 @@ def test_what_decoding_did_is_said_in_the_trace(trouble: Path, tmp_path: Path):
     from editloupe.traces.read import read_trace
 
     bench = open_bench(Settings(backend=talker(), criteria=("if",)))
-    odd = ("moving.gif", "cmyk.jpg", "deep.png")
+    odd = ("moving.gif", "cmyk.jpg", "deep.png", "rgba.png", "turned.jpg")
     outcome = execute(bench, Source(path=trouble, only=odd), tmp_path / "run", config={}, concurrency=1)
     said = {
         f.sample_id: "\n".join(s.note for s in read_trace(tmp_path / "run" / str(f.trace)).steps())
@@ -115,6 +116,8 @@ def test_what_decoding_did_is_said_in_the_trace(trouble: Path, tmp_path: Path):
     assert "Edited Image: first of 2 frames" in said["moving.gif"]
     assert "CMYK" in said["cmyk.jpg"]
     assert "8 bits" in said["deep.png"]
+    assert "alpha composited on white" in said["rgba.png"]
+    assert "EXIF rotation applied" in said["turned.jpg"]
 
 
 def test_half_a_surrogate_in_an_instruction_costs_no_other_sample(edits: Callable[..., Path], tmp_path: Path):

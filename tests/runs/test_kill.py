@@ -50,11 +50,11 @@ def test_a_run_that_is_killed_ten_times_ends_with_the_same_findings_and_pays_no_
     assert len(lines(tmp_path / "calm.log")) == 2 * SAMPLES
 
     dice = random.Random(7)
-    for _ in range(KILLS):
+    for number in range(KILLS):
         before, known = len(lines(log)), recorded(killed) if killed.exists() else set()
         process = start(folder, killed, log)
-        # Wait until work has begun, then kill at a random moment within the next calls.
-        deadline = time.monotonic() + 60
+        # Some die at any moment of their start; the others once work has begun, within the next calls.
+        deadline = time.monotonic() + (dice.uniform(0.2, 2.5) if number % 3 == 0 else 60)
         while len(lines(log)) == before and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.002)
         time.sleep(dice.uniform(0, 0.25))

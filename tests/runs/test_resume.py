@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from PIL import Image
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
-from editloupe.errors import ConfigError, DataError, RunMismatch, Unavailable
+from editloupe.errors import ConfigError, DataError, RunMismatch, StorageError, Unavailable
 from editloupe.records import PENDING, Budget
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.spec import Settings, Source, open_bench
@@ -153,6 +154,131 @@ def test_findings_can_be_rebuilt_from_the_traces(edits: Edits, tmp_path: Path):
     lmm = talker()
     assert run(lmm, folder, out).failed == 0
     assert lmm.requests == []
+    assert len((out / "findings.jsonl").read_text().splitlines()) == 2
+    assert len(RunStore.read(out).current()) == 2
+
+
+def test_used_up_turns_are_judged_anew_and_not_only_replayed(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    once = Budget(max_turns=1)
+    assert run(ScriptedLMM([LOOK, LOOK]), folder, out, budget=once).findings[0].status == "over_budget"
+    assert run(talker(), folder, out, budget=once).findings[0].label == "Wrong Action"
+
+
+def test_a_run_that_was_killed_at_its_very_start_can_be_begun_again(edits: Edits, tmp_path: Path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "run.lock").write_text("")
+    (out / ".run.json.part").write_text("{")
+    assert run(talker(), edits(1), out).failed == 0
+
+
+def test_a_refused_command_leaves_the_run_as_it_was(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    run(talker(), folder, out)
+    before = {p.name: p.read_bytes() for p in out.iterdir() if p.suffix in (".json", ".yaml", ".jsonl")}
+    other = edits(1, name="other")
+    Image.fromarray(pixels(9, spots=9)[1]).save(other / "edited" / "s00.png")
+    with pytest.raises(RunMismatch):
+        run(talker(), other, out)
+    assert {p.name: p.read_bytes() for p in out.iterdir() if p.suffix in (".json", ".yaml", ".jsonl")} == before
+
+
+def test_a_damaged_header_is_set_aside_and_the_task_begun_anew(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    run(ScriptedLMM([LOOK, Unavailable("gone")]), folder, out)
+    trace = next(out.glob("traces/*/*/*.jsonl"))
+    trace.write_text("garbage\n" + "\n".join(trace.read_text().splitlines()[1:]) + "\n")
+    finding = run(talker(), folder, out).findings[0]
+    assert finding.status == "ok"
+    assert read_trace(out / str(finding.trace)).problems == ()
+
+
+def test_a_crop_that_is_gone_is_made_anew(edits: Edits, tmp_path: Path):
+    import shutil
+
+    folder, out = edits(2), tmp_path / "run"
+    run(ScriptedLMM([LOOK, Unavailable("gone")]), folder, out, only=("s01",))
+    shutil.rmtree(out / "blobs")
+    zoom = '<tool_call>{"name": "zoom_in", "parameters": {"target_image": "Crop 1", "bbox": [0, 0, 500, 500]}}</tool_call>'
+    outcome = run(ScriptedLMM([LOOK, zoom, final("Wrong Action")]), folder, out, only=("s01",))
+    assert [f.status for f in outcome.findings] == ["ok"]
+
+
+def test_a_file_that_breaks_again_is_an_input_error_again(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    file = folder / "edited" / "s00.png"
+    whole = file.read_bytes()
+    for data, status in ((b"", "input_error"), (whole, "ok"), (b"", "input_error")):
+        file.write_bytes(data)
+        run(talker(), folder, out)
+        assert [f.status for f in RunStore.read(out).current()] == [status]
+
+
+def test_lines_of_another_shape_are_named_and_the_rest_is_read(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    run(talker(), folder, out)
+    for name in ("findings.jsonl", "samples.jsonl"):
+        with (out / name).open("ab") as file:
+            file.write(b'{"id": "x"}\n[]\n')
+    store = RunStore.read(out)
+    assert len(store.current()) == 1
+    assert sum("left out" in problem for problem in store.problems) == 4
+
+
+def test_an_interrupted_retry_leaves_the_other_verdicts_with_their_traces(edits: Edits, tmp_path: Path):
+    folder, out, stop = edits(4), tmp_path / "run", threading.Event()
+    run(ScriptedLMM([final("Superb")]), folder, out)
+
+    def stopping(request: Request) -> str:
+        stop.set()
+        return final("Wrong Action")
+
+    run(ScriptedLMM(stopping, name="test"), folder, out, redo=PENDING | {"off_menu"}, stop=stop)
+    for finding in RunStore.read(out).current():
+        assert (out / str(finding.trace)).is_file()
+
+
+def test_editors_and_ids_with_slashes_do_not_meet(edits: Edits, tmp_path: Path):
+    folder = edits(2)
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text().splitlines()]
+    rows[0] |= {"editor": "a", "id": "b/c"}
+    rows[1] |= {"editor": "a/b", "id": "c"}
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    outcome = run(talker(), folder, tmp_path / "run")
+    assert (outcome.asked, outcome.failed) == (2, 0)
+    assert len(RunStore.read(tmp_path / "run").samples) == 2
+
+
+def test_a_full_disk_stops_the_run_with_a_message_and_loses_nothing(
+    edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from editloupe.data.images import ImageStore
+
+    folder, out = edits(2), tmp_path / "run"
+
+    def full(self: ImageStore, ref: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ImageStore, "keep", full)
+        with pytest.raises(StorageError, match="No space left on device"):
+            run(talker(), folder, out)
+    assert run(talker(), folder, out).failed == 0
+
+
+def test_a_file_name_that_is_no_utf8_costs_only_its_own_sample(tmp_path: Path):
+    folder = tmp_path / "pairs"
+    for side in ("source", "edited"):
+        (folder / side).mkdir(parents=True)
+        Image.fromarray(pixels(0, spots=1)[side == "edited"]).save(folder / side / "good.png")
+    (folder / "instructions.txt").write_text("good\tMake it red.\nbad\tMake it red.\n")
+    try:
+        Path(os.fsdecode(bytes(folder / "source") + b"/bad\xff.png")).write_bytes(b"x")
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    outcome = run(talker(), folder, tmp_path / "run")
+    assert {f.sample_id: f.status for f in outcome.findings}["good"] == "ok"
 
 
 def test_a_trace_of_another_conversation_is_set_aside_and_the_task_begun_anew(edits: Edits, tmp_path: Path):

@@ -1,0 +1,19 @@
+"""Text from models, instructions and files, made fit to be shown: no markup, and nothing that can steer a terminal."""
+
+from __future__ import annotations
+
+import re
+
+from rich.text import Text
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def safe(text: str) -> str:
+    """`text` with control characters as their pictures (␛) and half surrogate pairs as �; newlines and tabs stay."""
+    return _CONTROL.sub(lambda m: chr(0x2400 + ord(m[0])) if ord(m[0]) < 0x20 else "\ufffd", text)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Text as it stands, without control characters and without markup."""
+    return Text(safe(text), style=style)
