@@ -136,27 +136,26 @@ class Batcher(Generic[In, Out]):
 
     def _answer(self, jobs: list[_Job[In, Out]]) -> None:
         """Run one batch, in parts where it must be; every job is done afterwards."""
+        failed: Exception
         try:
             results = self._run([job.item for job in jobs])
             if len(results) != len(jobs):
                 raise RuntimeError(f"{self.name}: {len(jobs)} items gave {len(results)} results")
-        except MemoryError as error:
-            if len(jobs) > 1:
-                middle = len(jobs) // 2
-                self._answer(jobs[:middle])
-                self._answer(jobs[middle:])
-                return
-            self._fail(jobs[0], _too_large(self.name, error))
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to a caller, who raises it; the worker lives on
-            if len(jobs) > 1:
-                for job in jobs:
-                    self._answer([job])
-                return
-            self._fail(jobs[0], error)
+            failed = error
         else:
             for job, result in zip(jobs, results, strict=True):
                 job.results.append(result)
                 job.done.set()
+            return
+        # Outside the handler: what the failed batch held is free before its parts are tried.
+        if len(jobs) == 1:
+            self._fail(jobs[0], _too_large(self.name, failed) if isinstance(failed, MemoryError) else failed)
+            return
+        step = (len(jobs) + 1) // 2 if isinstance(failed, MemoryError) else 1
+        del failed
+        for start in range(0, len(jobs), step):
+            self._answer(jobs[start : start + step])
 
     def _fail(self, job: _Job[In, Out], error: BaseException) -> None:
         job.error = error

@@ -19,7 +19,7 @@ from tests.imaging.drawn import textured
 class Blocks:
     """A pretended learned upscaler: repeats each pixel."""
 
-    name = "Blocks"
+    name = version = "Blocks"
     learned = True
 
     def __call__(self, rgb: RGB, scale: int) -> RGB:
