@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from editloupe.errors import ConfigError, ToolError
 from editloupe.tools.batching import Batcher
 from editloupe.tools.detectors import FAMILIES, Detection, Sight, Weights, clean_box
 from editloupe.tools.devices import Device, fitting, import_torch, open_device
+from editloupe.tools.weights import refused
 
 BOX_THRESHOLD: Final = 0.30
 TEXT_THRESHOLD: Final = 0.25
@@ -143,8 +145,9 @@ class TransformersDetector:
 
     def _sight(self, found: Any, item: _Item) -> Sight:
         detections = []
+        # Not strict: for no box at all, transformers gives one empty label.
         for corners, score, label in zip(
-            found["boxes"].tolist(), found["scores"].tolist(), found["text_labels"], strict=True
+            found["boxes"].tolist(), found["scores"].tolist(), found["text_labels"], strict=False
         ):
             box = clean_box(corners, width=item.width, height=item.height)
             if box is not None:
@@ -196,6 +199,8 @@ def _from_folder(weights: Weights) -> tuple[Any, Any]:
             model, info = AutoModelForZeroShotObjectDetection.from_pretrained(
                 weights.path, local_files_only=True, output_loading_info=True, dtype=torch.float32, trust_remote_code=False
             )
+    except pickle.UnpicklingError as error:
+        raise refused(weights.path, error) from error
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
         first = " ".join(str(error).split())[:300]
         raise ConfigError(f"{where}: cannot be loaded ({type(error).__name__}: {first}); fetch it again") from error

@@ -77,6 +77,16 @@ def load_tensors(path: Path) -> dict[str, torch.Tensor]:
     return tensors
 
 
+def refused(path: Path, error: pickle.UnpicklingError) -> ConfigError:
+    """A pickle with more in it than tensors. Of torch's page of advice, which tells how to load it all the same, only
+    the reason is passed on."""
+    reason = next((line.strip() for line in str(error).splitlines() if "GLOBAL" in line), "it is no plain checkpoint")
+    return ConfigError(
+        f"{path}: refused: it holds more than tensors, and loading such a file can run code ({reason.partition('. ')[0]}); "
+        "use the official weights, or convert them to .safetensors"
+    )
+
+
 def _safetensors(path: Path) -> object:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -92,12 +102,7 @@ def _pickled(path: Path) -> object:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        # Of a page of advice, among it how to switch the check off, only the reason is passed on.
-        reason = next((line.strip() for line in str(error).splitlines() if "GLOBAL" in line), "it is no plain checkpoint")
-        raise ConfigError(
-            f"{path}: refused: it holds more than tensors, and loading such a file can run code ({reason[:200]}); "
-            "use the official checkpoint, or convert it to .safetensors"
-        ) from error
+        raise refused(path, error) from error
     except _DAMAGE as error:
         first = str(error).partition("\n")[0]
         raise ConfigError(f"{path}: is damaged, cut off or no checkpoint ({first[:200]}); fetch it again") from error
