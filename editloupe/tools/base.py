@@ -6,7 +6,7 @@ and `__call__(args, desk) -> Observation`. What it cannot do is a ToolError, whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
@@ -144,7 +144,7 @@ def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
         lines = "; ".join(
             f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {_shortened(p.message)}" for p in problems[:5]
         )
-        raise ToolError(f"{tool.name}: wrong arguments: {lines}. Expected {_signature(tool)}")
+        raise ToolError(f"{tool.name}: wrong arguments: {lines}. Expected {_signature(tool)}{_meant(tool, problems)}")
     try:
         return tool.Args.model_validate(dict(arguments))
     except ValidationError as error:
@@ -179,6 +179,16 @@ def open_toolbox(names: Iterable[str] = PAPER_TOOLS, settings: ToolSettings | No
             raise ConfigError(f"tool plug-in {name!r} calls itself {made.name!r}; the two must agree")
         tools[name] = made
     return Toolbox(tools=tools, absent=absent)
+
+
+def _meant(tool: Tool, problems: Sequence[jsonschema.ValidationError]) -> str:
+    """What the schema says of the first argument that is wrong: how to mend it."""
+    properties = tool.Args.model_json_schema().get("properties", {})
+    for problem in problems:
+        name = next(iter(problem.absolute_path), None)
+        if name in properties and properties[name].get("description"):
+            return f". {name}: {properties[name]['description']}"
+    return ""
 
 
 def _shortened(message: str) -> str:
