@@ -163,4 +163,4 @@ def _kept(span: tuple[int, int], spans_: list[tuple[int, int]]) -> tuple[int, in
 
 
 def _first_lines(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
+    return " ".join(str(error).split())[:300] or type(error).__name__

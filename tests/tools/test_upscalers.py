@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +240,52 @@ def test_bad_weights_are_named_with_what_to_do(make: Any, suffix: str, message: 
         box.prepare()
     assert str(path) in str(caught.value)
     assert "weights_only" not in str(caught.value)  # never the advice to switch the check off
+
+
+class _Nearest:
+    """What spandrel 0.4 gives for a known network: a description that can be called."""
+
+    scale, input_channels, supports_half = 3, 3, False
+    size_requirements = types.SimpleNamespace(multiple_of=4)
+
+    def eval(self) -> _Nearest:
+        return self
+
+    def to(self, device: Any, dtype: Any) -> _Nearest:
+        return self
+
+    def __call__(self, x: Any) -> Any:
+        assert x.shape[2] % 4 == 0 and x.shape[3] % 4 == 0
+        return functional.interpolate(x, scale_factor=3, mode="nearest")
+
+
+def test_another_network_goes_through_spandrel_where_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unsupported(Exception):
+        pass
+
+    class Loader:
+        def __init__(self, device: str) -> None:
+            pass
+
+        def load_from_state_dict(self, tensors: dict[str, Any]) -> Any:
+            if "nearest" in tensors:
+                return _Nearest()
+            if "mask" in tensors:
+                return object()
+            raise Unsupported
+
+    fake = types.SimpleNamespace(ModelLoader=Loader, UnsupportedModelError=Unsupported, ImageModelDescriptor=_Nearest)
+    monkeypatch.setitem(sys.modules, "spandrel", fake)  # type: ignore[arg-type]
+    torch.save({"nearest": torch.zeros(1)}, tmp_path / "nearest.pth")
+    rgb = noise(10, 7)
+    # ×3 twice is ×9, of which ×4 is left; the padding to multiples of 4 is cut off again.
+    assert opened(tmp_path / "nearest.pth")(rgb, 4).shape == (28, 40, 3)
+    for name, message in (("mask", "no super-resolution network"), ("other", "does not know this network: Unsupported")):
+        torch.save({name: torch.zeros(1)}, tmp_path / f"{name}.pth")
+        with pytest.raises(ConfigError, match=message):
+            opened(tmp_path / f"{name}.pth").prepare()
 
 
 def test_weights_that_give_no_numbers_are_an_observation_not_a_black_picture(tmp_path: Path) -> None:
