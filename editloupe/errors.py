@@ -18,6 +18,7 @@
     │   └── ContextTooLong
     ├── ReplyError               the model: becomes a finding with a status, never a number
     ├── ToolError                shown to the model as an observation that it can mend
+    ├── ToolAbsent               a tool that cannot be offered here: no weights, no extra; said to be absent
     ├── StorageError             the operator: the run folder cannot be written (disk full, permissions)
     ├── ReplayMiss               a recording does not hold what was asked
     └── Interrupted              the run was asked to stop; what is done is kept
@@ -136,6 +137,10 @@ class ReplyError(EditLoupeError):
 
 class ToolError(EditLoupeError):
     """A tool cannot do what was asked; the model reads the message and may mend its call."""
+
+
+class ToolAbsent(EditLoupeError):
+    """A tool cannot be offered here, and nobody asked for what is missing; the message is the reason that is shown."""
 
 
 class StorageError(EditLoupeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,12 @@ from PIL import Image
 
 from editloupe.data.images import ImageStore
 from editloupe.values import Sample, Turn
+
+# Weights that this machine happens to have change no test: no settings, an empty model cache, no download. Before any
+# import of huggingface_hub, which reads them once.
+for name in ("EDITLOUPE_DETECTOR", "EDITLOUPE_UPSCALER", "EDITLOUPE_DEVICE"):
+    os.environ.pop(name, None)
+os.environ |= {"HF_HUB_CACHE": "/nonexistent/hub", "HF_HUB_OFFLINE": "1"}
 
 LOOK = '<tool_call>{"name": "localize_differences", "parameters": {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}}</tool_call>'  # noqa: E501
 """The call with which the paper's judge begins (Tables 8 and 12)."""

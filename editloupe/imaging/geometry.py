@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from editloupe.values import Box
 
 LAMBDA_MAX = 6.0
@@ -34,3 +36,18 @@ def expand(box: Box, *, width: float, height: float, ratio: float | None = None)
     cx, cy = box.center
     half_w, half_h = (1 + grow) * box.width / 2, (1 + grow) * box.height / 2
     return Box(cx - half_w, cy - half_h, cx + half_w, cy + half_h).rounded_out().clipped(width=width, height=height)
+
+
+def spans(length: int, *, tile: int, overlap: int) -> list[tuple[int, int]]:
+    """Stretches (start, end) that cover 0..length, each `tile` long, neighbours sharing at least `overlap`.
+
+    One stretch, 0..length, where `tile` covers all. Raises ValueError unless 0 ≤ overlap < tile.
+    """
+    if not 0 <= overlap < tile:
+        raise ValueError(f"expected 0 ≤ overlap < tile, found overlap {overlap} and tile {tile}")
+    if length <= tile:
+        return [(0, length)]
+    count = math.ceil((length - overlap) / (tile - overlap))
+    # Spread evenly, so that all tiles have one size and can share a batch.
+    starts = [round(i * (length - tile) / (count - 1)) for i in range(count)]
+    return [(start, start + tile) for start in starts]

@@ -1,8 +1,9 @@
-"""Pictures made of pictures: crops, enlargements, two panes with a red line between them, a map of differences."""
+"""Pictures made of pictures: crops, enlargements, two panes with a red line between them, boxes, a map of differences."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import cv2
@@ -21,6 +22,9 @@ LONG_SIDE: Final = 1024
 
 DIVIDER_PX: Final = 8
 DIVIDER_RGB: Final = (255, 0, 0)
+
+# Apart from each other also for most who are colour-blind (Okabe and Ito's palette, without black and grey).
+_BOX_RGB = ((213, 94, 0), (0, 114, 178), (240, 228, 66), (0, 158, 115), (204, 121, 167), (86, 180, 233), (230, 159, 0))
 
 _MAP_SIDE = 768
 _MAP_CELL = 16
@@ -63,6 +67,38 @@ def side_by_side(left: RGB, right: RGB) -> tuple[RGB, Box, Box]:
     divider = np.full((height, DIVIDER_PX, 3), DIVIDER_RGB, dtype=np.uint8)
     picture: RGB = np.concatenate([left, divider, right], axis=1)
     return picture, Box(0, 0, width, height), Box(width + DIVIDER_PX, 0, 2 * width + DIVIDER_PX, height)
+
+
+def with_boxes(rgb: RGB, boxes: Sequence[Box]) -> RGB:
+    """A copy with numbered boxes (1, 2, …), scaled to be looked at (`display_scale`); the first lies on top.
+
+    A box is drawn just outside what it holds, black, coloured, black, so that it is seen on any ground.
+    """
+    scale = display_scale(rgb.shape[1], rgb.shape[0])
+    picture = scaled(rgb, scale).copy()
+    height, width = picture.shape[:2]
+    line = max(1, round(max(width, height) / 400))
+    for number, box in reversed(list(enumerate(boxes, start=1))):
+        colour = _BOX_RGB[(number - 1) % len(_BOX_RGB)]
+        x0, y0, x1, y1 = box.scaled(width / rgb.shape[1], height / rgb.shape[0]).ints()
+        for grow, shade in ((2 * line + 2, (0, 0, 0)), (2 * line + 1, colour), (line, (0, 0, 0))):
+            corners = (x0 - grow, y0 - grow), (x1 + grow - 1, y1 + grow - 1)
+            cv2.rectangle(picture, *corners, shade, 1 if shade == (0, 0, 0) else line + 1)
+        _label(picture, str(number), (x0 - 2 * line, y0 - 2 * line), colour)
+    return picture
+
+
+def _label(picture: RGB, text: str, corner: tuple[int, int], colour: tuple[int, int, int]) -> None:
+    """Text on a filled ground above `corner`, or inside the picture where there is no room above. In place."""
+    height, width = picture.shape[:2]
+    size = max(0.4, max(width, height) / 1600)
+    thickness = max(1, round(2 * size))
+    (text_w, text_h), base = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, size, thickness)
+    x = int(np.clip(corner[0], 0, max(0, width - text_w - 4)))
+    y = int(np.clip(corner[1] - 2, text_h + base, max(text_h + base, height - 1)))
+    cv2.rectangle(picture, (x, y - text_h - base), (x + text_w + 4, y + 1), colour, cv2.FILLED)
+    ink = (0, 0, 0) if sum(colour) > 380 else (255, 255, 255)
+    cv2.putText(picture, text, (x + 2, y - base // 2), cv2.FONT_HERSHEY_SIMPLEX, size, ink, thickness, cv2.LINE_AA)
 
 
 def heat_map(rgb: RGB, levels: NDArray[np.float32]) -> RGB:

@@ -6,9 +6,9 @@ and `__call__(args, desk) -> Observation`. What it cannot do is a ToolError, whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import jsonschema
 from pydantic import BaseModel, ValidationError
@@ -16,8 +16,9 @@ from pydantic import BaseModel, ValidationError
 from editloupe import plugins
 from editloupe.chat import ToolSpec
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, ToolError
+from editloupe.errors import ConfigError, ToolAbsent, ToolError
 from editloupe.records import Observation
+from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, ImageRef, Json, View
 
 PAPER_TOOLS = ("grounding", "zoom_in", "localize_differences", "enhancer", "detect_object")
@@ -81,6 +82,22 @@ class Tool(Protocol):
     def __call__(self, args: Any, desk: Desk) -> Observation: ...
 
 
+@runtime_checkable
+class Opens(Protocol):
+    """A tool class that is made from settings; one without `open` is made by calling it without arguments."""
+
+    def open(self, settings: ToolSettings) -> Tool:
+        """Cheap: weights are found, not loaded. Raises ToolAbsent (the reason) and ConfigError (the settings are wrong)."""
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A tool that loads something heavy with its first call, and can do so before."""
+
+    def prepare(self) -> None:
+        """Load now. Raises ConfigError: weights that are damaged, of another architecture or unsafe."""
+
+
 def spec(tool: Tool) -> ToolSpec:
     """A tool as a model is offered it: JSON Schema without pydantic's titles."""
     return ToolSpec(name=tool.name, description=tool.description, parameters=_plain(tool.Args.model_json_schema()))
@@ -100,6 +117,15 @@ class Toolbox:
     def versions(self) -> dict[str, str]:
         return {name: tool.version for name, tool in self.tools.items()}
 
+    def prepare(self) -> None:
+        """Load what the tools would load with their first call, so that bad weights are found before anything is spent.
+
+        Raises ConfigError.
+        """
+        for tool in self.tools.values():
+            if isinstance(tool, Prepares):
+                tool.prepare()
+
     def call(self, name: str, arguments: Mapping[str, Json], desk: Desk) -> Observation:
         """Validate, then run. Raises ToolError: an unknown tool, arguments off the schema, what the tool itself raises."""
         tool = self.tools.get(name)
@@ -115,8 +141,10 @@ def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
     validator = jsonschema.Draft202012Validator(dict(spec(tool).parameters))
     problems = sorted(validator.iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))
     if problems:
-        lines = "; ".join(f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {p.message}" for p in problems[:5])
-        raise ToolError(f"{tool.name}: wrong arguments: {lines}. Expected {_signature(tool)}")
+        lines = "; ".join(
+            f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {_shortened(p.message)}" for p in problems[:5]
+        )
+        raise ToolError(f"{tool.name}: wrong arguments: {lines}. Expected {_signature(tool)}{_meant(tool, problems)}")
     try:
         return tool.Args.model_validate(dict(arguments))
     except ValidationError as error:
@@ -126,23 +154,46 @@ def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
         raise ToolError(f"{tool.name}: wrong arguments: {where}: {first['msg']}") from error
 
 
-def open_toolbox(names: Iterable[str] = PAPER_TOOLS) -> Toolbox:
-    """The named tools, made. One of the paper's five that nothing provides is listed as absent; any other name is unknown.
+def open_toolbox(names: Iterable[str] = PAPER_TOOLS, settings: ToolSettings | None = None) -> Toolbox:
+    """The named tools, made. What cannot be offered is listed as absent with its reason; an uninstalled name outside the
+    paper's five is unknown.
 
-    Raises UnknownPlugin.
+    settings: weights and device; None reads the environment (ToolSettings.from_environment).
+    Raises UnknownPlugin, and ConfigError where the settings name weights or a device that cannot be had.
     """
+    settings = ToolSettings.from_environment() if settings is None else settings
     installed = plugins.names("tools")
     tools: dict[str, Tool] = {}
     absent: dict[str, str] = {}
     for name in names:
         if name in PAPER_TOOLS and name not in installed:
-            absent[name] = "no installed package provides it; it needs an object detector"
+            absent[name] = "no installed package provides it"
             continue
-        make: Callable[[], Tool] = plugins.load("tools", name)  # type: ignore[assignment]
-        tools[name] = make()
-        if tools[name].name != name:
-            raise ConfigError(f"tool plug-in {name!r} calls itself {tools[name].name!r}; the two must agree")
+        kind = plugins.load("tools", name)
+        try:
+            made = kind.open(settings) if isinstance(kind, Opens) else cast(type[Tool], kind)()
+        except ToolAbsent as reason:
+            absent[name] = str(reason)
+            continue
+        if made.name != name:
+            raise ConfigError(f"tool plug-in {name!r} calls itself {made.name!r}; the two must agree")
+        tools[name] = made
     return Toolbox(tools=tools, absent=absent)
+
+
+def _meant(tool: Tool, problems: Sequence[jsonschema.ValidationError]) -> str:
+    """What the schema says of the first argument that is wrong: how to mend it."""
+    properties = tool.Args.model_json_schema().get("properties", {})
+    for problem in problems:
+        name = next(iter(problem.absolute_path), None)
+        if name in properties and properties[name].get("description"):
+            return f". {name}: {properties[name]['description']}"
+    return ""
+
+
+def _shortened(message: str) -> str:
+    """jsonschema repeats the whole value, which may be pages long; its end says what is wrong."""
+    return message if len(message) <= 200 else f"{message[:80]} … {message[-80:]}"
 
 
 def _signature(tool: Tool) -> str:

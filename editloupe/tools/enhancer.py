@@ -11,7 +11,8 @@ from editloupe.imaging import render
 from editloupe.records import Observation
 from editloupe.tools.base import Desk
 from editloupe.tools.bbox import BBox, box_in_px
-from editloupe.tools.upscalers import Lanczos, Upscaler
+from editloupe.tools.settings import ToolSettings
+from editloupe.tools.upscalers import Lanczos, Upscaler, open_upscaler, prepare
 from editloupe.values import Box, View
 
 MAX_SIDE: Final = 2048
@@ -22,7 +23,6 @@ class Enhancer:
     """Enlarges a box of an image with an upscaler; the plain crop is kept beside it in the trace."""
 
     name: ClassVar[str] = "enhancer"
-    version: ClassVar[str] = "1"
     description: ClassVar[str] = (
         "Enlarges a part of one image two or four times, for a place that is too small to judge. The result is at most "
         f"{MAX_SIDE} px a side."
@@ -37,6 +37,19 @@ class Enhancer:
 
     def __init__(self, upscaler: Upscaler | None = None) -> None:
         self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
+
+    @classmethod
+    def open(cls, settings: ToolSettings) -> Enhancer:
+        """With the upscaler that the settings name. Raises ConfigError."""
+        return cls(open_upscaler(settings))
+
+    @property
+    def version(self) -> str:
+        return f"1; {self.upscaler.version}"
+
+    def prepare(self) -> None:
+        """Load a learned upscaler now. Raises ConfigError."""
+        prepare(self.upscaler)
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
         name = args.target_image.strip()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from editloupe.errors import ToolError
 from editloupe.imaging import render
-from editloupe.imaging.align import Alignment, resize
+from editloupe.imaging.align import Alignment
 from editloupe.imaging.differences import FLOOR, Differences, Region, localize
 from editloupe.imaging.geometry import expand
 from editloupe.records import Observation
 from editloupe.tools.base import Desk
+from editloupe.tools.settings import ToolSettings
+from editloupe.tools.upscalers import Lanczos, Upscaler, enlarge, enlarged_by, open_automatic_upscaler, prepare
 from editloupe.values import Box, ImageRef, Json, View
 
 SHOWN = 3
@@ -26,7 +29,6 @@ class LocalizeDifferences:
     """Compares two images pixel by pixel; see docs/tools.md for how."""
 
     name: ClassVar[str] = "localize_differences"
-    version: ClassVar[str] = "1"
     description: ClassVar[str] = (
         "Compares the pixels of two images and shows the places that differ most, each as a picture of two panes: left of "
         "a red line the first image, right of it the second, same place and scale. The text gives the boxes."
@@ -42,6 +44,22 @@ class LocalizeDifferences:
             min_length=1, description='Name of the image to compare with, shown right: for example "Edited Image".'
         )
 
+    def __init__(self, upscaler: Upscaler | None = None) -> None:
+        self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
+
+    @classmethod
+    def open(cls, settings: ToolSettings) -> LocalizeDifferences:
+        """With the upscaler for small crops that the settings and the device call for. Raises ConfigError."""
+        return cls(open_automatic_upscaler(settings))
+
+    @property
+    def version(self) -> str:
+        return f"1; {self.upscaler.version}"
+
+    def prepare(self) -> None:
+        """Load a learned upscaler now. Raises ConfigError."""
+        prepare(self.upscaler)
+
     def __call__(self, args: Args, desk: Desk) -> Observation:
         names = (args.comparison_image_1.strip(), args.comparison_image_2.strip())
         first, second = (desk.image(name) for name in names)
@@ -55,15 +73,18 @@ class LocalizeDifferences:
             return Observation(text=text, data=_data(found, crops=[]))
         views: list[View] = []
         crops: list[str] = []
-        enlarged: dict[str, str] = {}
+        kept: list[View] = []
+        enlarged: dict[str, list[str]] = {}
         for region in found.regions[: _how_many(found.regions)]:
-            panes, scale = _panes(region, found.alignment, first, second, desk)
+            pair = _panes(region, found.alignment, first, second, desk, self.upscaler)
+            panes = pair.shown
             # Two regions whose context is the whole image share one picture, hence one name.
             if panes[0].image not in [view.image for view in views]:
                 views.extend(panes)
+                kept.extend(pair.kept)
             crops.append(desk.crop_name([view.image for view in views[::2]].index(panes[0].image) + 1))
-            if scale > 1:
-                enlarged[crops[-1]] = f"{crops[-1]} ×{scale:.3g}"
+            if pair.scale > 1:
+                enlarged.setdefault(enlarged_by(pair.upscaler), []).append(f"{crops[-1]} ×{pair.scale:.3g}")
         lines = [_header(found, len(crops), names)] if found.regions else _nothing_found(found, names)
         lines += [_crop_line(crop, region, found, names) for crop, region in zip(crops, found.regions, strict=False)]
         if len(found.regions) > len(crops):
@@ -72,11 +93,11 @@ class LocalizeDifferences:
             lines += _regenerated(found, desk.crop_name(len(views) // 2 + 1), names)
             views.append(_map_view(found, first, desk))
         lines += _notes(found, names)
-        if enlarged:
-            lines.append(f"Enlarged by Lanczos, which adds no detail: {', '.join(enlarged.values())}.")
+        for how, which in enlarged.items():
+            lines.append(f"Enlarged {how}: {', '.join(dict.fromkeys(which))}.")
         if found.regions:
             lines.append(_caution(found))
-        return Observation(text="\n".join(lines), views=tuple(views), data=_data(found, crops=crops))
+        return Observation(text="\n".join(lines), views=tuple(views), kept=tuple(kept), data=_data(found, crops=crops))
 
 
 def _caution(found: Differences) -> str:
@@ -92,10 +113,21 @@ def _how_many(regions: tuple[Region, ...]) -> int:
     return min(len(regions), max(SHOWN, min(strong, SHOWN_AT_MOST)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    """shown: the picture of one region as its two views.   kept: the same without a learned upscaler's work.
+    scale: by how much image 1 was scaled.   upscaler: by what.
+    """
+
+    shown: tuple[View, View]
+    kept: tuple[View, ...]
+    scale: float
+    upscaler: Upscaler
+
+
 def _panes(
-    region: Region, alignment: Alignment, first: ImageRef, second: ImageRef, desk: Desk
-) -> tuple[tuple[View, View], float]:
-    """The picture of one region as its two views, and by how much image 1 was scaled for it."""
+    region: Region, alignment: Alignment, first: ImageRef, second: ImageRef, desk: Desk, upscaler: Upscaler
+) -> _Pair:
     box_1 = expand(region.box, width=first.width, height=first.height)
     shared = box_1.intersection(alignment.common())
     box_1 = (shared or box_1).rounded_out()
@@ -104,26 +136,27 @@ def _panes(
     # sizes count as one, since resampling for so little would only blur.
     finer = max(1.0, box_2.width / box_1.width, box_2.height / box_1.height)
     finer = 1.0 if finer < 1.05 else finer
-    scale = finer * render.display_scale(finer * box_1.width, finer * box_1.height)
-    size = (max(1, round(scale * box_1.width)), max(1, round(scale * box_1.height)))
-    left = resize(render.crop(desk.images.array(first), box_1), width=size[0], height=size[1])
-    right = resize(render.crop(desk.images.array(second), box_2), width=size[0], height=size[1])
-    picture, window_1, window_2 = render.side_by_side(left, right)
-    image = desk.images.add_array(picture)
-    padding: dict[str, Json] = {"box": list(region.box), "scale": round(scale, 4)}
-    return (
-        View(
-            image=image, origin=first, region=box_1, window=window_1, op="side_by_side", params={**padding, "pane": "left"}
-        ),
-        View(
-            image=image,
-            origin=second,
-            region=box_2,
-            window=window_2,
-            op="side_by_side",
-            params={**padding, "pane": "right"},
-        ),
-    ), scale
+    enlargement = render.display_scale(finer * box_1.width, finer * box_1.height)
+    scale = finer * enlargement
+    width, height = max(1, round(scale * box_1.width)), max(1, round(scale * box_1.height))
+    cuts = (render.crop(desk.images.array(first), box_1), render.crop(desk.images.array(second), box_2))
+    # A learned upscaler is for small crops; bringing two sizes together is no reason to invent detail in one.
+    by = upscaler if enlargement > 1 else Lanczos()
+
+    def picture(by: Upscaler) -> tuple[View, View]:
+        panes = [enlarge(by, cut, width=width, height=height) for cut in cuts]
+        made, *windows = render.side_by_side(panes[0], panes[1])
+        image = desk.images.add_array(made)
+        params: dict[str, Json] = {"box": list(region.box), "scale": round(scale, 4)}
+        if by.learned:
+            params["upscaler"] = by.name
+        left, right = (
+            View(image=image, origin=origin, region=box, window=window, op="side_by_side", params={**params, "pane": pane})
+            for origin, box, window, pane in zip((first, second), (box_1, box_2), windows, ("left", "right"), strict=True)
+        )
+        return left, right
+
+    return _Pair(shown=picture(by), kept=picture(Lanczos()) if by.learned else (), scale=scale, upscaler=by)
 
 
 def _map_view(found: Differences, first: ImageRef, desk: Desk) -> View:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from editloupe.imaging import render
 from editloupe.records import Observation
 from editloupe.tools.base import Desk
 from editloupe.tools.bbox import BBox, box_in_px
-from editloupe.values import Box, View, canonical_json
-
-LONG_SIDE: Final = 2048
-"""A crop that is longer is reduced to so many px."""
+from editloupe.tools.crops import show_crop
+from editloupe.tools.settings import ToolSettings
+from editloupe.tools.upscalers import Lanczos, Upscaler, open_automatic_upscaler, prepare
+from editloupe.values import Box, canonical_json
 
 _MARGIN = 0.1
 _MIN_MARGIN_PX = 8
@@ -23,7 +22,6 @@ class ZoomIn:
     """Cuts a box out of an image, with a margin, and enlarges it where it is small."""
 
     name: ClassVar[str] = "zoom_in"
-    version: ClassVar[str] = "1"
     description: ClassVar[str] = (
         "Shows a part of one image at full resolution, with a small margin; small parts are enlarged. Move or shrink the "
         "bbox and call again until you see what you look for."
@@ -36,6 +34,22 @@ class ZoomIn:
         bbox: BBox
         label: str = Field(default="", max_length=200, description="What you expect to see there, in a few words.")
 
+    def __init__(self, upscaler: Upscaler | None = None) -> None:
+        self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
+
+    @classmethod
+    def open(cls, settings: ToolSettings) -> ZoomIn:
+        """With the upscaler for small crops that the settings and the device call for. Raises ConfigError."""
+        return cls(open_automatic_upscaler(settings))
+
+    @property
+    def version(self) -> str:
+        return f"1; {self.upscaler.version}"
+
+    def prepare(self) -> None:
+        """Load a learned upscaler now. Raises ConfigError."""
+        prepare(self.upscaler)
+
     def __call__(self, args: Args, desk: Desk) -> Observation:
         name = args.target_image.strip()
         box = box_in_px(args.bbox, name=name, desk=desk)
@@ -43,21 +57,11 @@ class ZoomIn:
         margin = max(_MIN_MARGIN_PX, round(_MARGIN * max(box.width, box.height)))
         region = Box(box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)
         region = region.clipped(width=image.width, height=image.height)
-        cut = render.crop(desk.images.array(image), region)
-        scale = render.display_scale(region.width, region.height, long_side=LONG_SIDE)
-        shown = desk.images.add_array(render.scaled(cut, scale))
-        view = View(
-            image=shown,
-            origin=image,
-            region=region,
-            window=Box.whole(width=shown.width, height=shown.height),
-            op="crop",
-            params={"box": list(box), "margin_px": margin, "scale": round(scale, 4)},
-        )
+        shown = show_crop(desk, image, region, self.upscaler, params={"box": list(box), "margin_px": margin})
         looked_for = f" Looking for: {args.label.strip()}." if args.label.strip() else ""
         lines = [
             f"{desk.crop_name(1)}: px {list(region.ints())} of {name!r} ({image.width}×{image.height} px), "
-            f"{region.width:.0f}×{region.height:.0f} px, {_shown_as(scale, shown.width, shown.height)}. "
+            f"{region.width:.0f}×{region.height:.0f} px, {shown.how}. "
             f"It is your bbox {args.bbox} = px {list(box.ints())}, {box.width:.0f}×{box.height:.0f} px, with a margin of "
             f"{margin} px, less where the image ends.{looked_for}"
         ]
@@ -66,21 +70,14 @@ class ZoomIn:
             lines.append("You made exactly this call before: the picture is the same. Choose another bbox to see more.")
         return Observation(
             text="\n".join(lines),
-            views=(view,),
+            views=(shown.view,),
+            kept=shown.kept,
             data={
                 "crop": desk.crop_name(1),
                 "box": list(box.ints()),
                 "region": list(region.ints()),
-                "scale": round(scale, 4),
-                "size": [shown.width, shown.height],
+                "scale": round(shown.scale, 4),
+                "size": [shown.view.image.width, shown.view.image.height],
                 "repeated": call in desk.past_calls,
             },
         )
-
-
-def _shown_as(scale: float, width: int, height: int) -> str:
-    if scale > 1:
-        return f"enlarged ×{scale:.0f} to {width}×{height} px by Lanczos, which adds no detail"
-    if scale < 1:
-        return f"reduced to {width}×{height} px; choose a smaller bbox for full resolution"
-    return "shown at full resolution"

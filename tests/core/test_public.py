@@ -41,7 +41,10 @@ def test_built_ins_come_through_the_door_that_plug_ins_use():
     assert {"baseline", "openai", "scripted"} <= set(plugins.names("backends"))
     assert {"zoom_in", "localize_differences", "enhancer"} <= set(plugins.names("tools"))
     assert plugins.names("protocols") == ("dlebench",)
-    with pytest.raises(UnknownPlugin, match="unknown tool 'magic'; known here: enhancer, localize_differences, zoom_in"):
+    with pytest.raises(
+        UnknownPlugin,
+        match="unknown tool 'magic'; known here: detect_object, enhancer, grounding, localize_differences, zoom_in",
+    ):
         plugins.load("tools", "magic")
 
 

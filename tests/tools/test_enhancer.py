@@ -19,7 +19,7 @@ from tests.imaging.drawn import textured
 class Blocks:
     """A pretended learned upscaler: repeats each pixel."""
 
-    name = "Blocks"
+    name = version = "Blocks"
     learned = True
 
     def __call__(self, rgb: RGB, scale: int) -> RGB:
@@ -58,6 +58,30 @@ def test_the_scale_can_be_two_and_nothing_else() -> None:
     assert enhance(desk_of(400, 200), [0, 0, 500, 500], scale=2).data["size"] == [400, 200]
     with pytest.raises(ToolError, match="3 is not one of"):
         enhance(desk_of(400, 200), [0, 0, 500, 500], scale=3)
+
+
+@pytest.mark.parametrize(
+    ("bbox", "message"),
+    [
+        (["1", "2", "3", "4"], "'1' is not of type 'integer'"),
+        ([0.1, 0.2, 0.5, 0.6], "0.1 is not of type 'integer'"),
+        ([float("nan")] * 4, "nan is not of type 'integer'"),
+        ([0, 0, 1200, 10], "1200 is greater than the maximum of 1000"),
+        ([1, 2, 3], "is too short"),
+        ("[1, 2, 3, 4]", "is not of type 'array'"),
+    ],
+)
+def test_a_box_in_another_form_is_told_the_form(bbox: Json, message: str) -> None:
+    with pytest.raises(ToolError, match=message) as caught:
+        enhance(desk_of(400, 200), bbox)  # type: ignore[arg-type]
+    assert "four integers [x0, y0, x1, y1] from 0 to 1000" in str(caught.value)
+
+
+def test_a_box_in_fractions_and_one_inverted_are_told_how_to_mend() -> None:
+    with pytest.raises(ToolError, match="x1 - x0 ≥ 10 and y1 - y0 ≥ 20"):
+        enhance(desk_of(400, 200), [0, 0, 1, 1])
+    with pytest.raises(ToolError, match="swap the corners"):
+        enhance(desk_of(400, 200), [500, 500, 100, 100])
 
 
 def test_a_learned_upscaler_is_named_with_a_caution() -> None:

@@ -1,0 +1,56 @@
+"""`detect_object`: is it there, how often, where? Text only."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from editloupe.records import Observation
+from editloupe.tools.base import Desk, Prepares
+from editloupe.tools.detectors import Detector, open_detector
+from editloupe.tools.search import MAX_PHRASE, cleaned, facts, search, told
+from editloupe.tools.settings import ToolSettings
+
+
+class DetectObject:
+    """Asks an object detector for a name; see docs/tools.md for what a miss means."""
+
+    name: ClassVar[str] = "detect_object"
+    description: ClassVar[str] = (
+        "Asks an object detector whether an image shows an object: how many, boxes and scores as text, without pictures. "
+        "It can miss small or unusual things; that it finds nothing does not show that nothing is there."
+    )
+
+    class Args(BaseModel):
+        model_config = ConfigDict(extra="forbid", frozen=True)
+
+        target_image: str = Field(min_length=1, description='Name of the image: for example "Edited Image" or "Crop 1".')
+        detect_object_name: str = Field(
+            min_length=1, max_length=MAX_PHRASE, description='The object in a few words: for example "red mug".'
+        )
+
+    def __init__(self, detector: Detector) -> None:
+        self.detector = detector
+
+    @classmethod
+    def open(cls, settings: ToolSettings) -> DetectObject:
+        """With the detector that the settings name. Raises ToolAbsent and ConfigError."""
+        return cls(open_detector(settings))
+
+    @property
+    def version(self) -> str:
+        return f"1; {self.detector.version}"
+
+    def prepare(self) -> None:
+        """Load the detector now. Raises ConfigError."""
+        if isinstance(self.detector, Prepares):
+            self.detector.prepare()
+
+    def __call__(self, args: Args, desk: Desk) -> Observation:
+        name = args.target_image.strip()
+        image = desk.image(name)
+        result = search(self.detector, desk.images.array(image), cleaned(args.detect_object_name))
+        return Observation(
+            text="\n".join(told(result, self.detector, name=name, image=image)), data=facts(result, self.detector)
+        )

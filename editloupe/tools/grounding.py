@@ -1,0 +1,92 @@
+"""`grounding`: where is what a phrase names? Boxes in the text, the boxes drawn, and a close look at the best."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from editloupe.imaging import render
+from editloupe.imaging.geometry import expand
+from editloupe.records import Observation
+from editloupe.tools.base import Desk, Prepares
+from editloupe.tools.crops import show_crop
+from editloupe.tools.detectors import Detection, Detector, open_detector
+from editloupe.tools.search import LISTED, MAX_PHRASE, cleaned, facts, search, told
+from editloupe.tools.settings import ToolSettings
+from editloupe.tools.upscalers import Lanczos, Upscaler, open_automatic_upscaler, prepare
+from editloupe.values import Box, ImageRef, View
+
+_CONTEXT: Final = 0.5
+"""The crop's sides are 1.5 times the box's: a close look, since the picture with the boxes shows the surroundings."""
+
+
+class Grounding:
+    """Finds a phrase with an object detector and shows what it found; see docs/tools.md."""
+
+    name: ClassVar[str] = "grounding"
+    description: ClassVar[str] = (
+        "Finds what a phrase names in one image with an object detector. Shows the image with the boxes drawn and a crop "
+        "of the best one; the text gives boxes and scores. It can miss small or unusual things; that it finds nothing does "
+        "not show that nothing is there."
+    )
+
+    class Args(BaseModel):
+        model_config = ConfigDict(extra="forbid", frozen=True)
+
+        target_image: str = Field(min_length=1, description='Name of the image: for example "Edited Image" or "Crop 1".')
+        phrase: str = Field(
+            min_length=1, max_length=MAX_PHRASE, description='What to find, in a few words: for example "red mug".'
+        )
+
+    def __init__(self, detector: Detector, upscaler: Upscaler | None = None) -> None:
+        self.detector = detector
+        self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
+
+    @classmethod
+    def open(cls, settings: ToolSettings) -> Grounding:
+        """With the detector that the settings name, and the upscaler for small crops. Raises ToolAbsent and ConfigError."""
+        return cls(open_detector(settings), open_automatic_upscaler(settings))
+
+    @property
+    def version(self) -> str:
+        return f"1; {self.detector.version}; {self.upscaler.version}"
+
+    def prepare(self) -> None:
+        """Load detector and upscaler now. Raises ConfigError."""
+        if isinstance(self.detector, Prepares):
+            self.detector.prepare()
+        prepare(self.upscaler)
+
+    def __call__(self, args: Args, desk: Desk) -> Observation:
+        name = args.target_image.strip()
+        image = desk.image(name)
+        result = search(self.detector, desk.images.array(image), cleaned(args.phrase))
+        lines = told(result, self.detector, name=name, image=image)
+        if not result.detections:
+            return Observation(text="\n".join(lines), data=facts(result, self.detector))
+        best = result.detections[0]
+        region = expand(best.box, width=image.width, height=image.height, ratio=_CONTEXT)
+        # Without the boxes drawn, so that no line hides what is to be judged.
+        crop = show_crop(desk, image, region, self.upscaler, params={"box": [round(v, 2) for v in best.box]})
+        drawn = self._drawn(desk, image, result.detections[:LISTED])
+        lines[-1:] = [
+            f"{desk.crop_name(1)}: {name!r} with numbered boxes, {drawn.image.width}×{drawn.image.height} px.",
+            f"{desk.crop_name(2)}: box 1 with its surroundings: px {list(region.ints())} of {name!r}, "
+            f"{region.width:.0f}×{region.height:.0f} px, {crop.how}.",
+            lines[-1],
+        ]
+        data = {**facts(result, self.detector), "crops": [desk.crop_name(1), desk.crop_name(2)]}
+        return Observation(text="\n".join(lines), views=(drawn, crop.view), kept=crop.kept, data=data)
+
+    def _drawn(self, desk: Desk, image: ImageRef, detections: tuple[Detection, ...]) -> View:
+        picture = render.with_boxes(desk.images.array(image), [d.box for d in detections])
+        made = desk.images.add_array(picture)
+        return View(
+            image=made,
+            origin=image,
+            region=Box.whole(width=image.width, height=image.height),
+            window=Box.whole(width=made.width, height=made.height),
+            op="draw_boxes",
+            params={"boxes": [[round(v, 2) for v in d.box] for d in detections]},
+        )

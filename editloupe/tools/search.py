@@ -1,0 +1,154 @@
+"""How a phrase is searched for: the whole image, then overlapping tiles; and what may be said about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from editloupe.data.images import RGB
+from editloupe.errors import ToolError
+from editloupe.imaging import render
+from editloupe.imaging.geometry import spans
+from editloupe.tools.detectors import Detection, Detector, Sight, suppress
+from editloupe.values import Box, ImageRef, Json
+
+LISTED: Final = 10
+"""Boxes that are written out and drawn; the rest are counted."""
+
+MAX_TILES: Final = 36
+MAX_PHRASE: Final = 200
+
+_OVERLAP = 0.2
+_LEAST_SIDE_PX = 48
+"""An image under twice that a side is not tiled: a tile would show nothing that the whole image did not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """detections: best first, none twice.   whole: the size in px at which the network saw the whole image.
+    tiles: searched after nothing was found in the whole; () where that was not needed, or the image too small.
+    tile_seen: the size in px at which the network saw the first tile.
+    """
+
+    phrase: str
+    detections: tuple[Detection, ...]
+    whole: tuple[int, int]
+    tiles: tuple[Box, ...] = ()
+    tile_seen: tuple[int, int] | None = None
+
+
+def search(detector: Detector, rgb: RGB, phrase: str) -> Search:
+    """Look for a phrase in the whole image and, where nothing is found, in overlapping tiles at native resolution.
+
+    rgb: H×W×3 uint8.   phrase: as `cleaned` gives it.   Raises ToolError as the detector does.
+    """
+    height, width = rgb.shape[:2]
+    sight = detector([rgb], phrase)[0]
+    found, whole = suppress(sight.detections), (sight.width, sight.height)
+    tiles = () if found else tiles_of(width, height, side=detector.side_px)
+    if not tiles:
+        return Search(phrase=phrase, detections=found, whole=whole)
+    sights = detector([render.crop(rgb, tile) for tile in tiles], phrase)
+    return Search(
+        phrase=phrase,
+        detections=suppress([d for tile, one in zip(tiles, sights, strict=True) for d in _placed(one, tile)]),
+        whole=whole,
+        tiles=tiles,
+        tile_seen=(sights[0].width, sights[0].height),
+    )
+
+
+def cleaned(phrase: str) -> str:
+    """Lower case, single spaces, no full stop at the end, as detectors want it. Raises ToolError where nothing is left."""
+    text = " ".join(phrase.lower().split()).strip(" .")
+    if not any(c.isalnum() for c in text):
+        raise ToolError(f"there is nothing to look for in {phrase!r}; name an object, for example 'red mug'")
+    return text
+
+
+def tiles_of(width: int, height: int, *, side: int) -> tuple[Box, ...]:
+    """Overlapping tiles, row by row: at most `side` px and at most 60 % of the image's side, so that each enlarges.
+
+    At most MAX_TILES: a very large image gets larger tiles, which the network then sees reduced.
+    () where the image is under twice _LEAST_SIDE_PX in both directions.
+    """
+    if max(width, height) < 2 * _LEAST_SIDE_PX:
+        return ()
+    while True:
+        rows, columns = (_row(s, min(side, max(_LEAST_SIDE_PX, -(-6 * s // 10)))) for s in (height, width))
+        if len(rows) * len(columns) <= MAX_TILES:
+            return tuple(Box(x0, y0, x1, y1) for (y0, y1), (x0, x1) in product(rows, columns))
+        side = -(-side * 5 // 4)
+
+
+def _row(length: int, tile: int) -> list[tuple[int, int]]:
+    return spans(length, tile=tile, overlap=int(_OVERLAP * tile))
+
+
+def told(result: Search, detector: Detector, *, name: str, image: ImageRef) -> list[str]:
+    """What the model reads: how many were found and where, or what was searched in vain."""
+    where = f"{name!r} ({image.width}×{image.height} px)"
+    if not result.detections:
+        return [
+            f"No {result.phrase!r} found in {where}: no box reached the score {detector.threshold:.2f}. "
+            f"Searched by {detector.name}: {_searched(result)}.",
+            "That does not show that it is absent: small, partly hidden or unusual things are missed. Look with zoom_in at "
+            "the place where it should be.",
+        ]
+    total = len(result.detections)
+    lines = [
+        f"{result.phrase!r} in {where}: {total} found with a score of {detector.threshold:.2f} or more by {detector.name}."
+    ]
+    if result.tiles:
+        lines.append(
+            f"Only on a second look: nothing in the whole image, these in tiles ({_searched(result)}). An object that a "
+            "tile's border cuts may be listed in parts."
+        )
+    lines += [
+        _line(number, found, image, result.phrase) for number, found in enumerate(result.detections[:LISTED], start=1)
+    ]
+    if total > LISTED:
+        lines.append(f"{total - LISTED} more with lower scores are not listed.")
+    lines.append(
+        "Boxes are [x0, y0, x1, y1] in thousandths of width and height. A score is the detector's opinion: a box may hold "
+        "something else, one object may have two boxes, and a detector can miss some."
+    )
+    return lines
+
+
+def facts(result: Search, detector: Detector) -> dict[str, Json]:
+    """The same for programs; boxes in px."""
+    return {
+        "phrase": result.phrase,
+        "found": len(result.detections),
+        "detections": [
+            {"box": [round(v, 2) for v in d.box], "score": round(d.score, 4), "label": d.label} for d in result.detections
+        ],
+        "threshold": detector.threshold,
+        "detector": detector.version,
+        "whole": list(result.whole),
+        "tiles": [list(tile.ints()) for tile in result.tiles],
+        "tile_seen": None if result.tile_seen is None else list(result.tile_seen),
+    }
+
+
+def _placed(sight: Sight, tile: Box) -> list[Detection]:
+    """A tile's detections in px of the image."""
+    return [Detection(box=d.box.shifted(tile.x0, tile.y0), score=d.score, label=d.label) for d in sight.detections]
+
+
+def _searched(result: Search) -> str:
+    text = f"the whole image at {result.whole[0]}×{result.whole[1]} px"
+    if result.tiles and result.tile_seen is not None:
+        tile, seen = result.tiles[0], result.tile_seen
+        size = f"{tile.width:.0f}×{tile.height:.0f} px"
+        shown = f"each at {seen[0]}×{seen[1]} px" if seen != (tile.width, tile.height) else "each at its own size"
+        return f"{text}, then {len(result.tiles)} overlapping tiles of {size}, {shown}"
+    return f"{text}; no tiles, since the image is too small to divide" if not result.detections else text
+
+
+def _line(number: int, found: Detection, image: ImageRef, phrase: str) -> str:
+    box = list(found.box.to_thousandths(width=image.width, height=image.height))
+    matched = f", matched {found.label!r}" if found.label and found.label != phrase else ""
+    return f"{number}: bbox {box}, {found.box.width:.0f}×{found.box.height:.0f} px, score {found.score:.2f}{matched}."

@@ -1,0 +1,219 @@
+"""What a search tries, and what it may say: with detectors written for the test, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from editloupe.data.images import RGB, ImageStore
+from editloupe.errors import ToolError
+from editloupe.imaging.geometry import spans
+from editloupe.records import Observation
+from editloupe.testing import check_tool
+from editloupe.tools.base import Desk, Tool, Toolbox
+from editloupe.tools.detect_object import DetectObject
+from editloupe.tools.detectors import Detection, Detector, Sight, clean_box, suppress
+from editloupe.tools.grounding import Grounding
+from editloupe.tools.search import MAX_TILES, tiles_of
+from editloupe.values import Box, View
+
+
+class Reds:
+    """Finds the box around pure red pixels, where an image is no larger than `limit` px a side; sees 800 px a side."""
+
+    name, version, threshold, side_px = "Reds", "reds 1", 0.30, 800
+
+    def __init__(self, *, limit: int = 10_000, more: int = 0) -> None:
+        self.limit, self.more = limit, more
+        self.asked: list[tuple[str, list[tuple[int, ...]]]] = []
+
+    def __call__(self, images: Sequence[RGB], phrase: str) -> list[Sight]:
+        self.asked.append((phrase, [image.shape[:2] for image in images]))
+        return [self._look(image) for image in images]
+
+    def _look(self, image: RGB) -> Sight:
+        height, width = image.shape[:2]
+        ys, xs = np.nonzero((image == (255, 0, 0)).all(axis=2))
+        found = []
+        if len(xs) and max(width, height) <= self.limit:
+            found.append(Detection(box=Box(xs.min(), ys.min(), xs.max() + 1, ys.max() + 1), score=0.62, label="red"))
+        found += [Detection(box=Box(20 * n, 0, 20 * n + 10, 10), score=0.31) for n in range(self.more)]
+        return Sight(detections=tuple(found), width=width, height=height)
+
+
+def desk_of(width: int, height: int, red: tuple[int, int, int, int] | None = None) -> Desk:
+    picture = np.full((height, width, 3), 120, dtype=np.uint8)
+    if red is not None:
+        picture[red[1] : red[3], red[0] : red[2]] = (255, 0, 0)
+    store = ImageStore()
+    return Desk(images=store, views={"Edited Image": View.whole(store.add_array(picture))})
+
+
+def ask(detector: Detector, desk: Desk, phrase: str = "red mug", *, text_only: bool = False) -> Observation:
+    tool: Tool = DetectObject(detector) if text_only else Grounding(detector)
+    key = "detect_object_name" if text_only else "phrase"
+    return Toolbox(tools={tool.name: tool}).call(tool.name, {"target_image": "Edited Image", key: phrase}, desk)
+
+
+def test_both_tools_keep_the_contract_with_a_hit_and_with_a_miss() -> None:
+    for make in (Grounding, DetectObject):
+        tool: Tool = make(Reds(more=3))
+        check_tool(tool)
+        check_tool(make(Reds()))  # nothing is pure red in the drawn pair
+        assert "reds 1" in tool.version
+
+
+def test_a_hit_gives_count_box_size_and_score_and_shows_the_boxes_and_the_best() -> None:
+    desk = desk_of(400, 200, (100, 50, 140, 90))
+    found = ask(Reds(), desk)
+    # x 100..140 of 400 = 250..350, y 50..90 of 200 = 250..450 thousandths.
+    assert "'red mug' in 'Edited Image' (400×200 px): 1 found with a score of 0.30 or more by Reds." in found.text
+    assert "1: bbox [250, 250, 350, 450], 40×40 px, score 0.62, matched 'red'." in found.text
+    drawn, crop = found.views
+    assert drawn.op == "draw_boxes" and drawn.region == Box(0, 0, 400, 200)
+    # Half as much again about the centre (120, 70): 60×60 px.
+    assert crop.region == Box(90, 40, 150, 100)
+    assert "Crop 2: box 1 with its surroundings: px [90, 40, 150, 100]" in found.text
+    assert "enlarged ×5 to 300×300 px by Lanczos, which adds no detail" in found.text
+    # The crop shows the place without the lines drawn over it.
+    assert not (desk.images.array(crop.image)[150, 150] != (255, 0, 0)).any()
+    assert found.data["found"] == 1 and found.data["tiles"] == []
+
+
+def test_detect_object_says_the_same_in_text_alone() -> None:
+    found = ask(Reds(), desk_of(400, 200, (100, 50, 140, 90)), text_only=True)
+    assert "1: bbox [250, 250, 350, 450]" in found.text
+    assert found.views == () and found.kept == ()
+
+
+def test_what_the_whole_image_does_not_show_is_found_in_a_tile_and_said_so() -> None:
+    found = ask(Reds(limit=800), desk_of(2000, 1500, (1900, 1400, 1930, 1420)))
+    # 1900..1930 of 2000 = 950..965; 1400..1420 of 1500 = 933.3..946.7, outward.
+    assert "1: bbox [950, 933, 965, 947], 30×20 px" in found.text
+    assert "Only on a second look: nothing in the whole image, these in tiles" in found.text
+    # A fifth of 800 px overlaps: (2000 - 160) / 640 = 2.9 and (1500 - 160) / 640 = 2.1, so 3 × 3.
+    assert "the whole image at 2000×1500 px, then 9 overlapping tiles of 800×800 px, each at its own size" in found.text
+
+
+def test_one_object_in_the_overlap_of_two_tiles_is_counted_once() -> None:
+    # Tiles of 1000 px start at 0 and 400, 600 px each: 400..600 is in both.
+    found = ask(Reds(limit=700), desk_of(1000, 400, (450, 100, 480, 130)))
+    assert ": 1 found" in found.text
+    assert len(found.data["tiles"]) == 4  # type: ignore[arg-type]
+
+
+def test_a_miss_names_threshold_sizes_and_tiles_and_does_not_claim_absence() -> None:
+    detector = Reds()
+    found = ask(detector, desk_of(1000, 500))
+    assert "No 'red mug' found in 'Edited Image' (1000×500 px): no box reached the score 0.30." in found.text
+    assert "the whole image at 1000×500 px, then 4 overlapping tiles of 600×300 px, each at its own size" in found.text
+    assert "That does not show that it is absent" in found.text and "zoom_in" in found.text
+    assert found.views == () and not found.error
+    assert [len(sizes) for _, sizes in detector.asked] == [1, 4]
+
+
+def test_an_image_too_small_to_divide_is_said_to_be() -> None:
+    found = ask(Reds(), desk_of(80, 60))
+    assert "no tiles, since the image is too small to divide" in found.text
+
+
+def test_more_boxes_than_are_listed_are_counted() -> None:
+    found = ask(Reds(more=14), desk_of(400, 200, (100, 50, 140, 90)))
+    assert ": 15 found" in found.text
+    assert "10: bbox" in found.text and "11: bbox" not in found.text
+    assert "5 more with lower scores are not listed." in found.text
+    assert len(found.data["detections"]) == 15  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"), [("  The Red\n MUG. ", "the red mug"), ("a b. c", "a b. c"), ("Café ÜBER", "café über")]
+)
+def test_a_phrase_is_lower_cased_and_tidied(given: str, asked: str) -> None:
+    detector = Reds()
+    ask(detector, desk_of(80, 60), given)
+    assert detector.asked[0][0] == asked
+
+
+@pytest.mark.parametrize("empty", [" ", "...", "?!", "\n\t"])
+def test_a_phrase_without_a_letter_is_an_error_that_can_be_mended(empty: str) -> None:
+    with pytest.raises(ToolError, match=r"nothing to look for.*for example 'red mug'"):
+        ask(Reds(), desk_of(80, 60), empty)
+
+
+def test_an_empty_phrase_and_one_of_two_thousand_characters_are_refused_in_few_words() -> None:
+    for phrase in ("", "mug " * 500):
+        for text_only in (True, False):
+            with pytest.raises(ToolError, match="wrong arguments") as caught:
+                ask(Reds(), desk_of(80, 60), phrase, text_only=text_only)
+            assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(("width", "height"), [(97, 20), (512, 512), (810, 810), (500, 3000), (4240, 2700), (20000, 9000)])
+def test_tiles_cover_the_image_overlap_and_stay_few(width: int, height: int) -> None:
+    tiles = tiles_of(width, height, side=800)
+    assert 2 <= len(tiles) <= MAX_TILES
+    seen = np.zeros((height, width), dtype=np.uint8)
+    for tile in tiles:
+        x0, y0, x1, y1 = tile.ints()
+        assert 0 <= x0 < x1 <= width and 0 <= y0 < y1 <= height
+        assert (x1 - x0) * (y1 - y0) < width * height
+        seen[y0:y1, x0:x1] += 1
+    assert seen.min() >= 1
+    assert seen.max() >= 2
+    if width * height < 5_000_000:
+        assert max(tiles[0].width, tiles[0].height) <= 800
+
+
+@pytest.mark.parametrize(
+    ("length", "tile", "overlap"), [(100, 30, 10), (100, 100, 0), (101, 100, 99), (7, 5, 0), (5, 9, 3)]
+)
+def test_spans_cover_a_length_with_the_overlap_that_was_asked_for(length: int, tile: int, overlap: int) -> None:
+    found = spans(length, tile=tile, overlap=overlap)
+    assert found[0][0] == 0 and found[-1][1] == length
+    assert all(end - start == min(tile, length) for start, end in found)
+    assert all(a[1] - b[0] >= overlap for a, b in pairwise(found))
+
+
+def _scored(*boxes: tuple[float, float, float, float, float]) -> list[Detection]:
+    return [Detection(box=Box(*b[:4]), score=b[4]) for b in boxes]
+
+
+@pytest.mark.parametrize(
+    ("given", "scores"),
+    [
+        # Twice the same thing: IoU 0.82.
+        ([(0, 0, 10, 10, 0.5), (1, 0, 11, 10, 0.9)], [0.9]),
+        # Beside each other.
+        ([(0, 0, 10, 10, 0.5), (10, 0, 20, 10, 0.9)], [0.9, 0.5]),
+        # Half an object, cut by a tile's border, inside the whole one: IoU 0.4, but all of it inside, 2.5 times the area.
+        ([(0, 0, 10, 10, 0.9), (0, 0, 10, 4, 0.8)], [0.9]),
+        # A hat on a person: inside too, but twenty times smaller, so another thing.
+        ([(0, 0, 10, 20, 0.9), (4, 0, 6, 5, 0.8)], [0.9, 0.8]),
+        ([], []),
+    ],
+)
+def test_boxes_of_one_thing_become_one(given: list[tuple[float, float, float, float, float]], scores: list[float]) -> None:
+    assert [d.score for d in suppress(_scored(*given))] == scores
+
+
+def test_the_order_of_equal_scores_does_not_depend_on_the_order_given() -> None:
+    boxes = _scored((0, 0, 10, 10, 0.5), (20, 0, 30, 10, 0.5), (40, 0, 50, 10, 0.5))
+    assert suppress(boxes) == suppress(boxes[::-1])
+
+
+def test_a_networks_corners_are_clipped_and_what_is_no_box_is_dropped() -> None:
+    assert clean_box((-3, 2, 12, 9), width=10, height=8) == Box(0, 2, 10, 8)
+    for wrong in ((float("nan"), 0, 1, 1), (0, 0, float("inf"), 5), (5, 5, 5.5, 9), (11, 0, 20, 5), (5, 5, 2, 9)):
+        assert clean_box(wrong, width=10, height=8) is None
+
+
+def test_running_out_of_memory_is_what_the_model_reads() -> None:
+    class Full(Reds):
+        def __call__(self, images: Sequence[RGB], phrase: str) -> list[Sight]:
+            raise ToolError("GroundingDINO ran out of memory on this picture alone")
+
+    with pytest.raises(ToolError, match="out of memory"):
+        ask(Full(), desk_of(80, 60))
