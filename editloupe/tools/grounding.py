@@ -14,7 +14,7 @@ from editloupe.tools.crops import show_crop
 from editloupe.tools.detectors import Detection, Detector, open_detector
 from editloupe.tools.search import LISTED, MAX_PHRASE, cleaned, facts, search, told
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscalers import Lanczos, Upscaler, open_upscaler, prepare
+from editloupe.tools.upscalers import Lanczos, Upscaler, open_automatic_upscaler, prepare
 from editloupe.values import Box, ImageRef, View
 
 _CONTEXT: Final = 0.5
@@ -45,8 +45,8 @@ class Grounding:
 
     @classmethod
     def open(cls, settings: ToolSettings) -> Grounding:
-        """With the detector and the upscaler that the settings name. Raises ToolAbsent and ConfigError."""
-        return cls(open_detector(settings), open_upscaler(settings))
+        """With the detector that the settings name, and the upscaler for small crops. Raises ToolAbsent and ConfigError."""
+        return cls(open_detector(settings), open_automatic_upscaler(settings))
 
     @property
     def version(self) -> str:

@@ -15,7 +15,7 @@ from editloupe.imaging.geometry import expand
 from editloupe.records import Observation
 from editloupe.tools.base import Desk
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscalers import Lanczos, Upscaler, enlarge, enlarged_by, open_upscaler, prepare
+from editloupe.tools.upscalers import Lanczos, Upscaler, enlarge, enlarged_by, open_automatic_upscaler, prepare
 from editloupe.values import Box, ImageRef, Json, View
 
 SHOWN = 3
@@ -49,8 +49,8 @@ class LocalizeDifferences:
 
     @classmethod
     def open(cls, settings: ToolSettings) -> LocalizeDifferences:
-        """With the upscaler that the settings name, for small crops. Raises ConfigError."""
-        return cls(open_upscaler(settings))
+        """With the upscaler for small crops that the settings and the device call for. Raises ConfigError."""
+        return cls(open_automatic_upscaler(settings))
 
     @property
     def version(self) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
 from editloupe.data.images import RGB
+from editloupe.errors import MissingExtra
 from editloupe.imaging.align import resize
-from editloupe.tools.devices import check_device
+from editloupe.tools.devices import check_device, open_device
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.weights import digest_of, find_file
 
@@ -53,9 +55,21 @@ def open_upscaler(settings: ToolSettings) -> Upscaler:
     if settings.upscaler is None or settings.upscaler.casefold() == Lanczos.name.casefold():
         return Lanczos()
     weights = find_file(settings.upscaler, "upscaler")
+    if find_spec("torch") is None:
+        raise MissingExtra(f"Upscaler {settings.upscaler!r}", "vision")
     check_device(settings.device)
     with _opening:
         return _shared(weights.resolve(), digest_of([weights]), settings.device)
+
+
+def open_automatic_upscaler(settings: ToolSettings) -> Upscaler:
+    """For crops that a tool enlarges unasked: the named upscaler on a GPU, Lanczos on a CPU.
+
+    There a learned one takes many seconds a crop; `enhancer` uses it all the same, since the model asks. Raises as
+    `open_upscaler`.
+    """
+    upscaler = open_upscaler(settings)
+    return Lanczos() if upscaler.learned and open_device(settings.device).name == "cpu" else upscaler
 
 
 def prepare(upscaler: Upscaler) -> None:

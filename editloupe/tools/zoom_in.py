@@ -11,7 +11,7 @@ from editloupe.tools.base import Desk
 from editloupe.tools.bbox import BBox, box_in_px
 from editloupe.tools.crops import show_crop
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscalers import Lanczos, Upscaler, open_upscaler, prepare
+from editloupe.tools.upscalers import Lanczos, Upscaler, open_automatic_upscaler, prepare
 from editloupe.values import Box, canonical_json
 
 _MARGIN = 0.1
@@ -39,8 +39,8 @@ class ZoomIn:
 
     @classmethod
     def open(cls, settings: ToolSettings) -> ZoomIn:
-        """With the upscaler that the settings name, for small crops. Raises ConfigError."""
-        return cls(open_upscaler(settings))
+        """With the upscaler for small crops that the settings and the device call for. Raises ConfigError."""
+        return cls(open_automatic_upscaler(settings))
 
     @property
     def version(self) -> str:
