@@ -15,10 +15,14 @@ import pytest
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
 from editloupe.testing import check_tool
+from editloupe.tools import upscalers
 from editloupe.tools.base import open_toolbox
+from editloupe.tools.devices import Device
 from editloupe.tools.enhancer import Enhancer
+from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.upscalers import Lanczos, enlarge, open_upscaler
+from editloupe.tools.zoom_in import ZoomIn
 from tests.tools.tiny_networks import noise, rrdbnet_file, rrdbnet_tensors
 
 torch = pytest.importorskip("torch", reason="needs the extra `vision`")
@@ -122,11 +126,9 @@ def test_one_copy_serves_the_process_and_its_version_names_the_weights(tmp_path:
 
 
 def test_the_tools_that_enlarge_keep_their_contract_with_a_learned_upscaler(tmp_path: Path) -> None:
-    box = open_toolbox(
-        ["enhancer", "zoom_in", "localize_differences"], ToolSettings(upscaler=str(rrdbnet_file(tmp_path)), device="cpu")
-    )
-    box.prepare()
-    for tool in box.tools.values():
+    upscaler = opened(rrdbnet_file(tmp_path))
+    for tool in (Enhancer(upscaler), ZoomIn(upscaler), LocalizeDifferences(upscaler)):
+        tool.prepare()
         assert "tiny_x4 sha256:" in tool.version
         found = check_tool(tool)
         assert "tiny_x4" in found.text and "may invent detail" in found.text
@@ -294,6 +296,17 @@ def test_weights_that_give_no_numbers_are_an_observation_not_a_black_picture(tmp
     torch.save(tensors, tmp_path / "nan.pth")
     with pytest.raises(ToolError, match="no numbers"):
         opened(tmp_path / "nan.pth")(noise(8, 8), 4)
+
+
+def test_on_a_cpu_only_the_enhancer_uses_a_learned_upscaler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ToolSettings(upscaler=str(rrdbnet_file(tmp_path)), device="cpu")
+    names = ["enhancer", "zoom_in", "localize_differences"]
+    versions = open_toolbox(names, settings).versions()
+    assert "tiny_x4" in versions["enhancer"]
+    assert versions["zoom_in"] == versions["localize_differences"] == "1; Lanczos"
+    # On a GPU all three do; the judge's identity tells the two apart.
+    monkeypatch.setattr(upscalers, "open_device", lambda name: Device("cuda:0", half=True))
+    assert all("tiny_x4" in version for version in open_toolbox(names, settings).versions().values())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
