@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from editloupe.reports.table import Heading
     from editloupe.runs.execute import Outcome, Progress
     from editloupe.runs.spec import Bench, Settings, Source
+    from editloupe.tools.settings import ToolSettings
 
 MANY_EDITORS = 3
 
@@ -56,6 +57,9 @@ def judge(
     limit: Annotated[int | None, typer.Option(min=1, help="At most N samples, in the order of the data.")] = None,
     sample: Annotated[list[str] | None, typer.Option(help="Only this sample id; may be repeated.")] = None,
     tools: Annotated[str | None, typer.Option(help="Comma-separated tools on offer. Default: the paper's five.")] = None,
+    device: Annotated[str | None, typer.Option(help="For tools with weights: auto, cpu, cuda:0, … (default auto).")] = None,
+    detector: Annotated[str | None, typer.Option(help="For grounding and detect_object: a folder, file or hub id.")] = None,
+    upscaler: Annotated[str | None, typer.Option(help="For enlarged crops: a Real-ESRGAN checkpoint.")] = None,
     max_turns: Annotated[int, typer.Option(min=0, max=100, help="Turns with tool calls.")] = 6,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget of one task.")] = None,
     max_seconds: Annotated[float | None, typer.Option(min=0.001, help="Time budget of one task.")] = None,
@@ -89,6 +93,9 @@ def judge(
         "limit": limit,
         "sample": list(sample or []),
         "tools": tools,
+        "device": device,
+        "detector": detector,
+        "upscaler": upscaler,
         "max_turns": max_turns,
         "max_tokens": max_tokens,
         "max_seconds": max_seconds,
@@ -156,7 +163,16 @@ def settings_of(options: dict[str, Json]) -> Settings:
             max_seconds=float(seconds) if isinstance(seconds, int | float) else None,
         ),
         constrain_labels=bool(options["constrain_labels"]),
+        weights=weights_of(options),
     )
+
+
+def weights_of(options: dict[str, Json]) -> ToolSettings:
+    """What the environment says of the tools' weights, and the options above it."""
+    from editloupe.tools.settings import ToolSettings
+
+    given = {name: text for name in ("device", "detector", "upscaler") if (text := _text(options.get(name))) is not None}
+    return replace(ToolSettings.from_environment(), **given)
 
 
 def source_of(options: dict[str, Json]) -> Source:

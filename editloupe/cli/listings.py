@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from editloupe.cli.output import out
+from editloupe.cli.output import out, plain
 
 _WHAT = {
     "baseline": ("baseline", "rules on pixels, embedded: no key, no GPU, no network; not an LMM"),
@@ -23,7 +23,7 @@ def backends() -> None:
     table = Table("Backend", "What it is", "From")
     for name in plugins.names("backends"):
         uri, what = _WHAT.get(name, (f"{name}/…", ""))
-        table.add_row(uri, what, plugins.origin("backends", name))
+        table.add_row(plain(uri), plain(what), plain(plugins.origin("backends", name)))
     out().print(table)
 
 
@@ -37,12 +37,12 @@ def tools() -> None:
     table = Table("Tool", "Arguments", "What it does")
     for name in names:
         if name in box.absent:
-            table.add_row(name, "", f"absent: {box.absent[name]}", style="dim")
+            table.add_row(plain(name), "", plain(f"absent: {box.absent[name]}"), style="dim")
             continue
         offered = spec(box.tools[name])
         properties = offered.parameters.get("properties", {})
         arguments = ", ".join(properties) if isinstance(properties, dict) else ""
-        table.add_row(f"{name} {box.tools[name].version}", arguments, offered.description)
+        table.add_row(plain(f"{name} {box.tools[name].version}"), plain(arguments), plain(offered.description))
     out().print(table)
 
 
@@ -56,13 +56,14 @@ def rubrics(
         table = Table("Rubric", "Criteria", "Title")
         for name in builtin_rubrics():
             loaded = load_rubric(name)
-            table.add_row(name, ", ".join(f"{c.name} ({c.short})" for c in loaded.criteria), loaded.title)
+            criteria = ", ".join(f"{c.name} ({c.short})" for c in loaded.criteria)
+            table.add_row(plain(name), plain(criteria), plain(loaded.title))
         out().print(table)
         return
     loaded = load_rubric(rubric)
     out().print(f"{loaded.title} (rubric {loaded.id}, digest {loaded.digest[:12]})", markup=False)
     for criterion in loaded.criteria:
-        table = Table("Value", "Label", "Means", title=f"{criterion.name} ({criterion.short})", title_justify="left")
+        table = Table("Value", "Label", "Means", title=plain(f"{criterion.name} ({criterion.short})"), title_justify="left")
         for level in reversed(criterion.levels):
-            table.add_row(f"{level.value:g}", level.name, level.description)
+            table.add_row(f"{level.value:g}", plain(level.name), plain(level.description))
         out().print(table)

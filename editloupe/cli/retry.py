@@ -45,5 +45,17 @@ def _complete(options: dict[str, Json], folder: Path) -> dict[str, Json]:
     """Options that were left at "none" are not in the file; a config without a path cannot be run."""
     if "path" not in options:
         raise ConfigError(f"{folder / 'config.yaml'} names no path; expected the file that editloupe judge wrote")
-    empty = ("backend", "criteria", "fields", "limit", "tools", "max_tokens", "max_seconds", "concurrency")
+    empty = (
+        "backend",
+        "criteria",
+        "fields",
+        "limit",
+        "tools",
+        "device",
+        "detector",
+        "upscaler",
+        "max_tokens",
+        "max_seconds",
+        "concurrency",
+    )
     return {**dict.fromkeys(empty), **options}

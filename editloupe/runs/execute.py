@@ -217,6 +217,9 @@ def execute(
             if store.latest(finding) != finding:
                 store.add_finding(finding)
         due, reused = _due(tasks, store, bench.judge.id, redo)
+        if due:
+            # Weights that cannot be loaded are found before anything is spent.
+            bench.toolbox.prepare()
         findings |= reused
         seen = _Count(done=len(findings), failed=sum(f.status != "ok" for f in findings.values()), total=asked)
         if listener:

@@ -20,6 +20,7 @@ from editloupe.protocols.dlebench import Mode
 from editloupe.records import Budget, JudgeSpec, RunSpec
 from editloupe.rubrics.model import Rubric, load_rubric
 from editloupe.tools.base import PAPER_TOOLS, Toolbox, open_toolbox
+from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json
 
 
@@ -28,7 +29,8 @@ class Settings:
     """How to judge.
 
     backend: a URI, or an LMM of one's own.   criteria: ids or short names; None for all of the rubric's.
-    rubric: a built-in name or a path.   tools: names; those that are not installed are declared absent.
+    rubric: a built-in name or a path.   tools: names; those that cannot be offered are declared absent.
+    weights: the detector, the upscaler and the device of the tools; None reads the environment.
     """
 
     backend: str | LMM = "baseline"
@@ -40,6 +42,7 @@ class Settings:
     sampling: Sampling = field(default_factory=Sampling)
     constrain_labels: bool = False
     protocol: str = "dlebench"
+    weights: ToolSettings | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +91,7 @@ def open_bench(settings: Settings) -> Bench:
         raise ConfigError(f"unknown mode {settings.mode!r}; expected 'tool' or 'plain'")
     backend = open_backend(settings.backend) if isinstance(settings.backend, str) else settings.backend
     rubric = load_rubric(settings.rubric)
-    toolbox = open_toolbox(settings.tools if settings.mode == "tool" else ())
+    toolbox = open_toolbox(settings.tools if settings.mode == "tool" else (), settings.weights)
     make: _MakesProtocol = plugins.load("protocols", settings.protocol)  # type: ignore[assignment]
     protocol = make(rubric, mode=settings.mode, criteria=settings.criteria, tools=settings.tools, budget=settings.budget)
     prompts = prompt_digest([f"{settings.protocol}/judge", *TEMPLATES])

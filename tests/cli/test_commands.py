@@ -224,6 +224,8 @@ def test_a_users_own_rubric_judges_by_its_own_labels(editloupe: Run, edits: Edit
         (("judge", "edits", "--max-turns", "lots"), "--max-turns"),
         (("judge", "edits", "--out", "edits"), "holds other files and is no run"),
         (("judge", "edits", "--criteria", ","), "comma-separated"),
+        (("judge", "edits", "--detector", "no/such/folder/of/weights"), "weights"),
+        (("judge", "edits", "--upscaler", "nowhere.pth"), "nowhere.pth"),
         (("judge", "edits", "--backend", ""), "--backend is empty"),
         (("judge", "--backend", "baseline"), "PATH is missing"),
         (("judge", "edits", "--backend", "openai/m?env=sk-12345"), "it is not the key"),
@@ -261,7 +263,9 @@ def test_check_lists_problems_and_its_exit_code_says_whether_they_are_errors(edi
 def test_the_listings_name_what_is_here_and_what_is_absent(editloupe: Run):
     assert "baseline" in editloupe("backends")[1]
     said = editloupe("tools")[1]
-    assert "localize_differences" in said and "absent" in said
+    assert "localize_differences" in said
+    # An extra's name stands in brackets and is no markup.
+    assert "absent" in said and "editloupe[vision]" in "".join(said.split("│")).replace(" ", "").replace("\n", "")
     assert "Scene Collapse" in editloupe("rubrics", "dlebench")[1]
 
 
