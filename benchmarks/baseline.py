@@ -34,6 +34,7 @@ FIRST_SEED = 10_000
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "baseline.md"
 
 _NAMES = {"instruction_following": "Instruction Following", "visual_consistency": "Visual Consistency"}
+_GROUNDS = ("textured", "plain")
 _BEGIN, _END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
@@ -43,6 +44,7 @@ class Outcome:
 
     criterion: str
     edit_type: str
+    plain: bool
     truth: str
     label: str | None
     status: str
@@ -92,7 +94,7 @@ def report(outcomes: Sequence[Outcome], *, family: str, first_seed: int, mode: s
         f"{n} scenes of the family `{family}`, seeds {first_seed} to {first_seed + n - 1}, {mode} mode, both criteria each."
     ]
     blocks += [_markdown(table) for table in tables(outcomes)]
-    blocks.append(_by_type(outcomes))
+    blocks.append(_by_group(outcomes))
     return "\n\n".join(blocks)
 
 
@@ -111,6 +113,7 @@ def _judged(judge: Judge, scene: Scene, stem: Path) -> list[Outcome]:
         Outcome(
             criterion=f.criterion,
             edit_type=scene.edit_type,
+            plain=scene.plain,
             truth=scene.labels[f.criterion],
             label=f.label,
             status=f.status,
@@ -155,14 +158,15 @@ def _markdown(table: Table) -> str:
     return "\n".join(lines)
 
 
-def _by_type(outcomes: Sequence[Outcome]) -> str:
-    lines = ["| edit type | n | " + " | ".join(f"{name} right" for name in _NAMES.values()) + " |", "|---|---:|---:|---:|"]
-    for edit_type in EDIT_TYPES:
-        of_type = [o for o in outcomes if o.edit_type == edit_type]
-        shares = [[o.label == o.truth for o in of_type if o.criterion == criterion] for criterion in LABELS]
-        if of_type:
-            cells = " | ".join(f"{np.mean(right):.0%}" for right in shares)
-            lines.append(f"| {edit_type} | {len(shares[0])} | {cells} |")
+def _by_group(outcomes: Sequence[Outcome]) -> str:
+    lines = ["| scenes | n | " + " | ".join(f"{name} right" for name in _NAMES.values()) + " |", "|---|---:|---:|---:|"]
+    groups = [(edit_type, [o for o in outcomes if o.edit_type == edit_type]) for edit_type in EDIT_TYPES]
+    groups += [(f"on a {ground} ground", [o for o in outcomes if o.plain == (ground == "plain")]) for ground in _GROUNDS]
+    for name, of_group in groups:
+        shares = [[o.label == o.truth for o in of_group if o.criterion == criterion] for criterion in LABELS]
+        if of_group:
+            cells = " | ".join(f"{np.mean(right):.1%}" for right in shares)
+            lines.append(f"| {name} | {len(shares[0])} | {cells} |")
     return "\n".join(lines)
 
 

@@ -359,9 +359,44 @@ def _plaid(rng: np.random.Generator, width: int, height: int) -> Field:
     return base * (1 - 0.13 * bands)[..., None] + (2.5 * np.sin(xs * 1.9) * np.sin(ys * 1.9))[..., None]
 
 
+def _white(rng: np.random.Generator, width: int, height: int) -> Field:
+    """Nothing at all, as in a product picture."""
+    return np.full((height, width, 3), 255.0)
+
+
+def _card(rng: np.random.Generator, width: int, height: int) -> Field:
+    """One light or middling colour."""
+    return np.zeros((height, width, 3)) + rng.uniform(110, 215) + rng.uniform(-22, 22, 3)
+
+
+def _sweep(rng: np.random.Generator, width: int, height: int) -> Field:
+    """A colour that gets darker downwards."""
+    ys = np.linspace(0, 1, height)[:, None, None]
+    return np.zeros((height, width, 3)) + rng.uniform(150, 225) + rng.uniform(-18, 18, 3) - ys * rng.uniform(25, 60)
+
+
+def _slate(rng: np.random.Generator, width: int, height: int) -> Field:
+    """One dark colour."""
+    return np.zeros((height, width, 3)) + rng.uniform(25, 80) + rng.uniform(-12, 12, 3)
+
+
+def _cream(rng: np.random.Generator, width: int, height: int) -> Field:
+    """A warm off-white."""
+    return np.zeros((height, width, 3)) + np.array([250.0, 243.0, 226.0]) + rng.uniform(-6, 4)
+
+
+def _vignette(rng: np.random.Generator, width: int, height: int) -> Field:
+    """A cold colour, brightest in the middle."""
+    ys, xs = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
+    base = np.array([168.0, 190.0, 214.0]) + rng.uniform(-14, 14, 3)
+    return base * (1 - rng.uniform(0.1, 0.22) * (xs**2 + ys**2))[..., None]
+
+
 BACKGROUNDS: Mapping[str, Callable[[np.random.Generator, int, int], Field]] = {
     "wall": _wall, "carpet": _carpet, "tiles": _tiles, "planks": _planks,
     "blurred photo": _blurred_photo, "skyline": _skyline, "hills": _hills, "plaid": _plaid,
+    "white": _white, "card": _card, "sweep": _sweep,
+    "slate": _slate, "cream": _cream, "vignette": _vignette,
 }  # fmt: skip
 
 

@@ -50,6 +50,9 @@ _PAIRS: Mapping[tuple[Label, Label], float] = {
 A collapsed scene never goes with a flawless edit: in another place or style the target is not what it was.
 """
 
+_PLAIN = 0.2
+"""The share of scenes on a plain ground, with anything from no to all other things."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
@@ -60,6 +63,7 @@ class Family:
     formed: tuple[str, ...]
     lettered: tuple[str, ...]
     backgrounds: tuple[str, ...]
+    plain: tuple[str, ...]
     sizes: tuple[tuple[int, int], ...]
     layout: Callable[[np.random.Generator, int, int, float], list[tuple[float, float]]]
     phrases: Mapping[str, tuple[str, ...]]
@@ -82,13 +86,14 @@ class Scene:
     target: tuple[int, int, int, int]
     labels: Mapping[str, Label]
     how: str = ""
+    plain: bool = False
     targets: tuple[tuple[int, int, int, int], ...] = field(default=())
 
 
 def draw(seed: int, *, family: FamilyName = "dev") -> Scene:
     """The scene of this seed; the same seed gives the same pixels."""
     made = FAMILIES[family]
-    return _Painter(made, np.random.default_rng([made.number, seed])).scene()
+    return _Painter(made, np.random.default_rng([made.number, seed]), np.random.default_rng([made.number, seed, 1])).scene()
 
 
 # Layouts: many places for things that do not touch ---------------------------------------------------------------------
@@ -124,6 +129,7 @@ FAMILIES: Mapping[FamilyName, Family] = {
         formed=("badge", "plate"),
         lettered=("sign", "label"),
         backgrounds=("wall", "carpet", "tiles", "planks"),
+        plain=("white", "card", "sweep"),
         sizes=((512, 384), (640, 480), (768, 512)),
         layout=_grid,
         phrases={
@@ -145,6 +151,7 @@ FAMILIES: Mapping[FamilyName, Family] = {
         formed=("clock", "cushion"),
         lettered=("number plate", "banner"),
         backgrounds=("blurred photo", "skyline", "hills", "plaid"),
+        plain=("slate", "cream", "vignette"),
         sizes=((600, 400), (720, 540), (896, 640)),
         layout=_scatter,
         phrases={
@@ -185,16 +192,20 @@ class _Plan:
 
 
 class _Painter:
-    """Draws one scene; all chance comes from one generator, asked in a fixed order."""
+    """Draws one scene; all chance comes from two generators, asked in a fixed order.
 
-    def __init__(self, family: Family, rng: np.random.Generator) -> None:
-        self.family, self.rng = family, rng
+    plain: decides on plain grounds alone. They came later, and what this generator leaves alone stayed as it was.
+    """
+
+    def __init__(self, family: Family, rng: np.random.Generator, plain: np.random.Generator) -> None:
+        self.family, self.rng, self.plain = family, rng, plain
+        self.bare = bool(plain.random() < _PLAIN)
 
     def scene(self) -> Scene:
         following, consistency = self._labels()
         edit_type = self._pick([t for t in EDIT_TYPES if not (following == OVER and t == "Removal Object")])
         width, height = self._pick(self.family.sizes)
-        ground = backdrop(self._pick(self.family.backgrounds), self.rng, width, height)
+        ground = self._ground(width, height)
         cast = self._cast(edit_type, ground)
         plan = self._plan(edit_type, cast, ground)
         missed = following == LOCAL and consistency in (SINGLE, MULTIPLE) and edit_type != "Change Count"
@@ -231,6 +242,7 @@ class _Painter:
             targets=boxes,
             labels={"instruction_following": following, "visual_consistency": consistency},
             how=how,
+            plain=self.bare,
         )
 
     def _labels(self) -> tuple[Label, Label]:
@@ -238,6 +250,12 @@ class _Painter:
         return pairs[int(self.rng.choice(len(pairs), p=weights / weights.sum()))]
 
     # The source picture
+
+    def _ground(self, width: int, height: int) -> RGB:
+        ground = backdrop(self._pick(self.family.backgrounds), self.rng, width, height)
+        if not self.bare:
+            return ground
+        return backdrop(self.family.plain[int(self.plain.integers(len(self.family.plain)))], self.plain, width, height)
 
     def _cast(self, edit_type: str, ground: RGB) -> _Cast:
         height, width = ground.shape[:2]
@@ -259,6 +277,9 @@ class _Painter:
             # The instruction must name one thing only, also where it leaves the colour out.
             if other.kind != kind:
                 others.append(other)
+        if self.bare:
+            # Few things or none beside the target: there, little but the edit gives the picture any structure.
+            others = others[: int(self.plain.integers(len(others) + 1))]
         return _Cast(targets=tuple(targets), others=tuple(others), free=tuple(places[-spare:]))
 
     def _thing(
@@ -425,7 +446,7 @@ class _Painter:
         if self.rng.random() < 0.5:
             return self._pick(self.family.any_style)(edited), "restyled"
         height, width = edited.shape[:2]
-        ground = backdrop(self._pick(self.family.backgrounds), self.rng, width, height)
+        ground = self._ground(width, height)
         side = float(np.sqrt(0.008 * width * height))
         places = self.family.layout(self.rng, width, height, side * 1.25)[:10]
         return render(ground, [self._thing(self._pick(self.family.kinds), p, side, ground) for p in places]), "replaced"

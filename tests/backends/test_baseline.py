@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.baseline import measure, tables
 from benchmarks.drawing import RGB, Thing, backdrop, render
-from benchmarks.scenes import draw
+from benchmarks.scenes import FAMILIES, draw
 from editloupe import Judge
 from editloupe.backends.base import open_backend
 from editloupe.backends.baseline import PixelBaseline
@@ -164,6 +164,41 @@ def test_another_scene_is_a_collapse_and_leaves_no_target() -> None:
     elsewhere = render(backdrop("planks", np.random.default_rng(3), 400, 300), [BALL, replace(HAT, x=60)])
     assert verdict(picture(*ALL), elsewhere, BLUE, VC) == "Scene Collapse"
     assert verdict(picture(*ALL), elsewhere, BLUE) == "Localization Failure"
+
+
+@pytest.mark.parametrize("radius", [12, 30, 90])
+@pytest.mark.parametrize("grain", [(0, 0), (2, 2), (0, 3)], ids=["clean", "grainy", "grain added"])
+@pytest.mark.parametrize("ground", [255, 128], ids=["white", "grey"])
+@pytest.mark.parametrize(
+    ("instruction", "paint"),
+    [("Remove the red ball.", None), ("Change the color of the red ball to blue.", (30, 60, 220))],
+    ids=["removed", "recoloured"],
+)
+def test_an_edit_of_the_one_thing_on_a_plain_ground_is_no_collapse(
+    instruction: str, paint: tuple[int, int, int] | None, ground: int, grain: tuple[int, int], radius: int
+) -> None:
+    source, edited = (_ball_on(ground, p, radius, g) for p, g in zip([(220, 30, 30), paint], grain, strict=True))
+    assert verdict(source, edited, instruction, tools=False) == "Flawless Execution"
+    assert verdict(source, edited, instruction, VC, tools=False) == "Perfect Consistency"
+
+
+def test_another_scene_on_the_same_plain_ground_is_a_collapse() -> None:
+    ground = np.full((300, 400, 3), 255, np.uint8)
+    places = [(60 + 70 * column, 60 + 80 * row) for row in range(3) for column in range(5)]
+    scenes = [
+        render(ground, [Thing(kind=kind, colour=colour, x=x + off, y=y + off, size=44) for x, y in places])
+        for kind, colour, off in (("mug", "red", 0), ("fish", "green", 22))
+    ]
+    assert verdict(scenes[0], scenes[1], BLUE, VC) == "Scene Collapse"
+    assert verdict(scenes[0], scenes[1], BLUE) == "Localization Failure"
+
+
+def _ball_on(ground: int, paint: tuple[int, int, int] | None, radius: int, grain: int) -> RGB:
+    image = np.full((480, 640, 3), ground, np.uint8)
+    if paint is not None:
+        cv2.circle(image, (300, 200), radius, paint, -1, cv2.LINE_AA)
+    noise = np.random.default_rng(grain + (paint is None)).normal(0, grain, image.shape)
+    return np.clip(np.rint(image + noise), 0, 255).astype(np.uint8)
 
 
 def test_light_and_grain_over_the_whole_picture_are_no_anomaly() -> None:
@@ -337,6 +372,8 @@ def test_a_seed_always_draws_the_same_scene_and_families_share_nothing() -> None
     assert np.array_equal(first.edited, second.edited)
     assert first.instruction == second.instruction
     assert draw(3, family="held_out").instruction != first.instruction
+    assert not {*FAMILIES["dev"].plain} & {*FAMILIES["held_out"].plain}
+    assert 0.1 < np.mean([draw(seed).plain for seed in range(40)]) < 0.4
 
 
 @pytest.mark.slow
