@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from editloupe.data.images import RGB
 from editloupe.imaging.align import Alignment, align
 from editloupe.imaging.colour import Tone
-from editloupe.imaging.regions import STRONG, Object, find_objects
+from editloupe.imaging.regions import STRONG, Object, find_objects, joined
 from editloupe.imaging.residual import Map, Residual, residual, unexplained
 from editloupe.imaging.significance import SCALES, Evidence, significance
 from editloupe.values import Box
@@ -29,7 +29,13 @@ REGENERATED_WANDER: Final = 0.0002
 LEAST_AREA_PX: Final = 36.0
 """A region has at least so many changed px² of image 1."""
 
+LEAST_MEAN: Final = 4.5
+"""A region differs by so many levels on average: a block that JPEG coded otherwise stands out from noise, not to an eye."""
+
 _UNEXPLAINED = 0.6
+_JOINED_GAP = 0.035
+"""Of the shorter side: two edits farther apart are two."""
+
 _STRONGEST_DECILE = 90.0
 
 
@@ -110,12 +116,13 @@ def localize(image_1: RGB, image_2: RGB) -> Differences:
         smooth = np.asarray(cv2.GaussianBlur(levels, (0, 0), SCALES[1]), dtype=np.float32)
         threshold = max(CLEAR, float(np.percentile(smooth, _STRONGEST_DECILE)))
         strongest = np.where(smooth >= threshold, smooth * np.float32(STRONG / threshold), 0).astype(np.float32)
-        objects = find_objects([Evidence(values=strongest, reach=SCALES[1])], join=False)
+        objects = find_objects([Evidence(values=strongest, reach=SCALES[1])])
     else:
         threshold = STRONG * weighed.noise
         objects = [o for o in find_objects(weighed.evidence) if unexplained(left, o.box) > _UNEXPLAINED]
+        objects = joined(objects, most_gap=_JOINED_GAP * min(levels.shape))
     found = [(o, _region(o, left, levels, alignment)) for o in objects]
-    found = [(o, r) for o, r in found if r.changed_px >= LEAST_AREA_PX]
+    found = [(o, r) for o, r in found if r.changed_px >= LEAST_AREA_PX and r.mean >= LEAST_MEAN]
     changed = np.zeros(levels.shape, dtype=np.uint8)
     for o, _ in found:
         x0, y0, x1, y1 = o.box.ints()

@@ -23,10 +23,10 @@ WEAK: Final = 6.0
 _OF_PEAK = 0.3
 """A pixel below this share of the strongest within two px, or within the reach of the averaging, is its spill."""
 
+_FAINT = 0.1
 _LEAST_RADIUS = 2
 _JOIN = 0.008
-_GAP_FOR_SIZE = 0.35
-_GAP_MOST = 0.035
+_GAP_FOR_SIZE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,11 +42,8 @@ class Object:
     significance: float
 
 
-def find_objects(evidence: Sequence[Evidence], *, join: bool = True) -> list[Object]:
-    """Objects in h×w maps of evidence, given from the finest scale to the widest; the most significant first.
-
-    join: whether fragments near each other become one object; not where everything differs, for it would be one.
-    """
+def find_objects(evidence: Sequence[Evidence]) -> list[Object]:
+    """Connected places in h×w maps of evidence, given from the finest scale to the widest; the most significant first."""
     total, mask = _significant(evidence)
     grown = _dilated(mask, max(3, round(_JOIN * min(total.shape))))
     count, labels, stats, _ = cv2.connectedComponentsWithStats(grown, connectivity=8)
@@ -58,13 +55,17 @@ def find_objects(evidence: Sequence[Evidence], *, join: bool = True) -> list[Obj
         values = total[here]
         if values[own].max(initial=0.0) < STRONG:
             continue
+        # A shadow's faint end, or what compression left around, would widen the box of a strong object.
+        own &= values >= _FAINT * float(np.quantile(values[own], 0.75))
         ys, xs = np.flatnonzero(own.any(axis=1)), np.flatnonzero(own.any(axis=0))
         tight = (slice(ys[0], ys[-1] + 1), slice(xs[0], xs[-1] + 1))
         box = Box(x + xs[0], y + ys[0], x + xs[-1] + 1, y + ys[-1] + 1)
         found.append(Object(box=box, changed=_closed(own[tight]), significance=float(values[own].sum(dtype=np.float64))))
-    if join:
-        found = _joined(found, most_gap=_GAP_MOST * min(total.shape))
-    return sorted(found, key=lambda o: (-o.significance, *o.box))
+    return sorted(found, key=_order)
+
+
+def _order(o: Object) -> tuple[float, ...]:
+    return (-o.significance, *o.box)
 
 
 def _significant(evidence: Sequence[Evidence]) -> tuple[Map, NDArray[np.bool_]]:
@@ -93,8 +94,11 @@ def _dilated(mask: NDArray[np.bool_], reach: int) -> NDArray[np.uint8]:
     return np.asarray(cv2.dilate(mask.astype(np.uint8), cv2.getStructuringElement(cv2.MORPH_ELLIPSE, size)), dtype=np.uint8)
 
 
-def _joined(objects: list[Object], *, most_gap: float) -> list[Object]:
-    """Fragments whose gap is small for their size, and what lies in another's box, joined until none is left."""
+def joined(objects: Sequence[Object], *, most_gap: float) -> list[Object]:
+    """Fragments whose gap is small for their size, and what lies in another's box, as one; the most significant first.
+
+    most_gap: px beyond which nothing is joined, however large.
+    """
     waiting, done = sorted(objects, key=lambda o: -o.significance), list[Object]()
     while waiting:
         one = waiting.pop()
@@ -107,7 +111,7 @@ def _joined(objects: list[Object], *, most_gap: float) -> list[Object]:
             one = _union(one, other)
         # The grown box may now reach fragments that were far from each of its parts.
         waiting.append(one)
-    return done
+    return sorted(done, key=_order)
 
 
 def _belong(a: Box, b: Box, *, most_gap: float) -> bool:

@@ -30,6 +30,7 @@ _SAMPLES = 40_000
 _GROUP_ENDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 _STEPS_PER_E = 40
 _SLACK = 3.0
+_TAIL_AT_MOST = 6.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,4 +118,6 @@ class _Calibration:
 
 def _spread(sizes: NDArray[np.float32]) -> float:
     half, most = np.partition(sizes, (len(sizes) // 2, len(sizes) * 4 // 5))[[len(sizes) // 2, len(sizes) * 4 // 5]]
-    return max(float(half) / 0.6745, float(most) / 1.2816)
+    # Long tails make the second larger; an edit of a fifth of the pixels would make it far larger.
+    typical = float(half) / 0.6745
+    return max(typical, min(float(most) / 1.2816, _TAIL_AT_MOST * typical))
