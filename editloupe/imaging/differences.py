@@ -29,7 +29,7 @@ REGENERATED_WANDER: Final = 0.0002
 LEAST_AREA_PX: Final = 36.0
 """A region has at least so many changed px² of image 1."""
 
-LEAST_MEAN: Final = 4.5
+LEAST_MEAN: Final = 3.0
 """A region differs by so many levels on average: a block that JPEG coded otherwise stands out from noise, not to an eye."""
 
 _UNEXPLAINED = 0.6
