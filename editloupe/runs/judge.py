@@ -86,8 +86,13 @@ class Judge:
 
     def judge_all(self, samples: Iterable[Sample], *, concurrency: int | None = None) -> list[list[Finding]]:
         """`judge` over many samples at once; results in the order of the samples."""
+        jobs = list(samples)
+        if self._store is not None:
+            # All at once and before any thread starts, so that the run lists them in their order.
+            with self._lock:
+                self._store.add_samples(Loaded(format="python", samples=tuple(jobs), rejected=()))
         executor = ThreadExecutor(concurrency or default_concurrency(self._bench))
-        results = executor.run(lambda job: (job[0], self.judge(job[1])), enumerate(samples), stop=self._stop)
+        results = executor.run(lambda job: (job[0], self.judge(job[1])), enumerate(jobs), stop=self._stop)
         return [findings for _, findings in sorted(results, key=lambda r: r[0])]
 
     def close(self) -> None:
