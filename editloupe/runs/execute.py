@@ -78,12 +78,12 @@ class Worker:
     clock: Callable[[], float] = time.monotonic
 
     def run_task(
-        self, task: Task, *, trace: Path | None = None, name: str | None = None, repeat: int = 0, anew: bool = False
+        self, task: Task, *, trace: Path | None = None, name: str | None = None, repeat: int = 0, anew: str = ""
     ) -> Finding:
         """The finding of one task. Raises Interrupted when asked to stop; every other end is a finding.
 
         trace: the trace file, continued where it exists; None keeps the trace in memory.   name: its path in the run.
-        anew: the trace was set aside once already, and is not again.
+        anew: why the earlier trace was set aside; that is done once.
         """
         end = partial(self._ended, task, repeat)
         if task.blocked is not None:
@@ -93,12 +93,14 @@ class Worker:
                 views = {recipe.alias: self._view(recipe) for recipe in task.views}
             except ImageError as error:
                 return end("input_error", str(error), trace=None)
-            return self._answered(task, views, trace, name, repeat)
+            return self._answered(task, views, trace, name, repeat, anew)
         except (ReplayMiss, ImageError) as miss:
             # Another conversation, a damaged file, a picture that is gone: what is recorded cannot be gone on from.
             if trace is None or anew or not _recorded_calls(trace):
                 return end("tool_failed", str(miss), trace=name)
-            return self._again(task, trace, name, repeat, str(miss))
+            kept = set_aside(trace)
+            why = f"begun anew, the old trace is {kept and kept.name}: {miss}"
+            return self.run_task(task, trace=trace, name=name, repeat=repeat, anew=why)
         except EditLoupeError:
             raise
         except OSError as error:
@@ -107,15 +109,9 @@ class Worker:
             told = f"editloupe itself failed ({type(error).__name__}: {error}); please report it"
             return end("tool_failed", f"{told}\n{traceback.format_exc(limit=-3)}", trace=name)
 
-    def _again(self, task: Task, trace: Path, name: str | None, repeat: int, why: str) -> Finding:
-        """The task from its first message on, once; what was recorded is kept beside the new trace."""
-        kept = set_aside(trace)
-        with TraceWriter(trace) as writer:
-            writer.append(self._header(task, repeat))
-            writer.append(Note(text=f"begun anew, the old trace is {kept and kept.name}: {why}"))
-        return self.run_task(task, trace=trace, name=name, repeat=repeat, anew=True)
-
-    def _answered(self, task: Task, views: dict[str, View], trace: Path | None, name: str | None, repeat: int) -> Finding:
+    def _answered(
+        self, task: Task, views: dict[str, View], trace: Path | None, name: str | None, repeat: int, anew: str
+    ) -> Finding:
         with TraceWriter(trace) as writer:
             recorded = _finished(writer)
             if recorded is not None:
@@ -124,6 +120,8 @@ class Worker:
                 raise ReplayMiss(f"the trace is damaged: {'; '.join(writer.problems) or 'it has no header'}")
             if not writer.events:
                 writer.append(self._header(task, repeat))
+                if anew:
+                    writer.append(Note(text=anew))
                 for alias, view in views.items():
                     for remark in self.images.notes(view.image):
                         writer.append(Note(text=f"{alias}: {remark}"))

@@ -21,7 +21,7 @@ from editloupe.data.samples import Loaded, Rejected
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.records import Finding, JudgeSpec, RunSpec
 from editloupe.traces.events import FindingEvent
-from editloupe.traces.read import complete_lines, read_trace
+from editloupe.traces.read import complete_lines, cut_torn_line, read_trace
 from editloupe.values import Json, Sample, sample_key
 
 Parsed = TypeVar("Parsed")
@@ -100,7 +100,8 @@ class RunStore:
             keep = not config or (narrowed and (self.folder / "config.yaml").exists())
             self._write_info(spec, judge, None if keep else config)
             for name in ("samples.jsonl", "findings.jsonl"):
-                _cut_torn_line(self.folder / name)
+                if (self.folder / name).exists():
+                    cut_torn_line(self.folder / name)
             self._append_samples(lines)
             self._findings_file = (self.folder / "findings.jsonl").open("ab")
         for finding in rebuilt:
@@ -331,15 +332,6 @@ def _storage(folder: Path) -> Iterator[None]:
     except OSError as error:
         told = f"{folder} cannot be written: {error.strerror or error}; make room, then give the same command"
         raise StorageError(told) from error
-
-
-def _cut_torn_line(path: Path) -> None:
-    if path.exists():
-        data = path.read_bytes()
-        end = data.rfind(b"\n") + 1
-        if end < len(data):
-            with path.open("r+b") as file:
-                file.truncate(end)
 
 
 def _replace(path: Path, text: str) -> Path:

@@ -12,14 +12,14 @@ from editloupe.records import Observation
 from editloupe.tools.base import Desk
 from editloupe.tools.bbox import BBox, box_in_px
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscalers import Lanczos, Upscaler, open_upscaler, prepare
+from editloupe.tools.upscalers import Enlarges, open_upscaler
 from editloupe.values import Box, View
 
 MAX_SIDE: Final = 2048
 """Longest side of an enhanced picture in px."""
 
 
-class Enhancer:
+class Enhancer(Enlarges):
     """Enlarges a box of an image with an upscaler; the plain crop is kept beside it in the trace."""
 
     name: ClassVar[str] = "enhancer"
@@ -35,21 +35,10 @@ class Enhancer:
         bbox: BBox
         scale: Literal[2, 4] = Field(default=4, description="How many times to enlarge: 2 or 4.")
 
-    def __init__(self, upscaler: Upscaler | None = None) -> None:
-        self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
-
     @classmethod
     def open(cls, settings: ToolSettings) -> Enhancer:
         """With the upscaler that the settings name. Raises ConfigError."""
         return cls(open_upscaler(settings))
-
-    @property
-    def version(self) -> str:
-        return f"1; {self.upscaler.version}"
-
-    def prepare(self) -> None:
-        """Load a learned upscaler now. Raises ConfigError."""
-        prepare(self.upscaler)
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
         name = args.target_image.strip()

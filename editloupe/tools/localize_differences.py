@@ -15,7 +15,7 @@ from editloupe.imaging.geometry import expand
 from editloupe.records import Observation
 from editloupe.tools.base import Desk
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscalers import Lanczos, Upscaler, enlarge, enlarged_by, open_automatic_upscaler, prepare
+from editloupe.tools.upscalers import Enlarges, Lanczos, Upscaler, enlarge, enlarged_by, open_automatic_upscaler
 from editloupe.values import Box, ImageRef, Json, View
 
 SHOWN = 3
@@ -25,7 +25,7 @@ SHOWN_AT_MOST = 5
 _LISTED = 10
 
 
-class LocalizeDifferences:
+class LocalizeDifferences(Enlarges):
     """Compares two images pixel by pixel; see docs/tools.md for how."""
 
     name: ClassVar[str] = "localize_differences"
@@ -44,21 +44,10 @@ class LocalizeDifferences:
             min_length=1, description='Name of the image to compare with, shown right: for example "Edited Image".'
         )
 
-    def __init__(self, upscaler: Upscaler | None = None) -> None:
-        self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
-
     @classmethod
     def open(cls, settings: ToolSettings) -> LocalizeDifferences:
         """With the upscaler for small crops that the settings and the device call for. Raises ConfigError."""
         return cls(open_automatic_upscaler(settings))
-
-    @property
-    def version(self) -> str:
-        return f"1; {self.upscaler.version}"
-
-    def prepare(self) -> None:
-        """Load a learned upscaler now. Raises ConfigError."""
-        prepare(self.upscaler)
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
         names = (args.comparison_image_1.strip(), args.comparison_image_2.strip())

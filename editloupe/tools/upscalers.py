@@ -6,7 +6,7 @@ import threading
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from editloupe.data.images import RGB
 from editloupe.errors import MissingExtra
@@ -101,3 +101,23 @@ def _shared(weights: Path, digest: str, device: str) -> Upscaler:
 
 
 _opening = threading.Lock()
+
+
+class Enlarges:
+    """What tools that enlarge crops share: the upscaler, its part in the version, and when it is loaded.
+
+    revision: of the tool itself; changed with anything that changes its observations.
+    """
+
+    revision: ClassVar[str] = "1"
+
+    def __init__(self, upscaler: Upscaler | None = None) -> None:
+        self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
+
+    @property
+    def version(self) -> str:
+        return f"{self.revision}; {self.upscaler.version}"
+
+    def prepare(self) -> None:
+        """Load a learned upscaler now. Raises ConfigError."""
+        prepare(self.upscaler)

@@ -11,14 +11,14 @@ from editloupe.tools.base import Desk
 from editloupe.tools.bbox import BBox, box_in_px
 from editloupe.tools.crops import show_crop
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscalers import Lanczos, Upscaler, open_automatic_upscaler, prepare
+from editloupe.tools.upscalers import Enlarges, open_automatic_upscaler
 from editloupe.values import Box, canonical_json
 
 _MARGIN = 0.1
 _MIN_MARGIN_PX = 8
 
 
-class ZoomIn:
+class ZoomIn(Enlarges):
     """Cuts a box out of an image, with a margin, and enlarges it where it is small."""
 
     name: ClassVar[str] = "zoom_in"
@@ -34,21 +34,10 @@ class ZoomIn:
         bbox: BBox
         label: str = Field(default="", max_length=200, description="What you expect to see there, in a few words.")
 
-    def __init__(self, upscaler: Upscaler | None = None) -> None:
-        self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
-
     @classmethod
     def open(cls, settings: ToolSettings) -> ZoomIn:
         """With the upscaler for small crops that the settings and the device call for. Raises ConfigError."""
         return cls(open_automatic_upscaler(settings))
-
-    @property
-    def version(self) -> str:
-        return f"1; {self.upscaler.version}"
-
-    def prepare(self) -> None:
-        """Load a learned upscaler now. Raises ConfigError."""
-        prepare(self.upscaler)
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
         name = args.target_image.strip()

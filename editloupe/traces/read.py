@@ -54,6 +54,16 @@ def complete_lines(data: bytes) -> tuple[list[bytes], int]:
     return data[:end].splitlines(), end
 
 
+def cut_torn_line(path: Path) -> list[bytes]:
+    """The complete lines of a JSONL file; what follows the last newline is cut off the file. Raises OSError."""
+    data = path.read_bytes()
+    lines, end = complete_lines(data)
+    if end < len(data):
+        with path.open("r+b") as file:
+            file.truncate(end)
+    return lines
+
+
 def parse_lines(lines: Iterable[bytes], *, name: str) -> tuple[list[Event], list[str]]:
     """Events, and problems in words. Raises TraceError for a trace that a newer version wrote."""
     events: list[Event] = []

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from editloupe.traces.events import Event
-from editloupe.traces.read import complete_lines, parse_lines
+from editloupe.traces.read import cut_torn_line, parse_lines
 
 
 class TraceWriter:
@@ -27,10 +27,7 @@ class TraceWriter:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
-            lines, end = complete_lines(path.read_bytes())
-            self.events, self.problems = parse_lines(lines, name=path.name)
-            with path.open("r+b") as file:
-                file.truncate(end)
+            self.events, self.problems = parse_lines(cut_torn_line(path), name=path.name)
         self._file = path.open("ab")
 
     def append(self, event: Event) -> None:
