@@ -28,7 +28,9 @@ def findings(out: Path) -> dict[str, dict[str, object]]:
 
 def recorded(out: Path) -> set[str]:
     """The requests whose replies lie in the traces."""
-    traces = [read_trace(path) for path in sorted(out.glob("traces/*/*/*.jsonl"))]
+    # A process that died while it opened a trace leaves a file without one whole line, and so without a reply.
+    begun = [path for path in sorted(out.glob("traces/*/*/*.jsonl")) if b"\n" in path.read_bytes()]
+    traces = [read_trace(path) for path in begun]
     return {e.request_key for trace in traces for e in trace.events if isinstance(e, ModelCall)}
 
 
