@@ -11,26 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
+from editloupe.imaging.colour import Tone, estimate_tone
+from editloupe.imaging.drift import estimate_drift
+from editloupe.imaging.register import STILL, Floats, register
 from editloupe.values import Box
 
-WORKING_PIXELS: Final = 1_500_000
+WORKING_PIXELS: Final = 1_050_000
 """Differences are looked for on copies of at most so many px; crops are cut from the images themselves."""
 
-MAX_SHIFT: Final = 0.05
-"""A global translation above this share of the shorter side is no small misalignment, and is not corrected."""
-
-_MIN_SHIFT_PX = 0.2
-_MUST_FALL_TO = 0.85
 _ASPECT_TOLERANCE = 0.02
+_MARGIN_PX = 3
+"""Interpolation reaches so far over the border of what image 2 shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """Two images as copies of one size, the second shifted onto the first.
+    """Two images as copies of one size, the second laid onto the first.
 
     first, second: h×w×3 uint8 RGB, the same size, in the frame of image 1 times `scale` (0 < scale ≤ 1).
-    size_1, size_2: (width, height) of the images in px.   shift: (dx, dy) in px of image 1; what lies at (x, y) in image 1
-    lies at (x + dx, y + dy) of image 2 scaled to image 1's size; (0, 0) where no shift was accepted.
+    size_1, size_2: (width, height) of the images in px.   tone: what the whole picture's levels became.
+    matrix: 2×3; what lies at pixel (x, y) of `first` lies at matrix · (x, y, 1) of image 2 scaled to the copies' size,
+    pixel centres at integers.   drift: h×w×2 float32 (dx, dy) px of the copies, added to that place by place, or None.
     valid: the part of the copies that both images cover, integer corners.
     """
 
@@ -38,7 +39,9 @@ class Alignment:
     second: RGB
     size_1: tuple[int, int]
     size_2: tuple[int, int]
-    shift: tuple[float, float]
+    tone: Tone
+    matrix: Floats
+    drift: NDArray[np.float32] | None
     valid: Box
 
     @property
@@ -58,6 +61,30 @@ class Alignment:
         (w1, h1), (w2, h2) = self.size_1, self.size_2
         return abs(math.log((w1 / h1) / (w2 / h2))) > _ASPECT_TOLERANCE
 
+    @property
+    def moved(self) -> bool:
+        """Whether a motion of the whole picture was undone."""
+        return not np.array_equal(self.matrix, STILL)
+
+    @property
+    def shift(self) -> tuple[float, float]:
+        """(dx, dy) in px of image 1: how far the middle of the picture moved; (0, 0) where no motion was accepted."""
+        height, width = self.first.shape[:2]
+        middle = np.array([(width - 1) / 2, (height - 1) / 2, 1.0])
+        dx, dy = self.matrix @ middle - middle[:2]
+        sx, sy = self.scale
+        return float(dx / sx), float(dy / sy)
+
+    @property
+    def zoom(self) -> float:
+        """How much larger things are in image 2 than resizing alone made them; 1 where no motion was accepted."""
+        return math.sqrt(abs(float(np.linalg.det(self.matrix[:, :2]))))
+
+    @property
+    def wander(self) -> float:
+        """Root mean square of the local drift in px of image 1; 0 where there is none."""
+        return 0.0 if self.drift is None else float(np.sqrt((self.drift[::8, ::8] ** 2).sum(axis=2).mean()) / self.scale[0])
+
     def to_image_1(self, box: Box) -> Box:
         """A box in px of the copies as the box around it in whole px of image 1."""
         sx, sy = self.scale
@@ -65,40 +92,101 @@ class Alignment:
 
     def to_image_2(self, box: Box) -> Box | None:
         """A box in px of image 1 as the box around the same place in whole px of image 2; None where it lies outside."""
-        (w1, h1), (w2, h2) = self.size_1, self.size_2
-        there = box.shifted(*self.shift).scaled(w2 / w1, h2 / h1).rounded_out()
-        return there.intersection(Box.whole(width=w2, height=h2))
+        (w2, h2), (sx, sy) = self.size_2, self.scale
+        height, width = self.first.shape[:2]
+        here = box.scaled(sx, sy)
+        corners = np.array([[x, y] for x in (here.x0, here.x1) for y in (here.y0, here.y1)]) - 0.5
+        there = corners @ self.matrix[:, :2].T + self.matrix[:, 2] + 0.5
+        if self.drift is not None:
+            x0, y0, x1, y1 = here.ints()
+            local = self.drift[max(0, y0) : max(1, y1), max(0, x0) : max(1, x1)]
+            there += local.mean(axis=(0, 1)) if local.size else 0.0
+        (x0, y0), (x1, y1) = there.min(axis=0), there.max(axis=0)
+        # A motion is known to about a hundredth of a px; rounding outward on less would grow every box.
+        left, top = round(float(x0 * w2 / width), 1), round(float(y0 * h2 / height), 1)
+        right, bottom = round(float(x1 * w2 / width), 1), round(float(y1 * h2 / height), 1)
+        return (
+            Box(left, top, max(right, left + 1), max(bottom, top + 1))
+            .rounded_out()
+            .intersection(Box.whole(width=w2, height=h2))
+        )
 
     def common(self) -> Box:
         """The part of image 1, in its px, that image 2 shows as well."""
-        (w1, h1), (dx, dy) = self.size_1, self.shift
-        return Box(max(0.0, -dx), max(0.0, -dy), min(w1, w1 - dx), min(h1, h1 - dy))
+        height, width = self.first.shape[:2]
+        sx, sy = self.scale
+        return _shown(self.matrix, width=width, height=height).scaled(1 / sx, 1 / sy)
 
 
 def align(image_1: RGB, image_2: RGB, *, max_pixels: int = WORKING_PIXELS) -> Alignment:
     """Copies of both images in the frame of image 1, at most `max_pixels` and never larger than the smaller image.
 
-    image_1, image_2: H×W×3 uint8 RGB, any sizes. A small translation of the whole picture is estimated by phase
-    correlation and corrected only where that lowers what differs by 15 % or more.
+    image_1, image_2: H×W×3 uint8 RGB, any sizes. A small affine motion of the whole picture, a tone, and what then is left
+    as a smooth local drift are estimated in this order, each kept only where it lowers what differs.
     """
     (h1, w1), (h2, w2) = image_1.shape[:2], image_2.shape[:2]
     # Not enlarging either one: a blurred copy differs from a sharp one at every edge.
     factor = math.sqrt(min(1.0, max_pixels / (w1 * h1), (w2 * h2) / (w1 * h1)))
     width, height = max(1, round(w1 * factor)), max(1, round(h1 * factor))
     first, second = resize(image_1, width=width, height=height), resize(image_2, width=width, height=height)
-    dx, dy = estimate_shift(first, second)
-    if (dx, dy) != (0.0, 0.0):
-        second = translate(second, dx=dx, dy=dy)
-    right, bottom = min(width, math.floor(width - dx)), min(height, math.floor(height - dy))
-    valid = Box(max(0, math.ceil(-dx)), max(0, math.ceil(-dy)), right, bottom)
+    matrix, tone, field = STILL, Tone(), None
+    if not np.array_equal(first, second):
+        grey = cv2.cvtColor(first, cv2.COLOR_RGB2GRAY)
+        matrix = register(np.asarray(grey, dtype=np.uint8), _grey(second))
+        if matrix is not STILL:
+            second = _moved(second, matrix)
+        tone = estimate_tone(first, second)
+        field = estimate_drift(_grey(tone.rounded(first)), _grey(second))
+        if field is not None:
+            second = _warped(second, field)
     return Alignment(
         first=first,
         second=second,
         size_1=(w1, h1),
         size_2=(w2, h2),
-        shift=(dx * w1 / width, dy * h1 / height),
-        valid=valid,
+        tone=tone,
+        matrix=matrix,
+        drift=field,
+        valid=_valid(matrix, drifted=field is not None, width=width, height=height),
     )
+
+
+def _valid(matrix: Floats, *, drifted: bool, width: int, height: int) -> Box:
+    """What the copies share, without the rim that interpolation made of pixels from beyond the border."""
+    shown = _shown(matrix, width=width, height=height)
+    sides = (shown.x0 > 0, shown.y0 > 0, shown.x1 < width, shown.y1 < height)
+    left, top, right, bottom = (_MARGIN_PX * (drifted or cut) for cut in sides)
+    x0, y0 = math.ceil(shown.x0) + left, math.ceil(shown.y0) + top
+    x1, y1 = math.floor(shown.x1) - right, math.floor(shown.y1) - bottom
+    return Box(x0, y0, max(x0 + 1, x1), max(y0 + 1, y1)).clipped(width=width, height=height)
+
+
+def _shown(matrix: Floats, *, width: int, height: int) -> Box:
+    """The upright box of the first copy all of whose places lie inside the second."""
+    inverse = cv2.invertAffineTransform(matrix)
+    corners = np.array([[0, 0], [width, 0], [0, height], [width, height]], dtype=np.float64) - 0.5
+    (lt, rt, lb, rb) = corners @ inverse[:, :2].T + inverse[:, 2] + 0.5
+    x0, x1 = max(0.0, lt[0], lb[0]), min(float(width), rt[0], rb[0])
+    y0, y1 = max(0.0, lt[1], rt[1]), min(float(height), lb[1], rb[1])
+    return Box(x0, y0, max(x0 + 1, x1), max(y0 + 1, y1))
+
+
+def _grey(rgb: RGB) -> NDArray[np.uint8]:
+    return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
+
+
+def _moved(rgb: RGB, matrix: Floats) -> RGB:
+    """H×W×3 uint8 RGB whose pixel (x, y) is the input's at matrix · (x, y, 1); the border repeats its last pixels."""
+    size = (rgb.shape[1], rgb.shape[0])
+    flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
+    return np.asarray(cv2.warpAffine(rgb, matrix, size, flags=flags, borderMode=cv2.BORDER_REPLICATE), dtype=np.uint8)
+
+
+def _warped(rgb: RGB, field: NDArray[np.float32]) -> RGB:
+    height, width = rgb.shape[:2]
+    x = field[..., 0] + np.arange(width, dtype=np.float32)
+    y = field[..., 1] + np.arange(height, dtype=np.float32)[:, None]
+    return np.asarray(cv2.remap(rgb, x, y, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE), dtype=np.uint8)
 
 
 def resize(rgb: RGB, *, width: int, height: int) -> RGB:
@@ -108,45 +196,3 @@ def resize(rgb: RGB, *, width: int, height: int) -> RGB:
     shrinks = width * height < rgb.shape[0] * rgb.shape[1]
     kind = cv2.INTER_AREA if shrinks else cv2.INTER_LANCZOS4
     return np.asarray(cv2.resize(rgb, (width, height), interpolation=kind), dtype=np.uint8)
-
-
-def translate(rgb: RGB, *, dx: float, dy: float) -> RGB:
-    """H×W×3 uint8 RGB whose pixel (x, y) is the input's (x + dx, y + dy); the border repeats its last pixels."""
-    matrix = np.array([[1, 0, dx], [0, 1, dy]], dtype=np.float64)
-    flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
-    size = (rgb.shape[1], rgb.shape[0])
-    moved = cv2.warpAffine(rgb, matrix, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
-    return np.asarray(moved, dtype=np.uint8)
-
-
-def estimate_shift(first: RGB, second: RGB) -> tuple[float, float]:
-    """(dx, dy) in px with first(x, y) ≈ second(x + dx, y + dy); (0, 0) where no small shift explains the differences.
-
-    first, second: h×w×3 uint8 RGB, the same size.
-    """
-    height, width = first.shape[:2]
-    if min(height, width) < 32:  # too little picture for a correlation peak to mean anything
-        return 0.0, 0.0
-    a, b = _grey(first), _grey(second)
-    before = _residual(a, b)
-    if before < 0.5:
-        return 0.0, 0.0
-    window = cv2.createHanningWindow((width, height), cv2.CV_32F)
-    (dx, dy), _ = cv2.phaseCorrelate(a - a.mean(), b - b.mean(), window)
-    limit = MAX_SHIFT * min(height, width)
-    if not _MIN_SHIFT_PX <= math.hypot(dx, dy) <= limit:
-        return 0.0, 0.0
-    margin = math.ceil(limit)
-    inner = (slice(margin, height - margin), slice(margin, width - margin))
-    after = _residual(a[inner], _grey(translate(second, dx=dx, dy=dy))[inner])
-    return (float(dx), float(dy)) if after <= _MUST_FALL_TO * _residual(a[inner], b[inner]) else (0.0, 0.0)
-
-
-def _grey(rgb: RGB) -> NDArray[np.float32]:
-    return np.asarray(cv2.GaussianBlur(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), (0, 0), 1.0), dtype=np.float32)
-
-
-def _residual(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
-    """Mean difference in grey levels without a global offset; capped, lest an edited object outvote the rest."""
-    difference = a - b
-    return float(np.minimum(np.abs(difference - np.median(difference)), 40.0).mean())

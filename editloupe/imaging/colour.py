@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
 
+Curve: TypeAlias = tuple[float, float, float, float]
+
 MAX_OFFSET: Final = 64.0
 """Levels at mid grey. A larger change is shown, not removed."""
 
-_GAINS = (0.7, 1.4)
 _CELLS = 8
 _CELLS_THAT_MAY_SUFFER = 0.25
-_SAMPLE_STEP_PIXELS = 200_000
+_SAMPLES = 20_000
+_STEPS = 6
+_KNOTS = np.linspace(0, 255, 33)
+_STRAIGHT: Curve = (0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tone:
-    """second ≈ gain · first + offset, for each of R, G, B, in levels of 0..255."""
+    """What the whole picture's levels became, for each of R, G, B: second ≈ first + a + b·x + c·x(1−x) + d·x(1−x)(1−2x).
 
-    gain: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    curves: (a, b, c, d) by channel, in levels of 0..255; x is the first picture's level ÷ 255. a is an offset, b a gain, c
+    bends the curve as gamma does, d makes it an S.   bends: what the curves leave, by channel, in levels at 33 knots from
+    0 to 255: clipping, and steep ends; none where empty.
+    """
+
+    curves: tuple[Curve, Curve, Curve] = (_STRAIGHT, _STRAIGHT, _STRAIGHT)
+    bends: tuple[tuple[float, ...], ...] = ()
 
     @property
     def neutral(self) -> bool:
@@ -33,52 +43,92 @@ class Tone:
     @property
     def at_mid_grey(self) -> tuple[float, float, float]:
         """What is added to a level of 128, by channel."""
-        r, g, b = (gain * 128 + offset - 128 for gain, offset in zip(self.gain, self.offset, strict=True))
+        r, g, b = (float(_basis(np.array([128.0]))[0] @ np.array(curve)) for curve in self.curves)
         return r, g, b
+
+    @property
+    def table(self) -> NDArray[np.float32]:
+        """256×3 float32, 0..255: what each level of each channel became."""
+        levels = np.arange(256, dtype=np.float64)
+        added = _basis(levels) @ np.array(self.curves).T
+        if self.bends:
+            added += np.stack([np.interp(levels, _KNOTS, bend) for bend in self.bends], axis=1)
+        return np.asarray(np.clip(levels[:, None] + added, 0, 255), dtype=np.float32)
 
     def applied(self, rgb: RGB) -> NDArray[np.float32]:
         """H×W×3 uint8 RGB as H×W×3 float32, toned and clipped to 0..255."""
-        toned = rgb * np.array(self.gain, dtype=np.float32) + np.array(self.offset, dtype=np.float32)
-        return np.asarray(np.clip(toned, 0, 255), dtype=np.float32)
+        table = self.table
+        return np.stack([table[rgb[..., c], c] for c in range(3)], axis=2)
+
+    def rounded(self, rgb: RGB) -> RGB:
+        """H×W×3 uint8 RGB, toned, as uint8."""
+        if self.neutral:
+            return rgb
+        table = np.rint(self.table).astype(np.uint8).reshape(1, 256, 3)
+        return np.asarray(cv2.LUT(rgb, table), dtype=np.uint8)
 
 
 def estimate_tone(first: RGB, second: RGB) -> Tone:
     """The tone that turns `first` into `second` over the whole picture; neutral where there is none.
 
-    first, second: h×w×3 uint8 RGB, aligned. Each channel's line is fitted to the pixels that agree with it (edited
+    first, second: h×w×3 uint8 RGB, aligned. Each channel's curve is fitted to the pixels that agree with it (edited
     places drop out) and kept only if it makes no more than a quarter of an 8×8 grid's cells worse: a change of one
     large object is not a change of the picture.
     """
-    step = max(1, int(np.sqrt(first.shape[0] * first.shape[1] / _SAMPLE_STEP_PIXELS)))
-    a, b = first[::step, ::step].astype(np.float32), second[::step, ::step].astype(np.float32)
-    lines = [_robust_line(a[..., c].ravel(), b[..., c].ravel()) for c in range(3)]
-    gains, offsets = zip(*lines, strict=True)
-    tone = Tone(gain=gains, offset=offsets)
-    if max(map(abs, tone.at_mid_grey)) > MAX_OFFSET or tone.neutral:
+    step = max(1, int(np.sqrt(first.shape[0] * first.shape[1] / _SAMPLES)))
+    a, b = first[::step, ::step], second[::step, ::step]
+    curves = [_robust_curve(a[..., c].ravel(), b[..., c].ravel()) for c in range(3)]
+    bends = tuple(_bend(a[..., c].ravel(), b[..., c].ravel(), curves[c]) for c in range(3))
+    tone = Tone(curves=(curves[0], curves[1], curves[2]), bends=bends)
+    if tone.neutral or max(map(abs, tone.at_mid_grey)) > MAX_OFFSET:
         return Tone()
-    before = _by_cell(np.abs(a - b).max(axis=2))
-    after = _by_cell(np.abs(tone.applied(first[::step, ::step]) - b).max(axis=2))
-    helps = np.median(after) < np.median(before) - 0.25
+    before = _by_cell(np.abs(a.astype(np.float32) - b).max(axis=2))
+    after = _by_cell(np.abs(tone.applied(a) - b).max(axis=2))
+    helps = after.mean() < before.mean() - 0.1
     return tone if helps and np.mean(after > before + 1.0) <= _CELLS_THAT_MAY_SUFFER else Tone()
 
 
-def _robust_line(x: NDArray[np.float32], y: NDArray[np.float32]) -> tuple[float, float]:
-    """(gain, offset) of y ≈ gain · x + offset by repeated least squares on the agreeing half or more; (1, 0) in doubt."""
+def _basis(levels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """N×4 of 1, x, x(1−x), x(1−x)(1−2x)."""
+    x = levels / 255
+    bend = x * (1 - x)
+    return np.stack([np.ones_like(x), x, bend, bend * (1 - 2 * x)], axis=1)
+
+
+def _robust_curve(x: NDArray[np.uint8], y: NDArray[np.uint8]) -> Curve:
+    """(a, b, c, d) of y − x by reweighted least squares (Tukey); straight in doubt."""
     unclipped = (x > 2) & (x < 253) & (y > 2) & (y < 253)
-    if unclipped.sum() < 0.1 * x.size or unclipped.sum() < 64:
-        return 1.0, 0.0
-    x, y = x[unclipped].astype(np.float64), y[unclipped].astype(np.float64)
-    gain, offset = 1.0, float(np.median(y - x))
-    for _ in range(6):
-        error = np.abs(y - (gain * x + offset))
-        near = error <= max(4.0, 2.0 * float(np.median(error)))
-        centre_x, centre_y = float(x[near].mean()), float(y[near].mean())
-        spread = float(((x[near] - centre_x) ** 2).mean())
-        # A nearly flat channel cannot tell gain from offset.
-        gain = 1.0 if spread < 25.0 else float(((x[near] - centre_x) * (y[near] - centre_y)).mean()) / spread
-        gain = min(max(gain, _GAINS[0]), _GAINS[1])
-        offset = centre_y - gain * centre_x
-    return gain, offset
+    if unclipped.sum() < max(64, 0.05 * x.size):
+        return _STRAIGHT
+    levels = x[unclipped].astype(np.float64)
+    change = y[unclipped] - levels
+    basis = _basis(levels)
+    # A few levels cannot tell gain from offset, nor a bend from either.
+    ridge = np.diag([0.0, 1e-3, 3e-3, 1e-2]) * len(levels)
+    solved = np.array([float(np.median(change)), 0.0, 0.0, 0.0])
+    for _ in range(_STEPS):
+        error = change - basis @ solved
+        scale = max(1.0, 1.4826 * float(np.median(np.abs(error))))
+        weight = np.maximum(0.0, 1 - (error / (4 * scale)) ** 2) ** 2
+        weighted = basis * weight[:, None]
+        solved = np.linalg.solve(weighted.T @ basis + ridge * float(weight.mean()), weighted.T @ change)
+    a, b, c, d = (float(v) for v in solved)
+    return a, b, c, d
+
+
+def _bend(x: NDArray[np.uint8], y: NDArray[np.uint8], curve: Curve) -> tuple[float, ...]:
+    """What the curve leaves at each knot, at most 6 levels: the mean of the pixels near it, shrunk where they are few."""
+    added = _basis(np.arange(256.0)) @ np.array(curve)
+    table = np.clip(np.arange(256) + added, 0, 255)
+    error = y - table[x]
+    scale = max(1.0, 1.4826 * float(np.median(np.abs(error))))
+    near = np.abs(error) < 3 * scale + 4
+    nearest = np.clip(np.rint(x[near] / 255 * (len(_KNOTS) - 1)), 0, len(_KNOTS) - 1).astype(int)
+    order = np.argsort(nearest, kind="stable")
+    counts = np.bincount(nearest, minlength=len(_KNOTS))
+    parts = np.split(error[near][order], np.cumsum(counts)[:-1])
+    few = 0.001 * x.size
+    return tuple(float(np.clip(np.mean(p) if len(p) else 0, -6, 6)) * len(p) / (len(p) + few) for p in parts)
 
 
 def _by_cell(values: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from editloupe.errors import ToolError
 from editloupe.imaging import render
 from editloupe.imaging.align import Alignment
-from editloupe.imaging.differences import FLOOR, Differences, Region, localize
+from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, Differences, Region, localize
 from editloupe.imaging.geometry import expand
 from editloupe.records import Observation
 from editloupe.tools.base import Desk
@@ -29,6 +29,7 @@ class LocalizeDifferences(Enlarges):
     """Compares two images pixel by pixel; see docs/tools.md for how."""
 
     name: ClassVar[str] = "localize_differences"
+    revision: ClassVar[str] = "2"
     description: ClassVar[str] = (
         "Compares the pixels of two images and shows the places that differ most, each as a picture of two panes: left of "
         "a red line the first image, right of it the second, same place and scale. The text gives the boxes."
@@ -92,8 +93,8 @@ class LocalizeDifferences(Enlarges):
 def _caution(found: Differences) -> str:
     return (
         "Boxes are [x0, y0, x1, y1] in thousandths of width and height. These differences are measured on pixels "
-        f"(threshold {found.threshold:.0f} of 255) and may include changes that no person would see; judge by what the "
-        "pictures show."
+        f"(threshold about {found.threshold:.0f} of 255, more at strong edges, less over larger places) and may include "
+        "changes that no person would see; judge by what the pictures show."
     )
 
 
@@ -187,9 +188,12 @@ def _not_shown(found: Differences, shown: int, names: tuple[str, str]) -> str:
 
 
 def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> list[str]:
+    share = f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255"
+    wander = f"places drifted against each other by about {found.alignment.wander:.1f} px all over the picture"
+    why = f"{share}, and {wander}" if found.drifted else share
     return [
-        f"{_percent(found.changed_share)} of the image differs by more than {FLOOR:.0f} of 255: the image seems "
-        "regenerated or globally changed. The crops are only the strongest places, not all that changed.",
+        f"{why}: the image seems regenerated or globally changed. The crops are only the strongest places, not all that "
+        "changed.",
         f"{map_name}: coarse map of the differences over the whole of {names[0]!r}, red where most "
         "differs, dark blue where least.",
     ]
@@ -197,10 +201,10 @@ def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> l
 
 def _nothing_found(found: Differences, names: tuple[str, str]) -> list[str]:
     return [
-        f"No region differs: between {names[0]!r} and {names[1]!r}, no place of at least {found.min_area_px:.0f} px² "
-        f"differs by more than {found.threshold:.0f} of 255 (the threshold used). The largest difference of any pixel, "
-        f"after a little smoothing, is {found.largest:.0f} of 255. The pictures are not identical: fainter or smaller "
-        "changes are possible; zoom in where you expect one."
+        f"No region differs: between {names[0]!r} and {names[1]!r}, no place of at least {LEAST_AREA_PX:.0f} px² stands "
+        f"out from their noise (threshold about {found.threshold:.0f} of 255, more at strong edges, less over larger "
+        f"places). The largest difference of any pixel, after a little smoothing, is {found.largest:.0f} of 255. The "
+        "pictures are not identical: fainter or smaller changes are possible; zoom in where you expect one."
     ]
 
 
@@ -218,9 +222,12 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
             f"Sizes differ: {names[0]!r} is {w1}×{h1} px, {names[1]!r} is {w2}×{h2} px; they were brought to one size to "
             f"compare.{stretched}"
         )
-    if alignment.shift != (0.0, 0.0):
+    if alignment.moved:
         dx, dy = alignment.shift
-        lines.append(f"A shift of the whole picture by ({dx:+.1f}, {dy:+.1f}) px was corrected before comparing.")
+        zoom = (
+            f" and a change of its scale by {100 * (alignment.zoom - 1):+.1f} %" if abs(alignment.zoom - 1) >= 5e-4 else ""
+        )
+        lines.append(f"A shift of the whole picture by ({dx:+.1f}, {dy:+.1f}) px{zoom} was corrected before comparing.")
     if any(abs(v) >= 2 for v in found.tone.at_mid_grey):
         r, g, b = found.tone.at_mid_grey
         lines.append(
@@ -260,6 +267,8 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
             "resized": alignment.resized,
             "stretched": alignment.stretched,
             "shift": [round(v, 3) for v in alignment.shift],
+            "zoom": round(alignment.zoom, 5),
+            "drift": round(alignment.wander, 3),
             "tone": [round(v, 2) for v in found.tone.at_mid_grey],
         },
     }

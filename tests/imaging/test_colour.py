@@ -38,5 +38,21 @@ def test_identical_images_have_no_tone() -> None:
 def test_a_flat_image_has_an_offset_and_no_gain() -> None:
     first = np.full((64, 64, 3), 100, dtype=np.uint8)
     tone = estimate_tone(first, first + 12)
-    assert tone.gain == (1.0, 1.0, 1.0)
-    assert tone.offset == pytest.approx((12, 12, 12))
+    # 100 + 12 = 112, and nothing is known of other levels but the offset.
+    assert tone.table[100] == pytest.approx((112, 112, 112), abs=0.1)
+    assert tone.table[200] == pytest.approx((212, 212, 212), abs=1)
+
+
+def test_a_gamma_of_the_whole_picture_is_followed() -> None:
+    first = textured(320, 240)
+    curve = np.rint(255 * (np.arange(256) / 255) ** 1.1).astype(np.uint8)
+    tone = estimate_tone(first, curve[first])
+    # 128: 255 · (128 / 255)^1.1 = 119.5; 60: 51.9; 200: 195.2.
+    for level, expected in ((60, 51.9), (128, 119.5), (200, 195.2)):
+        assert tone.table[level] == pytest.approx((expected,) * 3, abs=1)
+
+
+def test_rounded_and_exact_tone_agree() -> None:
+    first = textured(160, 120)
+    tone = estimate_tone(first, np.clip(first + np.array([10, -5, 20]), 0, 255).astype(np.uint8))
+    assert np.abs(tone.rounded(first) - tone.applied(first)).max() <= 0.5

@@ -126,7 +126,7 @@ class Pair:
         return _Patch(
             before=_prepared(to_lab(self._first[y0:y1, x0:x1]), scale),
             after=_prepared(to_lab(self._second[y0:y1, x0:x1]), scale),
-            changed=_scaled(self.found.levels[y0:y1, x0:x1], scale) > self.found.threshold,
+            changed=_scaled(self.found.changed[y0:y1, x0:x1].astype(np.float32), scale) >= 0.5,
             box=box,
             frame=(sx * scale, sy * scale, x0 * scale, y0 * scale),
         )

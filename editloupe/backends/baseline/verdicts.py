@@ -226,6 +226,8 @@ def _text(look: Look, wish: Wish) -> tuple[str, str]:
         return WRONG, f"The board changed its colour ({_moved(look)}) and the writing stayed (r = {look.inner:.2f})."
     if recoloured:
         return OVER, f"The writing changed (r = {look.inner:.2f}), and the board's colour with it ({_moved(look)})."
+    if look.sharpness < 0.35:
+        return WRONG, f"The strokes are gone ({look.sharpness:.2f} of the old sharpness), and none stand there now."
     if look.edges > 0.8:
         return MISSED, f"The strokes of the writing are where they were (r = {look.edges:.2f})."
     if look.size_before > 0.6 and look.outline < 0.92:

@@ -1,0 +1,149 @@
+"""Ours beside three common ways of finding where two images differ: accuracy and time in one run."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import cv2
+import numpy as np
+from skimage.metrics import structural_similarity
+
+from benchmarks.localize.scenes import NUISANCES, delivered, draw
+from editloupe.data.images import RGB
+from editloupe.imaging.differences import localize
+from editloupe.values import Box
+
+Found: TypeAlias = list[tuple[Box, float]]
+"""Boxes in px of the first image, and how strong each is."""
+
+
+@dataclass
+class Tally:
+    """All pairs of one nuisance and one method."""
+
+    hits: list[tuple[float, bool]] = field(default_factory=list)
+    asked: int = 0
+    false: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def ap50(self) -> float:
+        """Area under the precision envelope over recall."""
+        if not self.hits or not self.asked:
+            return 0.0
+        right = np.cumsum([hit for _, hit in sorted(self.hits, key=lambda h: -h[0])])
+        precision = np.maximum.accumulate((right / np.arange(1, len(right) + 1))[::-1])[::-1]
+        return float((np.diff(right / self.asked, prepend=0.0) * precision).sum())
+
+
+def ours(first: RGB, second: RGB) -> Found:
+    return [(r.box, r.strength) for r in localize(first, second).regions]
+
+
+def absolute_difference(first: RGB, second: RGB) -> Found:
+    difference = cv2.cvtColor(cv2.absdiff(first, _sized(first, second)), cv2.COLOR_RGB2GRAY)
+    return _components(cv2.dilate((difference > 45).astype(np.uint8), np.ones((9, 9), np.uint8)), difference)
+
+
+def ssim_map(first: RGB, second: RGB) -> Found:
+    greys = [cv2.cvtColor(v, cv2.COLOR_RGB2GRAY) for v in (first, _sized(first, second))]
+    _, similarity = structural_similarity(*greys, full=True, data_range=255)
+    low = cv2.morphologyEx((similarity < 0.5).astype(np.uint8), cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
+    return _components(cv2.dilate(low, np.ones((5, 5), np.uint8)), 1 - similarity)
+
+
+def sift_and_difference(first: RGB, second: RGB) -> Found:
+    sift, second = cv2.SIFT_create(2000), _sized(first, second)
+    (keys_1, marks_1), (keys_2, marks_2) = (sift.detectAndCompute(v, None) for v in (first, second))
+    pairs = cv2.BFMatcher().knnMatch(marks_2, marks_1, k=2) if marks_1 is not None and marks_2 is not None else []
+    near = [p[0] for p in pairs if len(p) == 2 and p[0].distance < 0.75 * p[1].distance]
+    if len(near) >= 8:
+        there = np.array([keys_2[m.queryIdx].pt for m in near])
+        here = np.array([keys_1[m.trainIdx].pt for m in near])
+        matrix, _ = cv2.findHomography(there, here, cv2.RANSAC, 3.0)
+        if matrix is not None:
+            moved = cv2.warpPerspective(second, matrix, first.shape[1::-1])
+            shown = cv2.warpPerspective(np.ones(first.shape[:2], np.uint8), matrix, first.shape[1::-1])
+            second = np.where(cv2.erode(shown, np.ones((5, 5), np.uint8))[..., None] > 0, moved, first)
+    return absolute_difference(first, second)
+
+
+METHODS: Mapping[str, Callable[[RGB, RGB], Found]] = {
+    "ours": ours,
+    "absdiff": absolute_difference,
+    "SSIM": ssim_map,
+    "SIFT": sift_and_difference,
+}
+
+
+def measure(n: int, seed: int, methods: Sequence[str]) -> dict[tuple[str, str], Tally]:
+    tallies = {(nuisance, method): Tally() for nuisance in NUISANCES for method in methods}
+    for index in range(n):
+        scene = draw(1000 * seed + index, edits=0 if index % 5 == 4 else 1 + index % 3)
+        for nuisance in NUISANCES:
+            second = delivered(scene.after, nuisance, 1000 * seed + index)
+            for method in methods:
+                tally = tallies[nuisance, method]
+                start = time.perf_counter()
+                found = METHODS[method](scene.before, second)
+                tally.seconds.append(time.perf_counter() - start)
+                tally.asked += len(scene.boxes)
+                tally.hits += _matched(found, scene.boxes)
+                if not scene.boxes:
+                    tally.false.append(len(found))
+    return tallies
+
+
+def _matched(found: Found, boxes: Sequence[Box]) -> list[tuple[float, bool]]:
+    free, hits = list(boxes), list[tuple[float, bool]]()
+    for box, strength in sorted(found, key=lambda f: -f[1]):
+        best = max(free, key=lambda b: _iou(box, b), default=None)
+        hit = best is not None and _iou(box, best) >= 0.5
+        if hit and best is not None:
+            free.remove(best)
+        hits.append((strength, hit))
+    return hits
+
+
+def _iou(a: Box, b: Box) -> float:
+    common = a.intersection(b)
+    return 0.0 if common is None else common.area / (a.area + b.area - common.area)
+
+
+def _sized(first: RGB, second: RGB) -> RGB:
+    return second if first.shape == second.shape else cv2.resize(second, first.shape[1::-1])
+
+
+def _components(mask: np.ndarray, weight: np.ndarray) -> Found:
+    """Components of at least 0.02 % of the image."""
+    _, _, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
+    large = [s[:4] for s in stats[1:] if s[4] >= 2e-4 * mask.size]
+    return [(Box(x, y, x + w, y + h), float(weight[y : y + h, x : x + w].sum())) for x, y, w, h in large]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-n", type=int, default=20, help="pairs for each nuisance (20)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--methods", default=",".join(METHODS))
+    args = parser.parse_args()
+    cv2.setNumThreads(1)
+    methods = args.methods.split(",")
+    tallies = measure(args.n, args.seed, methods)
+    print("| nuisance | " + " | ".join(f"{m}: AP50, false" for m in methods) + " |")
+    print("|---" * (len(methods) + 1) + "|")
+    for nuisance in NUISANCES:
+        row = [tallies[nuisance, m] for m in methods]
+        print(f"| {nuisance} | " + " | ".join(f"{t.ap50:.2f}, {np.mean(t.false or [0]):.1f}" for t in row) + " |")
+    typical = {m: float(np.median([s for u in NUISANCES for s in tallies[u, m].seconds])) for m in methods}
+    print("\nmedian ms: " + ", ".join(f"{m} {1000 * s:.0f}" for m, s in typical.items()))
+    if "SSIM" in typical:
+        print("of SSIM's: " + ", ".join(f"{m} {s / typical['SSIM']:.2f}" for m, s in typical.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""What an affine motion leaves: places drifting smoothly against each other, as when a model draws a picture again."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.imaging.register import SMALLEST_SIDE, Grey
+
+_CELL = 32
+"""px of the half-size picture that agree on a drift: 64 px at full size, far more than an edit may hide in."""
+
+_STEPS = 3
+_LEAST_PX = 0.2
+_MOST_PX = 4.0
+_MUST_FALL_TO = 0.98
+_CAP = 25.0
+"""Levels beyond which a difference counts no more: it is an edit, not a drift."""
+
+_RIDGE = 0.5
+"""(Levels per px)²: a cell with no more structure than sensor noise has keeps no drift."""
+
+
+def estimate_drift(first: Grey, second: Grey) -> NDArray[np.float32] | None:
+    """h×w×2 float32 (dx, dy) in px with first(x, y) ≈ second(x + dx, y + dy), smooth over about 64 px; None where still.
+
+    first, second: h×w uint8, the affine motion already undone. Lucas and Kanade's equations summed over cells, so that a
+    whole neighbourhood has to agree: a picture drawn again drifts so, an edited object does not.
+    """
+    height, width = first.shape
+    if min(height, width) < 4 * SMALLEST_SIDE:
+        return None
+    a, b = (np.asarray(cv2.pyrDown(grey), dtype=np.float32) for grey in (first, second))
+    h, w = a.shape
+    grid = (max(2, round(w / _CELL)), max(2, round(h / _CELL)))
+    gx, gy = cv2.Sobel(a, cv2.CV_32F, 1, 0, scale=1 / 8), cv2.Sobel(a, cv2.CV_32F, 0, 1, scale=1 / 8)
+    field: NDArray[np.float32] = np.zeros((grid[1], grid[0], 2), dtype=np.float32)
+    error = _error(a, b, field)
+    before = _misfit(error)
+    for step in range(_STEPS):
+        scale = max(1.0, 1.4826 * float(np.median(np.abs(error[::3, ::3]))))
+        weight = np.asarray(1 / (1 + (error / (2 * scale)) ** 2) ** 2, dtype=np.float32)
+        wx, wy = weight * gx, weight * gy
+        xx, xy, yy, xt, yt = (_cell_mean(v, grid) for v in (wx * gx, wx * gy, wy * gy, wx * error, wy * error))
+        # The ridge pulls the whole displacement, not only this step, towards zero.
+        xx, yy = xx + _RIDGE, yy + _RIDGE
+        xt, yt = xt + _RIDGE * field[..., 0], yt + _RIDGE * field[..., 1]
+        determinant = xx * yy - xy * xy
+        step_xy = np.stack([(yy * xt - xy * yt) / determinant, (xx * yt - xy * xt) / determinant], axis=2)
+        field = np.asarray(np.clip(field - step_xy, -_MOST_PX / 2, _MOST_PX / 2), dtype=np.float32)
+        if step == 0 and float(np.abs(field).max()) < _LEAST_PX / 2:
+            return None
+        error = _error(a, b, field)
+    if _misfit(error) > _MUST_FALL_TO * before:
+        return None
+    # Both the field and its unit double from half size to full size.
+    return np.asarray(2 * cv2.resize(field, (width, height), interpolation=cv2.INTER_CUBIC), dtype=np.float32)
+
+
+def _error(a: NDArray[np.float32], b: NDArray[np.float32], field: NDArray[np.float32]) -> NDArray[np.float32]:
+    """h×w: what differs once `b` is drawn back by the field, without a global offset."""
+    height, width = a.shape
+    if field.any():
+        dense = cv2.resize(field, (width, height), interpolation=cv2.INTER_CUBIC)
+        x = dense[..., 0] + np.arange(width, dtype=np.float32)
+        y = dense[..., 1] + np.arange(height, dtype=np.float32)[:, None]
+        b = np.asarray(cv2.remap(b, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), dtype=np.float32)
+    error = b - a
+    return np.asarray(error - np.median(error[::4, ::4]), dtype=np.float32)
+
+
+def _misfit(error: NDArray[np.float32]) -> float:
+    return float(np.minimum(np.abs(error[::3, ::3]), _CAP).mean())
+
+
+def _cell_mean(values: NDArray[np.floating], grid: tuple[int, int]) -> NDArray[np.float32]:
+    cells = cv2.resize(values, grid, interpolation=cv2.INTER_AREA)
+    return np.asarray(cv2.GaussianBlur(cells, (0, 0), 1.0), dtype=np.float32)

@@ -1,0 +1,129 @@
+"""From a picture of evidence to objects: hysteresis, boxes as tight as the finest scale allows, fragments joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.imaging.residual import Map
+from editloupe.imaging.significance import Evidence
+from editloupe.values import Box
+
+STRONG: Final = 12.0
+"""An object has a place of so much evidence. Far above what normal noise reaches: the tails of real residuals are long."""
+
+WEAK: Final = 6.0
+"""What is connected to a strong place and reaches this belongs to the object."""
+
+_OF_PEAK = 0.3
+"""A pixel below this share of the strongest within two px, or within the reach of the averaging, is its spill."""
+
+_FAINT = 0.1
+_LEAST_RADIUS = 2
+_JOIN = 0.008
+_GAP_FOR_SIZE = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Object:
+    """Changed places that belong together.
+
+    box: px of the evidence's maps, integer corners.   changed: h×w bool of the box, its changed pixels.
+    significance: the evidence summed over the changed pixels.
+    """
+
+    box: Box
+    changed: NDArray[np.bool_]
+    significance: float
+
+
+def find_objects(evidence: Sequence[Evidence]) -> list[Object]:
+    """Connected places in h×w maps of evidence, given from the finest scale to the widest; the most significant first."""
+    total, mask = _significant(evidence)
+    grown = _dilated(mask, max(3, round(_JOIN * min(total.shape))))
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(grown, connectivity=8)
+    found = []
+    for index in range(1, count):
+        x, y, width, height = (int(v) for v in stats[index, :4])
+        here = (slice(y, y + height), slice(x, x + width))
+        own = mask[here] & (labels[here] == index)
+        values = total[here]
+        if values[own].max(initial=0.0) < STRONG:
+            continue
+        # A shadow's faint end, or what compression left around, would widen the box of a strong object.
+        own &= values >= _FAINT * float(np.quantile(values[own], 0.75))
+        ys, xs = np.flatnonzero(own.any(axis=1)), np.flatnonzero(own.any(axis=0))
+        tight = (slice(ys[0], ys[-1] + 1), slice(xs[0], xs[-1] + 1))
+        box = Box(x + xs[0], y + ys[0], x + xs[-1] + 1, y + ys[-1] + 1)
+        found.append(Object(box=box, changed=_closed(own[tight]), significance=float(values[own].sum(dtype=np.float64))))
+    return sorted(found, key=_order)
+
+
+def _order(o: Object) -> tuple[float, ...]:
+    return (-o.significance, *o.box)
+
+
+def _significant(evidence: Sequence[Evidence]) -> tuple[Map, NDArray[np.bool_]]:
+    """The largest evidence of any scale, and which pixels have enough of it and are no spill of a stronger neighbour."""
+    total = np.zeros_like(evidence[0].values)
+    mask = np.zeros(total.shape, dtype=bool)
+    for e in evidence:
+        # Compared with the finer scales as well: what those place exactly, a wide average only smears.
+        total = np.maximum(total, e.values)
+        around = 2 * max(_LEAST_RADIUS, round(2.5 * e.reach)) + 1
+        highest = cv2.dilate(total, np.ones((around, around), dtype=np.uint8))
+        mask |= e.values > np.maximum(WEAK, _OF_PEAK * highest)
+    return total, mask
+
+
+def _closed(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Without the gaps where an object happens to have the colour of what it covers."""
+    padded = cv2.copyMakeBorder(mask.astype(np.uint8), 3, 3, 3, 3, cv2.BORDER_CONSTANT, value=0)
+    closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones((7, 7), dtype=np.uint8))
+    return np.asarray(closed[3:-3, 3:-3] > 0)
+
+
+def _dilated(mask: NDArray[np.bool_], reach: int) -> NDArray[np.uint8]:
+    """Two places `reach` px apart become one."""
+    size = (reach | 1, reach | 1)
+    return np.asarray(cv2.dilate(mask.astype(np.uint8), cv2.getStructuringElement(cv2.MORPH_ELLIPSE, size)), dtype=np.uint8)
+
+
+def joined(objects: Sequence[Object], *, most_gap: float) -> list[Object]:
+    """Fragments whose gap is small for their size, and what lies in another's box, as one; the most significant first.
+
+    most_gap: px beyond which nothing is joined, however large.
+    """
+    waiting, done = sorted(objects, key=lambda o: -o.significance), list[Object]()
+    while waiting:
+        one = waiting.pop()
+        near = [o for o in done if _belong(one.box, o.box, most_gap=most_gap)]
+        if not near:
+            done.append(one)
+            continue
+        done = [o for o in done if o not in near]
+        for other in near:
+            one = _union(one, other)
+        # The grown box may now reach fragments that were far from each of its parts.
+        waiting.append(one)
+    return sorted(done, key=_order)
+
+
+def _belong(a: Box, b: Box, *, most_gap: float) -> bool:
+    gap = max(max(a.x0, b.x0) - min(a.x1, b.x1), max(a.y0, b.y0) - min(a.y1, b.y1))
+    size = max(min(a.width, a.height), min(b.width, b.height))
+    return gap <= min(_GAP_FOR_SIZE * size, most_gap)
+
+
+def _union(a: Object, b: Object) -> Object:
+    box = a.box.union(b.box)
+    changed = np.zeros((int(box.height), int(box.width)), dtype=bool)
+    for part in (a, b):
+        x0, y0, x1, y1 = part.box.shifted(-box.x0, -box.y0).ints()
+        changed[y0:y1, x0:x1] |= part.changed
+    return Object(box=box, changed=changed, significance=a.significance + b.significance)

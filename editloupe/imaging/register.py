@@ -1,0 +1,180 @@
+"""One picture laid onto another of the same size: an affine motion, found coarse to fine by robust Gauss-Newton steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Grey: TypeAlias = NDArray[np.uint8]
+"""h×w uint8, luma."""
+Floats: TypeAlias = NDArray[np.float64]
+
+SMALLEST_SIDE: Final = 32
+"""Too little picture below this many px for a motion to mean anything."""
+
+_POINTS = 16_000
+_STEPS = 8
+_COARSEST_SIDE = 40
+_STILL_PX = 0.01
+_WORTH_PX = 0.04
+_MUST_FALL_TO = 0.95
+_FAR_PX = 3.0
+_FAR_MUST_FALL_TO = 0.8
+"""Two unrelated pictures, too, have some motion that lowers what differs a little; a far one has to explain more."""
+
+_CAP = 25.0
+"""Levels beyond which a difference counts no more: it is an edit, not a motion."""
+
+
+STILL: Final[Floats] = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+"""No motion. A motion takes pixel (x, y) of the first picture to matrix · (x, y, 1) of the second, centres at integers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Points:
+    """Where the first picture has structure: N places, its value and gradient there (levels, levels per px)."""
+
+    x: Floats
+    y: Floats
+    value: Floats
+    dx: Floats
+    dy: Floats
+
+
+def register(first: Grey, second: Grey) -> Floats:
+    """The 2×3 affine motion from `first` to `second`; `STILL` where none is found that lowers what differs by 5 %
+    (by 20 % where a corner moves 3 px or more).
+
+    first, second: h×w uint8, the same size. Coarse to fine; at each level Gauss-Newton on at most 16 000 places with
+    structure, gain and offset estimated along, Tukey's weights so that an edited object has no say.
+    """
+    if min(first.shape) < SMALLEST_SIDE:
+        return STILL
+    firsts, seconds = _pyramid(first), _pyramid(second)
+    points = _points(firsts[0])
+    if len(points.x) < 50:
+        return STILL
+    before = _misfit(points, seconds[0], STILL)
+    if before < 0.3:
+        return STILL
+    matrix = STILL
+    for level in range(len(firsts) - 1, -1, -1):
+        at = points if level == 0 else _points(firsts[level])
+        if len(at.x) >= 50:
+            matrix = _scaled(_descend(at, seconds[level], _scaled(matrix, 0.5**level)), 2.0**level)
+    corners = np.array([[0, 0], [first.shape[1], 0], [0, first.shape[0]], first.shape[::-1]], dtype=np.float64)
+    moved = float(np.abs(_apply(matrix, corners[:, 0], corners[:, 1]) - corners.T).max())
+    if not _WORTH_PX < moved < 0.25 * min(first.shape):
+        return STILL
+    must_fall_to = _MUST_FALL_TO if moved < _FAR_PX else _FAR_MUST_FALL_TO
+    return matrix if _misfit(points, seconds[0], matrix) <= must_fall_to * before else STILL
+
+
+def _pyramid(grey: Grey) -> list[NDArray[np.uint8]]:
+    """Smoothed, then halved until the shorter side has about 40 px; pixel i of a level is 2 i of the one below."""
+    levels = [np.asarray(cv2.GaussianBlur(grey, (0, 0), 1.0), dtype=np.uint8)]
+    while min(levels[-1].shape) >= 2 * _COARSEST_SIDE:
+        levels.append(np.asarray(cv2.pyrDown(levels[-1]), dtype=np.uint8))
+    return levels
+
+
+def _points(grey: NDArray[np.uint8]) -> _Points:
+    height, width = grey.shape
+    step = max(1, int(np.sqrt(height * width / (2 * _POINTS))))
+    y, x = np.mgrid[2 : height - 2 : step, 2 : width - 2 : step]
+    values = grey.astype(np.int16)
+    dx = (values[2:-2:step, 3 : width - 1 : step] - values[2:-2:step, 1 : width - 3 : step]) / 2.0
+    dy = (values[3 : height - 1 : step, 2:-2:step] - values[1 : height - 3 : step, 2:-2:step]) / 2.0
+    strength = dx * dx + dy * dy
+    keep = strength > max(2.0, float(np.median(strength)))
+    value = values[2:-2:step, 2:-2:step]
+    return _Points(
+        x=x[keep].astype(np.float64),
+        y=y[keep].astype(np.float64),
+        value=value[keep].astype(np.float64),
+        dx=dx[keep],
+        dy=dy[keep],
+    )
+
+
+def _descend(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> Floats:
+    """Gauss-Newton from `matrix`; gain and offset start at the medians' and are solved for with it."""
+    height, width = second.shape
+    # Centred and scaled coordinates keep the normal equations well conditioned.
+    half = max(height, width) / 2
+    u, v = (points.x - width / 2) / half, (points.y - height / 2) / half
+    ones = np.ones_like(u)
+    base = np.stack([ones, u, v])
+    columns = np.concatenate([base * points.dx, base * points.dy, -points.value[None] / 64, -ones[None]])
+    gain, offset = 1.0, 0.0
+    motion = matrix.copy()
+    for step in range(_STEPS):
+        place = _apply(motion, points.x, points.y)
+        seen, inside = _sample(second, place)
+        if inside.sum() < 50:
+            return matrix
+        error = seen - gain * points.value - offset
+        if step == 0:
+            offset = float(np.median(error[inside]))
+            error -= offset
+        scale = max(1.0, 1.4826 * float(np.median(np.abs(error[inside]))))
+        weight = np.where(inside, np.maximum(0.0, 1 - (error / (4 * scale)) ** 2) ** 2, 0.0)
+        weighted = columns * weight
+        normal = weighted @ columns.T
+        normal[np.diag_indices(8)] *= 1 + 1e-6
+        normal[np.diag_indices(8)] += 1e-6
+        delta = np.linalg.solve(normal, -weighted @ error)
+        # In px: d(x, y) = a + b u + c v, back in the frame of x and y.
+        for row, (a, b, c) in enumerate((delta[0:3], delta[3:6])):
+            motion[row] += (b / half, c / half, a - (b * width + c * height) / (2 * half))
+        gain, offset = gain + delta[6] / 64, offset + delta[7]
+        if float(np.abs(delta[:6]).max()) < _STILL_PX:
+            break
+    return motion
+
+
+def _misfit(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> float:
+    """Mean difference in levels at the points after a robust gain and offset, each capped at 25."""
+    seen, inside = _sample(second, _apply(matrix, points.x, points.y))
+    if inside.sum() < 50:
+        return float("inf")
+    seen, value = seen[inside], points.value[inside]
+    gain = 1.0
+    for _ in range(2):
+        error = seen - gain * value
+        error -= np.median(error)
+        near = np.abs(error) <= max(2.0, 2 * float(np.median(np.abs(error))))
+        centred = value[near] - value[near].mean()
+        gain += float(centred @ error[near]) / max(1.0, float(centred @ centred))
+    error = seen - gain * value
+    return float(np.minimum(np.abs(error - np.median(error)), _CAP).mean())
+
+
+def _apply(matrix: Floats, x: Floats, y: Floats) -> Floats:
+    return matrix[:, :2] @ np.stack([x, y]) + matrix[:, 2:]
+
+
+def _scaled(matrix: Floats, factor: float) -> Floats:
+    """The same motion on a pyramid level `factor` times as large."""
+    scaled = matrix.copy()
+    scaled[:, 2] *= factor
+    return scaled
+
+
+def _sample(grey: NDArray[np.uint8], place: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Bilinear values at `place` (2×N), and which of them lie inside."""
+    height, width = grey.shape
+    x, y = place
+    inside = (x >= 0) & (y >= 0) & (x < width - 1) & (y < height - 1)
+    x, y = np.where(inside, x, 0), np.where(inside, y, 0)
+    column, row = x.astype(np.intp), y.astype(np.intp)
+    fx, fy = x - column, y - row
+    flat = grey.ravel()
+    at = row * width + column
+    top = flat[at] * (1 - fx) + flat[at + 1] * fx
+    bottom = flat[at + width] * (1 - fx) + flat[at + width + 1] * fx
+    return top * (1 - fy) + bottom * fy, inside

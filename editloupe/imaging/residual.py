@@ -1,0 +1,175 @@
+"""What differs between two aligned pictures once a difference in sharpness is taken out: in light, and in colour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.data.images import RGB
+from editloupe.values import Box
+
+Map: TypeAlias = NDArray[np.float32]
+_Plane: TypeAlias = NDArray[np.uint8]
+
+_BLURS: Final = (0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.5)
+_TILE = 32
+_TILES = 64
+_MUST_FALL_TO = 0.98
+
+_COLOUR_IN_LEVELS = 1.5
+"""A step of 1 in Cb or Cr is a step of about 1.4 to 1.8 in blue or red."""
+
+_MOST_SHIFT = 0.25
+_MOST_BLUR = 0.12
+_EXPLAINABLE_AREA = 20_000
+_AROUND = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Residual:
+    """Two pictures at half their size, brought to one sharpness, and how they differ.
+
+    planes: Y, Cr, Cb of both, h×w uint8 each.   light, red, blue: h×w float32, first − second, in levels (±255).
+    activity, colour_activity: h×w float32, levels per px: the gradient that both pictures show around a place. Where it is
+    high, noise, compression and the smallest misplacement leave more.
+    """
+
+    planes: tuple[tuple[_Plane, _Plane], ...]
+    light: Map
+    red: Map
+    blue: Map
+    activity: Map
+    colour_activity: Map
+
+    @property
+    def levels(self) -> Map:
+        """h×w float32, 0..255: the largest difference of a place in any channel, a little smoothed."""
+        smooth = [np.abs(cv2.GaussianBlur(v, (3, 3), 0)) for v in (self.light, self.red, self.blue)]
+        colour = _COLOUR_IN_LEVELS * np.maximum(smooth[1], smooth[2])
+        return np.asarray(np.minimum(np.maximum(smooth[0], colour), 255), dtype=np.float32)
+
+
+def residual(first: RGB, second: RGB) -> Residual:
+    """first, second: H×W×3 uint8 RGB, aligned and of one tone; the maps have (H + 1) // 2 × (W + 1) // 2."""
+    size = (max(1, (first.shape[1] + 1) // 2), max(1, (first.shape[0] + 1) // 2))
+    a, b = (np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2YCrCb), dtype=np.uint8) for rgb in (first, second))
+    # Light is matched at full size, where a blur shows; colour is coarse in every compressed picture anyway.
+    light = _matched(np.ascontiguousarray(a[..., 0]), np.ascontiguousarray(b[..., 0]))
+    halves = [_planes(_resized(ycc, size)) for ycc in (a, b)]
+    lights = (_resized(light[0], size), _resized(light[1], size))
+    reds, blues = (_matched(halves[0][c], halves[1][c]) for c in (1, 2))
+    activity = np.minimum(_activity(halves[0][0]), _activity(halves[1][0]))
+    colours = [np.asarray(_activity(half[1]) + _activity(half[2]), dtype=np.float32) for half in halves]
+    return Residual(
+        planes=(lights, reds, blues),
+        light=_minus(*lights),
+        red=_minus(*reds),
+        blue=_minus(*blues),
+        activity=activity,
+        # Colour is derived from the same pixels, so light's edges disturb it too, if less.
+        colour_activity=np.asarray(np.minimum(*colours) + activity / 8, dtype=np.float32),
+    )
+
+
+def sharpness_match(first: _Plane, second: _Plane) -> tuple[float, float]:
+    """Standard deviations in px of the Gaussians that bring two h×w pictures to one sharpness; at least one of them is 0.
+
+    Chosen to leave the least on 64 tiles, of which the most different quarter, where an edit may be, has no say.
+    """
+    if min(first.shape) < 2 * _TILE:
+        return 0.0, 0.0
+    a, b = _tiles(first, second)
+    best, least = (0.0, 0.0), _MUST_FALL_TO * _typical(a, b)
+    for sharper in (0, 1):
+        previous = np.inf
+        for sigma in _BLURS:
+            blurs = (sigma, 0.0) if sharper == 0 else (0.0, sigma)
+            left = _typical(_blurred(a, blurs[0]), _blurred(b, blurs[1]))
+            if left < least:
+                best, least = blurs, left
+            if left > previous:
+                break
+            previous = left
+    return best
+
+
+def unexplained(residual: Residual, box: Box) -> float:
+    """The share 0..1 of the residual's energy around a place that no small shift and no small blur of it explains.
+
+    box: px of the residual. At most 0.25 px of shift and 0.12 px² of blur (half its variance) a direction count, on planes
+    of half size: what the affine motion and one sharpness for all leave. A place too large to have slipped counts as 1.
+    """
+    height, width = residual.light.shape
+    x0, y0, x1, y1 = box.ints()
+    x0, y0, x1, y1 = max(0, x0 - _AROUND), max(0, y0 - _AROUND), min(width, x1 + _AROUND), min(height, y1 + _AROUND)
+    if (x1 - x0) * (y1 - y0) > _EXPLAINABLE_AREA or min(x1 - x0, y1 - y0) < 5:
+        return 1.0
+    most = np.array([_MOST_SHIFT, _MOST_SHIFT, _MOST_BLUR, _MOST_BLUR])
+    energy = left = 0.0
+    for first, second in residual.planes:
+        a, b = (plane[y0:y1, x0:x1].astype(np.float32) for plane in (first, second))
+        slips = _derivatives(np.asarray((a + b) / 2, dtype=np.float32))
+        difference = (a - b).ravel().astype(np.float64)
+        solved = np.linalg.solve(slips @ slips.T + np.eye(4), slips @ difference)
+        rest = difference - np.clip(solved, -most, most) @ slips
+        energy += float(difference @ difference)
+        left += float(rest @ rest)
+    return left / energy if energy > 0 else 1.0
+
+
+def _derivatives(plane: Map) -> NDArray[np.float64]:
+    """4×N: d/dx, d/dy, d²/dx², d²/dy² per px; Sobel's kernels sum to 8 and 4 times the derivative."""
+    kinds = ((1, 0, 1 / 8), (0, 1, 1 / 8), (2, 0, 1 / 4), (0, 2, 1 / 4))
+    return np.stack([cv2.Sobel(plane, cv2.CV_32F, dx, dy, scale=scale).ravel() for dx, dy, scale in kinds]).astype(
+        np.float64
+    )
+
+
+def _planes(ycc: NDArray[np.uint8]) -> list[_Plane]:
+    return [np.asarray(plane, dtype=np.uint8) for plane in cv2.split(ycc)]
+
+
+def _matched(a: _Plane, b: _Plane) -> tuple[_Plane, _Plane]:
+    blur_a, blur_b = sharpness_match(a, b)
+    return _blurred(a, blur_a), _blurred(b, blur_b)
+
+
+def _tiles(first: _Plane, second: _Plane) -> tuple[_Plane, _Plane]:
+    """64 tiles of 32×32 px spread over the picture, below each other."""
+    height, width = first.shape
+    side = int(np.sqrt(_TILES))
+    ys = np.linspace(0, height - _TILE, side).astype(int)
+    xs = np.linspace(0, width - _TILE, side).astype(int)
+    a, b = (np.concatenate([p[y : y + _TILE, x : x + _TILE] for y in ys for x in xs], axis=0) for p in (first, second))
+    return a, b
+
+
+def _typical(a: _Plane, b: _Plane) -> float:
+    """Mean over the tiles of the root of the mean square difference, the largest quarter left out."""
+    squares = (a.astype(np.float32) - b) ** 2
+    of_tiles = np.sort(np.sqrt(squares.reshape(-1, _TILE * _TILE).mean(axis=1)))
+    return float(of_tiles[: max(1, len(of_tiles) * 3 // 4)].mean())
+
+
+def _blurred(values: _Plane, sigma: float) -> _Plane:
+    return values if sigma == 0 else np.asarray(cv2.GaussianBlur(values, (0, 0), sigma), dtype=np.uint8)
+
+
+def _resized(values: _Plane, size: tuple[int, int]) -> _Plane:
+    return np.asarray(cv2.resize(values, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+
+
+def _minus(a: _Plane, b: _Plane) -> Map:
+    return np.asarray(cv2.subtract(a, b, dtype=cv2.CV_32F), dtype=np.float32)
+
+
+def _activity(plane: _Plane) -> Map:
+    smooth = cv2.GaussianBlur(plane, (3, 3), 0)
+    dx, dy = cv2.Sobel(smooth, cv2.CV_32F, 1, 0, scale=1 / 8), cv2.Sobel(smooth, cv2.CV_32F, 0, 1, scale=1 / 8)
+    # Grown by a px: next to an edge, too, ringing and misplacement leave what the edge leaves.
+    edges = cv2.dilate(cv2.magnitude(dx, dy), np.ones((3, 3), dtype=np.uint8))
+    return np.asarray(cv2.GaussianBlur(edges, (0, 0), 1.0), dtype=np.float32)

@@ -1,0 +1,123 @@
+"""How surprising each place's residual is, at several scales, in units of the noise that the picture itself shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.imaging.residual import Map, Residual
+
+SCALES: Final = (0.8, 2.0, 4.0)
+"""Standard deviations in px of the half-size maps over which signed differences are averaged."""
+
+_FLOOR_LIGHT = 0.8
+_FLOOR_COLOUR = 0.6
+_FLOOR_MEAN = 0.15
+"""Levels that count as noise in any case: rounding leaves 0.3 to 0.4; over many px, a tone is known to about 0.15."""
+
+_OF_GRADIENT = 0.04
+"""Noise at least this share of the local gradient: registration is good to a few hundredths of a px."""
+
+_CLIP = 6.0
+"""Averages count no pixel for more, so that a strong object does not spread over the reach of the wide ones."""
+
+_SAMPLES = 40_000
+_GROUP_ENDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+_STEPS_PER_E = 40
+_SLACK = 3.0
+_TAIL_AT_MOST = 6.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """One scale's statistic over the picture.
+
+    values: h×w float32 of the half size, ≥ 0, in units of its own noise, the largest of light and the two colours.
+    reach: standard deviation of the averaging, in px of the map.
+    """
+
+    values: Map
+    reach: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Significance:
+    """evidence: from the finest scale to the widest.   noise: levels of light, at the finest scale and a typical place."""
+
+    evidence: tuple[Evidence, ...]
+    noise: float
+
+
+def significance(residual: Residual) -> Significance:
+    """Coherent means of the residual at three scales, each divided by its typical size at places as active."""
+    of_light, of_colour = _Calibration(residual.activity), _Calibration(residual.colour_activity)
+    planes = (
+        (residual.light, of_light, _FLOOR_LIGHT),
+        (residual.blue, of_colour, _FLOOR_COLOUR),
+        (residual.red, of_colour, _FLOOR_COLOUR),
+    )
+    by_plane = [_means(plane, calibration, floor) for plane, calibration, floor in planes]
+    scales = [np.maximum(np.maximum(a, b), c) for a, b, c in zip(*(means for means, _ in by_plane), strict=True)]
+    return Significance(
+        evidence=tuple(Evidence(values=v, reach=sigma) for v, sigma in zip(scales, SCALES, strict=True)),
+        noise=by_plane[0][1],
+    )
+
+
+def _means(plane: Map, calibration: _Calibration, floor: float) -> tuple[Sequence[Map], float]:
+    """The statistic of one plane at each scale, and the finest one's typical noise in levels."""
+    centred = np.asarray(plane - np.median(plane[::4, ::4]), dtype=np.float32)
+    noise = calibration.noise(np.abs(centred), floor=floor, of_gradient=_OF_GRADIENT)
+    finest = _mean_size(centred, SCALES[0])
+    finest_noise = calibration.noise(finest, floor=floor / 2, of_gradient=_OF_GRADIENT)
+    means: list[Map] = [np.asarray(finest / finest_noise, dtype=np.float32)]
+    clipped = np.asarray(np.clip(centred / noise, -_CLIP, _CLIP), dtype=np.float32)
+    for sigma in SCALES[1:]:
+        mean = _mean_size(clipped, sigma)
+        spread = np.maximum(calibration.noise(mean, floor=0.0), _FLOOR_MEAN / noise)
+        means.append(np.asarray(mean / spread, dtype=np.float32))
+    return means, float(np.median(finest_noise[::4, ::4]))
+
+
+def _mean_size(values: Map, sigma: float) -> Map:
+    """The size of the signed mean: noise cancels, a changed place does not."""
+    return np.asarray(np.abs(cv2.GaussianBlur(values, (0, 0), sigma)), dtype=np.float32)
+
+
+class _Calibration:
+    """The noise at places as active as each one: flat sky keeps its own measure beside foliage and lettering."""
+
+    def __init__(self, activity: Map) -> None:
+        self._level: NDArray[np.uint8] = np.asarray(np.clip(_STEPS_PER_E * cv2.log(1 + activity), 0, 255), dtype=np.uint8)
+        self._step = max(1, int(np.sqrt(activity.size / _SAMPLES)))
+        levels = self._level[:: self._step, :: self._step].ravel()
+        order = np.argsort(levels, kind="stable")
+        ends = (np.array(_GROUP_ENDS) * len(order)).astype(int)
+        self._groups = [group for group in np.split(order, ends) if len(group)]
+        self._at = [float(levels[group].mean()) for group in self._groups]
+        self._activities = np.expm1(np.arange(256) / _STEPS_PER_E)
+        # Above the most active group the noise is taken to grow as the gradient does.
+        self._growth = np.maximum(1.0, self._activities / max(1e-3, float(np.expm1(self._at[-1] / _STEPS_PER_E))))
+
+    def noise(self, size: Map, *, floor: float, of_gradient: float = 0.0) -> Map:
+        """h×w float32: the standard deviation of what has the absolute values `size`, from its median and 80 % point."""
+        sizes = size[:: self._step, :: self._step].ravel()
+        # Of a normal distribution: half lies within 0.6745 standard deviations, 80 % within 1.2816.
+        typical = np.array([_spread(sizes[group]) for group in self._groups])
+        # Noise hardly falls as the gradient grows; what says so is an edit that fills the calm places.
+        typical = np.minimum(typical, _SLACK * np.minimum.accumulate(typical[::-1])[::-1])
+        table = np.interp(np.arange(256), self._at, np.maximum(typical, floor)) * self._growth
+        table = np.maximum(table, of_gradient * self._activities).astype(np.float32)
+        return np.asarray(cv2.LUT(self._level, table.reshape(1, 256)), dtype=np.float32)
+
+
+def _spread(sizes: NDArray[np.float32]) -> float:
+    half, most = np.partition(sizes, (len(sizes) // 2, len(sizes) * 4 // 5))[[len(sizes) // 2, len(sizes) * 4 // 5]]
+    # Long tails make the second larger; an edit of a fifth of the pixels would make it far larger.
+    typical = float(half) / 0.6745
+    return max(typical, min(float(most) / 1.2816, _TAIL_AT_MOST * typical))
