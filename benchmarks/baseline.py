@@ -10,7 +10,6 @@ were made on.
 from __future__ import annotations
 
 import argparse
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from PIL import Image
 
+from benchmarks.pages import put
 from benchmarks.scenes import EDIT_TYPES, FamilyName, Scene, draw
 from editloupe import Judge, Sample
 from editloupe.data.images import RGB
@@ -31,11 +31,9 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     "visual_consistency": ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency"),
 }
 FIRST_SEED = 10_000
-DOCS = Path(__file__).resolve().parent.parent / "docs" / "baseline.md"
 
 _NAMES = {"instruction_following": "Instruction Following", "visual_consistency": "Visual Consistency"}
 _GROUNDS = ("textured", "plain")
-_BEGIN, _END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,14 +168,6 @@ def _by_group(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def _write(text: str) -> None:
-    page = DOCS.read_text(encoding="utf-8")
-    block = re.compile(re.escape(_BEGIN) + r".*?" + re.escape(_END), re.DOTALL)
-    if not block.search(page):
-        raise SystemExit(f"{DOCS.name} has no block between {_BEGIN} and {_END}")
-    DOCS.write_text(block.sub(lambda _: f"{_BEGIN}\n\n{text}\n\n{_END}", page), encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Accuracy of the pixel baseline on drawn edits with known labels.")
     parser.add_argument("-n", type=int, default=400, help="scenes to draw (400)")
@@ -190,7 +180,7 @@ def main() -> None:
     text = report(outcomes, family=options.family, first_seed=options.seed, mode=options.mode)
     print(text)
     if options.write:
-        _write(text)
+        put("baseline.md", "measured", text)
 
 
 if __name__ == "__main__":

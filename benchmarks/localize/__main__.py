@@ -13,6 +13,7 @@ import numpy as np
 from skimage.metrics import structural_similarity
 
 from benchmarks.localize.scenes import NUISANCES, delivered, draw
+from benchmarks.pages import put
 from editloupe.data.images import RGB
 from editloupe.imaging.differences import localize
 from editloupe.values import Box
@@ -28,7 +29,6 @@ class Tally:
     hits: list[tuple[float, bool]] = field(default_factory=list)
     asked: int = 0
     false: list[int] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
 
     @property
     def ap50(self) -> float:
@@ -88,9 +88,7 @@ def measure(n: int, seed: int, methods: Sequence[str]) -> dict[tuple[str, str], 
             second = delivered(scene.after, nuisance, 1000 * seed + index)
             for method in methods:
                 tally = tallies[nuisance, method]
-                start = time.perf_counter()
                 found = METHODS[method](scene.before, second)
-                tally.seconds.append(time.perf_counter() - start)
                 tally.asked += len(scene.boxes)
                 tally.hits += _matched(found, scene.boxes)
                 if not scene.boxes:
@@ -125,24 +123,54 @@ def _components(mask: np.ndarray, weight: np.ndarray) -> Found:
     return [(Box(x, y, x + w, y + h), float(weight[y : y + h, x : x + w].sum())) for x, y, w, h in large]
 
 
+def report(tallies: Mapping[tuple[str, str], Tally], methods: Sequence[str]) -> str:
+    """AP50 and false boxes by nuisance, and their means, as a Markdown table."""
+    lines = ["| nuisance | " + " | ".join(f"{m}: AP50, false" for m in methods) + " |", "|---" * (len(methods) + 1) + "|"]
+    for nuisance in NUISANCES:
+        row = [tallies[nuisance, m] for m in methods]
+        lines.append(f"| {nuisance} | " + " | ".join(f"{t.ap50:.2f}, {np.mean(t.false or [0]):.2g}" for t in row) + " |")
+    means = [[tallies[nuisance, m] for nuisance in NUISANCES] for m in methods]
+    cells = [f"{np.mean([t.ap50 for t in ts]):.2f}, {np.mean([f for t in ts for f in t.false] or [0]):.2g}" for ts in means]
+    return "\n".join([*lines, "| **mean** | " + " | ".join(cells) + " |"])
+
+
+def times(megapixels: Sequence[float], methods: Sequence[str], *, pairs: int = 3, rounds: int = 3) -> str:
+    """Median CPU time of a pair on one thread, and its ratio to the SSIM map's, as a Markdown table."""
+    taken: dict[tuple[float, str], list[float]] = {}
+    for size in megapixels:
+        for index in range(pairs):
+            scene = draw(index, edits=2)
+            second = delivered(scene.after, "all", index)
+            factor = (size * 1e6 / (scene.before.shape[0] * scene.before.shape[1])) ** 0.5
+            large = [cv2.resize(v, None, fx=factor, fy=factor) for v in (scene.before, second)]
+            for method in [*methods] * rounds:
+                start = time.process_time()
+                METHODS[method](*large)
+                taken.setdefault((size, method), []).append(time.process_time() - start)
+    lines = ["| megapixels | " + " | ".join(methods) + " |", "|---" * (len(methods) + 1) + "|"]
+    for size in megapixels:
+        typical = {m: float(np.median(taken[size, m])) for m in methods}
+        of_ssim = {m: f" ({s / typical['SSIM']:.2f})" if "SSIM" in typical else "" for m, s in typical.items()}
+        lines.append(f"| {size:g} | " + " | ".join(f"{1000 * s:.0f} ms{of_ssim[m]}" for m, s in typical.items()) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-n", type=int, default=20, help="pairs for each nuisance (20)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--megapixels", default="1,4,12", help="sizes at which time is measured (1,4,12)")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/tools.md")
     args = parser.parse_args()
     cv2.setNumThreads(1)
     methods = args.methods.split(",")
-    tallies = measure(args.n, args.seed, methods)
-    print("| nuisance | " + " | ".join(f"{m}: AP50, false" for m in methods) + " |")
-    print("|---" * (len(methods) + 1) + "|")
-    for nuisance in NUISANCES:
-        row = [tallies[nuisance, m] for m in methods]
-        print(f"| {nuisance} | " + " | ".join(f"{t.ap50:.2f}, {np.mean(t.false or [0]):.1f}" for t in row) + " |")
-    typical = {m: float(np.median([s for u in NUISANCES for s in tallies[u, m].seconds])) for m in methods}
-    print("\nmedian ms: " + ", ".join(f"{m} {1000 * s:.0f}" for m, s in typical.items()))
-    if "SSIM" in typical:
-        print("of SSIM's: " + ", ".join(f"{m} {s / typical['SSIM']:.2f}" for m, s in typical.items()))
+    accuracy = report(measure(args.n, args.seed, methods), methods)
+    print(accuracy, flush=True)
+    speed = times([float(m) for m in args.megapixels.split(",")], methods)
+    print(f"\n{speed}")
+    if args.write:
+        put("tools.md", "measured localize", f"{args.n} pairs for each nuisance.\n\n{accuracy}\n\n{speed}")
 
 
 if __name__ == "__main__":

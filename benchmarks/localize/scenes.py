@@ -120,7 +120,19 @@ def _lettered(patch: RGB, rng: Generator) -> RGB:
     return out
 
 
-_EDITS = (_recoloured, _pasted, _erased, _lettered)
+def _reshaped(patch: RGB, rng: Generator) -> RGB:
+    """A coloured thing of the patch's size in the first picture is not there to cut: what is pasted fills a part only."""
+    height, width = patch.shape[:2]
+    out, part = patch.copy(), rng.uniform(0.4, 0.7)
+    thing = _blended(patch, np.full_like(patch, rng.integers(0, 256, 3, dtype=np.uint8)))
+    if rng.random() < 0.5:
+        out[: int(part * height)] = thing[: int(part * height)]
+    else:
+        out[:, : int(part * width)] = thing[:, : int(part * width)]
+    return out
+
+
+_EDITS = (_recoloured, _pasted, _erased, _lettered, _reshaped)
 
 
 def _jpeg(quality: int) -> Callable[[RGB, Generator], RGB]:
@@ -162,14 +174,36 @@ def _cropped(rgb: RGB, rng: Generator) -> RGB:
     return cv2.resize(rgb[y : y + height, x : x + width], SIDE, interpolation=cv2.INTER_CUBIC)
 
 
+def _halved_and_doubled(rgb: RGB, rng: Generator) -> RGB:
+    half = cv2.resize(rgb, (SIDE[0] // 2, SIDE[1] // 2), interpolation=cv2.INTER_AREA)
+    return cv2.resize(half, SIDE, interpolation=cv2.INTER_LANCZOS4)
+
+
+def _snapped(rgb: RGB, rng: Generator) -> RGB:
+    """Sides that are multiples of 32, as many editors force them; the aspect ratio changes a little."""
+    return cv2.resize(rgb, (SIDE[0] // 32 * 32, SIDE[1] // 32 * 32), interpolation=cv2.INTER_AREA)
+
+
+def _redrawn(rgb: RGB, rng: Generator) -> RGB:
+    """Every place a little beside where it was, smoothly: the whole picture drawn again."""
+    y, x = np.mgrid[0 : SIDE[1], 0 : SIDE[0]].astype(np.float32)
+    dx, dy = (
+        cv2.resize(rng.normal(0, 0.6, (5, 7)).astype(np.float32), SIDE, interpolation=cv2.INTER_CUBIC) for _ in range(2)
+    )
+    return cv2.remap(rgb, x + dx, y + dy, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+
+
 NUISANCES: Mapping[str, Callable[[RGB, Generator], RGB]] = {
     "none": lambda rgb, rng: rgb,
     "jpeg 85": _jpeg(85),
-    "jpeg 60": _jpeg(60),
+    "jpeg 50": _jpeg(50),
     "shift": _shifted,
     "tone": _toned,
     "decoder": _decoded,
+    "round trip": _halved_and_doubled,
     "resize": _resized,
+    "snap": _snapped,
     "crop": _cropped,
+    "redrawn": lambda rgb, rng: _jpeg(95)(_decoded(_redrawn(rgb, rng), rng), rng),
     "all": lambda rgb, rng: _jpeg(90)(_decoded(_toned(_shifted(rgb, rng), rng), rng), rng),
 }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
 from editloupe.imaging.colour import Tone, estimate_tone
-from editloupe.imaging.drift import estimate_drift
+from editloupe.imaging.drift import Drift, estimate_drift
 from editloupe.imaging.register import STILL, Floats, register
 from editloupe.values import Box
 
@@ -31,7 +31,7 @@ class Alignment:
     first, second: h×w×3 uint8 RGB, the same size, in the frame of image 1 times `scale` (0 < scale ≤ 1).
     size_1, size_2: (width, height) of the images in px.   tone: what the whole picture's levels became.
     matrix: 2×3; what lies at pixel (x, y) of `first` lies at matrix · (x, y, 1) of image 2 scaled to the copies' size,
-    pixel centres at integers.   drift: h×w×2 float32 (dx, dy) px of the copies, added to that place by place, or None.
+    pixel centres at integers.   drift: added to that place by place, in px of the copies, or None.
     valid: the part of the copies that both images cover, integer corners.
     """
 
@@ -41,7 +41,7 @@ class Alignment:
     size_2: tuple[int, int]
     tone: Tone
     matrix: Floats
-    drift: NDArray[np.float32] | None
+    drift: Drift | None
     valid: Box
 
     @property
@@ -83,7 +83,7 @@ class Alignment:
     @property
     def wander(self) -> float:
         """Root mean square of the local drift in px of image 1; 0 where there is none."""
-        return 0.0 if self.drift is None else float(np.sqrt((self.drift[::8, ::8] ** 2).sum(axis=2).mean()) / self.scale[0])
+        return 0.0 if self.drift is None else self.drift.size / self.scale[0]
 
     def to_image_1(self, box: Box) -> Box:
         """A box in px of the copies as the box around it in whole px of image 1."""
@@ -99,8 +99,7 @@ class Alignment:
         there = corners @ self.matrix[:, :2].T + self.matrix[:, 2] + 0.5
         if self.drift is not None:
             x0, y0, x1, y1 = here.ints()
-            local = self.drift[max(0, y0) : max(1, y1), max(0, x0) : max(1, x1)]
-            there += local.mean(axis=(0, 1)) if local.size else 0.0
+            there += self.drift.over(x0=x0, y0=y0, x1=x1, y1=y1)
         (x0, y0), (x1, y1) = there.min(axis=0), there.max(axis=0)
         # A motion is known to about a hundredth of a px; rounding outward on less would grow every box.
         left, top = round(float(x0 * w2 / width), 1), round(float(y0 * h2 / height), 1)
@@ -125,20 +124,23 @@ def align(image_1: RGB, image_2: RGB, *, max_pixels: int = WORKING_PIXELS) -> Al
     as a smooth local drift are estimated in this order, each kept only where it lowers what differs.
     """
     (h1, w1), (h2, w2) = image_1.shape[:2], image_2.shape[:2]
-    # Not enlarging either one: a blurred copy differs from a sharp one at every edge.
-    factor = math.sqrt(min(1.0, max_pixels / (w1 * h1), (w2 * h2) / (w1 * h1)))
-    width, height = max(1, round(w1 * factor)), max(1, round(h1 * factor))
+    # The smaller image keeps its own grid where it can: not enlarging either one, since a blurred copy differs from a sharp
+    # one at every edge, and resampling only one of them, since each resampling leaves a beat of sharper and softer edges.
+    width, height = (w1, h1) if w1 * h1 <= w2 * h2 else (w2, h2)
+    if width * height > max_pixels:
+        factor = math.sqrt(max_pixels / (w1 * h1))
+        width, height = max(1, round(w1 * factor)), max(1, round(h1 * factor))
     first, second = resize(image_1, width=width, height=height), resize(image_2, width=width, height=height)
-    matrix, tone, field = STILL, Tone(), None
+    matrix, tone, drift = STILL, Tone(), None
     if not np.array_equal(first, second):
         grey = cv2.cvtColor(first, cv2.COLOR_RGB2GRAY)
         matrix = register(np.asarray(grey, dtype=np.uint8), _grey(second))
         if matrix is not STILL:
             second = _moved(second, matrix)
         tone = estimate_tone(first, second)
-        field = estimate_drift(_grey(tone.rounded(first)), _grey(second))
-        if field is not None:
-            second = _warped(second, field)
+        drift = estimate_drift(_grey(tone.rounded(first)), _grey(second))
+        if drift is not None:
+            second = drift.undone(second)
     return Alignment(
         first=first,
         second=second,
@@ -146,8 +148,8 @@ def align(image_1: RGB, image_2: RGB, *, max_pixels: int = WORKING_PIXELS) -> Al
         size_2=(w2, h2),
         tone=tone,
         matrix=matrix,
-        drift=field,
-        valid=_valid(matrix, drifted=field is not None, width=width, height=height),
+        drift=drift,
+        valid=_valid(matrix, drifted=drift is not None, width=width, height=height),
     )
 
 
@@ -180,13 +182,6 @@ def _moved(rgb: RGB, matrix: Floats) -> RGB:
     size = (rgb.shape[1], rgb.shape[0])
     flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
     return np.asarray(cv2.warpAffine(rgb, matrix, size, flags=flags, borderMode=cv2.BORDER_REPLICATE), dtype=np.uint8)
-
-
-def _warped(rgb: RGB, field: NDArray[np.float32]) -> RGB:
-    height, width = rgb.shape[:2]
-    x = field[..., 0] + np.arange(width, dtype=np.float32)
-    y = field[..., 1] + np.arange(height, dtype=np.float32)[:, None]
-    return np.asarray(cv2.remap(rgb, x, y, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE), dtype=np.uint8)
 
 
 def resize(rgb: RGB, *, width: int, height: int) -> RGB:

@@ -13,7 +13,7 @@ from editloupe.data.images import RGB
 from editloupe.imaging.align import Alignment, align
 from editloupe.imaging.colour import Tone
 from editloupe.imaging.regions import STRONG, Object, find_objects, joined
-from editloupe.imaging.residual import Map, Residual, residual, unexplained
+from editloupe.imaging.residual import Map, Planes, Residual, planes, residual, unexplained
 from editloupe.imaging.significance import SCALES, Evidence, significance
 from editloupe.values import Box
 
@@ -107,7 +107,7 @@ def localize(image_1: RGB, image_2: RGB) -> Differences:
             identical=True,
             alignment=alignment,
         )
-    left = residual(*_shown_by_both(alignment))
+    left = residual(*_compared(alignment))
     levels = left.levels
     changed_share = float(np.mean(levels > CLEAR))
     weighed = significance(left)
@@ -138,16 +138,17 @@ def localize(image_1: RGB, image_2: RGB) -> Differences:
     )
 
 
-def _shown_by_both(alignment: Alignment) -> tuple[RGB, RGB]:
+def _compared(alignment: Alignment) -> tuple[Planes, Planes]:
     """The aligned copies in one tone; where image 2 shows nothing, image 1 stands for it."""
-    first, second = alignment.tone.rounded(alignment.first), alignment.second
-    height, width = first.shape[:2]
+    toned = alignment.tone.rounded(alignment.first)
+    first = planes(toned)
+    height, width = toned.shape[:2]
     x0, y0, x1, y1 = alignment.valid.ints()
     if (x0, y0, x1, y1) == (0, 0, width, height):
-        return first, second
-    both = first.copy()
-    both[y0:y1, x0:x1] = second[y0:y1, x0:x1]
-    return first, both
+        return first, planes(alignment.second)
+    both = toned.copy()
+    both[y0:y1, x0:x1] = alignment.second[y0:y1, x0:x1]
+    return first, planes(both)
 
 
 def _region(found: Object, left: Residual, levels: Map, alignment: Alignment) -> Region:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from editloupe.data.images import RGB
 from editloupe.imaging.register import SMALLEST_SIDE, Grey
 
 _CELL = 32
@@ -22,8 +25,55 @@ _RIDGE = 0.5
 """(Levels per px)²: a cell with no more structure than sensor noise has keeps no drift."""
 
 
-def estimate_drift(first: Grey, second: Grey) -> NDArray[np.float32] | None:
-    """h×w×2 float32 (dx, dy) in px with first(x, y) ≈ second(x + dx, y + dy), smooth over about 64 px; None where still.
+_BAND = 64
+"""Rows that are drawn back at a time: a displacement for every pixel at once would be the largest thing in memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """A displacement for every pixel of a picture, smooth over about 64 px.
+
+    cells: rows×columns×2 float32, (dx, dy) in px of the picture, one for each cell of an even grid.
+    width, height: of the picture in px.
+    """
+
+    cells: NDArray[np.float32]
+    width: int
+    height: int
+
+    @property
+    def size(self) -> float:
+        """Root mean square displacement in px of the picture."""
+        return float(np.sqrt((self.cells**2).sum(axis=2).mean()))
+
+    def rows(self, y0: int, y1: int) -> NDArray[np.float32]:
+        """(y1 − y0)×width×2 float32: the displacements of the picture's rows from y0 up to y1, cubic between cells."""
+        rows = self.cells.shape[0]
+        across = cv2.resize(self.cells, (self.width, rows), interpolation=cv2.INTER_CUBIC)
+        # Resizing the identity gives the weights of each cell row in each picture row.
+        weights = cv2.resize(np.eye(rows, dtype=np.float32), (rows, self.height), interpolation=cv2.INTER_CUBIC)
+        return np.asarray(np.tensordot(weights[y0:y1], across.reshape(rows, self.width, 2), axes=1), dtype=np.float32)
+
+    def undone(self, picture: RGB) -> RGB:
+        """Height×width×3 uint8: what lay at (x + dx, y + dy) of the picture, at each (x, y); the border is repeated."""
+        drawn = np.empty_like(picture)
+        for y0 in range(0, self.height, _BAND):
+            y1 = min(self.height, y0 + _BAND)
+            place = self.rows(y0, y1)
+            x = place[..., 0] + np.arange(self.width, dtype=np.float32)
+            y = place[..., 1] + np.arange(y0, y1, dtype=np.float32)[:, None]
+            drawn[y0:y1] = cv2.remap(picture, x, y, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+        return drawn
+
+    def over(self, *, x0: int, y0: int, x1: int, y1: int) -> NDArray[np.float64]:
+        """(dx, dy): the mean displacement over a box of the picture, integer corners, clipped to it."""
+        y0, y1 = min(max(0, y0), self.height - 1), max(1, min(y1, self.height))
+        x0, x1 = min(max(0, x0), self.width - 1), max(1, min(x1, self.width))
+        return np.asarray(self.rows(y0, y1)[:, x0:x1].mean(axis=(0, 1)), dtype=np.float64)
+
+
+def estimate_drift(first: Grey, second: Grey) -> Drift | None:
+    """The displacement with first(x, y) ≈ second(x + dx, y + dy), smooth over about 64 px; None where still.
 
     first, second: h×w uint8, the affine motion already undone. Lucas and Kanade's equations summed over cells, so that a
     whole neighbourhood has to agree: a picture drawn again drifts so, an edited object does not.
@@ -54,8 +104,8 @@ def estimate_drift(first: Grey, second: Grey) -> NDArray[np.float32] | None:
         error = _error(a, b, field)
     if _misfit(error) > _MUST_FALL_TO * before:
         return None
-    # Both the field and its unit double from half size to full size.
-    return np.asarray(2 * cv2.resize(field, (width, height), interpolation=cv2.INTER_CUBIC), dtype=np.float32)
+    # A px of half size is two of the picture.
+    return Drift(cells=2 * field, width=width, height=height)
 
 
 def _error(a: NDArray[np.float32], b: NDArray[np.float32], field: NDArray[np.float32]) -> NDArray[np.float32]:

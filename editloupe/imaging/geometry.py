@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from editloupe.values import Box
 
@@ -51,3 +55,17 @@ def spans(length: int, *, tile: int, overlap: int) -> list[tuple[int, int]]:
     # Spread evenly, so that all tiles have one size and can share a batch.
     starts = [round(i * (length - tile) / (count - 1)) for i in range(count)]
     return [(start, start + tile) for start in starts]
+
+
+CELLS: Final = 8
+"""A picture is divided into 8×8 cells to ask whether something is found all over it or in one place."""
+
+
+def cells_covered(x: NDArray[Any], y: NDArray[Any], *, width: int, height: int) -> float:
+    """Over how many of a picture's 8×8 cells N points spread: 1 / Σ share², from 1 (all in one cell) to 64.
+
+    x, y: N coordinates each in px, 0 ≤ x < width, 0 ≤ y < height; N > 0.
+    """
+    rows, columns = (y * CELLS // height).astype(np.intp), (x * CELLS // width).astype(np.intp)
+    shares = np.bincount(rows * CELLS + columns, minlength=CELLS * CELLS) / len(x)
+    return float(1 / (shares @ shares))

@@ -9,6 +9,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from editloupe.imaging.geometry import cells_covered
+
 Grey: TypeAlias = NDArray[np.uint8]
 """h×w uint8, luma."""
 Floats: TypeAlias = NDArray[np.float64]
@@ -25,6 +27,10 @@ _MUST_FALL_TO = 0.95
 _FAR_PX = 3.0
 _FAR_MUST_FALL_TO = 0.8
 """Two unrelated pictures, too, have some motion that lowers what differs a little; a far one has to explain more."""
+
+_LEAST_PLACES = 6.0
+_NARROW_MUST_FALL_TO = 0.5
+"""Structure in few cells of an 8×8 grid may be the edit itself; a motion of the picture explains nearly all of it."""
 
 _CAP = 25.0
 """Levels beyond which a difference counts no more: it is an edit, not a motion."""
@@ -71,6 +77,8 @@ def register(first: Grey, second: Grey) -> Floats:
     if not _WORTH_PX < moved < 0.25 * min(first.shape):
         return STILL
     must_fall_to = _MUST_FALL_TO if moved < _FAR_PX else _FAR_MUST_FALL_TO
+    if cells_covered(points.x, points.y, width=first.shape[1], height=first.shape[0]) < _LEAST_PLACES:
+        must_fall_to = _NARROW_MUST_FALL_TO
     return matrix if _misfit(points, seconds[0], matrix) <= must_fall_to * before else STILL
 
 
@@ -149,7 +157,8 @@ def _misfit(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> float
         error -= np.median(error)
         near = np.abs(error) <= max(2.0, 2 * float(np.median(np.abs(error))))
         centred = value[near] - value[near].mean()
-        gain += float(centred @ error[near]) / max(1.0, float(centred @ centred))
+        # Sums, and no dot products: for those a BLAS wakes its threads, which costs more than the work.
+        gain += float((centred * error[near]).sum()) / max(1.0, float((centred * centred).sum()))
     error = seen - gain * value
     return float(np.minimum(np.abs(error - np.median(error)), _CAP).mean())
 

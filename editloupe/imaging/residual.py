@@ -53,20 +53,36 @@ class Residual:
         return np.asarray(np.minimum(np.maximum(smooth[0], colour), 255), dtype=np.float32)
 
 
-def residual(first: RGB, second: RGB) -> Residual:
-    """first, second: H×W×3 uint8 RGB, aligned and of one tone; the maps have (H + 1) // 2 × (W + 1) // 2."""
-    size = (max(1, (first.shape[1] + 1) // 2), max(1, (first.shape[0] + 1) // 2))
-    a, b = (np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2YCrCb), dtype=np.uint8) for rgb in (first, second))
-    # Light is matched at full size, where a blur shows; colour is coarse in every compressed picture anyway.
-    light = _matched(np.ascontiguousarray(a[..., 0]), np.ascontiguousarray(b[..., 0]))
-    halves = [_planes(_resized(ycc, size)) for ycc in (a, b)]
-    lights = (_resized(light[0], size), _resized(light[1], size))
-    reds, blues = (_matched(halves[0][c], halves[1][c]) for c in (1, 2))
-    activity = np.minimum(_activity(halves[0][0]), _activity(halves[1][0]))
-    colours = [np.asarray(_activity(half[1]) + _activity(half[2]), dtype=np.float32) for half in halves]
+@dataclass(frozen=True, kw_only=True)
+class Planes:
+    """A picture as it is compared: luma H×W uint8 at full size, Cr and Cb at half, and luma at half, (H+1)//2×(W+1)//2."""
+
+    light: _Plane
+    half_light: _Plane
+    red: _Plane
+    blue: _Plane
+
+
+def planes(rgb: RGB) -> Planes:
+    """H×W×3 uint8 RGB. Light is kept at full size, where a blur shows; colour is coarse in every compressed picture."""
+    size = (max(1, (rgb.shape[1] + 1) // 2), max(1, (rgb.shape[0] + 1) // 2))
+    ycc = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2YCrCb), dtype=np.uint8)
+    half = _resized(ycc, size)
+    half_light, red, blue = (np.ascontiguousarray(half[..., c]) for c in range(3))
+    return Planes(light=np.ascontiguousarray(ycc[..., 0]), half_light=half_light, red=red, blue=blue)
+
+
+def residual(first: Planes, second: Planes) -> Residual:
+    """What differs between two pictures of one size and one tone, aligned."""
+    size = (first.red.shape[1], first.red.shape[0])
+    blurs = sharpness_match(first.light, second.light)
+    one, other = (_resized(_blurred(p.light, sigma), size) for p, sigma in zip((first, second), blurs, strict=True))
+    reds, blues = _matched(first.red, second.red), _matched(first.blue, second.blue)
+    activity = np.minimum(_activity(first.half_light), _activity(second.half_light))
+    colours = [np.asarray(_activity(p.red) + _activity(p.blue), dtype=np.float32) for p in (first, second)]
     return Residual(
-        planes=(lights, reds, blues),
-        light=_minus(*lights),
+        planes=((one, other), reds, blues),
+        light=_minus(one, other),
         red=_minus(*reds),
         blue=_minus(*blues),
         activity=activity,
@@ -127,10 +143,6 @@ def _derivatives(plane: Map) -> NDArray[np.float64]:
     return np.stack([cv2.Sobel(plane, cv2.CV_32F, dx, dy, scale=scale).ravel() for dx, dy, scale in kinds]).astype(
         np.float64
     )
-
-
-def _planes(ycc: NDArray[np.uint8]) -> list[_Plane]:
-    return [np.asarray(plane, dtype=np.uint8) for plane in cv2.split(ycc)]
 
 
 def _matched(a: _Plane, b: _Plane) -> tuple[_Plane, _Plane]:

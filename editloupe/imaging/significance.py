@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from editloupe.imaging.geometry import cells_covered
 from editloupe.imaging.residual import Map, Residual
 
 SCALES: Final = (0.8, 2.0, 4.0)
@@ -31,6 +32,12 @@ _GROUP_ENDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 _STEPS_PER_E = 40
 _SLACK = 3.0
 _TAIL_AT_MOST = 6.0
+
+_LEAST_PLACES = 6.0
+"""Cells of an 8×8 grid over which a kind of place is spread, from which its noise is measured and not guessed."""
+
+_SLIP = 0.25
+"""px of the half-size maps by which places may have slipped where nothing tells: half a px of the picture."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,32 +68,39 @@ def significance(residual: Residual) -> Significance:
         (residual.blue, of_colour, _FLOOR_COLOUR),
         (residual.red, of_colour, _FLOOR_COLOUR),
     )
-    by_plane = [_means(plane, calibration, floor) for plane, calibration, floor in planes]
-    scales = [np.maximum(np.maximum(a, b), c) for a, b, c in zip(*(means for means, _ in by_plane), strict=True)]
+    largest, noise = _means(*planes[0])
+    for plane in planes[1:]:
+        means, _ = _means(*plane)
+        # Into the maps at hand: at every scale of every plane at once, these would be the most memory of all.
+        for one, other in zip(largest, means, strict=True):
+            np.maximum(one, other, out=one)
     return Significance(
-        evidence=tuple(Evidence(values=v, reach=sigma) for v, sigma in zip(scales, SCALES, strict=True)),
-        noise=by_plane[0][1],
+        evidence=tuple(Evidence(values=v, reach=sigma) for v, sigma in zip(largest, SCALES, strict=True)), noise=noise
     )
 
 
 def _means(plane: Map, calibration: _Calibration, floor: float) -> tuple[Sequence[Map], float]:
     """The statistic of one plane at each scale, and the finest one's typical noise in levels."""
-    centred = np.asarray(plane - np.median(plane[::4, ::4]), dtype=np.float32)
-    noise = calibration.noise(np.abs(centred), floor=floor, of_gradient=_OF_GRADIENT)
-    finest = _mean_size(centred, SCALES[0])
+    values = np.asarray(plane - np.median(plane[::4, ::4]), dtype=np.float32)
+    noise = calibration.noise(np.abs(values), floor=floor, of_gradient=_OF_GRADIENT)
+    finest = _mean_size(values, SCALES[0])
     finest_noise = calibration.noise(finest, floor=floor / 2, of_gradient=_OF_GRADIENT)
-    means: list[Map] = [np.asarray(finest / finest_noise, dtype=np.float32)]
-    clipped = np.asarray(np.clip(centred / noise, -_CLIP, _CLIP), dtype=np.float32)
+    typical = float(np.median(finest_noise[::4, ::4]))
+    means = [np.divide(finest, finest_noise, out=finest)]
+    del finest_noise
+    # In place from here on: these maps are the most that is in memory at once.
+    np.clip(np.divide(values, noise, out=values), -_CLIP, _CLIP, out=values)
+    least = np.divide(np.float32(_FLOOR_MEAN), noise, out=noise)
     for sigma in SCALES[1:]:
-        mean = _mean_size(clipped, sigma)
-        spread = np.maximum(calibration.noise(mean, floor=0.0), _FLOOR_MEAN / noise)
-        means.append(np.asarray(mean / spread, dtype=np.float32))
-    return means, float(np.median(finest_noise[::4, ::4]))
+        mean = _mean_size(values, sigma)
+        means.append(np.divide(mean, np.maximum(calibration.noise(mean, floor=0.0), least), out=mean))
+    return means, typical
 
 
 def _mean_size(values: Map, sigma: float) -> Map:
     """The size of the signed mean: noise cancels, a changed place does not."""
-    return np.asarray(np.abs(cv2.GaussianBlur(values, (0, 0), sigma)), dtype=np.float32)
+    mean = np.asarray(cv2.GaussianBlur(values, (0, 0), sigma), dtype=np.float32)
+    return np.abs(mean, out=mean)
 
 
 class _Calibration:
@@ -95,20 +109,39 @@ class _Calibration:
     def __init__(self, activity: Map) -> None:
         self._level: NDArray[np.uint8] = np.asarray(np.clip(_STEPS_PER_E * cv2.log(1 + activity), 0, 255), dtype=np.uint8)
         self._step = max(1, int(np.sqrt(activity.size / _SAMPLES)))
-        levels = self._level[:: self._step, :: self._step].ravel()
-        order = np.argsort(levels, kind="stable")
-        ends = (np.array(_GROUP_ENDS) * len(order)).astype(int)
-        self._groups = [group for group in np.split(order, ends) if len(group)]
-        self._at = [float(levels[group].mean()) for group in self._groups]
+        sampled = self._level[:: self._step, :: self._step]
+        levels = sampled.ravel()
+        # Places of one level stay in one group, however many they are: on a plain ground nearly all are.
+        ends = np.unique(np.quantile(levels, _GROUP_ENDS, method="lower"))
+        group_of = np.searchsorted(ends, levels)
+        order = np.argsort(group_of, kind="stable")
+        self._groups = [g for g in np.split(order, np.searchsorted(group_of[order], np.arange(1, len(ends) + 1))) if len(g)]
+        self._at = np.array([float(levels[group].mean()) for group in self._groups])
+        height, width = sampled.shape
+        spread = [cells_covered(g % width, g // width, width=width, height=height) for g in self._groups]
+        self._known = np.array(spread) >= _LEAST_PLACES
+        if not self._known.any():
+            self._known[:] = True
         self._activities = np.expm1(np.arange(256) / _STEPS_PER_E)
         # Above the most active group the noise is taken to grow as the gradient does.
         self._growth = np.maximum(1.0, self._activities / max(1e-3, float(np.expm1(self._at[-1] / _STEPS_PER_E))))
+
+    def _typical(self, sizes: NDArray[np.float32]) -> NDArray[np.float64]:
+        """By group. What is found in one place only may be an edit's rim: there, the noise of calmer places and a slip."""
+        typical = np.array([_spread(sizes[group]) for group in self._groups])
+        if self._known.all():
+            return typical
+        known = np.flatnonzero(self._known)
+        before = known[np.maximum(np.searchsorted(known, np.arange(len(typical)), side="right") - 1, 0)]
+        activity = np.expm1(self._at / _STEPS_PER_E)
+        guessed = typical[before] + _SLIP * np.maximum(activity - activity[before], 0.0)
+        return np.where(self._known, typical, np.minimum(typical, guessed))
 
     def noise(self, size: Map, *, floor: float, of_gradient: float = 0.0) -> Map:
         """h×w float32: the standard deviation of what has the absolute values `size`, from its median and 80 % point."""
         sizes = size[:: self._step, :: self._step].ravel()
         # Of a normal distribution: half lies within 0.6745 standard deviations, 80 % within 1.2816.
-        typical = np.array([_spread(sizes[group]) for group in self._groups])
+        typical = self._typical(sizes)
         # Noise hardly falls as the gradient grows; what says so is an edit that fills the calm places.
         typical = np.minimum(typical, _SLACK * np.minimum.accumulate(typical[::-1])[::-1])
         table = np.interp(np.arange(256), self._at, np.maximum(typical, floor)) * self._growth

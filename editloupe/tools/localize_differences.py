@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from editloupe.errors import ToolError
 from editloupe.imaging import render
 from editloupe.imaging.align import Alignment
-from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, Differences, Region, localize
+from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, REGENERATED_SHARE, Differences, Region, localize
 from editloupe.imaging.geometry import expand
 from editloupe.records import Observation
 from editloupe.tools.base import Desk
@@ -22,6 +22,8 @@ SHOWN = 3
 """Crops that are shown in any case; a fourth and a fifth follow if they have a quarter of the strongest one's strength."""
 
 SHOWN_AT_MOST = 5
+FAINT = 6.0
+"""Levels of mean difference under which a place is called faint: encoding a picture again may leave so much."""
 _LISTED = 10
 
 
@@ -176,7 +178,7 @@ def _crop_line(crop: str, region: Region, found: Differences, names: tuple[str, 
     return (
         f"{crop}: bbox {_thousandths(box_1, w1, h1)} in {names[0]!r}, {there} {names[1]!r}; "
         f"{box_1.width:.0f}×{box_1.height:.0f} px; {_percent(box_1.area / (w1 * h1))} of the image; "
-        f"mean difference {region.mean:.0f} of 255."
+        f"mean difference {region.mean:.0f} of 255{', so faint that a person may not see it' * (region.mean < FAINT)}."
     )
 
 
@@ -188,15 +190,22 @@ def _not_shown(found: Differences, shown: int, names: tuple[str, str]) -> str:
 
 
 def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> list[str]:
-    share = f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255"
-    wander = f"places drifted against each other by about {found.alignment.wander:.1f} px all over the picture"
-    why = f"{share}, and {wander}" if found.drifted else share
-    return [
-        f"{why}: the image seems regenerated or globally changed. The crops are only the strongest places, not all that "
-        "changed.",
+    lines = []
+    if found.drifted:
+        lines.append(
+            f"The image seems drawn again as a whole: its places drifted against each other by about "
+            f"{found.alignment.wander:.1f} px, which was undone before comparing."
+        )
+    if found.changed_share > REGENERATED_SHARE:
+        lines.append(
+            f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255: the image seems "
+            "regenerated or globally changed. The crops are only the strongest places, not all that changed."
+        )
+    lines.append(
         f"{map_name}: coarse map of the differences over the whole of {names[0]!r}, red where most "
-        "differs, dark blue where least.",
-    ]
+        "differs, dark blue where least."
+    )
+    return lines
 
 
 def _nothing_found(found: Differences, names: tuple[str, str]) -> list[str]:

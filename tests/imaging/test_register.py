@@ -31,6 +31,15 @@ def test_an_edited_object_has_no_say() -> None:
     assert np.array_equal(register(grey(first), grey(with_square(first, (100, 100, 260, 260)))), STILL)
 
 
+def test_a_lone_thing_that_is_taken_away_is_no_motion_but_one_that_is_shifted_is() -> None:
+    ground = np.full((480, 640, 3), 128, np.uint8)
+    first = cv2.circle(ground.copy(), (300, 200), 30, (220, 30, 30), -1, cv2.LINE_AA)
+    grainy = np.clip(ground + np.random.default_rng(3).normal(0, 3, ground.shape), 0, 255).astype(np.uint8)
+    assert np.array_equal(register(grey(first), grey(grainy)), STILL)
+    shifted = np.roll(first, (2, 3), axis=(0, 1))
+    assert register(grey(first), grey(shifted)) @ (300, 200, 1) == pytest.approx((303, 202), abs=0.1)
+
+
 def test_pictures_of_other_things_are_not_moved() -> None:
     assert np.array_equal(register(grey(textured(320, 240, seed=1)), grey(textured(320, 240, seed=2))), STILL)
 
@@ -41,10 +50,16 @@ def test_places_that_wander_are_led_back() -> None:
     # second(x + d) = first(x): what lay at x is drawn from x - d.
     d = 1.5 * np.sin(x / 100)
     second = cv2.remap(first, x - d, y, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
-    field = estimate_drift(grey(first), grey(second))
-    assert field is not None
-    error = np.abs(field[50:-50, 50:-50, 0] - d[50:-50, 50:-50])
+    drift = estimate_drift(grey(first), grey(second))
+    assert drift is not None
+    error = np.abs(drift.rows(50, 430)[:, 50:-50, 0] - d[50:-50, 50:-50])
     assert np.median(error) < 0.3
+    # The displacement is 1.5 · sin(x / 100), whose root mean square over [0, 640] is 1.5 · √(1/2 − sin(12.8) / 25.6).
+    assert drift.size == pytest.approx(1.5 * np.sqrt(0.5 - np.sin(12.8) / 25.6), rel=0.2)
+    # Around x = 157, the sine's top, what moved by 1.5 px.
+    assert drift.over(x0=147, y0=200, x1=167, y1=220) == pytest.approx([1.5, 0], abs=0.3)
+    before, after = (np.abs(p.astype(int) - first).mean() for p in (second, drift.undone(second)))
+    assert after < before / 2
     assert estimate_drift(grey(first), grey(first)) is None
 
 
