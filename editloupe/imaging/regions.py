@@ -24,9 +24,14 @@ _OF_PEAK = 0.3
 """A pixel below this share of the strongest within two px, or within the reach of the averaging, is its spill."""
 
 _FAINT = 0.1
+"""Of an object's strong pixels (the 75 % point): fainter ones are its shadow's end or what compression left around it."""
+
 _LEAST_RADIUS = 2
 _JOIN = 0.008
+"""Of the shorter side: places so near each other are one object before sizes are asked."""
+
 _GAP_FOR_SIZE = 0.5
+"""Of the larger object's shorter side: fragments of a recoloured thing lie apart by less, two things by more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

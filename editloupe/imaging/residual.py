@@ -16,6 +16,8 @@ Map: TypeAlias = NDArray[np.float32]
 _Plane: TypeAlias = NDArray[np.uint8]
 
 _BLURS: Final = (0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.5)
+"""Standard deviations in px that are tried: from what a resampling leaves to what an autoencoder does."""
+
 _TILE = 32
 _TILES = 64
 _MUST_FALL_TO = 0.98

@@ -164,9 +164,10 @@ def _map_view(found: Differences, first: ImageRef, desk: Desk) -> View:
 
 def _header(found: Differences, shown: int, names: tuple[str, str]) -> str:
     total = len(found.regions)
+    what = f"{total} {'region differs' if total == 1 else 'regions differ'}"
+    which = f"; the {shown} strongest are shown" if shown < total else ""
     return (
-        f"{total} {'region differs' if total == 1 else 'regions differ'}; the {shown} strongest "
-        f"{'is' if shown == 1 else 'are'} shown. Each picture is side by side: left of the red line {names[0]!r}, "
+        f"{what}{which}. Each picture is side by side: left of the red line {names[0]!r}, "
         f"right of it {names[1]!r}, same place, same scale."
     )
 

@@ -51,9 +51,7 @@ def test_it_keeps_the_contract_of_a_tool() -> None:
 
 def test_the_text_gives_each_crop_its_boxes_size_share_and_strength() -> None:
     found = compare(desk_of(*squares(1)))
-    assert found.text.startswith(
-        "1 region differs; the 1 strongest is shown. Each picture is side by side: left of the red"
-    )
+    assert found.text.startswith("1 region differs. Each picture is side by side: left of the red")
     match = CROP.search(found.text)
     assert match is not None
     assert match[1] == "Crop 1"
