@@ -58,8 +58,9 @@ def _bound(session: Session, name: str) -> BaseTool:
     )
 
 
-def _function(session: Session, name: str) -> Callable[..., tuple[list[dict[str, Any]], dict[str, Json]]]:
-    def call(**arguments: Any) -> tuple[list[dict[str, Any]], dict[str, Json]]:
+def _function(session: Session, name: str) -> Callable[..., tuple[Any, Any]]:
+    # LangGraph's ToolNode evaluates these annotations, and cannot follow a recursive alias such as Json.
+    def call(**arguments: Any) -> tuple[Any, Any]:
         try:
             shown = session.call(name, arguments)
         except ToolError as error:
