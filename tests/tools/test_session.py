@@ -37,7 +37,9 @@ def test_pictures_are_named_in_order_and_can_be_looked_into():
     two = session.call("zoom_in", {"target_image": "crop 1 ", "bbox": BOX})
     assert [p.name for p in two.pictures] == ["Crop 2"]
     assert two.pictures[0].origins == ("Crop 1",)
-    both = session.call("localize_differences", {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"})
+    both = session.call(
+        "localize_differences", {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
+    )
     assert [p.name for p in both.pictures] == ["Crop 3", "Crop 4"]
     assert both.pictures[0].origins == ("Original Image", "Edited Image")
     assert list(session.images) == ["Original Image", "Edited Image", "Crop 1", "Crop 2", "Crop 3", "Crop 4"]
@@ -75,7 +77,10 @@ def test_no_two_parallel_calls_get_one_name():
 
 def test_an_error_takes_no_name_and_leaves_the_conversation_as_it_was():
     session = open_session(pair())
-    for arguments in ({"target_image": "Crop 1", "bbox": BOX}, {"target_image": "Edited Image", "bbox": [float("nan")] * 4}):
+    for arguments in (
+        {"target_image": "Crop 1", "bbox": BOX},
+        {"target_image": "Edited Image", "bbox": [float("nan")] * 4},
+    ):
         with pytest.raises(ToolError):
             session.call("zoom_in", arguments)
     assert session.call("zoom_in", {"target_image": "Edited Image", "bbox": BOX}).pictures[0].name == "Crop 1"
