@@ -373,8 +373,9 @@ def _show(done: _Done, written: Mapping[int, Path]) -> None:
     works = f", {'; '.join(done.holds)}" if done.holds else ""
     loading = f", loading {done.loading:.2f} s" if done.loading > 0.1 else ""
     note(f"{done.shown.tool}{works}: {done.seconds:.2f} s{loading}")
-    used = {key: value for key, value in done.arguments.items() if str(value) in done.session.images}
-    note(", ".join(f"{key} = {value!r}" for key, value in used.items()))
+    used = [f"{key} = {value!r}" for key, value in done.arguments.items() if str(value) in done.session.images]
+    if used:
+        note(", ".join(used))
 
 
 def _print_json(value: Mapping[str, Json]) -> None:
