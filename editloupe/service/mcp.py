@@ -43,16 +43,15 @@ def serve(session: Session, root: Path) -> None:
 
 def make_server(session: Session, root: Path) -> Server[Any]:
     """The server without a transport. Raises as `serve`."""
+    if not root.is_dir():
+        raise ConfigError(f"--root {root}: is no folder; expected the one below which images may be opened")
+    base = root.resolve()
     try:
         from mcp.server import Server
         from mcp_types import ListToolsResult
     except ImportError as error:
         raise MissingExtra("An MCP server", "mcp") from error
     import anyio.to_thread
-
-    if not root.is_dir():
-        raise ConfigError(f"--root {root}: is no folder; expected the one below which images may be opened")
-    base = root.resolve()
 
     async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
         return ListToolsResult(tools=_offered(session))

@@ -135,15 +135,13 @@ BOX = ("--bbox", "0,0,500,500")
         ),
         (("tools", "warm", "magic"), "unknown tool 'magic'"),
         (("tools", "warm", "--detector", "no such thing"), "'no such thing'"),
-        (("tools", "serve-mcp", "--root", "nowhere"), "nowhere"),
+        (("tools", "serve-mcp", "--root", "nowhere"), "--root nowhere: is no folder"),
         (("tools", "serve-mcp", "--tools", "magic"), "unknown tool 'magic'"),
         (("tools", "--device", "cuda:7", "warm"), "cuda:7"),
         (("tools", "nothing"), "nothing"),
     ],
 )
 def test_bad_input_is_exit_code_2_and_says_what_to_do(words: tuple[str, ...], told: str, editloupe: Run):
-    if words[:2] == ("tools", "serve-mcp") and "--root" in words:
-        pytest.importorskip("mcp", reason="needs the extra `mcp`")
     code, said, error = editloupe(*words)
     assert code == 2
     assert told in error

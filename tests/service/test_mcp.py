@@ -49,11 +49,13 @@ def talk(root: Path, conversation: Callable[[Any], Awaitable[None]], mode: str =
     )
 
     async def main() -> None:
-        with anyio.fail_after(60):
-            async with mcp.Client(server, mode=mode) as client:
+        # A file of its own: the client's default is whatever sys.stderr was when it was imported.
+        with anyio.fail_after(60), (root.parent / "stderr.txt").open("w") as log:
+            async with mcp.Client(mcp.stdio_client(server, errlog=log), mode=mode) as client:
                 await conversation(client)
 
     anyio.run(main)
+    assert "Traceback" not in (root.parent / "stderr.txt").read_text()
 
 
 def said(result: Any) -> str:
@@ -128,7 +130,6 @@ def test_what_cannot_be_opened_or_called_is_an_error_that_the_model_reads(folder
 
 
 def test_a_root_that_is_no_folder_is_refused_before_anything_is_served(tmp_path: Path):
-    pytest.importorskip("mcp", reason="needs the extra `mcp`")
     with pytest.raises(ConfigError, match="is no folder"):
         serve(open_session(tools=["zoom_in"]), tmp_path / "nowhere")
 
