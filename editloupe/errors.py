@@ -18,6 +18,7 @@
     │   └── ContextTooLong
     ├── ReplyError               the model: becomes a finding with a status, never a number
     ├── ToolError                shown to the model as an observation that it can mend
+    │   └── ToolFailed           a tool raised what it should not have: its fault, not the call's
     ├── ToolAbsent               a tool that cannot be offered here: no weights, no extra; said to be absent
     ├── StorageError             the operator: the run folder cannot be written (disk full, permissions)
     ├── ReplayMiss               a recording does not hold what was asked
@@ -137,6 +138,10 @@ class ReplyError(EditLoupeError):
 
 class ToolError(EditLoupeError):
     """A tool cannot do what was asked; the model reads the message and may mend its call."""
+
+
+class ToolFailed(ToolError):
+    """A tool raised an exception that is no ToolError; the message names it, `__cause__` is it."""
 
 
 class ToolAbsent(EditLoupeError):

@@ -16,7 +16,8 @@ from editloupe.prompts.tags import neutralise
 from editloupe.records import Observation, Status
 from editloupe.rubrics.parse import parse_label
 from editloupe.tools.base import Desk
-from editloupe.values import Json, View, canonical_json
+from editloupe.tools.session import Conversation
+from editloupe.values import Json, View
 
 MAX_CRASHES = 3
 """Tool crashes (exceptions that are no ToolError) after which a task is given up: its judge works blind."""
@@ -72,30 +73,27 @@ def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     """Run the calls one after another and append one message with all observations."""
     context = runtime.context
     budget = context.task.budget
-    views = {name: [View.from_json(_object(v)) for v in panes] for name, panes in state["views"].items()}
-    crops, past, crashes, errors = state["crops"], list(state["past_calls"]), 0, 0
+    talk = Conversation(
+        panes={name: tuple(View.from_json(_object(v)) for v in panes) for name, panes in state["views"].items()},
+        crops=state["crops"],
+        past_calls=tuple(state["past_calls"]),
+    )
+    crashes, errors = 0, 0
     parts: list[Part] = []
     for index, data in enumerate(state["calls"]):
         call = ToolCall.from_json(_object(data))
         if index >= budget.max_calls_per_turn:
             parts.append(TextPart(text=f"{call.name} was not run: at most {budget.max_calls_per_turn} calls a turn."))
             continue
-        desk = Desk(
-            images=context.images,
-            views={name: panes[0] for name, panes in views.items()},
-            crops=crops,
-            past_calls=frozenset(past),
-        )
+        desk = talk.desk(context.images)
         outcome = context.tape.call_tool(call, lambda call=call, desk=desk: run_tool(context, call, desk))  # type: ignore[misc]
         observation = outcome.observation
         crashes += outcome.crashed is not None
         errors += observation.error
-        past.append(canonical_json({"name": call.name, "arguments": dict(call.arguments)}))
+        talk = talk.after(call.name, call.arguments, observation, outcome.aliases)
         parts.append(TextPart(text=f"Observation of {neutralise(call.name)}:\n{neutralise(observation.text)}"))
         for alias, image in zip(outcome.aliases, observation.images, strict=True):
-            views[alias] = [v for v in observation.views if v.image == image]
             parts += [TextPart(text=f"{alias}:"), ImagePart(image=image, alias=alias)]
-        crops += len(outcome.aliases)
     parts += [TextPart(text=f"Not run, since it could not be read: {_object(m)['error']}") for m in state["malformed"]]
     turns = state["turns"] + 1
     last = turns >= budget.max_turns
@@ -104,9 +102,9 @@ def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     observed = Message(role="user", parts=(*parts, TextPart(text=trailer)))
     update: dict[str, Any] = {
         "history": [*state["history"], context.tape.add(observed, state["history"][-1])],
-        "views": {name: [v.to_json() for v in panes] for name, panes in views.items()},
-        "crops": crops,
-        "past_calls": past,
+        "views": {name: [v.to_json() for v in panes] for name, panes in talk.panes.items()},
+        "crops": talk.crops,
+        "past_calls": list(talk.past_calls),
         "turns": turns,
         "last": last,
         "counts": counts,
@@ -154,8 +152,7 @@ def run_tool(context: Context, call: ToolCall, desk: Desk) -> ToolOutcome:
     except Exception as error:  # noqa: BLE001 - a tool may be anybody's; its fault is recorded and must not end the run
         told = f"Error: {call.name} failed ({type(error).__name__}); try other arguments or another tool"
         return ToolOutcome(observation=Observation(text=told, error=True), crashed=f"{type(error).__name__}: {error}")
-    names = tuple(desk.crop_name(i + 1) for i in range(len(observation.images)))
-    return ToolOutcome(observation=observation, aliases=names)
+    return ToolOutcome(observation=observation, aliases=desk.names(observation))
 
 
 def _ask(context: Context, request: Request) -> Reply:

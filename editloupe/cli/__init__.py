@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import editloupe
-from editloupe.cli import check, judge, listings, retry, show
+from editloupe.cli import check, judge, listings, retry, show, tools
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
@@ -45,10 +45,31 @@ for _name, _command in (
     ("check", check.check),
     ("show", show.show),
     ("backends", listings.backends),
-    ("tools", listings.tools),
     ("rubrics", listings.rubrics),
 ):
     app.command(name=_name)(_exits(_command))
+
+
+_tools = typer.Typer(rich_markup_mode=None)
+_tools.command(name="warm")(_exits(tools.warm))
+_tools.command(name="call")(_exits(tools.call))
+_tools.command(name="serve-mcp")(_exits(tools.serve_mcp))
+
+
+@_tools.callback(invoke_without_command=True)
+def _list_tools(
+    context: typer.Context,
+    device: tools.Device = None,
+    detector: tools.Detector = None,
+    upscaler: tools.Upscaler = None,
+) -> None:
+    """List the tools and which are absent here, or call one, load them, serve them."""
+    context.obj = tools.group_settings(device, detector, upscaler)
+    if context.invoked_subcommand is None:
+        _exits(tools.listing)(context.obj)
+
+
+app.add_typer(_tools, name="tools")
 
 
 @app.callback(invoke_without_command=True)

@@ -1,4 +1,4 @@
-"""`editloupe backends`, `tools`, `rubrics`: what is here, and what is not."""
+"""`editloupe backends`, `rubrics`: what is here."""
 
 from __future__ import annotations
 
@@ -24,25 +24,6 @@ def backends() -> None:
     for name in plugins.names("backends"):
         uri, what = _WHAT.get(name, (f"{name}/…", ""))
         table.add_row(plain(uri), plain(what), plain(plugins.origin("backends", name)))
-    out().print(table)
-
-
-def tools() -> None:
-    """List the tools: what each does, and which are absent here."""
-    from editloupe import plugins
-    from editloupe.tools.base import PAPER_TOOLS, open_toolbox, spec
-
-    names = [*PAPER_TOOLS, *(n for n in plugins.names("tools") if n not in PAPER_TOOLS)]
-    box = open_toolbox(names)
-    table = Table("Tool", "Arguments", "What it does")
-    for name in names:
-        if name in box.absent:
-            table.add_row(plain(name), "", plain(f"absent: {box.absent[name]}"), style="dim")
-            continue
-        offered = spec(box.tools[name])
-        properties = offered.parameters.get("properties", {})
-        arguments = ", ".join(properties) if isinstance(properties, dict) else ""
-        table.add_row(plain(f"{name} {box.tools[name].version}"), plain(arguments), plain(offered.description))
     out().print(table)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeGuard, cast, runtime_checkable
 
 import jsonschema
 from pydantic import BaseModel, ValidationError
@@ -18,6 +18,7 @@ from editloupe.chat import ToolSpec
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ToolAbsent, ToolError
 from editloupe.records import Observation
+from editloupe.tools.devices import check_device
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, ImageRef, Json, View
 
@@ -42,6 +43,10 @@ class Desk:
     def crop_name(self, number: int) -> str:
         """What the conversation will call the `number`-th picture (from 1) of the observation being made."""
         return f"Crop {self.crops + number}"
+
+    def names(self, observation: Observation) -> tuple[str, ...]:
+        """What the conversation will call the observation's pictures, in the order of `Observation.images`."""
+        return tuple(self.crop_name(number) for number in range(1, len(observation.images) + 1))
 
     def view(self, name: str) -> View:
         """The image of that name, case and outer spaces ignored. Raises ToolError, which lists the known names."""
@@ -98,6 +103,14 @@ class Prepares(Protocol):
         """Load now. Raises ConfigError: weights that are damaged, of another architecture or unsafe."""
 
 
+@runtime_checkable
+class Holds(Protocol):
+    """A tool that can say what it works with."""
+
+    def holds(self) -> tuple[str, ...]:
+        """Each model with the device and precision that it was loaded for, or that there is nothing to load."""
+
+
 def spec(tool: Tool) -> ToolSpec:
     """A tool as a model is offered it: JSON Schema without pydantic's titles."""
     return ToolSpec(name=tool.name, description=tool.description, parameters=_plain(tool.Args.model_json_schema()))
@@ -144,7 +157,10 @@ def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
         lines = "; ".join(
             f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {_shortened(p.message)}" for p in problems[:5]
         )
-        raise ToolError(f"{tool.name}: wrong arguments: {lines}. Expected {_signature(tool)}{_meant(tool, problems)}")
+        raise ToolError(
+            f"{tool.name}: wrong arguments: {lines}. Expected {_signature(tool)}{_meant(tool, problems)}"
+            f"{_fractions(arguments, problems)}"
+        )
     try:
         return tool.Args.model_validate(dict(arguments))
     except ValidationError as error:
@@ -162,6 +178,7 @@ def open_toolbox(names: Iterable[str] = PAPER_TOOLS, settings: ToolSettings | No
     Raises UnknownPlugin, and ConfigError where the settings name weights or a device that cannot be had.
     """
     settings = ToolSettings.from_environment() if settings is None else settings
+    check_device(settings.device)
     installed = plugins.names("tools")
     tools: dict[str, Tool] = {}
     absent: dict[str, str] = {}
@@ -189,6 +206,20 @@ def _meant(tool: Tool, problems: Sequence[jsonschema.ValidationError]) -> str:
         if name in properties and properties[name].get("description"):
             return f". {name}: {properties[name]['description']}"
     return ""
+
+
+def _fractions(arguments: Mapping[str, Json], problems: Sequence[jsonschema.ValidationError]) -> str:
+    """How to mend a box that was given in fractions of the image."""
+    for name in dict.fromkeys(problem.absolute_path[0] for problem in problems if problem.absolute_path):
+        value = arguments.get(str(name))
+        if isinstance(value, Sequence) and looks_like_fractions(value):
+            return f" These look like fractions of width and height: multiply by 1000, {[round(1000 * v) for v in value]}."
+    return ""
+
+
+def looks_like_fractions(values: Sequence[Json]) -> TypeGuard[Sequence[float]]:
+    """Whether four numbers are all in 0..1, as a box is that was meant in fractions and not in thousandths."""
+    return len(values) == 4 and all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v <= 1 for v in values)
 
 
 def _shortened(message: str) -> str:

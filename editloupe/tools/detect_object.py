@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from editloupe.records import Observation
 from editloupe.tools.base import Desk, Prepares
-from editloupe.tools.detectors import Detector, open_detector
+from editloupe.tools.detectors import Detector, held, open_detector
 from editloupe.tools.search import MAX_PHRASE, cleaned, facts, search, told
 from editloupe.tools.settings import ToolSettings
 
@@ -46,6 +46,10 @@ class DetectObject:
         """Load the detector now. Raises ConfigError."""
         if isinstance(self.detector, Prepares):
             self.detector.prepare()
+
+    def holds(self) -> tuple[str, ...]:
+        """The detector."""
+        return (held(self.detector),)
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
         name = args.target_image.strip()

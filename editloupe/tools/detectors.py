@@ -133,6 +133,12 @@ def find_weights(name: str | None) -> Weights:
     return _in_folder(folder, f"{repository}@{folder.name[:12]}")
 
 
+def held(detector: Detector) -> str:
+    """What detects and where, as `Holds.holds` gives it."""
+    where = getattr(detector, "loaded_on", None)
+    return f"{detector.name} on {where}" if where else f"{detector.name} (not loaded)"
+
+
 def suppress(detections: Sequence[Detection], *, iou: float = 0.5, inside: float = 0.85) -> tuple[Detection, ...]:
     """Non-maximum suppression: of boxes that cover the same thing only the best, best first.
 

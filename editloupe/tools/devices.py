@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from editloupe.errors import ConfigError, MissingExtra
@@ -31,11 +32,13 @@ class Device:
 def check_device(name: str) -> None:
     """Raises ConfigError for a name that is none, and for a GPU that is asked for by name and not there.
 
-    Only the latter imports torch.
+    Only the latter imports torch; MissingExtra where it is not installed.
     """
     if _NAME.fullmatch(name) is None:
         raise ConfigError(f"unknown device {name!r}; expected auto, cpu, cuda, cuda:N or mps")
     if name not in ("auto", "cpu"):
+        if find_spec("torch") is None:
+            raise MissingExtra(f"Device {name!r}", "vision")
         open_device(name)
 
 

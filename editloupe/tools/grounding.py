@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from editloupe.imaging import render
 from editloupe.imaging.geometry import expand
 from editloupe.records import Observation
+from editloupe.tools import detectors, upscalers
 from editloupe.tools.base import Desk, Prepares
 from editloupe.tools.crops import show_crop
 from editloupe.tools.detectors import Detection, Detector, open_detector
@@ -57,6 +58,10 @@ class Grounding:
         if isinstance(self.detector, Prepares):
             self.detector.prepare()
         prepare(self.upscaler)
+
+    def holds(self) -> tuple[str, ...]:
+        """The detector and the upscaler."""
+        return detectors.held(self.detector), upscalers.held(self.upscaler)
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
         name = args.target_image.strip()

@@ -59,6 +59,11 @@ class NetworkUpscaler:
         """Load now. Raises ConfigError: damaged, unsafe or unknown weights, no such device; MissingExtra."""
         self._loaded()
 
+    @property
+    def loaded_on(self) -> Device | None:
+        """Where the network is; None before it is loaded."""
+        return None if self._network is None else self._network.device
+
     def __call__(self, rgb: RGB, scale: int) -> RGB:
         """Raises ConfigError as `prepare`; ToolError where a single tile does not fit into memory."""
         height, width = rgb.shape[:2]

@@ -83,6 +83,11 @@ class TransformersDetector:
         self._ready()
 
     @property
+    def loaded_on(self) -> Device | None:
+        """Where the model is; None before it is loaded."""
+        return None if self._loaded is None else self._loaded.device
+
+    @property
     def side_px(self) -> int:
         """Loads the model where that has not happened."""
         size = self._ready().processor.image_processor.size

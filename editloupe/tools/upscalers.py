@@ -79,6 +79,14 @@ def prepare(upscaler: Upscaler) -> None:
         load()
 
 
+def held(upscaler: Upscaler) -> str:
+    """What enlarges and where, as `Holds.holds` gives it."""
+    if not upscaler.learned:
+        return f"{upscaler.name} (nothing to load)"
+    where = getattr(upscaler, "loaded_on", None)
+    return f"{upscaler.name} on {where}" if where else f"{upscaler.name} (not loaded)"
+
+
 def enlarge(upscaler: Upscaler, rgb: RGB, *, width: int, height: int) -> RGB:
     """H×W×3 uint8 RGB at another size. Where it grows, a learned upscaler makes the first ×4; the rest is resampled."""
     if upscaler.learned and (width > rgb.shape[1] or height > rgb.shape[0]):
@@ -121,3 +129,7 @@ class Enlarges:
     def prepare(self) -> None:
         """Load a learned upscaler now. Raises ConfigError."""
         prepare(self.upscaler)
+
+    def holds(self) -> tuple[str, ...]:
+        """The upscaler."""
+        return (held(self.upscaler),)

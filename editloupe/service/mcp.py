@@ -1,0 +1,179 @@
+"""The tools as a Model Context Protocol server on standard input and output (the extra `mcp`).
+
+One process serves one client, hence one conversation: the images that the client opened, and the pictures made since.
+There is no HTTP: since the protocol of 2026-07-28 a request there belongs to no session, so that "Crop 1" would be
+anybody's.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import editloupe
+from editloupe.errors import ConfigError, DataError, MissingExtra, ToolError
+from editloupe.tools.base import spec
+from editloupe.tools.session import Session, Shown
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+    from mcp_types import CallToolResult, ImageContent, TextContent
+
+OPEN: Final = "open_images"
+_OPENS: Final = {"original": "Original Image", "edited": "Edited Image", "reference": "Reference Image"}
+
+
+def serve(session: Session, root: Path) -> None:
+    """Serve until the client closes standard input. root: only images below it can be opened.
+
+    Raises ConfigError (the folder), MissingExtra.
+    """
+    server = make_server(session, root)
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    async def main() -> None:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(main)
+
+
+def make_server(session: Session, root: Path) -> Server[Any]:
+    """The server without a transport. Raises as `serve`."""
+    if not root.is_dir():
+        raise ConfigError(f"--root {root}: is no folder; expected the one below which images may be opened")
+    base = root.resolve()
+    try:
+        from mcp.server import Server
+        from mcp_types import ListToolsResult
+    except ImportError as error:
+        raise MissingExtra("An MCP server", "mcp") from error
+    import anyio.to_thread
+
+    async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
+        return ListToolsResult(tools=_offered(session))
+
+    async def call_tool(_context: Any, params: Any) -> CallToolResult:
+        arguments = params.arguments or {}
+        work: Callable[[], CallToolResult]
+        if params.name == OPEN:
+            work = lambda: _opened(session, base, arguments)  # noqa: E731
+        else:
+            work = lambda: _called(session, params.name, arguments)  # noqa: E731
+        # In a thread, so that the server answers pings while a network computes.
+        return await anyio.to_thread.run_sync(work)
+
+    return Server(
+        "editloupe",
+        version=editloupe.__version__,
+        instructions=_instructions(session),
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _instructions(session: Session) -> str:
+    absent = "".join(f" The tool {name} is absent here: {why}." for name, why in session.toolbox.absent.items())
+    return (
+        f"Tools that look closely at images and at what an edit changed. Begin with {OPEN}; the other tools take the image "
+        "names that it gives. Pictures that tools show are named Crop 1, Crop 2, … and can be named in later calls. Boxes "
+        f"are [x0, y0, x1, y1] in thousandths of width and height.{absent}"
+    )
+
+
+def _offered(session: Session) -> list[Any]:
+    from mcp_types import Tool, ToolAnnotations
+
+    paths = {
+        name: {"type": "string", "minLength": 1, "description": f"Path of the file that is to be called {shown!r}."}
+        for name, shown in _OPENS.items()
+    }
+    opening = Tool(
+        name=OPEN,
+        description="Opens image files for the other tools, and forgets what was open before. Paths are relative to the "
+        "server's root folder, or absolute and below it. Answers with the names by which the tools know the images.",
+        input_schema={"type": "object", "properties": paths, "required": ["original"], "additionalProperties": False},
+        annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
+    )
+    made = [spec(tool) for tool in session.toolbox.tools.values()]
+    return [
+        opening,
+        *(
+            Tool(
+                name=one.name,
+                description=one.description,
+                input_schema=dict(one.parameters),
+                annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
+            )
+            for one in made
+        ),
+    ]
+
+
+def _opened(session: Session, root: Path, arguments: Mapping[str, Any]) -> CallToolResult:
+    unknown = sorted(set(arguments) - set(_OPENS))
+    if unknown or "original" not in arguments:
+        found = f"found {', '.join(map(repr, unknown))}" if unknown else "'original' is missing"
+        return _failed(f"{OPEN}: expected original, and edited and reference where there are any; {found}")
+    try:
+        session.open({_OPENS[role]: _below(root, path) for role, path in arguments.items()})
+    except (ToolError, DataError) as error:
+        return _failed(str(error))
+    lines = [f"{name}: {image.width}×{image.height} px" for name, image in session.images.items()]
+    return _answer([_text("\n".join(lines))])
+
+
+def _below(root: Path, path: object) -> Path:
+    """The file that is meant, links followed. Raises ToolError where it is not below the root, whether it exists or not."""
+    if not isinstance(path, str) or "\0" in path:
+        raise ToolError(f"path {path!r}: expected the path of an image file")
+    try:
+        found = (root / path).resolve()
+    except (OSError, RuntimeError) as error:
+        raise ToolError(f"path {path!r}: cannot be followed ({error})") from error
+    if not found.is_relative_to(root):
+        raise ToolError(f"path {path!r}: is outside {root}, below which alone images can be opened here")
+    return found
+
+
+def _called(session: Session, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+    if name in session.toolbox.tools and not session.images:
+        return _failed(f"no image is open: call {OPEN} first")
+    try:
+        shown = session.call(name, arguments)
+    except (ToolError, ConfigError, DataError) as error:
+        return _failed(str(error))
+    return _answer(_content(shown))
+
+
+def _content(shown: Shown) -> list[TextContent | ImageContent]:
+    """Text, then each picture behind its name."""
+    from mcp_types import ImageContent
+
+    blocks: list[TextContent | ImageContent] = [_text(shown.observation.text)]
+    for picture in shown.pictures:
+        data = base64.b64encode(picture.png).decode("ascii")
+        blocks += [_text(f"{picture.name}:"), ImageContent(data=data, mime_type="image/png")]
+    return blocks
+
+
+def _text(text: str) -> TextContent:
+    from mcp_types import TextContent
+
+    # Half a surrogate pair, which JSON can bring and UTF-8 cannot carry.
+    return TextContent(text=text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def _answer(content: list[Any]) -> CallToolResult:
+    from mcp_types import CallToolResult
+
+    return CallToolResult(content=content)
+
+
+def _failed(message: str) -> CallToolResult:
+    from mcp_types import CallToolResult
+
+    return CallToolResult(content=[_text(f"Error: {message}")], is_error=True)

@@ -1,0 +1,88 @@
+"""The tools as LangChain tools, for agents that are not ours. langchain-core, and nothing of LangGraph."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+
+from editloupe.errors import ToolError
+from editloupe.tools.base import spec
+from editloupe.tools.session import ImageLike, Session, Shown, open_session
+from editloupe.tools.settings import ToolSettings
+from editloupe.values import Json
+
+
+def as_langchain(
+    images: Mapping[str, ImageLike] | Session,
+    *,
+    tools: Iterable[str] | None = None,
+    settings: ToolSettings | None = None,
+) -> list[BaseTool]:
+    """The tools bound to `images`, to be given to a chat model and to LangGraph's `ToolNode`.
+
+    images: name → file, PIL image, H×W×3 uint8 RGB array or ImageRef, under the names by which the model is told of them
+    ("Original Image", "Edited Image"); or a Session, whose toolbox says which tools are absent, and why.
+    tools: names; None takes those of the paper's five that can be had here.   settings: weights and device; None reads
+    the environment. Neither goes with a Session, which has its own.
+
+    The tools of one list share one conversation: a picture that one call shows as "Crop 1" can be named in the next. Make
+    one list a conversation. Parallel calls run one after another.
+
+    A tool's message has the text and the pictures as LangChain's standard content blocks; its artifact is JSON: the
+    observation (`Observation.from_json` reads it), "tool", "version" and "names", what the pictures are called. What a
+    model can mend (ToolError) becomes a message with the status "error". Raises ConfigError and ImageError.
+    """
+    if isinstance(images, Session):
+        if tools is not None or settings is not None:
+            raise TypeError("a Session has its own tools and settings; give it alone")
+        session = images
+    else:
+        session = open_session(images, tools=tools, settings=settings)
+    return [_bound(session, name) for name in session.toolbox.tools]
+
+
+def _bound(session: Session, name: str) -> BaseTool:
+    offered = spec(session.toolbox.tools[name])
+    return StructuredTool(
+        name=name,
+        description=offered.description,
+        # The schema and not the pydantic class, which LangChain would apply itself: our own check reports every wrong
+        # argument in words that a model can act on, and turns no "12" into 12.
+        args_schema=dict(offered.parameters),
+        func=_function(session, name),
+        response_format="content_and_artifact",
+        handle_tool_error=True,
+    )
+
+
+def _function(session: Session, name: str) -> Callable[..., tuple[Any, Any]]:
+    # LangGraph's ToolNode evaluates these annotations, and cannot follow a recursive alias such as Json.
+    def call(**arguments: Any) -> tuple[Any, Any]:
+        try:
+            shown = session.call(name, arguments)
+        except ToolError as error:
+            raise ToolException(f"Error: {error}") from error
+        return _content(shown), _artifact(shown)
+
+    return call
+
+
+def _content(shown: Shown) -> list[dict[str, Any]]:
+    """Text, then each picture behind its name."""
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": shown.observation.text}]
+    for picture in shown.pictures:
+        data = base64.b64encode(picture.png).decode("ascii")
+        blocks += [
+            {"type": "text", "text": f"{picture.name}:"},
+            {"type": "image", "base64": data, "mime_type": "image/png"},
+        ]
+    return blocks
+
+
+def _artifact(shown: Shown) -> dict[str, Json]:
+    # JSON and no object of ours, so that every checkpointer of LangGraph keeps it.
+    names: list[Json] = [picture.name for picture in shown.pictures]
+    return {"tool": shown.tool, "version": shown.version, "names": names, **shown.observation.to_json()}

@@ -1,0 +1,229 @@
+"""A conversation with the tools: images by name, pictures that later calls can name, one call after another.
+
+The judge's loop, the command line, LangChain and MCP all go through `Conversation`; the last three through `Session`.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from editloupe.data.images import ImagePolicy, ImageStore, encode_png
+from editloupe.errors import ConfigError, EditLoupeError, ImageError, ToolError, ToolFailed
+from editloupe.records import Observation
+from editloupe.tools.base import PAPER_TOOLS, Desk, Toolbox, open_toolbox
+from editloupe.tools.settings import ToolSettings
+from editloupe.values import ImageRef, Json, View, canonical_json
+
+ImageLike: TypeAlias = "str | PathLike[str] | Image.Image | NDArray[np.uint8] | ImageRef"
+"""A file, a PIL image, an H×W×3 uint8 RGB array, or an image that the session's store holds."""
+
+_PNG: Final = ImagePolicy(formats=("image/png",))
+_CROP = re.compile(r"crop \d+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """What the calls of one conversation have in common; a new value after each call.
+
+    panes: image name → its Views, several for a picture of several panes.   crops: pictures shown so far.
+    past_calls: canonical JSON of the calls made.
+    """
+
+    panes: Mapping[str, tuple[View, ...]]
+    crops: int = 0
+    past_calls: tuple[str, ...] = ()
+
+    def desk(self, images: ImageStore) -> Desk:
+        """What the next call finds in front of it."""
+        return Desk(
+            images=images,
+            views={name: panes[0] for name, panes in self.panes.items()},
+            crops=self.crops,
+            past_calls=frozenset(self.past_calls),
+        )
+
+    def after(
+        self, tool: str, arguments: Mapping[str, Json], observation: Observation, names: Iterable[str]
+    ) -> Conversation:
+        """The conversation once this call has been answered, its pictures under these names."""
+        panes, crops = dict(self.panes), self.crops
+        for name, image in zip(names, observation.images, strict=True):
+            panes[name] = tuple(view for view in observation.views if view.image == image)
+            crops += 1
+        return Conversation(panes=panes, crops=crops, past_calls=(*self.past_calls, *_key(tool, arguments)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """One picture of an observation, ready to be handed on.
+
+    name: "Crop 2"; "" for one that is kept and not shown.   panes: its Views.   png: the file's bytes.
+    origins: for each pane the name of the image that it shows; "" where the conversation has none for it.
+    """
+
+    name: str
+    panes: tuple[View, ...]
+    png: bytes = field(repr=False)
+    origins: tuple[str, ...]
+
+    @property
+    def image(self) -> ImageRef:
+        return self.panes[0].image
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """The answer to one call: the observation, its pictures, and those that are kept beside them and not shown."""
+
+    tool: str
+    version: str
+    observation: Observation
+    pictures: tuple[Picture, ...]
+    kept: tuple[Picture, ...]
+
+
+class Session:
+    """The tools bound to given images. Pictures become "Crop 1", "Crop 2", … and can be named in later calls.
+
+    toolbox: the tools at hand; `toolbox.absent` says which are not, and why.   store: holds the pixels; None makes one,
+    and another with each `open`.
+    Calls from several threads run one after another, so that no two pictures get one name.
+    """
+
+    def __init__(
+        self, toolbox: Toolbox, images: Mapping[str, ImageLike] | None = None, *, store: ImageStore | None = None
+    ) -> None:
+        self.toolbox = toolbox
+        self._given, self.store = store, store or ImageStore()
+        self._lock = threading.Lock()
+        self._conversation = Conversation(panes={})
+        self.open(images or {})
+
+    @property
+    def images(self) -> dict[str, ImageRef]:
+        """Every image that a call can name, pictures of earlier calls included."""
+        return {name: panes[0].image for name, panes in self._conversation.panes.items()}
+
+    def open(self, images: Mapping[str, ImageLike]) -> None:
+        """Begin anew with these images: name → file, PIL image, H×W×3 uint8 RGB array or ImageRef.
+
+        Files are decoded now, so that a broken one is found before anything is spent. Raises ImageError, and ConfigError
+        for a name that is empty, given twice (case ignored), or kept for the tools' own pictures ("Crop 1").
+        """
+        panes: dict[str, tuple[View, ...]] = {}
+        store = self._given or ImageStore()
+        for name, image in images.items():
+            folded = name.strip().casefold()
+            if not folded or _CROP.fullmatch(folded):
+                raise ConfigError(
+                    f"image name {name!r}: expected words, and not 'Crop N', which is what tools' pictures get"
+                )
+            if folded in (known.casefold() for known in panes):
+                raise ConfigError(f"image name {name!r} is given twice; names differ in more than case and spaces")
+            ref = _added(store, name, image)
+            store.array(ref)
+            panes[name.strip()] = (View.whole(ref),)
+        with self._lock:
+            self._conversation, self.store = Conversation(panes=panes), store
+
+    def call(self, tool: str, arguments: Mapping[str, Json]) -> Shown:
+        """One call. Raises ToolError, which says how to mend it; ToolFailed where a tool raised what it should not have;
+        ConfigError where weights that are loaded with the first call are damaged.
+        """
+        with self._lock:
+            before, store = self._conversation, self.store
+            if not before.panes:
+                raise ToolError("no image is open; open one first")
+            desk = before.desk(store)
+            observation = self._observed(tool, arguments, desk)
+            names = desk.names(observation)
+            after = self._conversation = before.after(tool, arguments, observation, names)
+        # Where two names have one image, the one that the call used comes first.
+        called = {str(value).strip().casefold() for value in arguments.values()}
+        known = sorted(after.panes, key=lambda name: name.casefold() not in called)
+        named = {image: name for name in reversed(known) for image in [after.panes[name][0].image]}
+
+        def picture(views: Sequence[View], image: ImageRef, name: str) -> Picture:
+            panes = tuple(view for view in views if view.image == image)
+            origins = tuple(named.get(view.origin, "") for view in panes)
+            return Picture(name=name, panes=panes, png=store.encoded(image, _PNG).data, origins=origins)
+
+        shown = zip(observation.images, names, strict=True)
+        return Shown(
+            tool=tool,
+            version=self.toolbox.tools[tool].version,
+            observation=observation,
+            pictures=tuple(picture(observation.views, image, name) for image, name in shown),
+            kept=tuple(
+                picture(observation.kept, image, "") for image in dict.fromkeys(view.image for view in observation.kept)
+            ),
+        )
+
+    def _observed(self, tool: str, arguments: Mapping[str, Json], desk: Desk) -> Observation:
+        try:
+            return self.toolbox.call(tool, arguments, desk)
+        except ImageError as error:
+            raise ToolError(str(error)) from error
+        except EditLoupeError:
+            raise
+        except Exception as error:
+            raise ToolFailed(f"{tool} failed ({type(error).__name__}: {error})") from error
+
+
+def open_session(
+    images: Mapping[str, ImageLike] | None = None,
+    *,
+    tools: Iterable[str] | None = None,
+    settings: ToolSettings | None = None,
+) -> Session:
+    """A session over `images` with the named tools; None takes those of the paper's five that can be had here.
+
+    settings: weights and device; None reads the environment. Raises ConfigError: a name that is unknown, a tool that was
+    named and is absent; ImageError.
+    """
+    named = None if tools is None else tuple(tools)
+    box = open_toolbox(PAPER_TOOLS if named is None else named, settings)
+    if named is not None and box.absent:
+        raise ConfigError("; ".join(f"the tool {name!r} is absent here: {why}" for name, why in box.absent.items()))
+    return Session(box, images)
+
+
+def _added(store: ImageStore, name: str, image: ImageLike) -> ImageRef:
+    if isinstance(image, ImageRef):
+        return image
+    if isinstance(image, Image.Image):
+        return store.add_bytes(_png(image), name=name)
+    if isinstance(image, np.ndarray):
+        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+            raise ImageError(f"{name}: expected an H×W×3 uint8 RGB array, found {image.shape} {image.dtype}")
+        return store.add_bytes(encode_png(image), name=name)
+    return store.add_file(Path(fspath(image)))
+
+
+def _key(tool: str, arguments: Mapping[str, Json]) -> tuple[str, ...]:
+    """The call as `Desk.past_calls` has it; nothing where the arguments hold NaN, with which no call succeeds twice."""
+    try:
+        return (canonical_json({"name": tool, "arguments": dict(arguments)}),)
+    except ValueError:
+        return ()
+
+
+def _png(image: Image.Image) -> bytes:
+    """Upright, in a mode that PNG has; alpha and depth are dealt with where every image is decoded."""
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode not in ("1", "L", "LA", "I;16", "P", "RGB", "RGBA"):
+        upright = upright.convert("RGB")
+    buffer = io.BytesIO()
+    upright.save(buffer, format="PNG", compress_level=4)
+    return buffer.getvalue()

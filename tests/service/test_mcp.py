@@ -1,0 +1,140 @@
+"""The MCP server as a client meets it: a process, standard input and output, images below one folder."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.errors import ConfigError, MissingExtra
+from editloupe.service.mcp import serve
+from editloupe.tools.session import open_session
+from tests.conftest import pixels
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The root with one edit in it, and a secret beside it."""
+    root = tmp_path / "root"
+    (root / "sub").mkdir(parents=True)
+    before, after = pixels(0, spots=1)
+    Image.fromarray(before).save(root / "before.png")
+    Image.fromarray(after).save(root / "sub" / "after.png")
+    Image.fromarray(before).save(tmp_path / "secret.png")
+    (root / "link.png").symlink_to(tmp_path / "secret.png")
+    (root / "loop.png").symlink_to(root / "loop.png")
+    (root / "notes.txt").write_text("no image")
+    return root
+
+
+def talk(root: Path, conversation: Callable[[Any], Awaitable[None]], mode: str = "auto") -> None:
+    """A real client with a server process of its own."""
+    mcp = pytest.importorskip("mcp", reason="needs the extra `mcp`")
+    import anyio
+
+    server = mcp.StdioServerParameters(
+        command=sys.executable,
+        args=["-c", "from editloupe.cli import main; main()", "tools", "serve-mcp", "--root", str(root)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+    async def main() -> None:
+        # A file of its own: the client's default is whatever sys.stderr was when it was imported.
+        with anyio.fail_after(60), (root.parent / "stderr.txt").open("w") as log:
+            async with mcp.Client(mcp.stdio_client(server, errlog=log), mode=mode) as client:
+                await conversation(client)
+
+    anyio.run(main)
+    assert "Traceback" not in (root.parent / "stderr.txt").read_text()
+
+
+def said(result: Any) -> str:
+    return "\n".join(block.text for block in result.content if block.type == "text")
+
+
+# Both generations of the protocol: the handshake of 2025, and requests that each stand alone.
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_a_client_opens_images_looks_and_looks_into_what_it_was_shown(folder: Path, mode: str):
+    async def conversation(client: Any) -> None:
+        offered = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert {"open_images", "zoom_in", "localize_differences", "enhancer"} <= set(offered)
+        assert offered["zoom_in"].input_schema["required"] == ["target_image", "bbox"]
+        early = await client.call_tool("zoom_in", {"target_image": "Edited Image", "bbox": [0, 0, 500, 500]})
+        assert early.is_error and "call open_images first" in said(early)
+
+        opened = await client.call_tool("open_images", {"original": "before.png", "edited": "sub/after.png"})
+        assert not opened.is_error
+        assert said(opened) == "Original Image: 320×240 px\nEdited Image: 320×240 px"
+        found = await client.call_tool(
+            "localize_differences", {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
+        )
+        assert [block.type for block in found.content] == ["text", "text", "image"]
+        assert "1 region differs" in said(found)
+        picture = Image.open(io.BytesIO(base64.b64decode(found.content[2].data)))
+        assert found.content[2].mime_type == "image/png"
+        # The red square lies in the right pane only.
+        red = np.argwhere((np.asarray(picture) == (255, 0, 0)).all(axis=2))
+        assert red[:, 1].min() >= picture.width // 2 - 4
+
+        deeper = await client.call_tool("zoom_in", {"target_image": "Crop 1", "bbox": [500, 0, 1000, 1000]})
+        assert said(deeper).startswith("Crop 2:") and "of 'Crop 1'" in said(deeper)
+        wrong = await client.call_tool("zoom_in", {"target_image": "Crop 9", "bbox": [500, 0, 1000, 1000]})
+        assert wrong.is_error
+        assert "the images are: 'Original Image', 'Edited Image', 'Crop 1', 'Crop 2'" in said(wrong)
+
+        await client.call_tool("open_images", {"original": "before.png"})
+        gone = await client.call_tool("zoom_in", {"target_image": "Crop 1", "bbox": [0, 0, 500, 500]})
+        assert gone.is_error and "the images are: 'Original Image'" in said(gone)
+
+    talk(folder, conversation, mode)
+
+
+def test_what_cannot_be_opened_or_called_is_an_error_that_the_model_reads(folder: Path):
+    async def conversation(client: Any) -> None:
+        for path, told in (
+            ("../secret.png", "is outside"),
+            (str(folder.parent / "secret.png"), "is outside"),
+            ("/etc/no-such-file", "is outside"),
+            ("link.png", "is outside"),
+            ("loop.png", "loop.png"),
+            ("nope.png", "no such file"),
+            ("notes.txt", "not an image"),
+            ("sub", "is a folder"),
+            ("a\0b", "expected the path"),
+            (7, "expected the path"),
+        ):
+            refused = await client.call_tool("open_images", {"original": path})
+            assert refused.is_error and told in said(refused), (path, said(refused))
+        for arguments in ({}, {"edited": "before.png"}, {"original": "before.png", "more": 1}):
+            assert (await client.call_tool("open_images", arguments)).is_error
+        # An absolute path below the root is as good as a relative one.
+        assert not (await client.call_tool("open_images", {"original": str(folder / "before.png")})).is_error
+        fractions = await client.call_tool("zoom_in", {"target_image": "Original Image", "bbox": [0.1, 0.2, 0.3, 0.4]})
+        assert fractions.is_error and "multiply by 1000, [100, 200, 300, 400]" in said(fractions)
+        unknown = await client.call_tool("magic", {})
+        assert unknown.is_error and "there is no tool 'magic'" in said(unknown)
+        absent = await client.call_tool("grounding", {"target_image": "Original Image", "phrase": "mug"})
+        assert absent.is_error and "is absent here" in said(absent)
+
+    talk(folder, conversation)
+
+
+def test_a_root_that_is_no_folder_is_refused_before_anything_is_served(tmp_path: Path):
+    with pytest.raises(ConfigError, match="is no folder"):
+        serve(open_session(tools=["zoom_in"]), tmp_path / "nowhere")
+
+
+def test_without_the_extra_the_command_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setitem(sys.modules, "mcp.server", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'editloupe\[mcp\]'"):
+        serve(open_session(tools=["zoom_in"]), tmp_path)
