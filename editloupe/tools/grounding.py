@@ -77,6 +77,8 @@ class Grounding:
             lines[-1],
         ]
         data = {**facts(result, self.detector), "crops": [desk.crop_name(1), desk.crop_name(2)]}
+        if crop.by:
+            data["enlarged"] = dict(crop.by)
         return Observation(text="\n".join(lines), views=(drawn, crop.view), kept=crop.kept, data=data)
 
     def _drawn(self, desk: Desk, image: ImageRef, detections: tuple[Detection, ...]) -> View:

@@ -11,6 +11,7 @@ from editloupe.errors import ToolError
 from editloupe.imaging import render
 from editloupe.imaging.geometry import spans
 from editloupe.tools.detectors import Detection, Detector, Sight, suppress
+from editloupe.tools.devices import computed
 from editloupe.values import Box, ImageRef, Json
 
 LISTED: Final = 10
@@ -118,7 +119,7 @@ def told(result: Search, detector: Detector, *, name: str, image: ImageRef) -> l
 
 
 def facts(result: Search, detector: Detector) -> dict[str, Json]:
-    """The same for programs; boxes in px."""
+    """The same for programs; boxes in px; which model computed where ("detector", "device", "precision", versions)."""
     return {
         "phrase": result.phrase,
         "found": len(result.detections),
@@ -127,6 +128,7 @@ def facts(result: Search, detector: Detector) -> dict[str, Json]:
         ],
         "threshold": detector.threshold,
         "detector": detector.version,
+        **computed(detector),
         "whole": list(result.whole),
         "tiles": [list(tile.ints()) for tile in result.tiles],
         "tile_seen": None if result.tile_seen is None else list(result.tile_seen),
