@@ -50,7 +50,7 @@ class Grounding:
 
     @property
     def version(self) -> str:
-        return f"1; {self.detector.version}; {self.upscaler.version}"
+        return f"2; {self.detector.version}; {self.upscaler.version}"
 
     def prepare(self) -> None:
         """Load detector and upscaler now. Raises ConfigError."""

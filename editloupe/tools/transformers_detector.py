@@ -109,7 +109,8 @@ class TransformersDetector:
             raise ToolError(
                 f"the phrase has {tokens} tokens and {self.name} takes {loaded.max_tokens}; name the object in a few words"
             )
-        return self._batcher.map([self._item(loaded, rgb, text) for rgb in images])
+        # One by one, so that a GPU works on the first tiles while the next are being prepared.
+        return self._batcher.map(self._item(loaded, rgb, text) for rgb in images)
 
     def _item(self, loaded: Loaded, rgb: RGB, phrase: str) -> _Item:
         # Writable and contiguous, since pictures from the store are read-only.
