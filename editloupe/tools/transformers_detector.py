@@ -114,16 +114,23 @@ class TransformersDetector:
 
     def _item(self, loaded: Loaded, rgb: RGB, phrase: str) -> _Item:
         # Writable and contiguous, since pictures from the store are read-only.
-        made = loaded.processor.image_processor(
-            images=[np.array(rgb)], return_tensors="pt", input_data_format="channels_last"
-        )
+        height, width = rgb.shape[:2]
+        try:
+            made = loaded.processor.image_processor(
+                images=[np.array(rgb)], return_tensors="pt", input_data_format="channels_last"
+            )
+        except ValueError as error:
+            # Reduced to the network's longest side, its shorter one would be 0 px.
+            raise ToolError(
+                f"{width}×{height} px is too narrow for {self.name}; zoom_in on a part of the image and search that crop"
+            ) from error
         mask = made.get("pixel_mask")
         return _Item(
             pixels=made["pixel_values"][0],
             mask=None if mask is None else mask[0],
             phrase=phrase,
-            width=rgb.shape[1],
-            height=rgb.shape[0],
+            width=width,
+            height=height,
         )
 
     def _run(self, items: list[_Item]) -> list[Sight]:

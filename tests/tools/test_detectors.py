@@ -128,6 +128,12 @@ def test_owlv2_maps_boxes_of_its_padded_square_back(folders: dict[str, Path]) ->
     assert max(d.box.x1 for d in sight.detections) > 64
 
 
+def test_an_image_so_narrow_that_nothing_would_be_left_of_it_is_told_to_the_model(folders: dict[str, Path]) -> None:
+    # At most 192 px long, 8×5000 px would be 0.3 px wide.
+    with pytest.raises(ToolError, match=r"8×5000 px is too narrow for GroundingDINO .*; zoom_in on a part"):
+        detector(folders["grounding-dino"])([noise(8, 5000)], "red mug")
+
+
 def test_a_phrase_of_more_tokens_than_the_model_takes_is_told_to_the_model(folders: dict[str, Path]) -> None:
     with pytest.raises(ToolError, match=r"tokens and OWLv2 .* takes 16; name the object in a few words"):
         detector(folders["owlv2"])([noise(64, 64)], "an unspeakably verbose phrase")
