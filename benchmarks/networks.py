@@ -95,7 +95,7 @@ def measure(network: str, ways: Sequence[Way], *, device: Device, rounds: int) -
 def detector_rows(folder: Path, device: Device, *, sizes: Sequence[int], side: tuple[int, int], rounds: int) -> list[Row]:
     """GroundingDINO: pictures of `side` px, as many callers as `sizes` has it."""
     torch = import_torch()
-    make_grounding_dino(folder)
+    make_grounding_dino(folder, side_px=min(800, side[1]))
     pictures = [drawn(*side, seed=seed) for seed in range(max(sizes))]
     ways: list[Way] = []
     first = TransformersDetector(find_weights(str(folder)), device=device.name, max_batch=1)
@@ -161,8 +161,11 @@ def upscaler_rows(path: Path, device: Device, *, sizes: Sequence[int], side: int
     return measure(f"Real-ESRGAN ×4, {side}×{side} px", ways, device=device, rounds=rounds)
 
 
-def make_grounding_dino(folder: Path) -> None:
-    """grounding-dino-tiny's architecture (Swin-T, BERT base, 6 + 6 layers, 900 queries; 172 M parameters), random."""
+def make_grounding_dino(folder: Path, *, side_px: int = 800) -> None:
+    """grounding-dino-tiny's architecture (Swin-T, BERT base, 6 + 6 layers, 900 queries; 172 M parameters), random.
+
+    side_px: of a picture's shorter side as the network sees it.
+    """
     from transformers import (
         BertTokenizerFast,
         GroundingDinoConfig,
@@ -182,7 +185,7 @@ def make_grounding_dino(folder: Path) -> None:
     with quietly():
         GroundingDinoForObjectDetection(GroundingDinoConfig()).save_pretrained(folder)
         tokenizer = BertTokenizerFast(str(folder / "vocab.txt"))
-        images = GroundingDinoImageProcessorPil(size={"shortest_edge": 800, "longest_edge": 1333})
+        images = GroundingDinoImageProcessorPil(size={"shortest_edge": side_px, "longest_edge": side_px * 5 // 3})
         GroundingDinoProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
 
 
@@ -279,7 +282,7 @@ def main() -> None:
     rows: list[Row] = []
     with TemporaryDirectory() as place:
         if options.only != "upscaler":
-            side = (320, 240) if options.quick else (1024, 768)
+            side = (320, 240) if options.quick else (1067, 800)
             rows += detector_rows(Path(place) / "dino", device, sizes=sizes, side=side, rounds=rounds)
         if options.only != "detector":
             side_px = 32 if options.quick else 64
