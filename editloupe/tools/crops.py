@@ -8,6 +8,7 @@ from typing import Final
 
 from editloupe.imaging import render
 from editloupe.tools.base import Desk
+from editloupe.tools.devices import computed
 from editloupe.tools.upscalers import Upscaler, enlarge, enlarged_by
 from editloupe.values import Box, ImageRef, Json, View
 
@@ -19,12 +20,14 @@ LONG_SIDE: Final = 2048
 class ShownCrop:
     """view: what the model sees.   kept: the plain crop, where a learned upscaler changed it.   scale: shown px per px.
     how: what was done, in words ("enlarged ×4 to 512×400 px by Lanczos, which adds no detail").
+    by: for `Observation.data`: "upscaler" (its version), device and precision where a network enlarged; else empty.
     """
 
     view: View
     kept: tuple[View, ...]
     scale: float
     how: str
+    by: Mapping[str, Json]
 
 
 def show_crop(
@@ -44,6 +47,7 @@ def show_crop(
         kept=(_view(desk.images.add_array(plain), image, region, "crop", {}),) if by_network else (),
         scale=scale,
         how=_how(scale, width, height, upscaler),
+        by={"upscaler": upscaler.version, **computed(upscaler)} if by_network else {},
     )
 
 

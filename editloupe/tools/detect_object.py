@@ -40,7 +40,7 @@ class DetectObject:
 
     @property
     def version(self) -> str:
-        return f"1; {self.detector.version}"
+        return f"2; {self.detector.version}"
 
     def prepare(self) -> None:
         """Load the detector now. Raises ConfigError."""

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from editloupe.errors import ConfigError, MissingExtra
+from editloupe.values import Json
 
 Out = TypeVar("Out")
 
@@ -27,6 +28,25 @@ class Device:
 
     def __str__(self) -> str:
         return f"{self.name} {'fp16' if self.half else 'fp32'}"
+
+    def facts(self) -> dict[str, Json]:
+        """For the trace: "device" (with a GPU's model), "precision", and torch's version. Imports torch."""
+        torch = import_torch()
+        model = f" {torch.cuda.get_device_name(self.name)}" if self.name.startswith("cuda") else ""
+        return {
+            "device": f"{self.name}{model}",
+            "precision": "fp16" if self.half else "fp32",
+            "torch": str(torch.__version__),
+        }
+
+
+def computed(model: object) -> dict[str, Json]:
+    """Where and with what a detector or an upscaler computes, as its own `computed` tells it; {} where it tells nothing.
+
+    Belongs into `Observation.data`, not into a version: it says where a verdict came from, not what was asked.
+    """
+    tell = getattr(model, "computed", None)
+    return {} if tell is None else dict(tell())
 
 
 def check_device(name: str) -> None:

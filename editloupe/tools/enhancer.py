@@ -11,6 +11,7 @@ from editloupe.imaging import render
 from editloupe.records import Observation
 from editloupe.tools.base import Desk
 from editloupe.tools.bbox import BBox, box_in_px
+from editloupe.tools.devices import computed
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.upscalers import Enlarges, open_upscaler
 from editloupe.values import Box, View
@@ -92,5 +93,7 @@ class Enhancer(Enlarges):
                 "size": [enhanced.width, enhanced.height],
                 "upscaler": self.upscaler.name,
                 "learned": self.upscaler.learned,
+                "weights": self.upscaler.version,
+                **computed(self.upscaler),
             },
         )

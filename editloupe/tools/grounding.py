@@ -51,7 +51,7 @@ class Grounding:
 
     @property
     def version(self) -> str:
-        return f"1; {self.detector.version}; {self.upscaler.version}"
+        return f"2; {self.detector.version}; {self.upscaler.version}"
 
     def prepare(self) -> None:
         """Load detector and upscaler now. Raises ConfigError."""
@@ -82,6 +82,8 @@ class Grounding:
             lines[-1],
         ]
         data = {**facts(result, self.detector), "crops": [desk.crop_name(1), desk.crop_name(2)]}
+        if crop.by:
+            data["enlarged"] = dict(crop.by)
         return Observation(text="\n".join(lines), views=(drawn, crop.view), kept=crop.kept, data=data)
 
     def _drawn(self, desk: Desk, image: ImageRef, detections: tuple[Detection, ...]) -> View:

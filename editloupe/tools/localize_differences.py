@@ -14,6 +14,7 @@ from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, REGENERATED_SHAR
 from editloupe.imaging.geometry import expand
 from editloupe.records import Observation
 from editloupe.tools.base import Desk
+from editloupe.tools.devices import computed
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.upscalers import Enlarges, Lanczos, Upscaler, enlarge, enlarged_by, open_automatic_upscaler
 from editloupe.values import Box, ImageRef, Json, View
@@ -89,7 +90,9 @@ class LocalizeDifferences(Enlarges):
             lines.append(f"Enlarged {how}: {', '.join(dict.fromkeys(which))}.")
         if found.regions:
             lines.append(_caution(found))
-        return Observation(text="\n".join(lines), views=tuple(views), kept=tuple(kept), data=_data(found, crops=crops))
+        facts = computed(self.upscaler) if kept else {}
+        data = _data(found, crops=crops) | facts
+        return Observation(text="\n".join(lines), views=tuple(views), kept=tuple(kept), data=data)
 
 
 def _caution(found: Differences) -> str:

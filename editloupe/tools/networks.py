@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from editloupe.imaging.geometry import spans
 from editloupe.tools.batching import Batcher
 from editloupe.tools.devices import Device, fitting, import_torch, open_device
 from editloupe.tools.weights import load_tensors
+from editloupe.values import Json
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 TILE_PX: Final = 256
 OVERLAP_PX: Final = 32
 """Half of it, 16 px, is context on each side of a seam; the official inference script takes 10."""
+
+MAX_BATCH: Final = 4
+"""Tiles a batch on a GPU. On a CPU it is one: a tile keeps every core busy, and more of them only take more memory."""
 
 
 @dataclass(frozen=True)
@@ -41,19 +46,23 @@ class NetworkUpscaler:
 
     weights: a file with the official Real-ESRGAN keys, or one that spandrel knows.   digest: of that file.
     Loaded with the first call, or by `prepare`. A scale that the network does not have is reached by applying it again
-    and reducing.
+    and reducing.   tile_px: most of a tile's side.   max_batch: tiles; None takes MAX_BATCH on a GPU, 1 on a CPU.
     """
 
     learned = True
 
-    def __init__(self, weights: Path, *, digest: str, device: str = "auto", tile_px: int = TILE_PX) -> None:
+    def __init__(
+        self, weights: Path, *, digest: str, device: str = "auto", tile_px: int = TILE_PX, max_batch: int | None = None
+    ) -> None:
         self.weights, self.tile_px = weights, tile_px
         self.name = weights.stem
         self.version = f"{weights.stem} sha256:{digest}"
-        self._device = device
+        self._device, self._max_batch = device, max_batch
         self._loading = threading.Lock()
         self._network: _Network | None = None
-        self._batcher: Batcher[RGB, RGB] = Batcher(self._run, name=self.name, key=lambda t: t.shape, max_batch=4)
+        self._batcher: Batcher[RGB, RGB] = Batcher(
+            self._run, name=self.name, key=lambda t: t.shape, max_batch=max_batch or MAX_BATCH
+        )
 
     def prepare(self) -> None:
         """Load now. Raises ConfigError: damaged, unsafe or unknown weights, no such device; MissingExtra."""
@@ -63,6 +72,10 @@ class NetworkUpscaler:
     def loaded_on(self) -> Device | None:
         """Where the network is; None before it is loaded."""
         return None if self._network is None else self._network.device
+
+    def computed(self) -> dict[str, Json]:
+        """Device, precision and versions, for the trace. Loads the network where that has not happened."""
+        return self._loaded().device.facts()
 
     def __call__(self, rgb: RGB, scale: int) -> RGB:
         """Raises ConfigError as `prepare`; ToolError where a single tile does not fit into memory."""
@@ -78,8 +91,7 @@ class NetworkUpscaler:
         """By the network's own scale."""
         network = self._loaded()
         height, width = rgb.shape[:2]
-        rows = spans(height, tile=self.tile_px, overlap=OVERLAP_PX)
-        columns = spans(width, tile=self.tile_px, overlap=OVERLAP_PX)
+        rows, columns = _spread(height, self.tile_px), _spread(width, self.tile_px)
         places = [(row, column) for row in rows for column in columns]
         made = self._batcher.map(_padded(rgb[y0:y1, x0:x1], network.multiple) for (y0, y1), (x0, x1) in places)
         scale = network.scale
@@ -110,8 +122,9 @@ class NetworkUpscaler:
     def _loaded(self) -> _Network:
         with self._loading:
             if self._network is None:
-                device = open_device(self._device)
-                self._network = _load(self.weights, device)
+                self._network = _load(self.weights, open_device(self._device))
+                if self._max_batch is None and self._network.device.name == "cpu":
+                    self._batcher.max_batch = 1
             return self._network
 
 
@@ -151,6 +164,17 @@ def _through_spandrel(weights: Path, tensors: Mapping[str, torch.Tensor], device
     found.eval().to(torch.device(device.name), torch.float16 if half else torch.float32)
     multiple = found.size_requirements.multiple_of
     return _Network(found, scale=found.scale, multiple=multiple, device=Device(device.name, half))
+
+
+def _spread(length: int, most: int) -> list[tuple[int, int]]:
+    """Tiles of at most `most` px, no more of them than are needed, and no larger than so many need to be.
+
+    Of 260 px tiles of 256 would be two that share 252, so that nearly all would be computed twice; here they are 146 px.
+    """
+    if length <= most:
+        return [(0, length)]
+    count = math.ceil((length - OVERLAP_PX) / (most - OVERLAP_PX))
+    return spans(length, tile=math.ceil((length + (count - 1) * OVERLAP_PX) / count), overlap=OVERLAP_PX)
 
 
 def _padded(tile: RGB, multiple: int) -> RGB:

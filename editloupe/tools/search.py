@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
@@ -11,6 +12,7 @@ from editloupe.errors import ToolError
 from editloupe.imaging import render
 from editloupe.imaging.geometry import spans
 from editloupe.tools.detectors import Detection, Detector, Sight, suppress
+from editloupe.tools.devices import computed
 from editloupe.values import Box, ImageRef, Json
 
 LISTED: Final = 10
@@ -20,6 +22,9 @@ MAX_TILES: Final = 36
 MAX_PHRASE: Final = 200
 
 _OVERLAP = 0.2
+_NEAR = 0.01
+"""A box that ends within this share of its tile's side from a border counts as cut by it."""
+
 _LEAST_SIDE_PX = 48
 """An image under twice that a side is not tiled: a tile would show nothing that the whole image did not."""
 
@@ -52,7 +57,7 @@ def search(detector: Detector, rgb: RGB, phrase: str) -> Search:
     sights = detector([render.crop(rgb, tile) for tile in tiles], phrase)
     return Search(
         phrase=phrase,
-        detections=suppress([d for tile, one in zip(tiles, sights, strict=True) for d in _placed(one, tile)]),
+        detections=_joined(tiles, sights, width=width, height=height),
         whole=whole,
         tiles=tiles,
         tile_seen=(sights[0].width, sights[0].height),
@@ -118,7 +123,7 @@ def told(result: Search, detector: Detector, *, name: str, image: ImageRef) -> l
 
 
 def facts(result: Search, detector: Detector) -> dict[str, Json]:
-    """The same for programs; boxes in px."""
+    """The same for programs; boxes in px; which model computed where ("detector", "device", "precision", versions)."""
     return {
         "phrase": result.phrase,
         "found": len(result.detections),
@@ -127,15 +132,43 @@ def facts(result: Search, detector: Detector) -> dict[str, Json]:
         ],
         "threshold": detector.threshold,
         "detector": detector.version,
+        **computed(detector),
         "whole": list(result.whole),
         "tiles": [list(tile.ints()) for tile in result.tiles],
         "tile_seen": None if result.tile_seen is None else list(result.tile_seen),
     }
 
 
-def _placed(sight: Sight, tile: Box) -> list[Detection]:
-    """A tile's detections in px of the image."""
-    return [Detection(box=d.box.shifted(tile.x0, tile.y0), score=d.score, label=d.label) for d in sight.detections]
+def _joined(tiles: Sequence[Box], sights: Sequence[Sight], *, width: int, height: int) -> tuple[Detection, ...]:
+    """The tiles' detections in px of the image, none twice, best first.
+
+    What a tile's border cuts is dropped where a neighbour, which overlaps, has the whole of it, whatever the scores.
+    """
+    entire: list[Detection] = []
+    cut: list[Detection] = []
+    for tile, sight in zip(tiles, sights, strict=True):
+        for d in sight.detections:
+            found = Detection(box=d.box.shifted(tile.x0, tile.y0), score=d.score, label=d.label)
+            (cut if _cut(found.box, tile, width=width, height=height) else entire).append(found)
+    kept = suppress(entire)
+    parts = [d for d in suppress(cut) if not any(_holds(whole.box, d.box) for whole in kept)]
+    return suppress([*kept, *parts])
+
+
+def _cut(box: Box, tile: Box, *, width: int, height: int) -> bool:
+    """Whether a box reaches a border of its tile that is none of the image's."""
+    x, y = _NEAR * tile.width, _NEAR * tile.height
+    return (
+        (tile.x0 > 0 and box.x0 - tile.x0 <= x)
+        or (tile.y0 > 0 and box.y0 - tile.y0 <= y)
+        or (tile.x1 < width and tile.x1 - box.x1 <= x)
+        or (tile.y1 < height and tile.y1 - box.y1 <= y)
+    )
+
+
+def _holds(whole: Box, part: Box) -> bool:
+    common = whole.intersection(part)
+    return common is not None and common.area > 0.85 * part.area
 
 
 def _searched(result: Search) -> str:

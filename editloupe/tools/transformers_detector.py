@@ -18,6 +18,7 @@ from editloupe.tools.batching import Batcher
 from editloupe.tools.detectors import FAMILIES, Detection, Sight, Weights, clean_box
 from editloupe.tools.devices import Device, fitting, import_torch, open_device
 from editloupe.tools.weights import refused
+from editloupe.values import Json
 
 BOX_THRESHOLD: Final = 0.30
 TEXT_THRESHOLD: Final = 0.25
@@ -25,6 +26,7 @@ OWL_THRESHOLD: Final = 0.10
 """transformers' own default; OWLv2's scores run lower than GroundingDINO's."""
 
 MAX_BATCH: Final = 8
+"""Images a batch on a GPU. On a CPU it is one: an image keeps every core busy, and more of them only take more memory."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class TransformersDetector:
     """Any model of FAMILIES, from a folder of transformers or an original GroundingDINO checkpoint.
 
     box_threshold: None takes 0.30, for OWLv2 0.10.   text_threshold: of the words that a box is said to match.
+    max_batch: images; None takes MAX_BATCH on a GPU, 1 on a CPU.
     fp32 on the CPU; on a GPU autocast to fp16, since parts of GroundingDINO need fp32.
     """
 
@@ -62,6 +65,7 @@ class TransformersDetector:
         device: str = "auto",
         box_threshold: float | None = None,
         text_threshold: float = TEXT_THRESHOLD,
+        max_batch: int | None = None,
     ) -> None:
         self.weights = weights
         self.name = f"{FAMILIES[weights.family]} ({weights.identity})"
@@ -70,17 +74,26 @@ class TransformersDetector:
         self.text_threshold = text_threshold
         words = "" if self._owl else f", text {text_threshold:.2f}"
         self.version = f"{weights.family} {weights.identity}, box {self.threshold:.2f}{words}"
-        self._device = device
+        self._device, self._max_batch = device, max_batch
         self._loading = threading.Lock()
         self._loaded: Loaded | None = None
         # Only pictures of one size share a batch: padding would change what the backbone sees at their borders.
         self._batcher: Batcher[_Item, Sight] = Batcher(
-            self._run, name=FAMILIES[weights.family], key=lambda item: tuple(item.pixels.shape), max_batch=MAX_BATCH
+            self._run,
+            name=FAMILIES[weights.family],
+            key=lambda item: tuple(item.pixels.shape),
+            max_batch=max_batch or MAX_BATCH,
         )
 
     def prepare(self) -> None:
         """Load now. Raises ConfigError: damaged, unsafe or incomplete weights, no such device."""
         self._ready()
+
+    def computed(self) -> dict[str, Json]:
+        """Device, precision and versions, for the trace. Loads the model where that has not happened."""
+        import transformers
+
+        return {**self._ready().device.facts(), "transformers": transformers.__version__}
 
     @property
     def loaded_on(self) -> Device | None:
@@ -101,20 +114,28 @@ class TransformersDetector:
             raise ToolError(
                 f"the phrase has {tokens} tokens and {self.name} takes {loaded.max_tokens}; name the object in a few words"
             )
-        return self._batcher.map([self._item(loaded, rgb, text) for rgb in images])
+        # One by one, so that a GPU works on the first tiles while the next are being prepared.
+        return self._batcher.map(self._item(loaded, rgb, text) for rgb in images)
 
     def _item(self, loaded: Loaded, rgb: RGB, phrase: str) -> _Item:
         # Writable and contiguous, since pictures from the store are read-only.
-        made = loaded.processor.image_processor(
-            images=[np.array(rgb)], return_tensors="pt", input_data_format="channels_last"
-        )
+        height, width = rgb.shape[:2]
+        try:
+            made = loaded.processor.image_processor(
+                images=[np.array(rgb)], return_tensors="pt", input_data_format="channels_last"
+            )
+        except ValueError as error:
+            # Reduced to the network's longest side, its shorter one would be 0 px.
+            raise ToolError(
+                f"{width}×{height} px is too narrow for {self.name}; zoom_in on a part of the image and search that crop"
+            ) from error
         mask = made.get("pixel_mask")
         return _Item(
             pixels=made["pixel_values"][0],
             mask=None if mask is None else mask[0],
             phrase=phrase,
-            width=rgb.shape[1],
-            height=rgb.shape[0],
+            width=width,
+            height=height,
         )
 
     def _run(self, items: list[_Item]) -> list[Sight]:
@@ -169,6 +190,8 @@ class TransformersDetector:
         with self._loading:
             if self._loaded is None:
                 self._loaded = load(self.weights, open_device(self._device))
+                if self._max_batch is None and self._loaded.device.name == "cpu":
+                    self._batcher.max_batch = 1
             return self._loaded
 
 

@@ -68,5 +68,6 @@ class ZoomIn(Enlarges):
                 "scale": round(shown.scale, 4),
                 "size": [shown.view.image.width, shown.view.image.height],
                 "repeated": call in desk.past_calls,
+                **shown.by,
             },
         )

@@ -13,13 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, MissingExtra, ToolAbsent, ToolError
+from editloupe.runs.execute import Worker
+from editloupe.runs.spec import Settings, open_bench
 from editloupe.testing import check_tool
 from editloupe.tools import detectors
 from editloupe.tools.base import PAPER_TOOLS, open_toolbox
+from editloupe.tools.detect_object import DetectObject
 from editloupe.tools.detectors import DEFAULT_DETECTOR, DEFAULT_REVISION, Sight, find_weights, open_detector
 from editloupe.tools.grounding import Grounding
 from editloupe.tools.settings import ToolSettings
+from editloupe.values import Sample
+from tests.conftest import final
 from tests.tools.tiny_detectors import grounding_dino_folder, original_checkpoint, owlv2_folder
 from tests.tools.tiny_networks import noise
 
@@ -55,10 +62,11 @@ def no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "hub"
 
 
-def detector(path: Path, *, threshold: float | None = 0.0) -> Any:
+def detector(path: Path, *, threshold: float | None = 0.0, max_batch: int | None = 8) -> Any:
+    """With a GPU's batches, which a CPU does not make of itself."""
     from editloupe.tools.transformers_detector import TransformersDetector
 
-    return TransformersDetector(find_weights(str(path)), device="cpu", box_threshold=threshold)
+    return TransformersDetector(find_weights(str(path)), device="cpu", box_threshold=threshold, max_batch=max_batch)
 
 
 def numbers(sight: Sight) -> np.ndarray:
@@ -85,7 +93,7 @@ def test_the_version_names_model_digest_and_thresholds(folders: dict[str, Path])
     assert made.version.endswith(", box 0.30, text 0.25")
     owl = detector(folders["owlv2"], threshold=None)
     assert owl.version.endswith(", box 0.10")
-    assert Grounding(made).version == f"1; {made.version}; Lanczos"
+    assert Grounding(made).version == f"2; {made.version}; Lanczos"
 
 
 def test_a_batch_gives_what_each_image_alone_gives(folders: dict[str, Path]) -> None:
@@ -118,6 +126,12 @@ def test_owlv2_maps_boxes_of_its_padded_square_back(folders: dict[str, Path]) ->
     # The longer side, 128 px, is seen at 96.
     assert (sight.width, sight.height) == (96, 48)
     assert max(d.box.x1 for d in sight.detections) > 64
+
+
+def test_an_image_so_narrow_that_nothing_would_be_left_of_it_is_told_to_the_model(folders: dict[str, Path]) -> None:
+    # At most 192 px long, 8×5000 px would be 0.3 px wide.
+    with pytest.raises(ToolError, match=r"8×5000 px is too narrow for GroundingDINO .*; zoom_in on a part"):
+        detector(folders["grounding-dino"])([noise(8, 5000)], "red mug")
 
 
 def test_a_phrase_of_more_tokens_than_the_model_takes_is_told_to_the_model(folders: dict[str, Path]) -> None:
@@ -333,12 +347,66 @@ def test_running_out_of_memory_splits_the_batch_then_tells_the_model(
         return forward(pixel_values=pixel_values, **more)
 
     monkeypatch.setattr(made._loaded.model, "forward", limited)
+    made._batcher.window_s = 0.3  # a busy machine prepares pictures slowly
     fits = 1
     assert len(made([noise(64, 64, seed=i) for i in range(4)], "red mug")) == 4
     assert max(sizes) > 1
     fits = 0
     with pytest.raises(ToolError, match="ran out of memory on this picture alone"):
         made([noise(64, 64)], "red mug")
+
+
+def test_a_picture_that_does_not_fit_is_an_observation_and_the_task_goes_on(
+    folders: dict[str, Path], sample: Sample, store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = {"name": "detect_object", "arguments": {"target_image": "Edited Image", "detect_object_name": "mug"}}
+    lmm = ScriptedLMM([f"<tool_call>{json.dumps(call)}</tool_call>", final("Wrong Action")])
+    weights = ToolSettings(detector=str(folders["grounding-dino"]), device="cpu")
+    bench = open_bench(Settings(backend=lmm, criteria=("if",), weights=weights))
+    bench.toolbox.prepare()
+    found: Any = bench.toolbox.tools["detect_object"]
+
+    def full(**inputs: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    monkeypatch.setattr(found.detector._loaded.model, "forward", full)
+    (task,) = bench.protocol.plan([sample], {})
+    finding = Worker(bench=bench, images=store).run_task(task)
+    assert (finding.status, finding.counts) == ("ok", {"tool_errors": 1})  # told to the model, and no crash
+    told = lmm.requests[1].messages[-1].text
+    assert "Error: GroundingDINO ran out of memory on this picture alone (CUDA out of memory" in told
+
+
+def test_on_a_cpu_images_go_through_one_by_one(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = detector(folders["owlv2"], max_batch=None)
+    made.prepare()
+    forward, sizes = made._loaded.model.forward, []
+
+    def counted(pixel_values: Any, **more: Any) -> Any:
+        sizes.append(len(pixel_values))
+        return forward(pixel_values=pixel_values, **more)
+
+    monkeypatch.setattr(made._loaded.model, "forward", counted)
+    made([noise(64, 64, seed=i) for i in range(3)], "red mug")
+    assert sizes == [1, 1, 1]
+
+
+def test_an_observation_says_by_what_and_where_it_was_computed(folders: dict[str, Path]) -> None:
+    import transformers
+
+    made = detector(folders["owlv2"])
+    where = {
+        "device": "cpu",
+        "precision": "fp32",
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+    for tool in (Grounding(made), DetectObject(made)):
+        found = check_tool(tool)
+        assert {key: found.data[key] for key in where} == where
+        assert found.data["detector"] == made.version
+        # For the trace alone: neither the judge's identity nor the text that the model reads has it.
+        assert torch.__version__ not in tool.version + found.text
 
 
 def test_importing_the_tools_imports_neither_torch_nor_transformers() -> None:

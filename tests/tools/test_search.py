@@ -105,6 +105,20 @@ def test_one_object_in_the_overlap_of_two_tiles_is_counted_once() -> None:
     assert len(found.data["tiles"]) == 4  # type: ignore[arg-type]
 
 
+def test_of_an_object_that_a_tiles_border_cuts_the_neighbours_whole_box_is_given() -> None:
+    # The first tile ends at 600 and sees 560..600 of it, the second all of it, with the same score.
+    found = ask(Reds(limit=700), desk_of(1000, 400, (560, 100, 640, 130)))
+    assert ": 1 found" in found.text
+    assert "1: bbox [560, 250, 640, 325], 80×30 px" in found.text
+
+
+def test_an_object_longer_than_every_overlap_is_still_told_in_its_parts() -> None:
+    found = ask(Reds(limit=700), desk_of(1000, 400, (100, 100, 900, 130)))
+    # 100..600 in the first tile, 400..900 in the second: an IoU of 200/800.
+    assert ": 2 found" in found.text
+    assert "may be listed in parts" in found.text
+
+
 def test_a_miss_names_threshold_sizes_and_tiles_and_does_not_claim_absence() -> None:
     detector = Reds()
     found = ask(detector, desk_of(1000, 500))

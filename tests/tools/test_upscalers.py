@@ -20,6 +20,7 @@ from editloupe.tools.base import open_toolbox
 from editloupe.tools.devices import Device
 from editloupe.tools.enhancer import Enhancer
 from editloupe.tools.localize_differences import LocalizeDifferences
+from editloupe.tools.networks import NetworkUpscaler
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.upscalers import Lanczos, enlarge, open_upscaler
 from editloupe.tools.zoom_in import ZoomIn
@@ -92,14 +93,57 @@ def test_the_official_checkpoint_has_702_tensors_and_each_has_its_place() -> Non
 
 
 def test_tiles_make_the_same_picture_as_the_whole(tmp_path: Path) -> None:
-    from editloupe.tools.networks import NetworkUpscaler
-
     path = rrdbnet_file(tmp_path, blocks=1)
     # One block reaches 1 + 15 + 1 px and a little more after doubling: less than the 16 px on each side of a seam.
     rgb = noise(150, 70)
     whole = NetworkUpscaler(path, digest="", device="cpu", tile_px=256)(rgb, 4)
     tiled = NetworkUpscaler(path, digest="", device="cpu", tile_px=64)(rgb, 4)
     assert np.abs(whole.astype(int) - tiled.astype(int)).max() <= 1
+
+
+def test_tiles_share_no_more_than_they_must(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = opened(rrdbnet_file(tmp_path))
+    run, sizes = made._run, []
+
+    def counted(tiles: list[RGB]) -> list[RGB]:
+        sizes.extend(tile.shape[:2] for tile in tiles)
+        return list(run(tiles))
+
+    monkeypatch.setattr(made._batcher, "_run", counted)
+    assert made(noise(260, 20), 4).shape == (80, 1040, 3)
+    # Two tiles of (260 + 32) / 2 px, not two of 256 that would share 252; and on a CPU one after the other.
+    assert sizes == [(20, 146), (20, 146)]
+    assert made._batcher.max_batch == 1
+
+
+def test_what_a_network_enlarged_says_by_what_and_where(tmp_path: Path) -> None:
+    upscaler = opened(rrdbnet_file(tmp_path))
+    where = {"device": "cpu", "precision": "fp32", "torch": torch.__version__}
+    enhanced, zoomed = check_tool(Enhancer(upscaler)), check_tool(ZoomIn(upscaler))
+    assert enhanced.data.items() >= {**where, "weights": upscaler.version}.items()
+    assert zoomed.data.items() >= {**where, "upscaler": upscaler.version}.items()
+    assert "device" not in check_tool(ZoomIn()).data  # Lanczos is the same everywhere
+
+
+def test_a_tile_that_does_not_fit_into_memory_is_told_to_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = NetworkUpscaler(rrdbnet_file(tmp_path), digest="", device="cpu", tile_px=64, max_batch=4)
+    made.prepare()
+    forward, sizes = made._network.run.forward, []  # type: ignore[union-attr]
+
+    def limited(x: Any) -> Any:
+        sizes.append(len(x))
+        if len(x) > fits:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return forward(x)
+
+    monkeypatch.setattr(made._network.run, "forward", limited)  # type: ignore[union-attr]
+    made._batcher.window_s = 0.3  # a busy machine cuts tiles slowly
+    fits = 1
+    assert made(noise(180, 20), 4).shape == (80, 720, 3)
+    assert max(sizes) > 1 and sizes[-1] == 1
+    fits = 0
+    with pytest.raises(ToolError, match=r"ran out of memory on this picture alone \(CUDA out of memory"):
+        made(noise(20, 20), 4)
 
 
 @pytest.mark.parametrize(("native", "asked"), [(4, 2), (2, 4), (4, 4), (2, 2)])

@@ -1,0 +1,290 @@
+"""How fast the tools' networks are: GroundingDINO and Real-ESRGAN at full size, alone and in batches, beside their peers.
+
+    python -m benchmarks.networks                 # on the first GPU, else the CPU
+    python -m benchmarks.networks --write         # and put the table into docs/tools.md
+    python -m benchmarks.networks --quick         # smaller pictures, fewer calls: does it run at all?
+
+The weights are random: speed does not depend on them. They are written to a folder and loaded by the code that loads real
+ones. `N callers` are N threads that call at once, one picture each, as the samples of a run do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from benchmarks.pages import put
+from editloupe.data.images import RGB
+from editloupe.tools.detectors import find_weights
+from editloupe.tools.devices import Device, import_torch, open_device
+from editloupe.tools.networks import NetworkUpscaler
+from editloupe.tools.transformers_detector import TransformersDetector, quietly
+
+PHRASE = "red mug"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One way of running one network.
+
+    callers: threads that call at once.   batch: most items a forward pass.   rate: items a second, higher is better.
+    peak_gib: most memory that the GPU held; None on a CPU, where a process's peak belongs to all rows before as well.
+    """
+
+    network: str
+    way: str
+    callers: int
+    batch: int
+    seconds: float
+    rate: float
+    peak_gib: float | None
+
+
+@dataclass(frozen=True)
+class Way:
+    """run: does `callers` items.   callers, batch: as in Row."""
+
+    name: str
+    callers: int
+    batch: int
+    run: Callable[[], object]
+
+
+def measure(network: str, ways: Sequence[Way], *, device: Device, rounds: int) -> list[Row]:
+    """Each way once to warm up, then all of them in turn, `rounds` times: what slows the machine slows them all."""
+    seconds: list[list[float]] = [[] for _ in ways]
+    peaks: list[float | None] = [None] * len(ways)
+    for turn in range(rounds + 1):
+        for index, way in enumerate(ways):
+            _forget_peak(device)
+            started = time.perf_counter()
+            way.run()
+            _wait(device)
+            if turn:
+                seconds[index].append(time.perf_counter() - started)
+            peaks[index] = _peak(device)
+    return [
+        Row(
+            network=network,
+            way=way.name,
+            callers=way.callers,
+            batch=way.batch,
+            seconds=round(statistics.median(taken), 4),
+            rate=round(way.callers / statistics.median(taken), 4),
+            peak_gib=peak,
+        )
+        for way, taken, peak in zip(ways, seconds, peaks, strict=True)
+    ]
+
+
+def detector_rows(folder: Path, device: Device, *, sizes: Sequence[int], side: tuple[int, int], rounds: int) -> list[Row]:
+    """GroundingDINO: pictures of `side` px, as many callers as `sizes` has it."""
+    torch = import_torch()
+    make_grounding_dino(folder, side_px=min(800, side[1]))
+    pictures = [drawn(*side, seed=seed) for seed in range(max(sizes))]
+    ways: list[Way] = []
+    first = TransformersDetector(find_weights(str(folder)), device=device.name, max_batch=1)
+    loaded = first._ready()
+
+    def plain(count: int) -> None:
+        for rgb in pictures[:count]:
+            inputs = loaded.processor(images=[rgb], text=f"{PHRASE}.", return_tensors="pt").to(device.name)
+            with torch.inference_mode(), torch.autocast(_kind(device), torch.float16, enabled=device.half):
+                made = loaded.model(**inputs)
+            made.logits, made.pred_boxes = made.logits.float(), made.pred_boxes.float()
+            loaded.processor.post_process_grounded_object_detection(
+                made, inputs["input_ids"], threshold=0.3, text_threshold=0.25, target_sizes=[rgb.shape[:2]]
+            )
+
+    for count in sizes:
+        ways.append(Way("transformers, `model(**processor(…))` in a loop", count, 1, lambda n=count: plain(n)))
+        for batch in sorted({1, count}):
+            # The same network behind a batcher of its own: one copy in memory.
+            ours = TransformersDetector(find_weights(str(folder)), device=device.name, max_batch=batch)
+            ours._loaded = loaded
+            pool = ThreadPoolExecutor(count)
+            ways.append(
+                Way(
+                    "editloupe",
+                    count,
+                    batch,
+                    lambda o=ours, p=pool, n=count: list(p.map(lambda rgb: o([rgb], PHRASE), pictures[:n])),
+                )
+            )
+    return measure(f"GroundingDINO Swin-T, {side[0]}×{side[1]} px", ways, device=device, rounds=rounds)
+
+
+def upscaler_rows(path: Path, device: Device, *, sizes: Sequence[int], side: int, rounds: int) -> list[Row]:
+    """Real-ESRGAN ×4: crops of `side`×`side` px."""
+    torch = import_torch()
+    make_real_esrgan(path)
+    crops = [drawn(side, side, seed=seed) for seed in range(max(sizes))]
+    ways: list[Way] = []
+    network = NetworkUpscaler(path, digest="", device=device.name)._loaded()
+
+    def plain(count: int) -> None:
+        for rgb in crops[:count]:
+            x = torch.from_numpy(rgb).to(device.name).permute(2, 0, 1)[None]
+            with torch.inference_mode():
+                y = network.run(x.to(torch.float16 if device.half else torch.float32) / 255)
+            (y.float().clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy()
+
+    for count in sizes:
+        ways.append(Way("the network called in a loop", count, 1, lambda n=count: plain(n)))
+        for batch in sorted({1, count}):
+            ours = NetworkUpscaler(path, digest="", device=device.name, max_batch=batch)
+            ours._network = network
+            pool = ThreadPoolExecutor(count)
+            ways.append(
+                Way(
+                    "editloupe",
+                    count,
+                    batch,
+                    lambda o=ours, p=pool, n=count: list(p.map(lambda rgb: o(rgb, 4), crops[:n])),
+                )
+            )
+    return measure(f"Real-ESRGAN ×4, {side}×{side} px", ways, device=device, rounds=rounds)
+
+
+def make_grounding_dino(folder: Path, *, side_px: int = 800) -> None:
+    """grounding-dino-tiny's architecture (Swin-T, BERT base, 6 + 6 layers, 900 queries; 172 M parameters), random.
+
+    side_px: of a picture's shorter side as the network sees it.
+    """
+    from transformers import (
+        BertTokenizerFast,
+        GroundingDinoConfig,
+        GroundingDinoForObjectDetection,
+        GroundingDinoImageProcessorPil,
+        GroundingDinoProcessor,
+    )
+
+    folder.mkdir(parents=True, exist_ok=True)
+    # transformers' GroundingDINO splits phrases at these ids of bert-base-uncased.
+    fixed = {0: "[PAD]", 100: "[UNK]", 101: "[CLS]", 102: "[SEP]", 103: "[MASK]", 1012: ".", 1029: "?"}
+    letters = [chr(97 + i) for i in range(26)]
+    spelled = dict(enumerate([*letters, *(f"##{c}" for c in letters)], start=2000))
+    words = [fixed.get(i) or spelled.get(i) or f"[unused{i}]" for i in range(30_522)]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    import_torch().manual_seed(0)
+    with quietly():
+        GroundingDinoForObjectDetection(GroundingDinoConfig()).save_pretrained(folder)
+        tokenizer = BertTokenizerFast(str(folder / "vocab.txt"))
+        images = GroundingDinoImageProcessorPil(size={"shortest_edge": side_px, "longest_edge": side_px * 5 // 3})
+        GroundingDinoProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
+
+
+def make_real_esrgan(path: Path) -> None:
+    """RealESRGAN_x4plus's architecture (64 features, 23 blocks; 16.7 M parameters), random, as a published checkpoint."""
+    from editloupe.tools.rrdbnet import RRDBNet, Shape
+
+    torch = import_torch()
+    torch.manual_seed(0)
+    torch.save({"params_ema": RRDBNet(Shape()).state_dict()}, path)
+
+
+def drawn(width: int, height: int, *, seed: int) -> RGB:
+    """A picture with structure at several scales, H×W×3 uint8."""
+    random = np.random.default_rng(seed)
+    coarse = random.integers(0, 200, (-(-height // 16), -(-width // 16), 3)).repeat(16, axis=0).repeat(16, axis=1)
+    made = coarse[:height, :width] + random.integers(0, 56, (height, width, 3))
+    return np.asarray(made, dtype=np.uint8)
+
+
+def machine(device: Device) -> str:
+    """The machine in words: device, precision, threads, versions."""
+    import transformers
+
+    torch = import_torch()
+    facts = device.facts()
+    threads = torch.get_num_threads()
+    where = facts["device"] if device.name != "cpu" else f"{threads} CPU thread{'s' if threads > 1 else ''}"
+    kind = platform.machine()
+    return f"{where} ({kind}), {facts['precision']}, torch {facts['torch']}, transformers {transformers.__version__}"
+
+
+def table(rows: Sequence[Row], words: str) -> str:
+    """Markdown: items a second, and each way against the first of as many items of the same network."""
+    lines = [f"Measured on: {words}. Random weights at full size, medians.", ""]
+    lines += ["| network and picture | run by | callers | batch | items a second | × peer | GPU GiB |"]
+    lines += ["|---|---|---:|---:|---:|---:|---:|"]
+    for row in rows:
+        peer = next(r for r in rows if (r.network, r.callers) == (row.network, row.callers))
+        memory = "–" if row.peak_gib is None else f"{row.peak_gib:.1f}"
+        lines.append(
+            f"| {row.network} | {row.way} | {row.callers} | {row.batch} | {row.rate:.3g} | {row.rate / peer.rate:.2f} "
+            f"| {memory} |"
+        )
+    return "\n".join(lines)
+
+
+def _kind(device: Device) -> str:
+    return device.name.partition(":")[0]
+
+
+def _wait(device: Device) -> None:
+    if _kind(device) == "cuda":
+        import_torch().cuda.synchronize(device.name)
+
+
+def _forget_peak(device: Device) -> None:
+    if _kind(device) == "cuda":
+        import_torch().cuda.reset_peak_memory_stats(device.name)
+
+
+def _peak(device: Device) -> float | None:
+    if _kind(device) != "cuda":
+        return None
+    return round(import_torch().cuda.max_memory_allocated(device.name) / 2**30, 2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Items a second of the tools' networks, alone and in batches.")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N, mps (auto)")
+    parser.add_argument("--callers", type=int, nargs="+", help="how many call at once (1 8 32; on a CPU 1 8)")
+    parser.add_argument("--rounds", type=int, help="measured rounds after one to warm up (5; on a CPU 3)")
+    parser.add_argument("--threads", type=int, help="CPU threads of a network (torch's choice)")
+    parser.add_argument("--only", choices=("detector", "upscaler"), help="one of the two networks")
+    parser.add_argument("--quick", action="store_true", help="small pictures, 1 and 2 callers, one round")
+    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/tools.md")
+    options = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    if options.threads:
+        import_torch().set_num_threads(options.threads)
+    device = open_device(options.device)
+    slow = device.name == "cpu"
+    sizes = options.callers or ([1, 2] if options.quick else [1, 8] if slow else [1, 8, 32])
+    rounds = options.rounds or (1 if options.quick else 3 if slow else 5)
+    rows: list[Row] = []
+    with TemporaryDirectory() as place:
+        if options.only != "upscaler":
+            side = (320, 240) if options.quick else (1067, 800)
+            rows += detector_rows(Path(place) / "dino", device, sizes=sizes, side=side, rounds=rounds)
+        if options.only != "detector":
+            side_px = 32 if options.quick else 64
+            rows += upscaler_rows(Path(place) / "x4.pth", device, sizes=sizes, side=side_px, rounds=rounds)
+    words = machine(device)
+    text = table(rows, words)
+    print(text)
+    if options.json:
+        figures: dict[str, Any] = {"machine": words, "rounds": rounds, "rows": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if options.write:
+        put("tools.md", "measured networks", text)
+
+
+if __name__ == "__main__":
+    main()

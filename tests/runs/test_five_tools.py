@@ -1,0 +1,98 @@
+"""All five tools in the loop: every observation recorded, every picture kept and traced to its place, nothing crashes.
+
+The detector is a tiny random one, so its boxes are nonsense; that they are recorded, drawn and mapped back is not.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.data.images import ImageStore
+from editloupe.records import Observation
+from editloupe.runs.execute import execute
+from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.tools.base import PAPER_TOOLS
+from editloupe.tools.settings import ToolSettings
+from editloupe.traces.events import ToolResult
+from editloupe.traces.read import read_trace
+from editloupe.values import Box, Json
+from tests.conftest import final
+from tests.tools.tiny_detectors import grounding_dino_folder
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
+REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
+
+CALLS: list[tuple[str, dict[str, Json]]] = [
+    ("localize_differences", {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}),
+    ("grounding", {"target_image": "Edited Image", "phrase": "Red Mug."}),
+    ("detect_object", {"target_image": "Original Image", "detect_object_name": "a cat"}),
+    ("zoom_in", {"target_image": "Edited Image", "bbox": [400, 400, 520, 520], "label": "the mug"}),
+    ("enhancer", {"target_image": "Original Image", "bbox": [450, 450, 500, 500], "scale": 4}),
+    # A look at a picture that a tool has made, and a call that is wrong.
+    ("zoom_in", {"target_image": "Crop 1", "bbox": [0, 0, 500, 500]}),
+    ("grounding", {"target_image": "Edited Picture", "phrase": "red mug"}),
+]
+
+
+def judge_with_all_tools(folder: Path, out: Path, detector: Path, *, limit: int | None) -> int:
+    """Judge a folder with a script that makes CALLS one after another, and check every trace; how many there were."""
+    lines = [f"<tool_call>{json.dumps({'name': name, 'arguments': given})}</tool_call>" for name, given in CALLS]
+    settings = Settings(
+        backend=ScriptedLMM(["".join(lines[:4]), "".join(lines[4:]), final("Wrong Action", "Crop 1 shows it.")]),
+        criteria=("if",),
+        weights=ToolSettings(detector=str(detector), device="cpu"),
+    )
+    outcome = execute(open_bench(settings), Source(path=folder, limit=limit), out, config={})
+    assert {(f.status, f.label) for f in outcome.findings} == {("ok", "Wrong Action")}
+    store = ImageStore(out / "blobs")
+    for finding in outcome.findings:
+        assert finding.counts == {"tool_errors": 1}, "only the call that is wrong is an error, and none is a crash"
+        trace = read_trace(out / str(finding.trace))
+        assert trace.problems == ()
+        assert {tool["name"] for tool in trace.header.tools} == set(PAPER_TOOLS)
+        results = [event for event in trace.events if isinstance(event, ToolResult)]
+        assert [(r.call["name"], r.call["arguments"]) for r in results] == CALLS
+        refused = results[-1].observation["text"]
+        assert "there is no image 'Edited Picture'; the images are: 'Original Image', 'Edited Image', 'Crop 1'" in refused
+        for result in results[:-1]:
+            check_observation(Observation.from_json(result.observation), result, store)
+    return len(outcome.findings)
+
+
+def check_observation(seen: Observation, result: ToolResult, store: ImageStore) -> None:
+    assert result.crashed is None and not seen.error, seen.text
+    assert len(result.aliases) == len(seen.images)
+    assert all(alias in seen.text for alias in result.aliases)
+    for view in (*seen.views, *seen.kept):
+        # Stored, at the size that the trace says, and a part of the picture that it says.
+        assert store.array(view.image).shape[:2] == (view.image.height, view.image.width)
+        whole = Box.whole(width=view.origin.width, height=view.origin.height)
+        assert whole.intersection(view.region) == view.region
+        assert list(view.to_origin(view.window)) == pytest.approx(list(view.region))
+    if result.call["name"] in ("grounding", "detect_object"):
+        assert (seen.data["device"], seen.data["precision"]) == ("cpu", "fp32")
+        assert "sha256:" in str(seen.data["detector"])
+
+
+@pytest.fixture(scope="module")
+def detector(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny random GroundingDINO."""
+    pytest.importorskip("torch", reason="needs the extra `vision`")
+    pytest.importorskip("transformers", reason="needs the extra `vision`")
+    return grounding_dino_folder(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
+def test_all_five_tools_run_in_the_loop_over_the_examples(detector: Path, tmp_path: Path) -> None:
+    assert judge_with_all_tools(EXAMPLES, tmp_path / "run", detector, limit=3) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real edit pairs are not here (shared/data/real-edits)")
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
+def test_all_five_tools_run_in_the_loop_over_the_real_edits(detector: Path, tmp_path: Path) -> None:
+    assert judge_with_all_tools(REAL, tmp_path / "run", detector, limit=None) == 83
