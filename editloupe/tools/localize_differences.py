@@ -90,8 +90,7 @@ class LocalizeDifferences(Enlarges):
             lines.append(f"Enlarged {how}: {', '.join(dict.fromkeys(which))}.")
         if found.regions:
             lines.append(_caution(found))
-        facts = computed(self.upscaler) if kept else {}
-        data = _data(found, crops=crops) | facts
+        data = _data(found, crops=crops) | (computed(self.upscaler) if kept else {})
         return Observation(text="\n".join(lines), views=tuple(views), kept=tuple(kept), data=data)
 
 
