@@ -31,6 +31,8 @@ def tools() -> None:
     """List the tools: what each does, and which are absent here."""
     from editloupe import plugins
     from editloupe.tools.base import PAPER_TOOLS, open_toolbox, spec
+    from editloupe.tools.readers import reading_told
+    from editloupe.tools.settings import ToolSettings
 
     names = [*PAPER_TOOLS, *(n for n in plugins.names("tools") if n not in PAPER_TOOLS)]
     box = open_toolbox(names)
@@ -44,6 +46,7 @@ def tools() -> None:
         arguments = ", ".join(properties) if isinstance(properties, dict) else ""
         table.add_row(plain(f"{name} {box.tools[name].version}"), plain(arguments), plain(offered.description))
     out().print(table)
+    out().print(plain(reading_told(ToolSettings.from_environment())))
 
 
 def rubrics(
