@@ -84,7 +84,7 @@ def open_reader(settings: ToolSettings) -> TextReader | NoReader:
         return NoReader("switched off")
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing and wanted == "auto":
-        return NoReader(f"not installed: {', '.join(missing)} (pip install 'editloupe[ocr]')", absent=True)
+        return NoReader(f"{' and '.join(missing)} not installed (pip install 'editloupe[ocr]')", absent=True)
     if missing:
         raise MissingExtra(f"Reader {settings.reader!r}", "ocr")
     try:

@@ -26,11 +26,11 @@ LEAST_CONFIDENCE: Final = 0.85
 """Of what is said. Words drawn on photographs are nearly always read at 0.95 and more; of what a reader makes of texture,
 most lies under 0.85."""
 
-LEAST_CONFIDENCE_OF_ONE: Final = 0.95
-"""The same for a single character, which a knob, a wheel or a leaf is easily taken for."""
+LEAST_CONFIDENCE_OF_SHORT: Final = 0.95
+"""The same for one or two characters, which a knob, a wheel or gravel is easily taken for."""
 
 MAX_CHARACTERS: Final = 80
-"""Of one reading; the rest is cut off, and shown to be."""
+"""Of one reading in an observation; the rest is left out, and shown to be. The whole is compared."""
 
 LISTED: Final = 6
 """Readings of one kind that are written out; the rest are counted."""
@@ -59,17 +59,21 @@ class Text:
     @property
     def sure(self) -> bool:
         """Whether it may be said by itself; what is not serves only to compare with."""
-        return self.confidence >= (LEAST_CONFIDENCE if len(self.text) > 1 else LEAST_CONFIDENCE_OF_ONE)
+        return self.confidence >= (LEAST_CONFIDENCE if len(self.text) > 2 else LEAST_CONFIDENCE_OF_SHORT)
 
     @property
     def told(self) -> str:
         cut = f", cut off {' and '.join(self.cut)}" if self.cut else ""
-        return f"{self.text!r} ({self.confidence:.2f}{cut})"
+        return f"{self._short!r} ({self.confidence:.2f}{cut})"
+
+    @property
+    def _short(self) -> str:
+        return self.text if len(self.text) <= MAX_CHARACTERS else f"{self.text[: MAX_CHARACTERS - 1]}…"
 
     def to_json(self, name: str) -> dict[str, Json]:
         return {
             "image": name,
-            "text": self.text,
+            "text": self._short,
             "confidence": round(self.confidence, 4),
             "box": [round(v, 1) for v in self.box],
             "cut": list(self.cut),
@@ -184,10 +188,9 @@ def working_scale(width: int, height: int) -> float:
 
 def cleaned(text: str) -> str:
     """Text from an image on one line and harmless: no control, format or private characters, single spaces, our own tags
-    with other brackets, at most MAX_CHARACTERS."""
+    with other brackets."""
     kept = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
-    one_line = neutralise(" ".join(kept.split()))
-    return one_line if len(one_line) <= MAX_CHARACTERS else f"{one_line[: MAX_CHARACTERS - 1]}…"
+    return neutralise(" ".join(kept.split()))
 
 
 def _cut(box: Box, size: tuple[int, int], image: ImageRef, region: Box) -> tuple[str, ...]:
