@@ -30,6 +30,7 @@ from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, View
 
 HEIGHTS = (8, 10, 12, 16, 20, 24, 32, 48)
+PAIR_HEIGHTS = (8, 12, 20, 32)
 WORDS = (
     "OPEN", "Bakery", "EXIT 12", "Hotel", "No Parking", "SALE", "Coffee", "Route 66", "Museum", "1984", "Platform",
     "Harbour", "PULL", "Tickets", "Market", "Please wait",
@@ -144,21 +145,22 @@ def autoencoded(rgb: RGB, rng: np.random.Generator) -> RGB:
 
 
 def by_height(reader: TextReader, count: int) -> list[str]:
-    """Rows: height, then characters right without enlargement, with ours, whole words right, s a crop."""
+    """Rows: height, then characters right without enlargement, with ours, whole words right, CPU s a crop."""
     rows = []
     for height in HEIGHTS:
         plain, ours, words, seconds = [], [], [], 0.0
         for seed in range(count):
             rng, word = np.random.default_rng([height, seed]), WORDS[seed % len(WORDS)]
             rgb, _ = drawn(look(rng, height), word)
-            plain.append(accuracy(word, " ".join(r.text for r in reader(rgb))))
             store = ImageStore()
             image = store.add_array(rgb)
-            start = time.perf_counter()
+            start = time.thread_time()
             found = read(reader, store, image, Box.whole(width=image.width, height=image.height))
-            seconds += time.perf_counter() - start
+            seconds += time.thread_time() - start
             text = " ".join(t.text for t in found if t.sure)
             ours.append(accuracy(word, text))
+            # After the time was taken: what is read once is remembered.
+            plain.append(accuracy(word, " ".join(r.text for r in reader(rgb))))
             words.append(text.replace(" ", "") == word.replace(" ", ""))
         values = f"{np.mean(plain):.3f} | {np.mean(ours):.3f} | {np.mean(words):.2f} | {seconds / count:.3f}"
         rows.append(f"| {height} | {values} |")
@@ -176,7 +178,7 @@ def pairs(reader: TextReader, count: int) -> list[str]:
                                            width=rgb.shape[1], height=rgb.shape[0]),
     }  # fmt: skip
     rows = []
-    for height in HEIGHTS:
+    for height in PAIR_HEIGHTS:
         told = {name: [0, 0, 0] for name in nuisances}
         for seed in range(count):
             for name, spoil in nuisances.items():
@@ -236,7 +238,7 @@ def main() -> None:
     count = int(os.environ.get("COUNT", "64"))
     reader(np.zeros((64, 64, 3), dtype=np.uint8))
     print(f"{reader.version}; {count} words a row; enlarged ×{working_scale(100, 80):.0f} for 100×80 px\n")
-    print("| capitals, px | characters, as it is | characters, as read | words | s a crop |\n|---|---|---|---|---|")
+    print("| capitals, px | characters, as it is | characters, as read | words | CPU s a crop |\n|---|---|---|---|---|")
     print("\n".join(by_height(reader, count)))
     print("\nOne letter changed: told to differ / with the right word / unchanged pairs told to differ\n")
     print("| capitals, px | nothing else differs | JPEG q75 | as an autoencoder | ×0.75 and back |\n|---|---|---|---|---|")
