@@ -18,7 +18,8 @@ from editloupe.values import Sample, Turn
 # import of huggingface_hub, which reads them once.
 for name in ("EDITLOUPE_DETECTOR", "EDITLOUPE_UPSCALER", "EDITLOUPE_DEVICE"):
     os.environ.pop(name, None)
-os.environ |= {"HF_HUB_CACHE": "/nonexistent/hub", "HF_HUB_OFFLINE": "1"}
+# The same with and without the extra `ocr`; tests of text reading ask for it.
+os.environ |= {"EDITLOUPE_READER": "off", "HF_HUB_CACHE": "/nonexistent/hub", "HF_HUB_OFFLINE": "1"}
 
 LOOK = '<tool_call>{"name": "localize_differences", "parameters": {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}}</tool_call>'  # noqa: E501
 """The call with which the paper's judge begins (Tables 8 and 12)."""

@@ -62,9 +62,10 @@ def _list_tools(
     device: tools.Device = None,
     detector: tools.Detector = None,
     upscaler: tools.Upscaler = None,
+    reader: tools.Reader = None,
 ) -> None:
     """List the tools and which are absent here, or call one, load them, serve them."""
-    context.obj = tools.group_settings(device, detector, upscaler)
+    context.obj = tools.group_settings(device=device, detector=detector, upscaler=upscaler, reader=reader)
     if context.invoked_subcommand is None:
         _exits(tools.listing)(context.obj)
 

@@ -60,6 +60,7 @@ def judge(
     device: Annotated[str | None, typer.Option(help="For tools with weights: auto, cpu, cuda:0, … (default auto).")] = None,
     detector: Annotated[str | None, typer.Option(help="For grounding and detect_object: a folder, file or hub id.")] = None,
     upscaler: Annotated[str | None, typer.Option(help="For enlarged crops: a Real-ESRGAN checkpoint.")] = None,
+    reader: Annotated[str | None, typer.Option(help="Of text in crops: auto, off or rapidocr (default auto).")] = None,
     max_turns: Annotated[int, typer.Option(min=0, max=100, help="Turns with tool calls.")] = 6,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget of one task.")] = None,
     max_seconds: Annotated[float | None, typer.Option(min=0.001, help="Time budget of one task.")] = None,
@@ -96,6 +97,7 @@ def judge(
         "device": device,
         "detector": detector,
         "upscaler": upscaler,
+        "reader": reader,
         "max_turns": max_turns,
         "max_tokens": max_tokens,
         "max_seconds": max_seconds,
@@ -171,7 +173,8 @@ def weights_of(options: dict[str, Json]) -> ToolSettings:
     """What the environment says of the tools' weights, and the options above it."""
     from editloupe.tools.settings import ToolSettings
 
-    given = {name: text for name in ("device", "detector", "upscaler") if (text := _text(options.get(name))) is not None}
+    names = ("device", "detector", "upscaler", "reader")
+    given = {name: text for name in names if (text := _text(options.get(name))) is not None}
     return replace(ToolSettings.from_environment(), **given)
 
 
@@ -192,6 +195,8 @@ def source_of(options: dict[str, Json]) -> Source:
 def heading_of(bench: Bench) -> Heading:
     """What a reader must know before the numbers: who judged, and what was missing."""
     from editloupe.reports.table import Heading
+    from editloupe.tools.readers import NoReader, open_reader
+    from editloupe.tools.settings import ToolSettings
 
     notes = []
     if not bench.backend.traits.is_lmm and bench.backend.uri == "baseline":
@@ -204,6 +209,10 @@ def heading_of(bench: Bench) -> Heading:
         for reason in reasons:
             names = ", ".join(n for n, why in bench.toolbox.absent.items() if why == reason)
             notes.append(f"Tools absent: {names} ({reason}).")
+    if bench.toolbox.tools:
+        reader = open_reader(bench.settings.weights or ToolSettings.from_environment())
+        if isinstance(reader, NoReader) and reader.absent:
+            notes.append(f"Text in crops is not read: {reader.reason}.")
     return Heading(
         judge=bench.backend.uri,
         describes=bench.backend.traits.describes,

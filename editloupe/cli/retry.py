@@ -54,6 +54,7 @@ def _complete(options: dict[str, Json], folder: Path) -> dict[str, Json]:
         "device",
         "detector",
         "upscaler",
+        "reader",
         "max_tokens",
         "max_seconds",
         "concurrency",

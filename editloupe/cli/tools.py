@@ -29,11 +29,13 @@ NAMES: Final = ("Original Image", "Edited Image")
 Device = Annotated[str | None, typer.Option(help="For tools with weights: auto, cpu, cuda:0, … (default auto).")]
 Detector = Annotated[str | None, typer.Option(help="For grounding and detect_object: a folder, file or hub id.")]
 Upscaler = Annotated[str | None, typer.Option(help="For enlarged crops: a Real-ESRGAN checkpoint.")]
+Reader = Annotated[str | None, typer.Option(help="Of text in crops: auto, off or rapidocr (default auto).")]
 
 
 def listing(settings: ToolSettings) -> None:
     """The tools: what each does, and which are absent here."""
     from editloupe.tools.base import spec
+    from editloupe.tools.readers import reading_told
 
     box, names = _everything(settings)
     table = Table("Tool", "Arguments", "What it does")
@@ -46,6 +48,7 @@ def listing(settings: ToolSettings) -> None:
         arguments = ", ".join(properties) if isinstance(properties, dict) else ""
         table.add_row(plain(f"{name} {box.tools[name].version}"), plain(arguments), plain(offered.description))
     out().print(table)
+    out().print(plain(reading_told(settings)))
 
 
 def warm(
@@ -54,6 +57,7 @@ def warm(
     device: Device = None,
     detector: Detector = None,
     upscaler: Upscaler = None,
+    reader: Reader = None,
 ) -> int:
     """Load now what the tools would load with their first call, and say what that is.
 
@@ -63,7 +67,7 @@ def warm(
     """
     from editloupe.tools.base import Holds, Prepares, open_toolbox
 
-    settings = _settings(context, device, detector, upscaler)
+    settings = _settings(context, device=device, detector=detector, upscaler=upscaler, reader=reader)
     box, listed = (open_toolbox(names, settings), list(names)) if names else _everything(settings)
     table = Table("Tool", "Version", "Works with", "Seconds")
     for name in listed:
@@ -106,6 +110,7 @@ def call(
     device: Device = None,
     detector: Detector = None,
     upscaler: Upscaler = None,
+    reader: Reader = None,
 ) -> int:
     """Call one tool by hand: print what it says, write its pictures as PNG.
 
@@ -116,7 +121,7 @@ def call(
     or a device are wrong, or the tool is absent; 1 where the tool itself failed.
     """
     try:
-        settings = _settings(context, device, detector, upscaler)
+        settings = _settings(context, device=device, detector=detector, upscaler=upscaler, reader=reader)
         done = _called(tool, images, _arguments(arg or [], args, bbox), settings)
         written = _written(done, out_dir)
     except (ConfigError, DataError, ToolError) as error:
@@ -138,6 +143,7 @@ def serve_mcp(
     device: Device = None,
     detector: Detector = None,
     upscaler: Upscaler = None,
+    reader: Reader = None,
 ) -> None:
     """Serve the tools to other agents: a Model Context Protocol server on standard input and output.
 
@@ -147,7 +153,7 @@ def serve_mcp(
     from editloupe.service.mcp import serve
     from editloupe.tools.session import open_session
 
-    settings = _settings(context, device, detector, upscaler)
+    settings = _settings(context, device=device, detector=detector, upscaler=upscaler, reader=reader)
     session = open_session(tools=words(tools), settings=settings)
     note(f"editloupe MCP server on standard input and output; images below {root.resolve()}")
     for name, why in session.toolbox.absent.items():
@@ -390,18 +396,17 @@ def _everything(settings: ToolSettings) -> tuple[Toolbox, list[str]]:
     return open_toolbox(names, settings), names
 
 
-def group_settings(device: str | None, detector: str | None, upscaler: str | None) -> ToolSettings:
-    """The settings of the environment with what `editloupe tools` was given in their place."""
+def group_settings(**given: str | None) -> ToolSettings:
+    """The settings of the environment with what `editloupe tools` was given in their place, by field of ToolSettings."""
     from editloupe.tools.settings import ToolSettings
 
-    return _replaced(ToolSettings.from_environment(), device, detector, upscaler)
+    return _replaced(ToolSettings.from_environment(), given)
 
 
-def _settings(context: typer.Context, device: str | None, detector: str | None, upscaler: str | None) -> ToolSettings:
+def _settings(context: typer.Context, **given: str | None) -> ToolSettings:
     """Those of the group with the command's own in their place."""
-    return _replaced(context.obj, device, detector, upscaler)
+    return _replaced(context.obj, given)
 
 
-def _replaced(base: ToolSettings, device: str | None, detector: str | None, upscaler: str | None) -> ToolSettings:
-    given = {"device": device, "detector": detector, "upscaler": upscaler}
+def _replaced(base: ToolSettings, given: Mapping[str, str | None]) -> ToolSettings:
     return replace(base, **{name: value for name, value in given.items() if value})

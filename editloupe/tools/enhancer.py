@@ -12,6 +12,7 @@ from editloupe.records import Observation
 from editloupe.tools.base import Desk
 from editloupe.tools.bbox import BBox, box_in_px
 from editloupe.tools.devices import computed
+from editloupe.tools.readers import open_reader
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.upscalers import Enlarges, open_upscaler
 from editloupe.values import Box, View
@@ -39,7 +40,7 @@ class Enhancer(Enlarges):
     @classmethod
     def open(cls, settings: ToolSettings) -> Enhancer:
         """With the upscaler that the settings name. Raises ConfigError."""
-        return cls(open_upscaler(settings))
+        return cls(open_upscaler(settings), open_reader(settings))
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
         name = args.target_image.strip()
@@ -70,12 +71,15 @@ class Enhancer(Enlarges):
             op="enhance",
             params={"upscaler": self.upscaler.name, "scale": args.scale},
         )
+        read = self.reading.in_crop(desk.images, view, name=name, crop=desk.crop_name(1))
+        lines = [
+            f"{desk.crop_name(1)}: bbox {args.bbox} = px {list(box.ints())} of {name!r} ({image.width}×{image.height} "
+            f"px), {box.width:.0f}×{box.height:.0f} px, enlarged ×{args.scale} to "
+            f"{enhanced.width}×{enhanced.height} px by {self.upscaler.name}. {caution}.",
+            *read.lines,
+        ]
         return Observation(
-            text=(
-                f"{desk.crop_name(1)}: bbox {args.bbox} = px {list(box.ints())} of {name!r} ({image.width}×{image.height} "
-                f"px), {box.width:.0f}×{box.height:.0f} px, enlarged ×{args.scale} to "
-                f"{enhanced.width}×{enhanced.height} px by {self.upscaler.name}. {caution}."
-            ),
+            text="\n".join(lines),
             views=(view,),
             kept=(
                 View(
@@ -95,5 +99,6 @@ class Enhancer(Enlarges):
                 "learned": self.upscaler.learned,
                 "weights": self.upscaler.version,
                 **computed(self.upscaler),
+                **read.data,
             },
         )

@@ -13,6 +13,8 @@ from editloupe.tools import detectors, upscalers
 from editloupe.tools.base import Desk, Prepares
 from editloupe.tools.crops import show_crop
 from editloupe.tools.detectors import Detection, Detector, open_detector
+from editloupe.tools.readers import NoReader, TextReader, open_reader
+from editloupe.tools.reading import TextReading
 from editloupe.tools.search import LISTED, MAX_PHRASE, cleaned, facts, search, told
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.upscalers import Lanczos, Upscaler, open_automatic_upscaler, prepare
@@ -40,28 +42,35 @@ class Grounding:
             min_length=1, max_length=MAX_PHRASE, description='What to find, in a few words: for example "red mug".'
         )
 
-    def __init__(self, detector: Detector, upscaler: Upscaler | None = None) -> None:
+    def __init__(
+        self, detector: Detector, upscaler: Upscaler | None = None, reader: TextReader | NoReader | None = None
+    ) -> None:
         self.detector = detector
         self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
+        self.reading = TextReading(reader)
 
     @classmethod
     def open(cls, settings: ToolSettings) -> Grounding:
-        """With the detector that the settings name, and the upscaler for small crops. Raises ToolAbsent and ConfigError."""
-        return cls(open_detector(settings), open_automatic_upscaler(settings))
+        """With the detector that the settings name, the upscaler for small crops, and the text reader.
+
+        Raises ToolAbsent and ConfigError.
+        """
+        return cls(open_detector(settings), open_automatic_upscaler(settings), open_reader(settings))
 
     @property
     def version(self) -> str:
-        return f"2; {self.detector.version}; {self.upscaler.version}"
+        return self.reading.version(f"2; {self.detector.version}; {self.upscaler.version}")
 
     def prepare(self) -> None:
-        """Load detector and upscaler now. Raises ConfigError."""
+        """Load detector, upscaler and reader now. Raises ConfigError."""
         if isinstance(self.detector, Prepares):
             self.detector.prepare()
         prepare(self.upscaler)
+        self.reading.prepare()
 
     def holds(self) -> tuple[str, ...]:
-        """The detector and the upscaler."""
-        return detectors.held(self.detector), upscalers.held(self.upscaler)
+        """The detector, the upscaler and the reader of text."""
+        return detectors.held(self.detector), upscalers.held(self.upscaler), *self.reading.holds()
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
         name = args.target_image.strip()
@@ -75,13 +84,15 @@ class Grounding:
         # Without the boxes drawn, so that no line hides what is to be judged.
         crop = show_crop(desk, image, region, self.upscaler, params={"box": [round(v, 2) for v in best.box]})
         drawn = self._drawn(desk, image, result.detections[:LISTED])
+        text = self.reading.in_crop(desk.images, crop.view, name=name, crop=desk.crop_name(2))
         lines[-1:] = [
             f"{desk.crop_name(1)}: {name!r} with numbered boxes, {drawn.image.width}×{drawn.image.height} px.",
             f"{desk.crop_name(2)}: box 1 with its surroundings: px {list(region.ints())} of {name!r}, "
             f"{region.width:.0f}×{region.height:.0f} px, {crop.how}.",
+            *text.lines,
             lines[-1],
         ]
-        data = {**facts(result, self.detector), "crops": [desk.crop_name(1), desk.crop_name(2)]}
+        data = {**facts(result, self.detector), "crops": [desk.crop_name(1), desk.crop_name(2)], **text.data}
         if crop.by:
             data["enlarged"] = dict(crop.by)
         return Observation(text="\n".join(lines), views=(drawn, crop.view), kept=crop.kept, data=data)

@@ -15,6 +15,7 @@ from editloupe.imaging.geometry import expand
 from editloupe.records import Observation
 from editloupe.tools.base import Desk
 from editloupe.tools.devices import computed
+from editloupe.tools.readers import open_reader
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.upscalers import Enlarges, Lanczos, Upscaler, enlarge, enlarged_by, open_automatic_upscaler
 from editloupe.values import Box, ImageRef, Json, View
@@ -51,7 +52,7 @@ class LocalizeDifferences(Enlarges):
     @classmethod
     def open(cls, settings: ToolSettings) -> LocalizeDifferences:
         """With the upscaler for small crops that the settings and the device call for. Raises ConfigError."""
-        return cls(open_automatic_upscaler(settings))
+        return cls(open_automatic_upscaler(settings), open_reader(settings))
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
         names = (args.comparison_image_1.strip(), args.comparison_image_2.strip())
@@ -62,8 +63,8 @@ class LocalizeDifferences(Enlarges):
             )
         found = localize(desk.images.array(first), desk.images.array(second))
         if found.identical:
-            text = f"No difference: {names[0]!r} and {names[1]!r} are pixel-identical ({first.width}×{first.height} px)."
-            return Observation(text=text, data=_data(found, crops=[]))
+            same = f"No difference: {names[0]!r} and {names[1]!r} are pixel-identical ({first.width}×{first.height} px)."
+            return Observation(text=same, data=_data(found, crops=[]))
         views: list[View] = []
         crops: list[str] = []
         kept: list[View] = []
@@ -82,15 +83,18 @@ class LocalizeDifferences(Enlarges):
         lines += [_crop_line(crop, region, found, names) for crop, region in zip(crops, found.regions, strict=False)]
         if len(found.regions) > len(crops):
             lines.append(_not_shown(found, len(crops), names))
+        pictures = [desk.crop_name(i + 1) for i in range(len(views) // 2)]
+        text = self.reading.in_pairs(desk.images, views, names=names, crops=pictures)
         if found.regenerated:
             lines += _regenerated(found, desk.crop_name(len(views) // 2 + 1), names)
             views.append(_map_view(found, first, desk))
         lines += _notes(found, names)
         for how, which in enlarged.items():
             lines.append(f"Enlarged {how}: {', '.join(dict.fromkeys(which))}.")
+        lines += text.lines
         if found.regions:
             lines.append(_caution(found))
-        data = _data(found, crops=crops) | (computed(self.upscaler) if kept else {})
+        data = {**_data(found, crops=crops), **text.data, **(computed(self.upscaler) if kept else {})}
         return Observation(text="\n".join(lines), views=tuple(views), kept=tuple(kept), data=data)
 
 

@@ -12,6 +12,8 @@ from editloupe.data.images import RGB
 from editloupe.errors import MissingExtra
 from editloupe.imaging.align import resize
 from editloupe.tools.devices import check_device, open_device
+from editloupe.tools.readers import NoReader, TextReader
+from editloupe.tools.reading import TextReading
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.weights import digest_of, find_file
 
@@ -112,24 +114,26 @@ _opening = threading.Lock()
 
 
 class Enlarges:
-    """What tools that enlarge crops share: the upscaler, its part in the version, and when it is loaded.
+    """What tools that enlarge crops share: upscaler and text reader, their part in the version, when they are loaded.
 
     revision: of the tool itself; changed with anything that changes its observations.
     """
 
     revision: ClassVar[str] = "1"
 
-    def __init__(self, upscaler: Upscaler | None = None) -> None:
+    def __init__(self, upscaler: Upscaler | None = None, reader: TextReader | NoReader | None = None) -> None:
         self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
+        self.reading = TextReading(reader)
 
     @property
     def version(self) -> str:
-        return f"{self.revision}; {self.upscaler.version}"
+        return self.reading.version(f"{self.revision}; {self.upscaler.version}")
 
     def prepare(self) -> None:
-        """Load a learned upscaler now. Raises ConfigError."""
+        """Load a learned upscaler and a reader now. Raises ConfigError."""
         prepare(self.upscaler)
+        self.reading.prepare()
 
     def holds(self) -> tuple[str, ...]:
-        """The upscaler."""
-        return (held(self.upscaler),)
+        """The upscaler and the reader of text."""
+        return (held(self.upscaler), *self.reading.holds())

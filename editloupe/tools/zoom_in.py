@@ -10,6 +10,7 @@ from editloupe.records import Observation
 from editloupe.tools.base import Desk
 from editloupe.tools.bbox import BBox, box_in_px
 from editloupe.tools.crops import show_crop
+from editloupe.tools.readers import open_reader
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.upscalers import Enlarges, open_automatic_upscaler
 from editloupe.values import Box, canonical_json
@@ -37,7 +38,7 @@ class ZoomIn(Enlarges):
     @classmethod
     def open(cls, settings: ToolSettings) -> ZoomIn:
         """With the upscaler for small crops that the settings and the device call for. Raises ConfigError."""
-        return cls(open_automatic_upscaler(settings))
+        return cls(open_automatic_upscaler(settings), open_reader(settings))
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
         name = args.target_image.strip()
@@ -54,6 +55,8 @@ class ZoomIn(Enlarges):
             f"It is your bbox {args.bbox} = px {list(box.ints())}, {box.width:.0f}×{box.height:.0f} px, with a margin of "
             f"{margin} px, less where the image ends.{looked_for}"
         ]
+        text = self.reading.in_crop(desk.images, shown.view, name=name, crop=desk.crop_name(1))
+        lines += text.lines
         call = canonical_json({"name": self.name, "arguments": args.model_dump(exclude_unset=True)})
         if call in desk.past_calls:
             lines.append("You made exactly this call before: the picture is the same. Choose another bbox to see more.")
@@ -69,5 +72,6 @@ class ZoomIn(Enlarges):
                 "size": [shown.view.image.width, shown.view.image.height],
                 "repeated": call in desk.past_calls,
                 **shown.by,
+                **text.data,
             },
         )

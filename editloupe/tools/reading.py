@@ -1,0 +1,310 @@
+"""The text in a crop as an observation has it: read at native resolution, cleaned, compared between two images, marked.
+
+What is read in an image comes from outside, as an instruction does: it cannot forge a tag, a line or a name of ours.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from editloupe.data.images import ImageStore
+from editloupe.errors import ToolError
+from editloupe.imaging import render
+from editloupe.imaging.align import resize
+from editloupe.prompts.tags import neutralise
+from editloupe.tools.readers import NoReader, TextReader
+from editloupe.values import Box, ImageRef, Json, View
+
+REVISION: Final = "1"
+"""Of what is done around a reader; changed with anything that changes what is said of text."""
+
+LEAST_CONFIDENCE: Final = 0.85
+"""Of what is said. Words drawn on photographs are nearly always read at 0.95 and more; of what a reader makes of texture,
+most lies under 0.85."""
+
+LEAST_CONFIDENCE_OF_SHORT: Final = 0.95
+"""The same for one or two characters, which a knob, a wheel or gravel is easily taken for."""
+
+MAX_CHARACTERS: Final = 80
+"""Of one reading in an observation; the rest is left out, and shown to be. The whole is compared."""
+
+LISTED: Final = 6
+"""Readings of one kind that are written out; the rest are counted."""
+
+# Small crops are enlarged by a whole number up to so many px², large ones reduced to so many: more costs time and reads
+# no better, see benchmarks/reading.py. A crop under LEAST_SIDE_PX holds nothing legible.
+ENLARGED_PX: Final = 512 * 512
+LARGEST_ENLARGEMENT: Final = 4
+MOST_PX: Final = 1024 * 1024
+LONGEST_PX: Final = 2000
+LEAST_SIDE_PX: Final = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """One line of text in a named image.
+
+    text: cleaned (`cleaned`).   confidence: 0..1.   box: in px of the image.   cut: sides where the crop ends within it.
+    """
+
+    text: str
+    confidence: float
+    box: Box
+    cut: tuple[str, ...] = ()
+
+    @property
+    def sure(self) -> bool:
+        """Whether it may be said by itself; what is not serves only to compare with."""
+        return self.confidence >= (LEAST_CONFIDENCE if len(self.text) > 2 else LEAST_CONFIDENCE_OF_SHORT)
+
+    @property
+    def told(self) -> str:
+        cut = f", cut off {' and '.join(self.cut)}" if self.cut else ""
+        return f"{self._short!r} ({self.confidence:.2f}{cut})"
+
+    @property
+    def _short(self) -> str:
+        return self.text if len(self.text) <= MAX_CHARACTERS else f"{self.text[: MAX_CHARACTERS - 1]}…"
+
+    def to_json(self, name: str) -> dict[str, Json]:
+        return {
+            "image": name,
+            "text": self._short,
+            "confidence": round(self.confidence, 4),
+            "box": [round(v, 1) for v in self.box],
+            "cut": list(self.cut),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """lines: for the model; none where no text was read.   data: for programs, to be merged into `Observation.data`."""
+
+    lines: tuple[str, ...]
+    data: Mapping[str, Json]
+
+
+class TextReading:
+    """What a tool says of the text in its crops, with a reader or with the reason why there is none."""
+
+    def __init__(self, reader: TextReader | NoReader | None) -> None:
+        self._reader = NoReader("this tool was made without a reader") if reader is None else reader
+
+    def version(self, tool: str) -> str:
+        """The tool's version with the reader's; the tool's own where text is not read."""
+        return tool if isinstance(self._reader, NoReader) else f"{tool}; text {REVISION} {self._reader.version}"
+
+    def prepare(self) -> None:
+        """Load the reader now, where it loads anything."""
+        load = getattr(self._reader, "prepare", None)
+        if load is not None:
+            load()
+
+    def holds(self) -> tuple[str, ...]:
+        """The reader, where there is one."""
+        return () if isinstance(self._reader, NoReader) else (f"text: {self._reader.version}",)
+
+    def in_crop(self, images: ImageStore, view: View, *, name: str, crop: str) -> Said:
+        """Of one crop. view: what was cut out of which image.   name, crop: what the conversation calls the two."""
+        if isinstance(self._reader, NoReader):
+            return self._off()
+        try:
+            found = [t for t in read(self._reader, images, view.origin, view.region) if t.sure]
+        except ToolError as error:
+            return self._said([_failed(crop, error)], {crop: str(error)})
+        lines = [f"Text read in {crop}: {_listed(found)}."] if found else []
+        return self._said(lines, {crop: [t.to_json(name) for t in found]}, shown=bool(found))
+
+    def in_pairs(self, images: ImageStore, panes: Sequence[View], *, names: tuple[str, str], crops: Sequence[str]) -> Said:
+        """Of pictures of two panes: what both read, what only one does.
+
+        panes: two a picture, the first image's first.   crops: the pictures' names in the conversation.
+        """
+        if isinstance(self._reader, NoReader):
+            return self._off()
+        lines: list[str] = []
+        data: dict[str, Json] = {}
+        shown = False
+        for crop, *pair in zip(crops, panes[::2], panes[1::2], strict=True):
+            try:
+                first, second = (read(self._reader, images, v.origin, v.region) for v in pair)
+            except ToolError as error:
+                lines.append(_failed(crop, error))
+                data[crop] = str(error)
+                continue
+            compared = _compared(first, second, pair)
+            data[crop] = [t.to_json(name) for name, texts in zip(names, (first, second), strict=True) for t in texts]
+            if compared.any:
+                shown = True
+                lines.append(f"Text read in {crop}: {compared.told(names)}.")
+        return self._said(lines, data, shown=shown)
+
+    def _off(self) -> Said:
+        assert isinstance(self._reader, NoReader)
+        return Said(lines=(), data={"text_reading": {"off": self._reader.reason}})
+
+    def _said(self, lines: list[str], crops: Mapping[str, Json], *, shown: bool = False) -> Said:
+        assert not isinstance(self._reader, NoReader)
+        if shown:
+            lines = [
+                *lines,
+                f"Text is read by {self._reader.name}, with its confidence from 0 to 1: it may be misread or missed, so "
+                "check it in the picture.",
+            ]
+        return Said(lines=tuple(lines), data={"text_reading": {"reader": self._reader.version, "crops": crops}})
+
+
+def read(reader: TextReader, images: ImageStore, image: ImageRef, region: Box) -> tuple[Text, ...]:
+    """The text in `region` of an image, in reading order, unsure readings too; boxes in px of the image.
+
+    Raises ToolError as the reader does.
+    """
+    plain = render.crop(images.array(image), region)
+    height, width = plain.shape[:2]
+    if min(width, height) < LEAST_SIDE_PX:
+        return ()
+    scale = working_scale(width, height)
+    size = (max(1, round(scale * width)), max(1, round(scale * height)))
+    found = []
+    for one in reader(resize(plain, width=size[0], height=size[1])):
+        text = cleaned(one.text)
+        inside = one.box.intersection(Box.whole(width=size[0], height=size[1]))
+        if not text or inside is None:
+            continue
+        box = inside.scaled(width / size[0], height / size[1]).shifted(*region.ints()[:2])
+        found.append(Text(text=text, confidence=one.confidence, box=box, cut=_cut(inside, size, image, region)))
+    return tuple(found)
+
+
+def working_scale(width: int, height: int) -> float:
+    """By how much a crop of `width` × `height` px is enlarged (a whole number) or reduced (below 1) to be read."""
+    area = width * height
+    least = min(1.0, math.sqrt(MOST_PX / area), LONGEST_PX / max(width, height))
+    if least < 1:
+        return least
+    most = min(LARGEST_ENLARGEMENT, math.isqrt(ENLARGED_PX // area), LONGEST_PX // max(width, height))
+    return float(max(1, most))
+
+
+def cleaned(text: str) -> str:
+    """Text from an image on one line and harmless: no control, format or private characters, single spaces, our own tags
+    with other brackets."""
+    kept = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
+    return neutralise(" ".join(kept.split()))
+
+
+def _cut(box: Box, size: tuple[int, int], image: ImageRef, region: Box) -> tuple[str, ...]:
+    """Sides where the text reaches the crop's edge and the image goes on. Of a line only its ends count."""
+    x0, y0, x1, y1 = region.ints()
+    if box.width >= box.height:
+        ends = (("left", box.x0 <= 1 and x0 > 0), ("right", box.x1 >= size[0] - 2 and x1 < image.width))
+    else:
+        ends = (("above", box.y0 <= 1 and y0 > 0), ("below", box.y1 >= size[1] - 2 and y1 < image.height))
+    return tuple(side for side, reached in ends if reached)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Compared:
+    """only: of each image, what the other does not read so.   both: as the first has it.   none: which read nothing."""
+
+    only: tuple[Sequence[Text], Sequence[Text]]
+    both: Sequence[Text]
+    none: tuple[bool, bool]
+
+    @property
+    def any(self) -> bool:
+        return bool(self.both) or any(self.only)
+
+    def told(self, names: tuple[str, str]) -> str:
+        if not any(self.only):
+            return f"the same in both: {_listed(self.both)}"
+        parts = []
+        for name, only, none in zip(names, self.only, self.none, strict=True):
+            if only:
+                parts.append(f"only in {name!r}: {_listed(only)}")
+            elif none:
+                parts.append(f"none in {name!r}")
+        return "; ".join([*parts, *([f"in both: {_listed(self.both)}"] if self.both else [])])
+
+
+def _compared(first: Sequence[Text], second: Sequence[Text], panes: Sequence[View]) -> _Compared:
+    """What only one of two images reads, and what both do; where spaces and line breaks fall makes no difference.
+
+    An unsure reading counts where it agrees with a sure one, or stands in its place: else a line that is read at 0.86
+    here and at 0.84 there would seem to be gone.
+    """
+    only_1: list[Text] = []
+    both: list[Text] = []
+    rest = list(second)
+    for one in first:
+        same = _run(one, rest)
+        if not same:
+            only_1.append(one)
+            continue
+        rest = [t for t in rest if t not in same]
+        if one.sure or all(t.sure for t in same):
+            both.append(one)
+    only_2: list[Text] = []
+    for one in rest:
+        same = _run(one, only_1)
+        if not same:
+            only_2.append(one)
+            continue
+        only_1 = [t for t in only_1 if t not in same]
+        both.extend(t for t in same if t.sure or one.sure)
+    places_1, places_2 = ([_place(t, pane) for t in texts] for texts, pane in zip((only_1, only_2), panes, strict=True))
+    return _Compared(
+        only=(_worth_telling(only_1, places_1, only_2, places_2), _worth_telling(only_2, places_2, only_1, places_1)),
+        both=both,
+        none=(not any(t.sure for t in first), not any(t.sure for t in second)),
+    )
+
+
+def _run(one: Text, others: Sequence[Text]) -> Sequence[Text]:
+    """Those of `others`, one after another, that together read as `one` does: "EXIT", "12" for "EXIT 12". () for none."""
+    wanted = _letters(one.text)
+    for start in range(len(others)):
+        joined = ""
+        for end in range(start, len(others)):
+            joined += _letters(others[end].text)
+            if joined == wanted:
+                return others[start : end + 1]
+            if not wanted.startswith(joined):
+                break
+    return ()
+
+
+def _worth_telling(
+    texts: Sequence[Text], places: Sequence[Box], others: Sequence[Text], other_places: Sequence[Box]
+) -> tuple[Text, ...]:
+    """The sure ones, and the unsure in whose place the other image has a sure one."""
+    sure = [place for text, place in zip(others, other_places, strict=True) if text.sure]
+    return tuple(
+        text
+        for text, place in zip(texts, places, strict=True)
+        if text.sure or any(place.intersection(other) is not None for other in sure)
+    )
+
+
+def _place(text: Text, pane: View) -> Box:
+    """Where it stands in its pane, in px of the picture from the pane's corner."""
+    return pane.from_origin(text.box).shifted(-pane.window.x0, -pane.window.y0)
+
+
+def _letters(text: str) -> str:
+    """What two readings are compared by: no spaces, and full-width forms as the usual ones."""
+    return "".join(unicodedata.normalize("NFKC", text).split())
+
+
+def _listed(texts: Iterable[Text]) -> str:
+    all_ = list(texts)
+    more = f" and {len(all_) - LISTED} more" if len(all_) > LISTED else ""
+    return ", ".join(t.told for t in all_[:LISTED]) + more
+
+
+def _failed(crop: str, error: ToolError) -> str:
+    return f"Text in {crop} could not be read: {error}."
