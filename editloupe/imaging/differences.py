@@ -30,6 +30,12 @@ REGENERATED_SHARE: Final = 0.4
 REGENERATED_WANDER: Final = 0.0002
 """So is a picture whose places drifted against each other by more than this share of its diagonal (0.3 px at 1 MP)."""
 
+RESTYLED_NOISE: Final = 3.0
+_OF_GRAIN = 0.5
+"""A picture is said to be restyled where even its ordinary places differ by more than 3 levels, averaged over about 3 px,
+plus half the grain that one of the two shows for itself. Compression down to quality 50, autoencoders and drift leave at
+most 1.7; without a word on it, what stands out from so much would be all that is told of a picture changed throughout."""
+
 LEAST_AREA_PX: Final = 36.0
 """A region has at least so many changed px² of image 1."""
 
@@ -64,7 +70,9 @@ class Differences:
 
     regions: strongest first.   levels: h×w float32, 0..255, how much each place differs, in the frame of `alignment.first`.
     changed: h×w bool, the regions' pixels.   threshold: levels that a place of ordinary texture must reach.
-    changed_share: 0..1, the part of the image more than CLEAR apart.   identical: every pixel of both images is the same.
+    noise: levels by which places of ordinary texture differ, averaged over about 3 px.   grain: the noise in levels that
+    the noisier image shows for itself.   changed_share: 0..1, the part of the image more than CLEAR apart.
+    identical: every pixel of both images is the same.
     """
 
     regions: tuple[Region, ...]
@@ -74,6 +82,8 @@ class Differences:
     changed_share: float
     identical: bool
     alignment: Alignment
+    noise: float = 0.0
+    grain: float = 0.0
 
     @property
     def tone(self) -> Tone:
@@ -86,9 +96,14 @@ class Differences:
         return self.alignment.wander > REGENERATED_WANDER * diagonal
 
     @property
+    def restyled(self) -> bool:
+        """Even ordinary places differ by more than any way of delivering a picture was seen to leave."""
+        return self.noise > RESTYLED_NOISE + _OF_GRAIN * self.grain
+
+    @property
     def regenerated(self) -> bool:
-        """More than 40 % of the image differs clearly, or its places drifted against each other."""
-        return self.changed_share > REGENERATED_SHARE or self.drifted
+        """More than 40 % of the image differs clearly, or all of it somewhat, or its places drifted against each other."""
+        return self.changed_share > REGENERATED_SHARE or self.restyled or self.drifted
 
     @property
     def largest(self) -> float:
@@ -115,15 +130,16 @@ def localize(image_1: RGB, image_2: RGB) -> Differences:
     levels = left.levels
     changed_share = float(np.mean(levels > CLEAR))
     weighed = significance(left)
-    if changed_share > REGENERATED_SHARE:
+    restyled = weighed.noise > RESTYLED_NOISE + _OF_GRAIN * left.grain
+    threshold = STRONG * weighed.noise
+    objects = [o for o in find_objects(weighed.evidence) if unexplained(left, o.box) > _UNEXPLAINED]
+    if changed_share > REGENERATED_SHARE or (restyled and not objects):
         # No unchanged majority is left to measure noise on: show the strongest tenth.
         smooth = np.asarray(cv2.GaussianBlur(levels, (0, 0), SCALES[1]), dtype=np.float32)
-        threshold = max(CLEAR, float(np.percentile(smooth, _STRONGEST_DECILE)))
+        threshold = float(np.percentile(smooth, _STRONGEST_DECILE))
         strongest = np.where(smooth >= threshold, smooth * np.float32(STRONG / threshold), 0).astype(np.float32)
         objects = find_objects([Evidence(values=strongest, reach=SCALES[1])])
     else:
-        threshold = STRONG * weighed.noise
-        objects = [o for o in find_objects(weighed.evidence) if unexplained(left, o.box) > _UNEXPLAINED]
         objects = joined(objects, most_gap=_JOINED_GAP * min(levels.shape))
     found = [(o, _region(o, left, levels, alignment)) for o in objects]
     found = [(o, r) for o, r in found if r.changed_px >= LEAST_AREA_PX and r.mean >= LEAST_MEAN]
@@ -139,6 +155,8 @@ def localize(image_1: RGB, image_2: RGB) -> Differences:
         changed_share=changed_share,
         identical=False,
         alignment=alignment,
+        noise=weighed.noise,
+        grain=left.grain,
     )
 
 

@@ -43,6 +43,15 @@ _TAIL_AT_MOST = 6.0
 _LEAST_PLACES = 6.0
 """Cells of an 8×8 grid over which a kind of place is spread, from which its noise is measured and not guessed."""
 
+_MOST_NOISE = 3.0
+_MOST_SLIP = 1.0
+_MOST_GRAIN = 3.0
+"""Noise is at most 3 levels, plus a slip of a px over the gradient, plus three times the grain that one of the pictures has
+for itself. Compression, autoencoders and local drift leave a third of the first two at most places."""
+
+_MOST_SPREAD = 0.7
+"""Units of noise that the wider averages leave where nothing changed: 0.4 by autoencoders, 0.7 by drift, 1 by edits."""
+
 _SLIP = 0.25
 """px of the half-size maps by which places may have slipped where nothing tells: half a px of the picture."""
 
@@ -69,7 +78,8 @@ class Significance:
 
 def significance(residual: Residual) -> Significance:
     """Coherent means of the residual at three scales, each divided by its typical size at places as active."""
-    of_light, of_colour = _Calibration(residual.activity), _Calibration(residual.colour_activity)
+    of_light = _Calibration(residual.activity, residual.grain)
+    of_colour = _Calibration(residual.colour_activity, residual.colour_grain)
     planes = (
         (residual.light, of_light, _FLOOR_LIGHT),
         (residual.blue, of_colour, _FLOOR_COLOUR),
@@ -100,7 +110,8 @@ def _means(plane: Map, calibration: _Calibration, floor: float) -> tuple[Sequenc
     least = np.divide(np.float32(_FLOOR_MEAN), noise, out=noise)
     for sigma in SCALES[1:]:
         mean = _mean_size(values, sigma)
-        means.append(np.divide(mean, np.maximum(calibration.noise(mean, floor=0.0), least), out=mean))
+        spread = calibration.noise(mean, floor=0.0, most=_MOST_SPREAD)
+        means.append(np.divide(mean, np.maximum(spread, least), out=mean))
     return means, typical
 
 
@@ -113,7 +124,7 @@ def _mean_size(values: Map, sigma: float) -> Map:
 class _Calibration:
     """The noise at places as active as each one: flat sky keeps its own measure beside foliage and lettering."""
 
-    def __init__(self, activity: Map) -> None:
+    def __init__(self, activity: Map, grain: float) -> None:
         self._level: NDArray[np.uint8] = np.asarray(np.clip(_STEPS_PER_E * cv2.log(1 + activity), 0, 255), dtype=np.uint8)
         self._step = max(1, int(np.sqrt(activity.size / _SAMPLES)))
         sampled = self._level[:: self._step, :: self._step]
@@ -130,6 +141,8 @@ class _Calibration:
         if not self._known.any():
             self._known[:] = True
         self._activities = np.expm1(np.arange(256) / _STEPS_PER_E)
+        # Where edits fill the places of one kind, or the whole picture, their size is not its noise.
+        self._most = _MOST_NOISE + _MOST_SLIP * np.expm1(self._at / _STEPS_PER_E) + _MOST_GRAIN * grain
         # Above the most active group the noise is taken to grow as the gradient does.
         self._growth = np.maximum(1.0, self._activities / max(1e-3, float(np.expm1(self._at[-1] / _STEPS_PER_E))))
 
@@ -144,11 +157,14 @@ class _Calibration:
         guessed = typical[before] + _SLIP * np.maximum(activity - activity[before], 0.0)
         return np.where(self._known, typical, np.minimum(typical, guessed))
 
-    def noise(self, size: Map, *, floor: float, of_gradient: float = 0.0) -> Map:
-        """h×w float32: the standard deviation of what has the absolute values `size`, from its median and 80 % point."""
+    def noise(self, size: Map, *, floor: float, of_gradient: float = 0.0, most: float | None = None) -> Map:
+        """h×w float32: the standard deviation of what has the absolute values `size`, from its median and 80 % point.
+
+        most: what it cannot exceed; None takes levels that no delivery of an unchanged picture was seen to reach.
+        """
         sizes = size[:: self._step, :: self._step].ravel()
         # Of a normal distribution: half lies within 0.6745 standard deviations, 80 % within 1.2816.
-        typical = self._typical(sizes)
+        typical = np.minimum(self._typical(sizes), self._most if most is None else most)
         # Noise hardly falls as the gradient grows; what says so is an edit that fills the calm places.
         typical = np.minimum(typical, _SLACK * np.minimum.accumulate(typical[::-1])[::-1])
         table = np.interp(np.arange(256), self._at, np.maximum(typical, floor)) * self._growth

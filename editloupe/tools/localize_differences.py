@@ -203,10 +203,13 @@ def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> l
             f"The image seems drawn again as a whole: its places drifted against each other by about "
             f"{found.alignment.wander:.1f} px, which was undone before comparing."
         )
-    if found.changed_share > REGENERATED_SHARE:
+    if found.changed_share > REGENERATED_SHARE or found.restyled:
+        how = f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255"
+        if found.restyled:
+            how += f", and even ordinary places by about {found.noise:.0f}, more than saving it again leaves"
         lines.append(
-            f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255: the image seems "
-            "regenerated or globally changed. The crops are only the strongest places, not all that changed."
+            f"{how}: the image seems regenerated or globally changed. The crops are only the strongest places, not all "
+            "that changed."
         )
     lines.append(
         f"{map_name}: coarse map of the differences over the whole of {names[0]!r}, red where most "
@@ -279,6 +282,7 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
         "regenerated": found.regenerated,
         "identical": found.identical,
         "largest": round(found.largest, 2),
+        "noise": round(found.noise, 3),
         "aligned": {
             "resized": alignment.resized,
             "stretched": alignment.stretched,

@@ -111,6 +111,40 @@ def test_a_regenerated_image_is_said_to_be_so_and_still_has_regions() -> None:
     assert len(found.regions) >= 3
 
 
+def test_a_picture_restyled_throughout_is_said_to_be_so_even_where_little_of_it_differs_clearly() -> None:
+    picture = textured(640, 480)
+    # A coherent change of 12 levels, up or down by cells of 16 px: under the 25 of a clear difference, and no grain.
+    cells = np.random.default_rng(5).choice([-12, 12], (30, 40, 1)).repeat(16, axis=0).repeat(16, axis=1)
+    found = localize(picture, np.clip(picture + cells, 0, 255).astype(np.uint8))
+    assert found.changed_share < 0.1
+    assert found.restyled
+    assert found.regenerated
+    assert found.regions
+
+
+@pytest.mark.parametrize("grain", [4, 12, 20])
+def test_grain_all_over_is_neither_a_region_nor_another_style(grain: int) -> None:
+    picture = textured(640, 480)
+    noise = np.random.default_rng(2).normal(0, grain, picture.shape)
+    found = localize(picture, np.clip(picture + noise, 0, 255).astype(np.uint8))
+    assert found.regions == ()
+    assert not found.regenerated
+
+
+def test_many_things_changed_on_a_plain_ground_are_not_taken_for_its_noise() -> None:
+    ground = np.full((480, 640, 3), 235, dtype=np.uint8)
+    places = [(x, y) for x in range(60, 600, 90) for y in range(60, 440, 90)]
+    pictures = []
+    for colours in ([(200, 40, 40), (40, 60, 200)], [(40, 160, 60), (220, 190, 40)]):
+        picture = ground.copy()
+        for index, (x, y) in enumerate(places):
+            picture = with_square(picture, (x, y, x + 30, y + 30), colours[index % 2])
+        pictures.append(picture)
+    found = localize(*pictures)
+    # Every square is a region of its own: 6 × 5 of them, 60 px apart, where fragments are joined up to 17 px.
+    assert len(found.regions) == len(places) == 30
+
+
 def test_boxes_are_in_px_of_image_1_whatever_size_was_compared() -> None:
     picture = textured(640, 480)
     edited = with_square(picture, (200, 120, 280, 180))
