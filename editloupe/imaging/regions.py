@@ -23,7 +23,7 @@ WEAK: Final = 6.0
 _OF_PEAK = 0.3
 """A pixel below this share of the strongest within two px, or within the reach of the averaging, is its spill."""
 
-_FAINT = 0.05
+_FAINT = 0.07
 """Of an object's strong pixels (the 75 % point): fainter ones are its shadow's end or what compression left around it."""
 
 _LEAST_RADIUS = 2
