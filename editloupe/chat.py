@@ -10,6 +10,8 @@ from editloupe.values import ImageRef, Json, digest
 
 ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tools", "refusal", "filter"]
+ToolProtocol: TypeAlias = Literal["text", "native"]
+"""How tools are called: by tags in the text (the paper's way), or through the provider's own tool calling."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +81,16 @@ class MalformedCall:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One message. `tool_calls` on an assistant's, `tool_call_id` on a tool's (native protocol only)."""
+    """One message. `tool_calls` on an assistant's, `tool_call_id` on a tool's (native protocol only).
+
+    carry: what a provider wants back as it gave it, such as signatures of its thoughts; None where there is nothing.
+    """
 
     role: ChatRole
     parts: tuple[Part, ...]
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    carry: Json = None
 
     @classmethod
     def of_text(cls, role: ChatRole, text: str) -> Message:
@@ -105,6 +111,8 @@ class Message:
             data["tool_calls"] = [c.to_json() for c in self.tool_calls]
         if self.tool_call_id is not None:
             data["tool_call_id"] = self.tool_call_id
+        if self.carry is not None:
+            data["carry"] = self.carry
         return data
 
     @classmethod
@@ -123,6 +131,7 @@ class Message:
             parts=tuple(parts),
             tool_calls=tuple(ToolCall.from_json(c) for c in _objects(data.get("tool_calls", []))),
             tool_call_id=None if call_id is None else str(call_id),
+            carry=data.get("carry"),
         )
 
 
@@ -177,22 +186,25 @@ class Sampling:
 class Request:
     """One call to a model.
 
-    tools: offered natively (empty with the text protocol).   choices: the only answers allowed, for a backend that can
-    constrain; None leaves the answer free.
+    tools: offered natively (empty with the text protocol).   calls_allowed: False where they are offered, so that the
+    conversation's beginning stays what it was, and must not be called any more.   choices: the only answers allowed, for a
+    backend that can constrain; None leaves the answer free.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     sampling: Sampling = field(default_factory=Sampling)
     choices: tuple[str, ...] | None = None
+    calls_allowed: bool = True
 
     def to_json(self) -> dict[str, Json]:
-        return {
+        data: dict[str, Json] = {
             "messages": [m.to_json() for m in self.messages],
             "tools": [t.to_json() for t in self.tools],
             "sampling": self.sampling.to_json(),
             "choices": None if self.choices is None else list(self.choices),
         }
+        return data if self.calls_allowed else data | {"calls_allowed": False}
 
     def key(self) -> str:
         """SHA-256 of the canonical JSON, images by digest: the base of replay and cache keys."""
@@ -204,7 +216,7 @@ class Reply:
     """What a model answered.
 
     finish: why it stopped.   model: the name that the endpoint answered with.   raw: the provider's own payload, kept
-    for the trace.   sent: the parameters that were really on the wire.
+    for the trace.   sent: the parameters that were really on the wire.   carry: goes into the assistant's message.
     """
 
     text: str
@@ -216,9 +228,10 @@ class Reply:
     model: str = ""
     raw: Json = None
     sent: Mapping[str, Json] = field(default_factory=dict)
+    carry: Json = None
 
     def to_json(self) -> dict[str, Json]:
-        return {
+        data: dict[str, Json] = {
             "text": self.text,
             "reasoning": self.reasoning,
             "tool_calls": [c.to_json() for c in self.tool_calls],
@@ -229,6 +242,7 @@ class Reply:
             "raw": self.raw,
             "sent": dict(self.sent),
         }
+        return data if self.carry is None else data | {"carry": self.carry}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Reply:
@@ -246,6 +260,7 @@ class Reply:
             model=str(data["model"]),
             raw=data["raw"],
             sent=sent,
+            carry=data.get("carry"),
         )
 
 

@@ -33,8 +33,14 @@ _FENCE = re.compile(r"```[a-zA-Z_]*\n?|```")
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
 
 
-def parse_reply(reply: Reply, *, turn: int) -> Parsed:
-    """Thought, calls and answer of one reply; calls that the adapter found stand first. `turn` numbers the calls."""
+AS_TEXT = "the call stands in the text, where nobody reads it: call the tool through your tool calling interface"
+
+
+def parse_reply(reply: Reply, *, turn: int, native: bool = False) -> Parsed:
+    """Thought, calls and answer of one reply; calls that the adapter found stand first. `turn` numbers the calls.
+
+    native: tools are called through the provider's own tool calling; a call in the text is then a malformed one.
+    """
     thoughts = [reply.reasoning.strip()]
     calls, malformed = list(reply.tool_calls), list(reply.malformed_calls)
     answers: list[str] = []
@@ -48,6 +54,8 @@ def parse_reply(reply: Reply, *, turn: int) -> Parsed:
             for found in _calls_in(body, cut=not closed):
                 if isinstance(found, MalformedCall):
                     malformed.append(found)
+                elif native:
+                    malformed.append(MalformedCall(raw=body.strip(), error=AS_TEXT))
                 else:
                     calls.append(ToolCall(id=f"call_{turn}_{len(calls) + 1}", name=found[0], arguments=found[1]))
     given = [a for a in answers if a]

@@ -16,6 +16,7 @@ from editloupe.records import Evidence, Finding, Status, answer_from_json
 from editloupe.values import Box, Json, View
 
 TEMPLATES = ("agent/tools", "agent/format", "agent/continue", "agent/last_turn", "agent/remind")
+"""With `native=True` where tools are called natively: one text for both ways, so that they differ in nothing else."""
 
 
 def agent_digest() -> str:
@@ -37,8 +38,9 @@ def first_message(context: Context, views: Mapping[str, View]) -> Message:
             {"name": s.name, "description": s.description, "schema": json.dumps(s.parameters, ensure_ascii=False)}
             for s in box.specs(task.tools)
         ]
-        sections.append(render("agent/tools", tools=specs, absent=absent, max_turns=task.budget.max_turns))
-    sections.append(render("agent/format", tools=bool(task.tools), labels=context.labels))
+        turns, native = task.budget.max_turns, context.native
+        sections.append(render("agent/tools", tools=specs, absent=absent, max_turns=turns, native=native))
+    sections.append(render("agent/format", tools=bool(task.tools), labels=context.labels, native=context.native))
     return Message(role="user", parts=(*parts, TextPart(text="\n\n".join(sections))))
 
 

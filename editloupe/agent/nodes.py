@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from langgraph.runtime import Runtime
@@ -31,10 +32,14 @@ def think(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     if exceeded:
         return _over("over_budget", exceeded)
     choices = tuple(context.labels) if state["last"] and context.constrain_labels else None
+    messages = context.tape.messages(state["history"])
     request = Request(
-        messages=context.tape.messages(state["history"]),
+        messages=messages,
         sampling=context.sampling,
         choices=choices if context.backend.traits.constrains_choices else None,
+        # Still named in the last turn: without them the conversation would begin otherwise, and be computed anew.
+        tools=context.toolbox.specs(context.task.tools) if context.native else (),
+        calls_allowed=not (context.native and state["last"]),
     )
     try:
         reply = context.tape.complete(request, state["history"][-1], lambda: _ask(context, request))
@@ -47,8 +52,10 @@ def think(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
         return {"usage": usage} | _over("refused", reply.text or "the model refused without a reason")
     if reply.finish == "filter":
         return {"usage": usage} | _over("filtered", reply.text or "the provider's content filter cut the reply")
-    parsed = parse_reply(reply, turn=state["turns"] + 1)
-    said = Message.of_text("assistant", reply.text)
+    if context.native:
+        reply = _with_own_ids(reply, messages)
+    parsed = parse_reply(reply, turn=state["turns"] + 1, native=context.native)
+    said = _said(reply, native=context.native)
     update: dict[str, Any] = {
         "history": [*state["history"], context.tape.add(said, state["history"][-1])],
         "usage": usage,
@@ -70,7 +77,7 @@ def think(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
 
 
 def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
-    """Run the calls one after another and append one message with all observations."""
+    """Run the calls one after another and append their observations: in one message, or natively one message a call."""
     context = runtime.context
     budget = context.task.budget
     talk = Conversation(
@@ -79,11 +86,14 @@ def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
         past_calls=tuple(state["past_calls"]),
     )
     crashes, errors = 0, 0
-    parts: list[Part] = []
+    answers: list[tuple[ToolCall, list[Part]]] = []
     for index, data in enumerate(state["calls"]):
         call = ToolCall.from_json(_object(data))
         if index >= budget.max_calls_per_turn:
-            parts.append(TextPart(text=f"{call.name} was not run: at most {budget.max_calls_per_turn} calls a turn."))
+            refused = TextPart(
+                text=f"{neutralise(call.name)} was not run: at most {budget.max_calls_per_turn} calls a turn."
+            )
+            answers.append((call, [refused]))
             continue
         desk = talk.desk(context.images)
         outcome = context.tape.call_tool(call, lambda call=call, desk=desk: run_tool(context, call, desk))  # type: ignore[misc]
@@ -91,17 +101,23 @@ def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
         crashes += outcome.crashed is not None
         errors += observation.error
         talk = talk.after(call.name, call.arguments, observation, outcome.aliases)
-        parts.append(TextPart(text=f"Observation of {neutralise(call.name)}:\n{neutralise(observation.text)}"))
+        parts: list[Part] = [TextPart(text=f"Observation of {neutralise(call.name)}:\n{neutralise(observation.text)}")]
         for alias, image in zip(outcome.aliases, observation.images, strict=True):
             parts += [TextPart(text=f"{alias}:"), ImagePart(image=image, alias=alias)]
-    parts += [TextPart(text=f"Not run, since it could not be read: {_object(m)['error']}") for m in state["malformed"]]
+        answers.append((call, parts))
     turns = state["turns"] + 1
     last = turns >= budget.max_turns
-    trailer = render("agent/last_turn", labels=context.labels) if last else render("agent/continue")
+    template = "agent/last_turn" if last else "agent/continue"
+    closing: list[Part] = [
+        TextPart(text=f"Not run, since it could not be read: {_object(m)['error']}") for m in state["malformed"]
+    ]
+    closing.append(TextPart(text=render(template, labels=context.labels, native=context.native)))
     counts = _counted(state, tool_errors=errors, tool_crashes=crashes)
-    observed = Message(role="user", parts=(*parts, TextPart(text=trailer)))
+    history = list(state["history"])
+    for message in _observed(answers, closing, native=context.native):
+        history.append(context.tape.add(message, history[-1]))
     update: dict[str, Any] = {
-        "history": [*state["history"], context.tape.add(observed, state["history"][-1])],
+        "history": history,
         "views": {name: [v.to_json() for v in panes] for name, panes in talk.panes.items()},
         "crops": talk.crops,
         "past_calls": list(talk.past_calls),
@@ -121,7 +137,8 @@ def remind(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     context = runtime.context
     if state["reminders"] >= context.task.budget.max_reminders:
         return _over("unparsed", f"no call and no label after {state['reminders']} reminders: {state['problem']}")
-    text = render("agent/remind", problem=state["problem"], tools=bool(context.task.tools), labels=context.labels)
+    tools, native = bool(context.task.tools), context.native
+    text = render("agent/remind", problem=state["problem"], tools=tools, labels=context.labels, native=native)
     context.tape.note(f"reminder {state['reminders'] + 1}: {state['problem']}")
     message = Message.of_text("user", text)
     return {
@@ -139,6 +156,37 @@ def conclude(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     except ReplyError as error:
         return _over(cast(Status, error.status), f"{error}: {state['thought']}" if state["thought"] else str(error))
     return {"outcome": {"status": "ok", "answer": label.to_json(), "reason": state["thought"]}, "next": "end"}
+
+
+def _with_own_ids(reply: Reply, messages: tuple[Message, ...]) -> Reply:
+    """No two calls of a conversation under one id, as servers that number the calls of each reply anew have it: an answer
+    to one would answer both."""
+    seen = {call.id for message in messages for call in message.tool_calls}
+    calls: list[ToolCall] = []
+    for call in reply.tool_calls:
+        id_, number = call.id, 2
+        while id_ in seen:
+            id_, number = f"{call.id}_{number}", number + 1
+        seen.add(id_)
+        calls.append(replace(call, id=id_))
+    return replace(reply, tool_calls=tuple(calls))
+
+
+def _said(reply: Reply, *, native: bool) -> Message:
+    """The reply as the conversation keeps it; the calls only where tool messages will answer them."""
+    text = (TextPart(text=reply.text),)
+    if not native:
+        return Message(role="assistant", parts=text)
+    # A reply of calls alone has no text, and some servers refuse an empty one.
+    return Message(role="assistant", parts=text if reply.text else (), tool_calls=reply.tool_calls, carry=reply.carry)
+
+
+def _observed(answers: list[tuple[ToolCall, list[Part]]], closing: list[Part], *, native: bool) -> list[Message]:
+    """The observations as messages: all in one user's message, or one tool's message a call and a user's behind them."""
+    if not native:
+        return [Message(role="user", parts=(*(part for _, parts in answers for part in parts), *closing))]
+    told = [Message(role="tool", parts=tuple(parts), tool_call_id=call.id) for call, parts in answers]
+    return [*told, Message(role="user", parts=tuple(closing))]
 
 
 def run_tool(context: Context, call: ToolCall, desk: Desk) -> ToolOutcome:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, TypedDict
 
 from editloupe.backends.base import LMM
-from editloupe.chat import Message, Reply, Request, Sampling, ToolCall
+from editloupe.chat import Message, Reply, Request, Sampling, ToolCall, ToolProtocol
 from editloupe.data.images import ImageStore
 from editloupe.records import JudgeTask, Observation
 from editloupe.tools.base import Toolbox
@@ -87,6 +87,12 @@ class Context:
     started: float
     sampling: Sampling = field(default_factory=Sampling)
     constrain_labels: bool = False
+    tool_protocol: ToolProtocol = "text"
+
+    @property
+    def native(self) -> bool:
+        """Whether this task's tools are called through the provider's own tool calling."""
+        return self.tool_protocol == "native" and bool(self.task.tools)
 
     @property
     def labels(self) -> list[str]:

@@ -21,14 +21,24 @@ class Traits:
     """What a backend can do; nobody asks which provider it is.
 
     describes: one line for reports ("pixel baseline, not an LMM").   is_lmm: False for the embedded baseline.
+    native_tools: takes `Request.tools` and answers with tool calls.   tool_result_images: a tool's message may hold
+    pictures on the wire; where it may not, the adapter sends them in a user's message behind it and says so in
+    `Reply.sent["tool_images"]`.   constrains_choices: keeps to `Request.choices`.   image_formats: media types that are
+    sent as they are.   max_image_side: px; longer images are reduced.   max_images: in one request.   boxes: how the
+    model writes boxes (a name of `editloupe.backends.boxes.DIALECTS`); everything recorded is in thousandths, x first.
+    sampling: the fields of `Sampling` that are sent; what else is asked for is dropped and named in `Reply.sent`.
     """
 
     describes: str
     is_lmm: bool = True
     native_tools: bool = False
+    tool_result_images: bool = False
     constrains_choices: bool = False
     image_formats: tuple[str, ...] = ("image/png", "image/jpeg", "image/webp")
     max_image_side: int | None = None
+    max_images: int | None = None
+    boxes: str = "thousandths"
+    sampling: tuple[str, ...] = ("temperature", "top_p", "seed", "max_tokens")
 
 
 class LMM(Protocol):

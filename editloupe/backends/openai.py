@@ -126,7 +126,7 @@ class OpenAIBackend:
     ) -> None:
         self._uri, self._endpoint, self._site, self._client = uri, endpoint, site, client
         self._policy, self._sleep = policy, sleep
-        self._traits = Traits(describes=f"{uri.model} over chat completions at {endpoint}")
+        self._traits = Traits(describes=f"{uri.model} over chat completions at {endpoint}", native_tools=True)
         self._image_urls = _ImageURLs(ImagePolicy(formats=self._traits.image_formats, max_side=self._traits.max_image_side))
         self._lock = threading.Lock()
         self._renamed: Mapping[str, str | None] = {}
@@ -161,9 +161,13 @@ class OpenAIBackend:
 
         Raises BackendError where the endpoint fails, ImageError where an image cannot be encoded.
         """
-        messages = wire.messages_of(request, lambda ref: self._image_urls.of(images, ref))
+        in_place = self._traits.tool_result_images
+        messages = wire.messages_of(request, lambda ref: self._image_urls.of(images, ref), tool_images=in_place)
         outcome = retry.call(lambda: self._negotiated(request, messages), policy=self._policy, sleep=self._sleep)
-        return replace(outcome.value, sent={**outcome.value.sent, "attempts": outcome.attempts})
+        sent: dict[str, Json] = {**outcome.value.sent, "attempts": outcome.attempts}
+        if wire.moves_pictures(request):
+            sent["tool_images"] = "in the tool's message" if in_place else "in a user's message behind it"
+        return replace(outcome.value, sent=sent)
 
     def _negotiated(self, request: Request, messages: list[Json]) -> Reply:
         """One answer, without the parameters that this model turns out to refuse. Remembered: it is asked once."""

@@ -14,7 +14,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, cast
 
 from editloupe.chat import (
@@ -84,15 +84,53 @@ def parameters_of(model: str, request: Request, renamed: Mapping[str, str | None
             wire[wire_name] = value
     if request.tools:
         wire["tools"] = [_wire_tool(tool) for tool in request.tools]
+        wire["tool_choice"] = "auto" if request.calls_allowed else "none"
     return wire
 
 
-def messages_of(request: Request, image_url: ImageURL) -> list[Json]:
-    return [_wire_message(message, image_url) for message in request.messages]
+def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool = False) -> list[Json]:
+    """The conversation. tool_images: the endpoint takes pictures in a tool's message.
+
+    Where it does not, a tool's message keeps its text, and its pictures follow, under their names, in a user's message
+    behind the last tool's message of the turn: between them, an endpoint refuses it.
+    """
+    wire: list[Json] = []
+    waiting: list[Part] = []
+    for message in request.messages:
+        if message.role != "tool" and waiting:
+            wire.append({"role": "user", "content": _wire_content(tuple(waiting), image_url)})
+            waiting = []
+        if message.role == "tool" and not tool_images and message.images:
+            waiting += _pictures(message)
+            message = replace(message, parts=_without_pictures(message))
+        wire.append(_wire_message(message, image_url))
+    if waiting:
+        wire.append({"role": "user", "content": _wire_content(tuple(waiting), image_url)})
+    return wire
+
+
+def moves_pictures(request: Request) -> bool:
+    """Whether a tool's message of the request holds pictures, which `messages_of` may have to move."""
+    return any(message.role == "tool" and message.images for message in request.messages)
+
+
+def _pictures(message: Message) -> list[Part]:
+    return [p for image in message.images for p in (TextPart(text=f"{image.alias}:"), image)]
+
+
+def _without_pictures(message: Message) -> tuple[Part, ...]:
+    """The text, each picture's name with the word on where it is."""
+    names = {f"{image.alias}:" for image in message.images}
+    kept = [p for p in message.parts if isinstance(p, TextPart) and p.text not in names]
+    where = f"Pictures in the next message: {', '.join(image.alias for image in message.images)}."
+    return (*kept, TextPart(text=where))
 
 
 def _wire_message(message: Message, image_url: ImageURL) -> Object:
     wire: dict[str, Json] = {"role": message.role, "content": _wire_content(message.parts, image_url)}
+    if message.role == "tool" and not message.images:
+        # One plain string: lists of blocks in a tool's message are what the fewest servers take.
+        wire["content"] = message.text
     if message.tool_calls:
         wire["tool_calls"] = [
             {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": json.dumps(c.arguments)}}

@@ -37,12 +37,25 @@ class ScriptedLMM:
     An exception in the script is raised. A script that is too short raises Rejected, which says so.
     """
 
-    def __init__(self, script: Sequence[Line] | Script, *, name: str = "test", constrains_choices: bool = False) -> None:
+    def __init__(
+        self,
+        script: Sequence[Line] | Script,
+        *,
+        name: str = "test",
+        constrains_choices: bool = False,
+        native_tools: bool = False,
+    ) -> None:
         self._script = script
         self._name = name
         self._lock = threading.Lock()
         self.requests: list[Request] = []
-        self.traits = Traits(describes="a script, not an LMM", is_lmm=False, constrains_choices=constrains_choices)
+        self.traits = Traits(
+            describes="a script, not an LMM",
+            is_lmm=False,
+            constrains_choices=constrains_choices,
+            native_tools=native_tools,
+            tool_result_images=native_tools,
+        )
 
     @property
     def uri(self) -> str:

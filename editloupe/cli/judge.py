@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from editloupe.protocols.base import Summary
     from editloupe.reports.table import Heading
     from editloupe.runs.execute import Outcome, Progress
-    from editloupe.runs.spec import Bench, Settings, Source
+    from editloupe.runs.spec import Bench, Settings, Source, ToolProtocolChoice
     from editloupe.tools.settings import ToolSettings
 
 MANY_EDITORS = 3
@@ -64,6 +64,9 @@ def judge(
     max_turns: Annotated[int, typer.Option(min=0, max=100, help="Turns with tool calls.")] = 6,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget of one task.")] = None,
     max_seconds: Annotated[float | None, typer.Option(min=0.001, help="Time budget of one task.")] = None,
+    tool_protocol: Annotated[
+        str, typer.Option(help="How tools are called: text (the same for every backend), native or auto.")
+    ] = "text",
     constrain_labels: Annotated[
         bool, typer.Option(help="Constrain the last answer to the labels, where possible.")
     ] = False,
@@ -101,6 +104,7 @@ def judge(
         "max_turns": max_turns,
         "max_tokens": max_tokens,
         "max_seconds": max_seconds,
+        "tool_protocol": tool_protocol,
         "constrain_labels": constrain_labels,
         "concurrency": concurrency,
         "fail_on_error": fail_on_error,
@@ -165,6 +169,7 @@ def settings_of(options: dict[str, Json]) -> Settings:
             max_seconds=float(seconds) if isinstance(seconds, int | float) else None,
         ),
         constrain_labels=bool(options["constrain_labels"]),
+        tool_protocol=cast("ToolProtocolChoice", str(options.get("tool_protocol") or "text")),
         weights=weights_of(options),
     )
 

@@ -135,6 +135,7 @@ class Worker:
                 started=self.clock(),
                 sampling=self.bench.settings.sampling,
                 constrain_labels=self.bench.settings.constrain_labels,
+                tool_protocol=self.bench.tool_protocol,
             )
             finding = answer(context, views, judge_id=self.bench.judge.id, repeat=repeat, trace=name)
             writer.append(FindingEvent(finding=finding.to_json()))

@@ -16,7 +16,7 @@ from editloupe.protocols.dlebench import Mode
 from editloupe.records import PENDING, Budget, Finding, Task
 from editloupe.runs.execute import Worker, default_concurrency
 from editloupe.runs.executors import ThreadExecutor
-from editloupe.runs.spec import Settings, open_bench
+from editloupe.runs.spec import Settings, ToolProtocolChoice, open_bench
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import PAPER_TOOLS
 from editloupe.values import Sample
@@ -27,7 +27,8 @@ class Judge:
 
     backend: a URI ("baseline", "openai/MODEL") or an LMM of your own.   mode: "tool" (the agent) or "plain" (one turn).
     rubric: "dlebench" or the path of a TOML file.   criteria: ids or short names; None for all.
-    max_turns: turns with tool calls.   tools: names on offer.   out: a run folder, which `editloupe show` opens and a
+    max_turns: turns with tool calls.   tools: names on offer.   tool_protocol: "text" (the paper's tags, the same for every
+    backend), "native" or "auto".   out: a run folder, which `editloupe show` opens and a
     later Judge continues; None keeps nothing. With `out`, close the judge, or use it in a `with` block.
 
     Raises ConfigError for anything in these that cannot work, RunMismatch for a run folder of other settings.
@@ -43,6 +44,7 @@ class Judge:
         max_turns: int = 6,
         tools: Sequence[str] = PAPER_TOOLS,
         sampling: Sampling | None = None,
+        tool_protocol: ToolProtocolChoice = "text",
         out: str | Path | None = None,
     ) -> None:
         try:
@@ -58,6 +60,7 @@ class Judge:
             budget=budget,
             tools=tuple(tools),
             sampling=sampling or Sampling(),
+            tool_protocol=tool_protocol,
         )
         self._bench = open_bench(settings)
         self._stop = threading.Event()

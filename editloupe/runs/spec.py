@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import editloupe
 from editloupe import plugins
 from editloupe.agent.judge import TEMPLATES, agent_digest
 from editloupe.backends.base import LMM, open_backend
-from editloupe.chat import Sampling
+from editloupe.chat import Sampling, ToolProtocol
 from editloupe.data.images import ImagePolicy
 from editloupe.errors import ConfigError
 from editloupe.prompts import prompt_digest
@@ -23,6 +23,8 @@ from editloupe.tools.base import PAPER_TOOLS, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json
 
+ToolProtocolChoice: TypeAlias = Literal["text", "native", "auto"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -31,6 +33,8 @@ class Settings:
     backend: a URI, or an LMM of one's own.   criteria: ids or short names; None for all of the rubric's.
     rubric: a built-in name or a path.   tools: names; those that cannot be offered are declared absent.
     weights: the detector, the upscaler and the device of the tools; None reads the environment.
+    tool_protocol: how tools are called; "auto" is native where the backend can. Text is the default for every backend, so
+    that judges are comparable.
     """
 
     backend: str | LMM = "baseline"
@@ -43,6 +47,7 @@ class Settings:
     constrain_labels: bool = False
     protocol: str = "dlebench"
     weights: ToolSettings | None = None
+    tool_protocol: ToolProtocolChoice = "text"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +82,7 @@ class Bench:
     protocol: EvalProtocol
     judge: JudgeSpec
     spec: RunSpec
+    tool_protocol: ToolProtocol
 
 
 class _MakesProtocol(Protocol):
@@ -90,6 +96,7 @@ def open_bench(settings: Settings) -> Bench:
     if settings.mode not in ("tool", "plain"):
         raise ConfigError(f"unknown mode {settings.mode!r}; expected 'tool' or 'plain'")
     backend = open_backend(settings.backend) if isinstance(settings.backend, str) else settings.backend
+    tool_protocol = _tool_protocol(settings, backend)
     rubric = load_rubric(settings.rubric)
     toolbox = open_toolbox(settings.tools if settings.mode == "tool" else (), settings.weights)
     make: _MakesProtocol = plugins.load("protocols", settings.protocol)  # type: ignore[assignment]
@@ -100,7 +107,7 @@ def open_bench(settings: Settings) -> Bench:
         backend_version=backend.version,
         endpoint=backend.endpoint,
         sampling=settings.sampling,
-        tool_protocol="text",
+        tool_protocol=tool_protocol,
         image_policy=str(ImagePolicy(formats=backend.traits.image_formats, max_side=backend.traits.max_image_side)),
         constrain_labels=settings.constrain_labels,
         prompts=agent_digest(),
@@ -124,4 +131,21 @@ def open_bench(settings: Settings) -> Bench:
         protocol=protocol,
         judge=judge,
         spec=RunSpec(identity=identity, record={"editloupe": editloupe.__version__, "rubric": rubric.to_json()}),
+        tool_protocol=tool_protocol,
     )
+
+
+def _tool_protocol(settings: Settings, backend: LMM) -> ToolProtocol:
+    """Raises ConfigError for an unknown word, and for native tools that the backend cannot call."""
+    can = backend.traits.native_tools
+    match settings.tool_protocol:
+        case "text":
+            return "text"
+        case "auto":
+            return "native" if can else "text"
+        case "native" if can:
+            return "native"
+        case "native":
+            raise ConfigError(f"{backend.uri} cannot call tools natively; use the tool protocol text (the default) or auto")
+        case other:
+            raise ConfigError(f"unknown tool protocol {other!r}; expected 'text', 'native' or 'auto'")
