@@ -267,7 +267,7 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
         }
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
-    for line in outcome.loaded.notes:
+    for line in outcome.notes:
         note(line)
     if outcome.summaries:
         out().print(terminal(outcome.summaries, outcome.bench.rubric, heading, pooled=_pooled(outcome)))

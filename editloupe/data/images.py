@@ -82,6 +82,14 @@ class ImagePolicy:
     formats: tuple[str, ...] = ("image/png", "image/jpeg", "image/webp")
     max_side: int | None = None
 
+    def size(self, width: int, height: int) -> tuple[int, int]:
+        """(width, height) in px at which an image of that size is sent."""
+        side = max(width, height)
+        if self.max_side is None or side <= self.max_side:
+            return width, height
+        scale = self.max_side / side
+        return max(1, round(width * scale)), max(1, round(height * scale))
+
     def __str__(self) -> str:
         side = "native size" if self.max_side is None else f"at most {self.max_side} px"
         return f"own bytes where {', '.join(f.removeprefix('image/') for f in self.formats)}, else PNG; {side}"
@@ -224,10 +232,8 @@ class ImageStore:
             if key in self._encoded:
                 self._encoded.move_to_end(key)
                 return self._encoded[key]
-        side = max(ref.width, ref.height)
-        if policy.max_side is not None and side > policy.max_side:
-            scale = policy.max_side / side
-            size = (max(1, round(ref.width * scale)), max(1, round(ref.height * scale)))
+        size = policy.size(ref.width, ref.height)
+        if size != (ref.width, ref.height):
             small = Image.fromarray(self.array(ref)).resize(size, Image.Resampling.LANCZOS)
             made = EncodedImage(data=encode_png(np.asarray(small)), media_type="image/png", width=size[0], height=size[1])
         elif ref.media_type in policy.formats and not self.notes(ref):

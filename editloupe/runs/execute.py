@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from editloupe.runs.executors import Executor, ThreadExecutor
 from editloupe.runs.replay import TraceTape, set_aside
 from editloupe.runs.spec import Bench, Source
 from editloupe.runs.store import RunStore
+from editloupe.runs.wire import SMALLEST_TARGET_PX, SentTarget, policy_of, sent_targets, small_targets_told
 from editloupe.traces.events import End, FindingEvent, Header, ModelCall, Note, ToolResult
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, Score, View, digest, sample_key
@@ -40,7 +41,10 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A run as it ended. `findings` are those of this judge for the samples asked, in the order of the samples."""
+    """A run as it ended. `findings` are those of this judge for the samples asked, in the order of the samples.
+
+    notes: what a reader should know of the data and of how it was sent.
+    """
 
     store: RunStore
     bench: Bench
@@ -52,6 +56,7 @@ class Outcome:
     reused: int
     interrupted: bool
     seconds: float
+    notes: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -76,6 +81,8 @@ class Worker:
     images: ImageStore
     stop: threading.Event = field(default_factory=threading.Event)
     clock: Callable[[], float] = time.monotonic
+    targets: Mapping[str, Sequence[SentTarget]] = field(default_factory=dict)
+    """By sample key: what the trace says of the size at which the targets are sent."""
 
     def run_task(
         self, task: Task, *, trace: Path | None = None, name: str | None = None, repeat: int = 0, anew: str = ""
@@ -125,6 +132,8 @@ class Worker:
                 for alias, view in views.items():
                     for remark in self.images.notes(view.image):
                         writer.append(Note(text=f"{alias}: {remark}"))
+                for remark, data in self._on_the_wire(task, views):
+                    writer.append(Note(text=remark, data=data))
             context = Context(
                 backend=self.bench.backend,
                 toolbox=self.bench.toolbox,
@@ -141,6 +150,22 @@ class Worker:
             writer.append(FindingEvent(finding=finding.to_json()))
             writer.append(End())
             return finding
+
+    def _on_the_wire(self, task: Task, views: dict[str, View]) -> Iterable[tuple[str, dict[str, Json]]]:
+        """What the backend gets of each image and of the sample's targets; nothing for one that sees pixels themselves."""
+        if not self.bench.backend.traits.is_lmm:
+            return
+        policy = policy_of(self.bench.backend.traits)
+        for alias, view in views.items():
+            made = self.images.encoded(view.image, policy)
+            told = f"{alias} is sent as {made.media_type}, {made.width}×{made.height} px, {len(made.data):,} bytes"
+            yield told, {"alias": alias, "px": [made.width, made.height], "bytes": len(made.data), "type": made.media_type}
+        for target in self.targets.get(sample_key(task.editor, task.sample_id), ()):
+            small = f", under {SMALLEST_TARGET_PX:.0f} px: the model may not see it" if target.small else ""
+            told = (
+                f"{target.name} is {target.sent_width:.0f}×{target.sent_height:.0f} px of the {target.role} image as sent"
+            )
+            yield told + small, {"target": target.to_json()}
 
     def _view(self, recipe: Recipe) -> View:
         """The image of a recipe, decoded once here so that a damaged file is found before a model is asked."""
@@ -206,7 +231,9 @@ def execute(
     store = RunStore.write(out, bench.spec)
     try:
         store.begin(bench.spec, bench.judge, loaded, config=config, narrowed=source.narrowed)
-        worker = Worker(bench=bench, images=images, stop=stop)
+        policy = policy_of(bench.backend.traits)
+        targets = {sample.key: sent_targets(sample, policy) for sample in loaded.samples}
+        worker = Worker(bench=bench, images=images, stop=stop, targets=targets)
         tasks = [t for group in groups(loaded.samples) for t in bench.protocol.plan(group, {})]
         refused = [f for row in loaded.rejected for f in _rejected_findings(bench, row)]
         asked = len(tasks) + len(refused)
@@ -246,7 +273,13 @@ def execute(
         reused=len(reused),
         interrupted=stop.is_set() and len(findings) < asked,
         seconds=time.monotonic() - began,
+        notes=(*loaded.notes, *_told_of_targets(bench, loaded)),
     )
+
+
+def _told_of_targets(bench: Bench, loaded: Loaded) -> tuple[str, ...]:
+    told = small_targets_told(loaded.samples, policy_of(bench.backend.traits)) if bench.backend.traits.is_lmm else None
+    return () if told is None else (told,)
 
 
 def default_concurrency(bench: Bench) -> int:

@@ -18,6 +18,7 @@ from editloupe.runs.execute import Worker, default_concurrency
 from editloupe.runs.executors import ThreadExecutor
 from editloupe.runs.spec import Settings, ToolProtocolChoice, open_bench
 from editloupe.runs.store import RunStore
+from editloupe.runs.wire import policy_of, sent_targets
 from editloupe.tools.base import PAPER_TOOLS
 from editloupe.values import Sample
 
@@ -81,11 +82,11 @@ class Judge:
         tasks = self._bench.protocol.plan([sample], {})
         if self._store is None:
             # A store of its own for each sample, so that a long-lived judge does not keep every crop.
-            worker = Worker(bench=self._bench, images=ImageStore(), stop=self._stop)
+            worker = self._worker(sample, ImageStore())
             return [worker.run_task(task) for task in tasks]
         with self._lock:
             self._store.add_samples(Loaded(format="python", samples=(sample,), rejected=()))
-        return [self._recorded(self._store, task) for task in tasks]
+        return [self._recorded(self._store, task, sample) for task in tasks]
 
     def judge_all(self, samples: Iterable[Sample], *, concurrency: int | None = None) -> list[list[Finding]]:
         """`judge` over many samples at once; results in the order of the samples."""
@@ -109,7 +110,11 @@ class Judge:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _recorded(self, store: RunStore, task: Task) -> Finding:
+    def _worker(self, sample: Sample, images: ImageStore) -> Worker:
+        targets = {sample.key: sent_targets(sample, policy_of(self._bench.backend.traits))}
+        return Worker(bench=self._bench, images=images, stop=self._stop, targets=targets)
+
+    def _recorded(self, store: RunStore, task: Task, sample: Sample) -> Finding:
         """The finding of a task in the run folder: the one that stands, or a new one."""
         with self._lock:
             busy = self._busy[task.id]
@@ -117,7 +122,7 @@ class Judge:
             known = store.findings.get((task.id, self.id, 0))
             if known is not None and known.status not in PENDING:
                 return known
-            worker = Worker(bench=self._bench, images=ImageStore(store.blobs), stop=self._stop)
+            worker = self._worker(sample, ImageStore(store.blobs))
             path = store.trace_path(self.id, task.id, 0)
             finding = worker.run_task(task, trace=path, name=str(path.relative_to(store.folder)))
             with self._lock:

@@ -12,13 +12,13 @@ from editloupe import plugins
 from editloupe.agent.judge import TEMPLATES, agent_digest
 from editloupe.backends.base import LMM, open_backend
 from editloupe.chat import Sampling, ToolProtocol
-from editloupe.data.images import ImagePolicy
 from editloupe.errors import ConfigError
 from editloupe.prompts import prompt_digest
 from editloupe.protocols.base import EvalProtocol
 from editloupe.protocols.dlebench import Mode
 from editloupe.records import Budget, JudgeSpec, RunSpec
 from editloupe.rubrics.model import Rubric, load_rubric
+from editloupe.runs.wire import policy_of
 from editloupe.tools.base import PAPER_TOOLS, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json
@@ -108,7 +108,7 @@ def open_bench(settings: Settings) -> Bench:
         endpoint=backend.endpoint,
         sampling=settings.sampling,
         tool_protocol=tool_protocol,
-        image_policy=str(ImagePolicy(formats=backend.traits.image_formats, max_side=backend.traits.max_image_side)),
+        image_policy=str(policy_of(backend.traits)),
         constrain_labels=settings.constrain_labels,
         prompts=agent_digest(),
         rubric=rubric.digest,
