@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 from editloupe.backends import openai_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
+from editloupe.backends.limits import limit_of
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImagePolicy, ImageStore
@@ -163,7 +164,12 @@ class OpenAIBackend:
         """
         in_place = self._traits.tool_result_images
         messages = wire.messages_of(request, lambda ref: self._image_urls.of(images, ref), tool_images=in_place)
-        outcome = retry.call(lambda: self._negotiated(request, messages), policy=self._policy, sleep=self._sleep)
+        outcome = retry.call(
+            lambda: self._negotiated(request, messages),
+            policy=self._policy,
+            limit=limit_of(self._endpoint),
+            sleep=self._sleep,
+        )
         sent: dict[str, Json] = {**outcome.value.sent, "attempts": outcome.attempts}
         if wire.moves_pictures(request):
             sent["tool_images"] = "in the tool's message" if in_place else "in a user's message behind it"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from editloupe.backends.limits import ConnectionLimit
 from editloupe.errors import BackendError
 
 T = TypeVar("T")
@@ -52,6 +54,7 @@ def call(
     fn: Callable[[], T],
     *,
     policy: RetryPolicy = DEFAULT_POLICY,
+    limit: ConnectionLimit | None = None,
     sleep: Callable[[float], None] = time.sleep,
     rng: Callable[[], float] = random.random,
     clock: Callable[[], float] = time.monotonic,
@@ -60,12 +63,15 @@ def call(
 
     Only errors that say `retryable` are tried again, a 400 never is. An endpoint's own `retry_after_s` is the shortest
     wait; one that does not fit into what is left of `total_s` is not slept through, the error is raised at once.
-    rng: 0 <= x < 1.   clock: seconds, never going back.
+    limit: each attempt waits for its turn there; the sleep between two holds no place.   rng: 0 <= x < 1.
+    clock: seconds, never going back.
     """
     start, waited = clock(), 0.0
     for attempt in range(1, policy.attempts + 1):
         try:
-            return Outcome(value=fn(), attempts=attempt, waited_s=waited)
+            with nullcontext() if limit is None else limit.call():
+                value = fn()
+            return Outcome(value=value, attempts=attempt, waited_s=waited)
         except BackendError as error:
             if not error.retryable:
                 raise

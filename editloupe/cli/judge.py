@@ -71,6 +71,9 @@ def judge(
         bool, typer.Option(help="Constrain the last answer to the labels, where possible.")
     ] = False,
     concurrency: Annotated[int | None, typer.Option(min=1, max=1024, help="Tasks at once.")] = None,
+    max_connections: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Calls at once at the endpoint. Default: as many as it takes.")
+    ] = None,
     fail_on_error: Annotated[float, typer.Option(min=0, max=1, help="Tolerated share of findings not ok.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")] = False,
     config: Annotated[
@@ -107,6 +110,7 @@ def judge(
         "tool_protocol": tool_protocol,
         "constrain_labels": constrain_labels,
         "concurrency": concurrency,
+        "max_connections": max_connections,
         "fail_on_error": fail_on_error,
     }
     return run(options, out_dir or default_out(options), redo=PENDING, as_json=as_json)
@@ -129,6 +133,7 @@ def run(options: dict[str, Json], folder: Path, *, redo: frozenset[str], as_json
             folder,
             config=options,
             concurrency=_int(options["concurrency"]),
+            connections=_int(options.get("max_connections")),
             redo=redo,
             listener=listener,
             stop=stop,

@@ -58,5 +58,6 @@ def _complete(options: dict[str, Json], folder: Path) -> dict[str, Json]:
         "max_tokens",
         "max_seconds",
         "concurrency",
+        "max_connections",
     )
     return {**dict.fromkeys(empty), **options}

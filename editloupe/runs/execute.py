@@ -14,6 +14,7 @@ from pathlib import Path
 import editloupe
 from editloupe.agent.judge import answer
 from editloupe.agent.state import Context
+from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, Rejected, load
 from editloupe.errors import ConfigError, DataError, EditLoupeError, ImageError, Interrupted, ReplayMiss, StorageError
@@ -217,15 +218,21 @@ def execute(
     redo: frozenset[str] = PENDING,
     listener: Listener | None = None,
     stop: threading.Event | None = None,
+    connections: int | None = None,
     executor: Executor | None = None,
 ) -> Outcome:
     """Judge `source` into the run folder `out`; the same call again goes on where it stopped.
 
+    concurrency: tasks at once.   connections: calls at once at the endpoint; None adapts to what it takes.
     redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
     Raises ConfigError, RunMismatch and DataError before anything is spent.
     """
     began = time.monotonic()
     stop = stop or threading.Event()
+    limit = limit_of(bench.backend.endpoint)
+    if connections is not None:
+        limit.fix(connections)
+    throttled = limit.throttled
     images = ImageStore(out / "blobs")
     loaded = _selected(_load(source, images), source)
     store = RunStore.write(out, bench.spec)
@@ -273,7 +280,7 @@ def execute(
         reused=len(reused),
         interrupted=stop.is_set() and len(findings) < asked,
         seconds=time.monotonic() - began,
-        notes=(*loaded.notes, *_told_of_targets(bench, loaded)),
+        notes=(*loaded.notes, *_told_of_targets(bench, loaded), *_told_of_rates(limit, limit.throttled - throttled)),
     )
 
 
@@ -282,9 +289,16 @@ def _told_of_targets(bench: Bench, loaded: Loaded) -> tuple[str, ...]:
     return () if told is None else (told,)
 
 
+def _told_of_rates(limit: ConnectionLimit, throttled: int) -> tuple[str, ...]:
+    if not throttled:
+        return ()
+    times = "once" if throttled == 1 else f"{throttled} times"
+    return (f"The endpoint refused calls for their rate {times}; at the end {limit.limit} at once were tried.",)
+
+
 def default_concurrency(bench: Bench) -> int:
-    """In-process judges are bound by cores, remote ones by the endpoint."""
-    return max(1, os.cpu_count() or 1) if bench.backend.endpoint == "in process" else 8
+    """In-process judges are bound by cores, remote ones by the endpoint, whose ConnectionLimit holds back the rest."""
+    return max(1, os.cpu_count() or 1) if bench.backend.endpoint == "in process" else MOST
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,123 @@
+"""How many calls are under way at one endpoint: more while it keeps up, half as many when it says that it does not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from editloupe.errors import RateLimited
+
+START: Final = 8
+MOST: Final = 64
+_WAVES_SEEN = 4
+_SLOWER = 3.0
+"""Times the usual answer's seconds from which an endpoint counts as overloaded. Answers differ by their length alone by a
+factor of two."""
+
+
+class ConnectionLimit:
+    """The connections of one endpoint, shared by all threads: additive increase, multiplicative decrease.
+
+    The limit grows by one with each wave of answers (as many as the limit) that used all of it, and doubles a wave until
+    the first refusal. It halves on a rate limit, and falls by a quarter where answers have become three times as slow as
+    they were at the limit's start; both at most once a wave. `fix` sets it for good.
+    """
+
+    def __init__(self, *, start: int = START, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
+        if not 1 <= start <= most:
+            raise ValueError(f"a connection limit needs 1 <= start <= most, found {start} and {most}")
+        self._limit, self._most, self._clock = float(start), most, clock
+        self._fixed = False
+        self._doubling = True
+        self._under_way = 0
+        self._full = False
+        self._answered = 0
+        self._changed_at = clock()
+        self._usual: float | None = None
+        self._seconds: deque[float] = deque(maxlen=_WAVES_SEEN * most)
+        self._free = threading.Condition()
+        self.throttled = 0
+        """How often the endpoint refused a call for its rate."""
+
+    @property
+    def limit(self) -> int:
+        """How many calls may be under way now."""
+        return max(1, int(self._limit))
+
+    def fix(self, connections: int) -> None:
+        """From now on exactly so many, whatever the endpoint says. Raises ValueError under 1."""
+        if connections < 1:
+            raise ValueError(f"expected at least 1 connection, found {connections}")
+        with self._free:
+            self._limit, self._fixed = float(connections), True
+            self._free.notify_all()
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """One call to the endpoint: waits for its turn, and learns from how it ends."""
+        with self._free:
+            while self._under_way >= self.limit:
+                self._full = True
+                self._free.wait()
+            self._under_way += 1
+            self._full = self._full or self._under_way >= self.limit
+        began = self._clock()
+        try:
+            yield
+        except RateLimited:
+            self._refused(began)
+            raise
+        else:
+            self._kept_up(began)
+        finally:
+            with self._free:
+                self._under_way -= 1
+                self._free.notify()
+
+    def _refused(self, began: float) -> None:
+        with self._free:
+            self.throttled += 1
+            self._doubling = False
+            # Calls of before the last change say nothing of the limit that is.
+            if not self._fixed and began >= self._changed_at:
+                self._change(self._limit / 2)
+
+    def _kept_up(self, began: float) -> None:
+        with self._free:
+            self._seconds.append(self._clock() - began)
+            self._answered += 1
+            if self._fixed or self._answered < self.limit:
+                return
+            recent = _middle(list(self._seconds)[-self._answered :])
+            if self._usual is None:
+                self._usual = recent
+            if recent > _SLOWER * max(self._usual, 0.05) and self.limit > 1:
+                self._doubling = False
+                self._change(self._limit * 0.75)
+            elif self._full:
+                self._change(self._limit * 2 if self._doubling else self._limit + 1)
+                self._free.notify_all()
+            else:
+                self._answered = 0
+
+    def _change(self, limit: float) -> None:
+        self._limit = min(float(self._most), max(1.0, limit))
+        self._changed_at, self._answered, self._full = self._clock(), 0, False
+
+
+_LIMITS: dict[str, ConnectionLimit] = {}
+_MAKING = threading.Lock()
+
+
+def limit_of(endpoint: str) -> ConnectionLimit:
+    """The limit of an endpoint, one for the whole process: several backends at one address share it."""
+    with _MAKING:
+        return _LIMITS.setdefault(endpoint, ConnectionLimit())
+
+
+def _middle(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
