@@ -74,6 +74,10 @@ def judge(
     max_connections: Annotated[
         int | None, typer.Option(min=1, max=1024, help="Calls at once at the endpoint. Default: as many as it takes.")
     ] = None,
+    max_run_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget of the whole run.")] = None,
+    max_run_seconds: Annotated[float | None, typer.Option(min=0.001, help="Time budget of the whole run.")] = None,
+    max_cost: Annotated[float | None, typer.Option(min=0, help="Money budget of the whole run, USD.")] = None,
+    prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
     fail_on_error: Annotated[float, typer.Option(min=0, max=1, help="Tolerated share of findings not ok.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")] = False,
     config: Annotated[
@@ -111,6 +115,10 @@ def judge(
         "constrain_labels": constrain_labels,
         "concurrency": concurrency,
         "max_connections": max_connections,
+        "max_run_tokens": max_run_tokens,
+        "max_run_seconds": max_run_seconds,
+        "max_cost": max_cost,
+        "prices": None if prices is None else str(prices.resolve()),
         "fail_on_error": fail_on_error,
     }
     return run(options, out_dir or default_out(options), redo=PENDING, as_json=as_json)
@@ -118,6 +126,8 @@ def judge(
 
 def run(options: dict[str, Json], folder: Path, *, redo: frozenset[str], as_json: bool) -> int:
     """Judge as `options` say into `folder`, show what came of it, and give the exit code."""
+    from editloupe.backends.prices import read_prices
+    from editloupe.runs.budget import RunBudget
     from editloupe.runs.execute import execute
     from editloupe.runs.spec import open_bench
 
@@ -134,6 +144,12 @@ def run(options: dict[str, Json], folder: Path, *, redo: frozenset[str], as_json
             config=options,
             concurrency=_int(options["concurrency"]),
             connections=_int(options.get("max_connections")),
+            budget=RunBudget(
+                max_tokens=_int(options.get("max_run_tokens")),
+                max_seconds=_float(options.get("max_run_seconds")),
+                max_cost=_float(options.get("max_cost")),
+            ),
+            prices=read_prices(None if options.get("prices") is None else Path(str(options["prices"]))),
             redo=redo,
             listener=listener,
             stop=stop,
@@ -144,9 +160,9 @@ def run(options: dict[str, Json], folder: Path, *, redo: frozenset[str], as_json
 
 
 def exit_code(outcome: Outcome, *, tolerated: float) -> int:
-    """0 within tolerance, 1 nothing could be judged, 3 too many failures, 130 interrupted."""
+    """0 within tolerance, 1 nothing could be judged, 3 too many failures, 5 stopped by a budget, 130 interrupted."""
     if outcome.interrupted:
-        return 130
+        return 5 if outcome.ledger.reason else 130
     if outcome.failed == outcome.asked:
         return 1
     # A hair of tolerance, so that 0.29 of 100 is 29.
@@ -267,6 +283,7 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
             "failed": outcome.failed,
             "reused": outcome.reused,
             "interrupted": outcome.interrupted,
+            "spent": outcome.ledger.to_json(),
             "seconds": round(outcome.seconds, 3),
             "summary": summary,
         }
@@ -278,14 +295,26 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
         out().print(terminal(outcome.summaries, outcome.bench.rubric, heading, pooled=_pooled(outcome)))
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     out().print(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
+    if outcome.ledger.usage.total:
+        out().print(plain(_spent(outcome)))
     if outcome.interrupted:
-        out().print("Interrupted. The same command goes on from here.")
+        why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
+        out().print(f"{why}. The same command goes on from here.")
     elif outcome.failed:
         _tell_failures(outcome, folder)
     if outcome.findings:
         first = outcome.findings[0]
         words_ = ["editloupe", "show", str(folder), sample_key(first.editor, first.sample_id)]
         out().print(plain(f"Look at one: {shlex.join(words_)}"), soft_wrap=True)
+
+
+def _spent(outcome: Outcome) -> str:
+    """Calls, tokens and money of this visit."""
+    ledger, backend = outcome.ledger, outcome.bench.backend
+    calls = "1 call" if ledger.calls == 1 else f"{ledger.calls:,} calls"
+    tokens = f"{ledger.usage.input_tokens or 0:,} input and {ledger.usage.output_tokens or 0:,} output tokens"
+    cost = "" if ledger.cost is None or not backend.traits.is_lmm else f", about {ledger.cost:.4g} USD"
+    return f"Spent: {calls}, {tokens}{cost} ({ledger.prices.told(backend)})."
 
 
 def _pooled(outcome: Outcome) -> Summary | None:
@@ -372,3 +401,7 @@ def _text(value: Json) -> str | None:
 
 def _int(value: Json) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _float(value: Json) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

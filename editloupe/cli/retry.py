@@ -59,5 +59,9 @@ def _complete(options: dict[str, Json], folder: Path) -> dict[str, Json]:
         "max_seconds",
         "concurrency",
         "max_connections",
+        "max_run_tokens",
+        "max_run_seconds",
+        "max_cost",
+        "prices",
     )
     return {**dict.fromkeys(empty), **options}

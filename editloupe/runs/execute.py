@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,11 +15,13 @@ import editloupe
 from editloupe.agent.judge import answer
 from editloupe.agent.state import Context
 from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
+from editloupe.backends.prices import Prices
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, Rejected, load
 from editloupe.errors import ConfigError, DataError, EditLoupeError, ImageError, Interrupted, ReplayMiss, StorageError
 from editloupe.protocols.base import Summary, groups
 from editloupe.records import PENDING, Finding, Recipe, Status, Task
+from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import Executor, ThreadExecutor
 from editloupe.runs.replay import TraceTape, set_aside
 from editloupe.runs.spec import Bench, Source
@@ -44,7 +46,8 @@ class Progress:
 class Outcome:
     """A run as it ended. `findings` are those of this judge for the samples asked, in the order of the samples.
 
-    notes: what a reader should know of the data and of how it was sent.
+    ledger: what this visit spent, and which budget ended it.   notes: what a reader should know of the data and of how it
+    was sent.
     """
 
     store: RunStore
@@ -57,6 +60,7 @@ class Outcome:
     reused: int
     interrupted: bool
     seconds: float
+    ledger: Ledger
     notes: tuple[str, ...] = ()
 
     @property
@@ -219,16 +223,21 @@ def execute(
     listener: Listener | None = None,
     stop: threading.Event | None = None,
     connections: int | None = None,
+    budget: RunBudget | None = None,
+    prices: Prices | None = None,
     executor: Executor | None = None,
 ) -> Outcome:
     """Judge `source` into the run folder `out`; the same call again goes on where it stopped.
 
     concurrency: tasks at once.   connections: calls at once at the endpoint; None adapts to what it takes.
     redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
+    budget: of this visit to the run, counted in `prices`; it ends like a stop, and the same call goes on.
     Raises ConfigError, RunMismatch and DataError before anything is spent.
     """
     began = time.monotonic()
     stop = stop or threading.Event()
+    ledger = Ledger(budget=budget or RunBudget(), prices=prices or Prices(), stop=stop)
+    ledger.check(bench.backend)
     limit = limit_of(bench.backend.endpoint)
     if connections is not None:
         limit.fix(connections)
@@ -240,7 +249,8 @@ def execute(
         store.begin(bench.spec, bench.judge, loaded, config=config, narrowed=source.narrowed)
         policy = policy_of(bench.backend.traits)
         targets = {sample.key: sent_targets(sample, policy) for sample in loaded.samples}
-        worker = Worker(bench=bench, images=images, stop=stop, targets=targets)
+        metered = replace(bench, backend=Metered(bench.backend, ledger))
+        worker = Worker(bench=metered, images=images, stop=stop, targets=targets)
         tasks = [t for group in groups(loaded.samples) for t in bench.protocol.plan(group, {})]
         refused = [f for row in loaded.rejected for f in _rejected_findings(bench, row)]
         asked = len(tasks) + len(refused)
@@ -261,6 +271,7 @@ def execute(
         for finding in filter(None, runner.run(partial(_work, worker, store), due, stop=stop)):
             store.add_finding(finding)
             findings[finding.task_id] = finding
+            ledger.look()
             seen.done += 1
             seen.failed += finding.status != "ok"
             if listener:
@@ -280,6 +291,7 @@ def execute(
         reused=len(reused),
         interrupted=stop.is_set() and len(findings) < asked,
         seconds=time.monotonic() - began,
+        ledger=ledger,
         notes=(*loaded.notes, *_told_of_targets(bench, loaded), *_told_of_rates(limit, limit.throttled - throttled)),
     )
 

@@ -1,0 +1,116 @@
+"""What calls cost: by a file of the user's, else by the kept-up list of `genai-prices`, else unknown, and said to be so."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from editloupe.backends.base import LMM, parse_uri
+from editloupe.chat import Usage
+from editloupe.errors import ConfigError
+
+_LISTED_PROVIDERS: Final = {"openai": "openai", "google": "google"}
+"""Backends whose own endpoint has list prices. One with a base_url may charge anything."""
+
+_NAMES = ("input", "output", "cached_input")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPrice:
+    """USD for a million tokens. cached_input: of input that the provider had in its cache; None charges it as input."""
+
+    input: float
+    output: float
+    cached_input: float | None = None
+
+    def of(self, usage: Usage) -> float:
+        """USD. Tokens that the provider did not count cost nothing here."""
+        read, written = usage.input_tokens or 0, usage.output_tokens or 0
+        cached = min(usage.cached_tokens or 0, read) if self.cached_input is not None else 0
+        return ((read - cached) * self.input + cached * (self.cached_input or 0.0) + written * self.output) / 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """Where prices come from. by_name: of the user's file, by model or by backend URI without its parameters."""
+
+    by_name: Mapping[str, ModelPrice] = field(default_factory=dict)
+    file: Path | None = None
+
+    def known(self, backend: LMM) -> bool:
+        """Whether calls to this backend have a price."""
+        return self.of(backend, Usage(input_tokens=1, output_tokens=1)) is not None
+
+    def of(self, backend: LMM, usage: Usage) -> float | None:
+        """USD for these tokens; None where no price is known. Embedded judges cost nothing."""
+        if not backend.traits.is_lmm:
+            return 0.0
+        uri = parse_uri(backend.uri)
+        for name in (f"{uri.provider}/{uri.model}", uri.model):
+            if name in self.by_name:
+                return self.by_name[name].of(usage)
+        provider, _, model = uri.model.partition(":") if uri.provider == "langchain" else (uri.provider, "", uri.model)
+        listed = _LISTED_PROVIDERS.get({"google_genai": "google"}.get(provider, provider))
+        if listed is None or "base_url" in uri.params:
+            return None
+        return _listed(listed, model, usage)
+
+    def told(self, backend: LMM) -> str:
+        """Where the price comes from, in words for a report."""
+        if not self.known(backend):
+            return "no price is known"
+        uri = parse_uri(backend.uri)
+        if {f"{uri.provider}/{uri.model}", uri.model} & set(self.by_name):
+            return f"prices of {self.file}"
+        return f"list prices of genai-prices {metadata.version('genai-prices')}" if backend.traits.is_lmm else "no LMM"
+
+
+def read_prices(path: Path | None) -> Prices:
+    """A TOML file with `[models."NAME"]` tables of `input`, `output` and `cached_input`, USD for a million tokens.
+
+    Raises ConfigError, which names the file, the model and the field.
+    """
+    if path is None:
+        return Prices()
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"prices {path} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"prices {path} are not TOML: {error}") from error
+    models = data.get("models")
+    if set(data) != {"models"} or not isinstance(models, dict):
+        raise ConfigError(f'prices {path}: expected tables like [models."gpt-x"] with input and output, and nothing else')
+    return Prices(by_name={str(name): _price(path, str(name), table) for name, table in models.items()}, file=path)
+
+
+def _price(path: Path, name: str, table: object) -> ModelPrice:
+    where = f"prices {path}, model {name!r}"
+    if not isinstance(table, dict) or not {"input", "output"} <= set(table) <= set(_NAMES):
+        raise ConfigError(f"{where}: expected input, output and perhaps cached_input, in USD for a million tokens")
+    for field_, value in table.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise ConfigError(f"{where}: {field_} = {value!r}; expected a number of USD, 0 or more")
+    return ModelPrice(**{field_: float(value) for field_, value in table.items()})
+
+
+def _listed(provider: str, model: str, usage: Usage) -> float | None:
+    if find_spec("genai_prices") is None:
+        return None
+    import genai_prices
+
+    tokens = genai_prices.Usage(
+        input_tokens=usage.input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
+        cache_read_tokens=min(usage.cached_tokens or 0, usage.input_tokens or 0),
+    )
+    try:
+        return float(genai_prices.calc_price(tokens, model_ref=model, provider_id=provider).total_price)
+    except LookupError:
+        return None

@@ -1,0 +1,118 @@
+"""What a whole run may spend, and what it has spent: counted with each answer, so that a run stops within a call of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from editloupe.backends.base import LMM, Traits
+from editloupe.backends.prices import Prices
+from editloupe.chat import Reply, Request, Usage
+from editloupe.data.images import ImageStore
+from editloupe.errors import ConfigError
+from editloupe.values import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunBudget:
+    """Limits of one visit to a run; None means none.
+
+    max_tokens: input and output of all calls.   max_seconds: wall time.   max_cost: USD, for which a price must be known.
+    """
+
+    max_tokens: int | None = None
+    max_seconds: float | None = None
+    max_cost: float | None = None
+
+    @property
+    def limited(self) -> bool:
+        return (self.max_tokens, self.max_seconds, self.max_cost) != (None, None, None)
+
+
+@dataclass
+class Ledger:
+    """Adds up what a run's calls cost, and sets `stop` when the budget is used up. Thread-safe.
+
+    reason: which budget ended the run, in words; "" while none has.
+    """
+
+    budget: RunBudget
+    prices: Prices
+    stop: threading.Event
+    clock: Callable[[], float] = time.monotonic
+    calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = 0.0
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._began = self.clock()
+
+    def check(self, backend: LMM) -> None:
+        """Raises ConfigError for a budget in money where nothing has a price: it would never be reached."""
+        if self.budget.max_cost is not None and not self.prices.known(backend):
+            raise ConfigError(
+                f"--max-cost: no price is known for {backend.uri}; give one with --prices FILE "
+                "(docs/backends.md), or limit tokens with --max-run-tokens"
+            )
+
+    def spend(self, backend: LMM, usage: Usage) -> None:
+        """Count one answer."""
+        price = self.prices.of(backend, usage)
+        with self._lock:
+            self.calls += 1
+            self.usage += usage
+            self.cost = None if self.cost is None or price is None else self.cost + price
+            self._look()
+
+    def look(self) -> None:
+        """See whether time is up."""
+        with self._lock:
+            self._look()
+
+    def to_json(self) -> dict[str, Json]:
+        return {"calls": self.calls, "usage": self.usage.to_json(), "cost_usd": self.cost, "stopped": self.reason or None}
+
+    def _look(self) -> None:
+        if self.reason:
+            return
+        budget, seconds = self.budget, self.clock() - self._began
+        if budget.max_tokens is not None and self.usage.total >= budget.max_tokens:
+            self.reason = f"tokens: {self.usage.total:,} of {budget.max_tokens:,} used"
+        elif budget.max_cost is not None and self.cost is not None and self.cost >= budget.max_cost:
+            self.reason = f"cost: {self.cost:.4g} of {budget.max_cost:g} USD used"
+        elif budget.max_seconds is not None and seconds >= budget.max_seconds:
+            self.reason = f"time: {seconds:.0f} of {budget.max_seconds:g} s used"
+        if self.reason:
+            self.stop.set()
+
+
+class Metered:
+    """A backend whose answers a ledger counts."""
+
+    def __init__(self, backend: LMM, ledger: Ledger) -> None:
+        self._backend, self._ledger = backend, ledger
+
+    @property
+    def uri(self) -> str:
+        return self._backend.uri
+
+    @property
+    def endpoint(self) -> str:
+        return self._backend.endpoint
+
+    @property
+    def version(self) -> str:
+        return self._backend.version
+
+    @property
+    def traits(self) -> Traits:
+        return self._backend.traits
+
+    def complete(self, request: Request, images: ImageStore) -> Reply:
+        reply = self._backend.complete(request, images)
+        self._ledger.spend(self._backend, reply.usage)
+        return reply
