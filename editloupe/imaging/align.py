@@ -25,10 +25,25 @@ _MARGIN_PX = 3
 
 
 @dataclass(frozen=True, kw_only=True)
+class Motion:
+    """How a whole picture was moved.
+
+    shift: (dx, dy) px of its middle.   zoom: (across, down) how much larger things became.   degrees: clockwise, y down.
+    most: px by which its farthest corner moved.
+    """
+
+    shift: tuple[float, float]
+    zoom: tuple[float, float]
+    degrees: float
+    most: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Alignment:
     """Two images as copies of one size, the second laid onto the first.
 
-    first, second: h×w×3 uint8 RGB, the same size, in the frame of image 1 times `scale` (0 < scale ≤ 1).
+    first, second: h×w×3 uint8 RGB, the same size, in the frame of image 1 times `scale` (at most 1, but where image 2 is
+    smaller in all and longer one way).
     size_1, size_2: (width, height) of the images in px.   tone: what the whole picture's levels became.
     matrix: 2×3; what lies at pixel (x, y) of `first` lies at matrix · (x, y, 1) of image 2 scaled to the copies' size,
     pixel centres at integers.   drift: added to that place by place, in px of the copies, or None.
@@ -76,9 +91,26 @@ class Alignment:
         return float(dx / sx), float(dy / sy)
 
     @property
-    def zoom(self) -> float:
-        """How much larger things are in image 2 than resizing alone made them; 1 where no motion was accepted."""
-        return math.sqrt(abs(float(np.linalg.det(self.matrix[:, :2]))))
+    def motion(self) -> Motion:
+        """The motion of the whole picture that was undone, in px of image 1."""
+        sx, sy = self.scale
+        linear = self.matrix[:, :2] * np.array([[1.0, sy / sx], [sx / sy, 1.0]])
+        (w, h), middle = self.size_1, np.array(self.shift)
+        corners = np.array([[x, y] for x in (-w / 2, w / 2) for y in (-h / 2, h / 2)])
+        moved = corners @ (linear - np.eye(2)).T + middle
+        return Motion(
+            shift=self.shift,
+            zoom=(float(np.hypot(*linear[:, 0])), float(np.hypot(*linear[:, 1]))),
+            degrees=math.degrees(math.atan2(linear[1, 0] - linear[0, 1], linear[0, 0] + linear[1, 1])),
+            most=float(np.hypot(*moved.T).max()),
+        )
+
+    @property
+    def unseen(self) -> tuple[float, float]:
+        """(of image 1, of image 2): the share 0..1 of each that the other does not show, and that was not compared."""
+        (w1, h1), (w2, h2), common = self.size_1, self.size_2, self.common()
+        there = self.to_image_2(common)
+        return max(0.0, 1 - common.area / (w1 * h1)), max(0.0, 1 - there.area / (w2 * h2)) if there is not None else 1.0
 
     @property
     def wander(self) -> float:

@@ -16,6 +16,12 @@ Curve: TypeAlias = tuple[float, float, float, float]
 MAX_OFFSET: Final = 64.0
 """Levels at mid grey. A larger change is shown, not removed."""
 
+_MOST_LEVELS = (2, 98)
+_ENOUGH_LEVELS = 16
+_MOST_BEND = 24.0
+_MOST_CONTRAST = 2.0
+"""A change of exposure at most doubles or halves contrast, between the 2 % and the 98 % level where these are 16 apart."""
+
 _CELLS = 8
 _CELLS_THAT_MAY_SUFFER = 0.25
 _SAMPLES = 20_000
@@ -45,6 +51,15 @@ class Tone:
         """What is added to a level of 128, by channel."""
         r, g, b = (float(_basis(np.array([128.0]))[0] @ np.array(curve)) for curve in self.curves)
         return r, g, b
+
+    def most(self, rgb: RGB) -> float:
+        """The largest change in levels, 0..255, among the levels that occur in an H×W×3 uint8 picture (2 to 98 %)."""
+        change = np.abs(self.table - np.arange(256)[:, None])
+        largest = 0.0
+        for channel in range(3):
+            low, high = (int(v) for v in np.percentile(rgb[::4, ::4, channel], _MOST_LEVELS))
+            largest = max(largest, float(change[low : high + 1, channel].max()))
+        return largest
 
     @property
     def table(self) -> NDArray[np.float32]:
@@ -80,12 +95,23 @@ def estimate_tone(first: RGB, second: RGB) -> Tone:
     curves = [_robust_curve(a[..., c].ravel(), b[..., c].ravel()) for c in range(3)]
     bends = tuple(_bend(a[..., c].ravel(), b[..., c].ravel(), curves[c]) for c in range(3))
     tone = Tone(curves=(curves[0], curves[1], curves[2]), bends=bends)
-    if tone.neutral or max(map(abs, tone.at_mid_grey)) > MAX_OFFSET:
+    if tone.neutral or max(map(abs, tone.at_mid_grey)) > MAX_OFFSET or not _keeps_order(tone, a):
         return Tone()
     before = _by_cell(np.abs(a.astype(np.float32) - b).max(axis=2))
     after = _by_cell(np.abs(tone.applied(a) - b).max(axis=2))
     helps = after.mean() < before.mean() - 0.1
     return tone if helps and np.mean(after > before + 1.0) <= _CELLS_THAT_MAY_SUFFER else Tone()
+
+
+def _keeps_order(tone: Tone, rgb: RGB) -> bool:
+    """Whether the levels that occur stay apart and in their order: a negative, or a picture made flat, is an edit."""
+    table = tone.table
+    for channel in range(3):
+        low, high = (int(v) for v in np.percentile(rgb[..., channel], _MOST_LEVELS))
+        slope = (float(table[high, channel]) - float(table[low, channel])) / max(1, high - low)
+        if high - low >= _ENOUGH_LEVELS and not 1 / _MOST_CONTRAST <= slope <= _MOST_CONTRAST:
+            return False
+    return True
 
 
 def _basis(levels: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -117,7 +143,7 @@ def _robust_curve(x: NDArray[np.uint8], y: NDArray[np.uint8]) -> Curve:
 
 
 def _bend(x: NDArray[np.uint8], y: NDArray[np.uint8], curve: Curve) -> tuple[float, ...]:
-    """What the curve leaves at each knot, at most 6 levels: the mean of the pixels near it, shrunk where they are few."""
+    """What the curve leaves at each knot, at most 24 levels: the mean of the pixels near it, shrunk where they are few."""
     added = _basis(np.arange(256.0)) @ np.array(curve)
     table = np.clip(np.arange(256) + added, 0, 255)
     error = y - table[x]
@@ -128,7 +154,8 @@ def _bend(x: NDArray[np.uint8], y: NDArray[np.uint8], curve: Curve) -> tuple[flo
     counts = np.bincount(nearest, minlength=len(_KNOTS))
     parts = np.split(error[near][order], np.cumsum(counts)[:-1])
     few = 0.001 * x.size
-    return tuple(float(np.clip(np.mean(p) if len(p) else 0, -6, 6)) * len(p) / (len(p) + few) for p in parts)
+    most = _MOST_BEND
+    return tuple(float(np.clip(np.mean(p) if len(p) else 0, -most, most)) * len(p) / (len(p) + few) for p in parts)
 
 
 def _by_cell(values: NDArray[np.float32]) -> NDArray[np.float64]:

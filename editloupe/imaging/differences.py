@@ -70,8 +70,11 @@ class Differences:
 
     regions: strongest first.   levels: h×w float32, 0..255, how much each place differs, in the frame of `alignment.first`.
     changed: h×w bool, the regions' pixels.   threshold: levels that a place of ordinary texture must reach.
-    noise: levels by which places of ordinary texture differ, averaged over about 3 px.   grain: the noise in levels that
-    the noisier image shows for itself.   changed_share: 0..1, the part of the image more than CLEAR apart.
+    noise: levels by which places of ordinary texture differ, averaged over about 3 px, in light or in colour.
+    restyled: that is more than any way of delivering a picture was seen to leave, and the grain that the noisier one shows
+    for itself.   changed_share: 0..1, the part of the image more than CLEAR apart.
+    blurs: standard deviations, in px of the compared copies, by which the first and the second were blurred to be equally
+    sharp; one of them is 0.
     identical: every pixel of both images is the same.
     """
 
@@ -83,22 +86,23 @@ class Differences:
     identical: bool
     alignment: Alignment
     noise: float = 0.0
-    grain: float = 0.0
+    restyled: bool = False
+    blurs: tuple[float, float] = (0.0, 0.0)
 
     @property
     def tone(self) -> Tone:
         return self.alignment.tone
 
     @property
+    def tone_most(self) -> float:
+        """The largest change that the tone makes, in levels, among those that occur in the first image."""
+        return 0.0 if self.tone.neutral else self.tone.most(self.alignment.first)
+
+    @property
     def drifted(self) -> bool:
         """Places moved against each other, as when a model draws a picture again."""
         diagonal = float(np.hypot(*self.alignment.size_1))
         return self.alignment.wander > REGENERATED_WANDER * diagonal
-
-    @property
-    def restyled(self) -> bool:
-        """Even ordinary places differ by more than any way of delivering a picture was seen to leave."""
-        return self.noise > RESTYLED_NOISE + _OF_GRAIN * self.grain
 
     @property
     def regenerated(self) -> bool:
@@ -131,6 +135,7 @@ def localize(image_1: RGB, image_2: RGB) -> Differences:
     changed_share = float(np.mean(levels > CLEAR))
     weighed = significance(left)
     restyled = weighed.noise > RESTYLED_NOISE + _OF_GRAIN * left.grain
+    restyled |= weighed.colour_noise > RESTYLED_NOISE + _OF_GRAIN * left.colour_grain
     threshold = STRONG * weighed.noise
     objects = [o for o in find_objects(weighed.evidence) if unexplained(left, o.box) > _UNEXPLAINED]
     if changed_share > REGENERATED_SHARE or (restyled and not objects):
@@ -155,8 +160,9 @@ def localize(image_1: RGB, image_2: RGB) -> Differences:
         changed_share=changed_share,
         identical=False,
         alignment=alignment,
-        noise=weighed.noise,
-        grain=left.grain,
+        noise=max(weighed.noise, weighed.colour_noise),
+        restyled=restyled,
+        blurs=left.blurs,
     )
 
 

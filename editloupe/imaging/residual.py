@@ -38,6 +38,7 @@ class Residual:
     planes: Y, Cr, Cb of both, h×w uint8 each.   light, red, blue: h×w float32, first − second, in levels (±255).
     activity, colour_activity: h×w float32, levels per px: the gradient that both pictures show around a place. Where it is
     high, noise, compression and the smallest misplacement leave more.
+    blurs: standard deviations in px by which the first and the second picture were blurred to be equally sharp.
     grain, colour_grain: levels: the noise that the noisier picture shows for itself, whatever the other one is.
     """
 
@@ -47,6 +48,7 @@ class Residual:
     blue: Map
     activity: Map
     colour_activity: Map
+    blurs: tuple[float, float]
     grain: float
     colour_grain: float
 
@@ -93,6 +95,7 @@ def residual(first: Planes, second: Planes) -> Residual:
         activity=activity,
         # Colour is derived from the same pixels, so light's edges disturb it too, if less.
         colour_activity=np.asarray(np.minimum(*colours) + activity / 8, dtype=np.float32),
+        blurs=blurs,
         grain=max(_grain(first.half_light), _grain(second.half_light)),
         colour_grain=max(_grain(plane) for p in (first, second) for plane in (p.red, p.blue)),
     )

@@ -70,10 +70,12 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Significance:
-    """evidence: from the finest scale to the widest.   noise: levels of light, at the finest scale and a typical place."""
+    """evidence: from the finest scale to the widest.   noise, colour_noise: levels of light and of Cb or Cr, at
+    the finest scale and a typical place."""
 
     evidence: tuple[Evidence, ...]
     noise: float
+    colour_noise: float
 
 
 def significance(residual: Residual) -> Significance:
@@ -86,13 +88,17 @@ def significance(residual: Residual) -> Significance:
         (residual.red, of_colour, _FLOOR_COLOUR),
     )
     largest, noise = _means(*planes[0])
+    colour_noise = 0.0
     for plane in planes[1:]:
-        means, _ = _means(*plane)
+        means, typical = _means(*plane)
+        colour_noise = max(colour_noise, typical)
         # Into the maps at hand: at every scale of every plane at once, these would be the most memory of all.
         for one, other in zip(largest, means, strict=True):
             np.maximum(one, other, out=one)
     return Significance(
-        evidence=tuple(Evidence(values=v, reach=sigma) for v, sigma in zip(largest, SCALES, strict=True)), noise=noise
+        evidence=tuple(Evidence(values=v, reach=sigma) for v, sigma in zip(largest, SCALES, strict=True)),
+        noise=noise,
+        colour_noise=colour_noise,
     )
 
 

@@ -132,7 +132,7 @@ def _below(root: Path, path: object) -> Path:
         raise ToolError(f"path {path!r}: expected the path of an image file")
     try:
         found = (root / path).resolve()
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise ToolError(f"path {path!r}: cannot be followed ({error})") from error
     if not found.is_relative_to(root):
         raise ToolError(f"path {path!r}: is outside {root}, below which alone images can be opened here")

@@ -115,7 +115,7 @@ def find_weights(name: str | None) -> Weights:
         if folder is None:
             raise ToolAbsent(
                 f"it needs an object detector, and {DEFAULT_DETECTOR} is not in the local Hugging Face cache; name a hub "
-                "id, a folder or a checkpoint by EDITLOUPE_DETECTOR"
+                "id, a folder or a checkpoint by --detector or EDITLOUPE_DETECTOR"
             )
         return _in_folder(folder, f"{DEFAULT_DETECTOR}@{DEFAULT_REVISION[:12]}")
     path = Path(name).expanduser()

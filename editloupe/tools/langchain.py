@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
-from editloupe.errors import ToolError
+from editloupe.errors import ConfigError, ToolError
 from editloupe.tools.base import spec
 from editloupe.tools.session import ImageLike, Session, Shown, open_session
 from editloupe.tools.settings import ToolSettings
@@ -63,7 +63,8 @@ def _function(session: Session, name: str) -> Callable[..., tuple[Any, Any]]:
     def call(**arguments: Any) -> tuple[Any, Any]:
         try:
             shown = session.call(name, arguments)
-        except ToolError as error:
+        except (ToolError, ConfigError) as error:
+            # Weights that turn out to be damaged with the first call: the model is told, and may use another tool.
             raise ToolException(f"Error: {error}") from error
         return _content(shown), _artifact(shown)
 

@@ -26,6 +26,12 @@ SHOWN = 3
 SHOWN_AT_MOST = 5
 FAINT = 6.0
 """Levels of mean difference under which a place is called faint: encoding a picture again may leave so much."""
+LEAST_UNSEEN = 0.005
+"""Share of an image from which it is said that it was not compared; registration leaves a rim of a px or two."""
+
+TOLD_BLUR = 0.7
+"""px of the compared copies; resampling alone leaves about half a px."""
+
 _LISTED = 10
 
 
@@ -206,11 +212,11 @@ def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> l
     if found.changed_share > REGENERATED_SHARE or found.restyled:
         how = f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255"
         if found.restyled:
-            how += f", and even ordinary places by about {found.noise:.0f}, more than saving it again leaves"
-        lines.append(
-            f"{how}: the image seems regenerated or globally changed. The crops are only the strongest places, not all "
-            "that changed."
-        )
+            how = f"Even ordinary places differ, by about {found.noise:.0f} of 255, more than saving a picture again leaves"
+        rest = "" if found.regions and found.regions[0].box.area > 0.5 * _area(found) else (
+            " The crops are only the strongest places, not all that changed."
+        )  # fmt: skip
+        lines.append(f"{how}: the image seems regenerated or globally changed.{rest}")
     lines.append(
         f"{map_name}: coarse map of the differences over the whole of {names[0]!r}, red where most "
         "differs, dark blue where least."
@@ -218,12 +224,18 @@ def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> l
     return lines
 
 
+def _area(found: Differences) -> int:
+    width, height = found.alignment.size_1
+    return width * height
+
+
 def _nothing_found(found: Differences, names: tuple[str, str]) -> list[str]:
+    but = ", once what is named below has been allowed for" if _notes(found, names) else ""
     return [
-        f"No region differs: between {names[0]!r} and {names[1]!r}, no place of at least {LEAST_AREA_PX:.0f} px² stands "
-        f"out from their noise (threshold about {found.threshold:.0f} of 255, more at strong edges, less over larger "
-        f"places). The largest difference of any pixel, after a little smoothing, is {found.largest:.0f} of 255. The "
-        "pictures are not identical: fainter or smaller changes are possible; zoom in where you expect one."
+        f"No region differs{but}: between {names[0]!r} and {names[1]!r}, no place of at least {LEAST_AREA_PX:.0f} px² "
+        f"stands out from their noise (threshold about {found.threshold:.0f} of 255, more at strong edges, less over "
+        f"larger places). The largest difference of any pixel, after a little smoothing, is {found.largest:.0f} of 255. "
+        "The pictures are not identical: fainter or smaller changes are possible; zoom in where you expect one."
     ]
 
 
@@ -242,18 +254,41 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
             f"compare.{stretched}"
         )
     if alignment.moved:
-        dx, dy = alignment.shift
-        zoom = (
-            f" and a change of its scale by {100 * (alignment.zoom - 1):+.1f} %" if abs(alignment.zoom - 1) >= 5e-4 else ""
-        )
-        lines.append(f"A shift of the whole picture by ({dx:+.1f}, {dy:+.1f}) px{zoom} was corrected before comparing.")
-    if any(abs(v) >= 2 for v in found.tone.at_mid_grey):
+        lines.append(f"A motion of the whole picture was undone before comparing: {_moved(alignment)}.")
+    for name, share in zip(names, alignment.unseen, strict=True):
+        if share >= LEAST_UNSEEN:
+            lines.append(
+                f"{_percent(share)} of {name!r}, at its border, has no counterpart in the other and was not compared."
+            )
+    if found.tone_most >= 2:
         r, g, b = found.tone.at_mid_grey
         lines.append(
-            f"A change of colour or exposure of the whole picture (about {r:+.0f} red, {g:+.0f} green, {b:+.0f} blue "
-            "of 255) was allowed for before comparing."
+            f"A change of colour or exposure of the whole picture (at mid grey {r:+.0f} red, {g:+.0f} green, {b:+.0f} blue "
+            f"of 255, at most {found.tone_most:.0f} at other levels) was allowed for before comparing."
+        )
+    blur = max(found.blurs)
+    if blur >= TOLD_BLUR and not found.regenerated:
+        softer, sharper = names if found.blurs[1] else names[::-1]
+        lines.append(
+            f"{softer!r} is less sharp than {sharper!r} as a whole (by a blur of about {blur:.1f} px of the compared "
+            "copies), which was allowed for before comparing."
         )
     return lines
+
+
+def _moved(alignment: Alignment) -> str:
+    """The motion in words; what it has none of is left out."""
+    motion = alignment.motion
+    dx, dy = motion.shift
+    across, down = (100 * (zoom - 1) for zoom in motion.zoom)
+    parts = [f"a shift by ({dx:+.1f}, {dy:+.1f}) px"]
+    if max(abs(across), abs(down)) >= 0.05:
+        same = abs(across - down) < 0.1
+        parts.append(f"a change of scale by {across:+.1f} %" + ("" if same else f" across and {down:+.1f} % down"))
+    if abs(motion.degrees) >= 0.05:
+        way = "clockwise" if motion.degrees > 0 else "anticlockwise"
+        parts.append(f"a turn of {abs(motion.degrees):.1f}° {way}")
+    return f"{', '.join(parts)}; the farthest corner moved by {motion.most:.1f} px"
 
 
 def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
@@ -287,9 +322,14 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
             "resized": alignment.resized,
             "stretched": alignment.stretched,
             "shift": [round(v, 3) for v in alignment.shift],
-            "zoom": round(alignment.zoom, 5),
+            "zoom": [round(v, 5) for v in alignment.motion.zoom],
+            "degrees": round(alignment.motion.degrees, 3),
+            "farthest_corner": round(alignment.motion.most, 3),
+            "unseen": [round(v, 5) for v in alignment.unseen],
             "drift": round(alignment.wander, 3),
             "tone": [round(v, 2) for v in found.tone.at_mid_grey],
+            "tone_most": round(found.tone_most, 2),
+            "blurs": list(found.blurs),
         },
     }
 

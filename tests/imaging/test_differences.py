@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from PIL import Image
 
+from editloupe.data.images import RGB
 from editloupe.imaging.differences import localize
 from editloupe.values import Box
 from tests.imaging.drawn import jpeg, textured, with_square
@@ -83,6 +86,30 @@ def test_a_brightness_shift_alone_gives_no_region(levels: int) -> None:
     found = localize(picture, np.clip(picture.astype(int) + levels, 0, 255).astype(np.uint8))
     assert found.regions == ()
     assert not found.regenerated
+
+
+@pytest.mark.parametrize("flattened", [lambda p: 255 - p, lambda p: 120 + p // 16], ids=["negative", "flat"])
+def test_a_negative_and_a_picture_made_flat_are_no_exposure(flattened: Callable[[RGB], RGB]) -> None:
+    picture = textured(640, 480)
+    found = localize(picture, flattened(picture).astype(np.uint8))
+    assert found.tone.neutral
+    assert found.regenerated
+    assert found.regions
+
+
+def test_colour_that_is_gone_everywhere_is_another_style() -> None:
+    picture = textured(640, 480)
+    grey = picture.mean(axis=2, keepdims=True).repeat(3, axis=2).astype(np.uint8)
+    assert localize(picture, grey).regenerated
+
+
+def test_more_contrast_is_allowed_for_and_told_by_its_largest_change() -> None:
+    picture = textured(640, 480)
+    # About mid grey by 0.8: nothing changes there, and the levels 30 and 220 by 0.2 · 98 = 20 and 0.2 · 92 = 18.
+    found = localize(picture, np.rint((picture - 128.0) * 0.8 + 128).astype(np.uint8))
+    assert found.regions == ()
+    assert max(map(abs, found.tone.at_mid_grey)) < 2
+    assert found.tone_most == pytest.approx(18, abs=3)
 
 
 def test_an_object_is_found_under_jpeg_noise_and_a_brightness_shift() -> None:

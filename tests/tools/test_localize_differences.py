@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import cv2
 import numpy as np
 import pytest
 
@@ -200,3 +201,39 @@ def test_a_crop_can_be_compared_and_is_the_origin_of_its_views() -> None:
 def test_an_image_compared_with_itself_is_an_error_that_names_the_images() -> None:
     with pytest.raises(ToolError, match=r"both arguments name 'Edited Image'.*'Original Image'"):
         compare(desk_of(*squares(1)), "Edited Image", "edited image ")
+
+
+def test_what_was_allowed_for_is_told_with_what_was_not_compared() -> None:
+    picture = textured(640, 480)
+    turn = cv2.getRotationMatrix2D((319.5, 239.5), 3, 1)
+    turned = cv2.warpAffine(picture, turn, (640, 480), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT)
+    found = compare(desk_of(picture, turned))
+    assert found.text.startswith("No region differs, once what is named below has been allowed for")
+    assert "a turn of 3.0° anticlockwise" in found.text
+    # The corner lies 400 px from the middle and moves by 400 · 2 sin(1.5°) = 20.9 px.
+    assert found.data["aligned"]["farthest_corner"] == pytest.approx(20.9, abs=0.3)
+    assert re.search(r"\d+ % of 'Original Image', at its border, has no counterpart in the other", found.text)
+
+    wider = cv2.resize(picture, (660, 480), interpolation=cv2.INTER_CUBIC)[:, 10:650]
+    # 660 of 640 px across, and as high as before.
+    assert compare(desk_of(picture, wider)).data["aligned"]["zoom"] == pytest.approx([660 / 640, 1], abs=5e-4)
+    assert "a change of scale by +3.1 % across and " in compare(desk_of(picture, wider)).text
+
+
+def test_a_large_shift_is_undone_and_what_it_uncovers_is_said_not_to_be_compared() -> None:
+    large = textured(760, 480)
+    found = compare(desk_of(large[:, :680], large[:, 80:]))
+    assert found.data["total"] == 0
+    assert found.data["regenerated"] is False
+    assert "a shift by (-80.0, " in found.text
+    # 80 of 680 px.
+    assert found.data["aligned"]["unseen"] == pytest.approx([80 / 680, 80 / 680], abs=0.005)
+
+
+def test_a_picture_less_sharp_as_a_whole_is_said_to_be_so() -> None:
+    sharp = np.random.default_rng(4).integers(60, 200, (60, 80, 3), dtype=np.uint8).repeat(8, axis=0).repeat(8, axis=1)
+    found = compare(desk_of(sharp, cv2.GaussianBlur(sharp, (0, 0), 1.2)))
+    assert found.data["total"] == 0
+    assert re.search(
+        r"'Edited Image' is less sharp than 'Original Image' as a whole \(by a blur of about 1\.[02] px", found.text
+    )

@@ -20,7 +20,7 @@ from editloupe.prompts.tags import FINAL_ANSWER, THINKING, TOOL_CALL, neutralise
 from editloupe.rubrics.parse import CANNOT_JUDGE
 from editloupe.values import Box, ImageRef, Json
 
-VERSION: Final = "2"
+VERSION: Final = "3"
 DESCRIBES: Final = "pixel baseline: rules on pixels, not an LMM"
 
 _OPENING: Final = "This is a pixel baseline: rules on pixels, not an LMM."
