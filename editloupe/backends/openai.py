@@ -187,6 +187,9 @@ class OpenAIBackend:
                 break
             except wire.foreign_errors() as error:
                 name = _refused_parameter(error, sent) if isinstance(error, openai.APIStatusError) else None
+                filtered = wire.filtered_reply(error, sent, self._site) if name is None else None
+                if filtered is not None:
+                    return filtered
                 if name is None:
                     raise wire.backend_error(error, self._site) from error
                 with self._lock:

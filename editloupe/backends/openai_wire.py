@@ -52,6 +52,9 @@ _CONTEXT = re.compile(
     re.IGNORECASE,
 )
 
+# Azure says content_filter, OpenAI content_policy_violation, some gateways "moderation".
+_FILTERED = re.compile(r"content_filter|content_policy|moderation|ResponsibleAIPolicyViolation", re.IGNORECASE)
+
 _IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
 
 _BASE_URL_HINT = "base_url is the address under which /chat/completions lies (it mostly ends in /v1)"
@@ -330,6 +333,21 @@ def backend_error(error: Exception, site: Site) -> BackendError:
     if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIConnectionError):
         return Rejected(f"{site.where}: {kind}: {told}")
     return Unavailable(f"{site.where}: the connection failed ({kind}: {told})")
+
+
+def filtered_reply(error: Exception, sent: Object, site: Site) -> Reply | None:
+    """A 400 by which a provider refuses the prompt for its content, as the reply that it is; None for any other error."""
+    import openai
+
+    if not isinstance(error, openai.APIStatusError) or error.status_code != 400:
+        return None
+    if not _FILTERED.search(_code(error.body)):
+        return None
+    try:
+        raw = _cleaned(cast("Json", error.body), site.scrub)
+    except RecursionError:
+        raw = None
+    return Reply(text=_clean_text(said(error.body), site.scrub), finish="filter", raw=raw, sent=sent)
 
 
 def said(body: object) -> str:

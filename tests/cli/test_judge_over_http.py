@@ -162,3 +162,55 @@ def test_a_key_in_the_uri_is_refused_before_anything_is_sent_or_written(
     assert "keys come from the environment, never from a URI" in complained
     assert CANARY not in said + complained
     assert (server.seen, run.exists()) == ([], False)
+
+
+def test_a_run_that_has_used_its_budget_stops_with_5_and_goes_on(
+    editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
+):
+    server, folder, out = serve(answers_either_criterion), edits(4), tmp_path / "run"
+    words = ("judge", folder, "--backend", uri(server), "--criteria", "if", "--out", out, "--concurrency", "1")
+    # The server counts 11 tokens in and 3 out an answer: 28 are used up by two.
+    code, said, _ = editloupe(*words, "--max-run-tokens", "28")
+    assert code == 5
+    assert "Stopped by the budget (tokens: 28 of 28 used). The same command goes on from here." in said
+    assert "Spent: 2 calls, 22 input and 6 output tokens (no price is known)." in said
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[models.m]\ninput = 1000\noutput = 1000\n")
+    code, said, _ = editloupe(*words, "--prices", prices)
+    assert code == 0
+    # 28 tokens at 0.001 $ each.
+    assert "about 0.028 USD" in said
+    code, _, told = editloupe(*words, "--max-cost", "1")
+    assert code == 2
+    assert "no price is known for openai/m" in told
+
+
+def test_a_prompt_refused_for_its_content_is_filtered(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
+    server = serve(fails(400, "The response was filtered", code="content_filter"))
+    code, _, _ = editloupe("judge", edits(1), "--backend", uri(server), "--criteria", "if", "--out", tmp_path / "run")
+    assert code == 1
+    (finding,) = findings(tmp_path / "run")
+    assert (finding.status, finding.value) == ("filtered", None)
+    assert "The response was filtered" in finding.reason
+
+
+def test_tools_are_called_natively_where_that_is_asked_for(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
+    arguments = '{"target_image": "Edited Image", "bbox": [100, 100, 600, 600]}'
+    call = {"id": "call_1", "type": "function", "function": {"name": "zoom_in", "arguments": arguments}}
+
+    def act(handler: Handler, body: Body) -> None:
+        asked_before = any(message["role"] == "tool" for message in body["messages"])
+        says(final("Wrong Action"))(handler, body) if asked_before else says(None, tool_calls=[call])(handler, body)
+
+    server, out = serve(act), tmp_path / "run"
+    words = ("judge", edits(1), "--backend", uri(server), "--criteria", "if", "--out", out, "--tool-protocol", "native")
+    assert editloupe(*words)[0] == 0
+    (finding,) = findings(out)
+    assert (finding.status, finding.label, finding.turns) == ("ok", "Wrong Action", 1)
+    first, second = server.seen
+    assert first["tool_choice"] == "auto"
+    assert [m["role"] for m in second["messages"]] == ["user", "assistant", "tool", "user", "user"]
+    # The picture cannot stand in the tool's message; it follows under its name.
+    assert second["messages"][2]["content"].endswith("Pictures in the next message: Crop 1.")
+    assert [block["type"] for block in second["messages"][3]["content"]] == ["text", "image_url"]
+    assert second["messages"][:1] == first["messages"]

@@ -1,0 +1,142 @@
+"""What a run may spend: tokens, seconds and money, and what the money is counted by."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from editloupe.backends.base import Traits
+from editloupe.backends.prices import ModelPrice, Prices, read_prices
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Reply, Usage
+from editloupe.errors import ConfigError
+from editloupe.runs.budget import RunBudget
+from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.spec import Settings, Source, open_bench
+from tests.conftest import final
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
+
+
+class Priced(ScriptedLMM):
+    """A script that says it is an LMM of that name; every answer takes 1 000 input and 100 output tokens."""
+
+    def __init__(self, uri: str) -> None:
+        usage = Usage(input_tokens=1000, output_tokens=100)
+        super().__init__([Reply(text=final("Wrong Action"), usage=usage)])
+        self.traits = Traits(describes="a script in an LMM's place")
+        self._uri = uri
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+
+def run(folder: Path, uri: str = "openai/m", prices: Prices | None = None, **budget: float) -> Outcome:
+    bench = open_bench(Settings(backend=Priced(uri), criteria=("if",)))
+    return execute(
+        bench,
+        Source(path=EXAMPLES),
+        folder,
+        config={},
+        concurrency=1,
+        budget=RunBudget(**budget),  # type: ignore[arg-type]
+        prices=prices,
+    )
+
+
+CHEAP = Prices(by_name={"m": ModelPrice(input=2.0, output=10.0)}, file=Path("prices.toml"))
+"""1 000 · 2 $/M + 100 · 10 $/M = 0.003 $ an answer."""
+
+
+def test_without_a_budget_everything_is_judged_and_added_up(tmp_path: Path):
+    outcome = run(tmp_path, prices=CHEAP)
+    assert (outcome.ledger.calls, outcome.interrupted, outcome.ledger.reason) == (12, False, "")
+    assert outcome.ledger.usage == Usage(input_tokens=12_000, output_tokens=1200)
+    assert outcome.ledger.cost == pytest.approx(12 * 0.003)
+    assert outcome.ledger.prices.told(outcome.bench.backend) == "prices of prices.toml"
+
+
+@pytest.mark.parametrize(
+    ("budget", "reason"),
+    # 1 100 tokens and 0.003 $ an answer: the limit is reached with the third.
+    [({"max_tokens": 3300}, "tokens: 3,300 of 3,300 used"), ({"max_cost": 0.009}, "cost: 0.009 of 0.009 USD used")],
+)
+def test_a_run_stops_when_its_budget_is_used_up_and_goes_on_with_the_next(
+    tmp_path: Path, budget: dict[str, float], reason: str
+):
+    outcome = run(tmp_path, prices=CHEAP, **budget)
+    assert (outcome.ledger.calls, outcome.interrupted, outcome.ledger.reason) == (3, True, reason)
+    assert len(outcome.findings) == 3
+    again = run(tmp_path, prices=CHEAP)
+    assert (again.reused, again.ledger.calls, again.interrupted) == (3, 9, False)
+
+
+def test_time_ends_a_run_too(tmp_path: Path):
+    outcome = run(tmp_path, max_seconds=1e-6)
+    assert outcome.interrupted
+    assert outcome.ledger.reason.startswith("time: ")
+    assert 1 <= len(outcome.findings) < 12
+
+
+def test_an_unknown_price_is_no_zero(tmp_path: Path):
+    outcome = run(tmp_path, "vllm/own")
+    assert outcome.ledger.cost is None
+    assert outcome.ledger.prices.told(outcome.bench.backend) == "no price is known"
+    with pytest.raises(ConfigError, match=r"no price is known for vllm/own; give one with --prices FILE"):
+        run(tmp_path / "other", "vllm/own", max_cost=1.0)
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_embedded_judge_costs_nothing():
+    assert Prices().of(ScriptedLMM([]), Usage(input_tokens=5)) == 0.0
+
+
+@pytest.mark.skipif(find_spec("genai_prices") is None, reason="genai-prices is not installed")
+def test_list_prices_hold_for_a_providers_own_endpoint_only():
+    usage = Usage(input_tokens=1_000_000, output_tokens=1_000_000, cached_tokens=0)
+    listed = Prices().of(Priced("openai/gpt-4o-mini"), usage)
+    # 0.15 $ for a million input tokens and 0.60 $ for a million output tokens.
+    assert listed == pytest.approx(0.75)
+    assert Prices().of(Priced("langchain/openai:gpt-4o-mini"), usage) == pytest.approx(0.75)
+    assert Prices().of(Priced("openai/gpt-4o-mini?base_url=http://127.0.0.1:9/v1"), usage) is None
+    assert Prices().of(Priced("openai/no-such-model"), usage) is None
+
+
+def test_cached_input_has_its_own_price_where_it_has_one():
+    usage = Usage(input_tokens=1000, output_tokens=0, cached_tokens=400)
+    # 600 · 2 + 400 · 0.5 = 1 400 millionths.
+    assert ModelPrice(input=2.0, output=10.0, cached_input=0.5).of(usage) == pytest.approx(0.0014)
+    assert ModelPrice(input=2.0, output=10.0).of(usage) == pytest.approx(0.002)
+
+
+def test_a_file_of_prices_is_read_by_model_or_by_uri(tmp_path: Path):
+    path = tmp_path / "prices.toml"
+    path.write_text('[models."vllm/own"]\ninput = 1\noutput = 2.5\n[models.m]\ninput = 3\noutput = 3\ncached_input = 0\n')
+    prices = read_prices(path)
+    million = Usage(input_tokens=1_000_000, output_tokens=1_000_000)
+    assert prices.of(Priced("vllm/own?base_url=http://127.0.0.1:9/v1"), million) == pytest.approx(3.5)
+    assert prices.of(Priced("openai/m"), million) == pytest.approx(6.0)
+    assert prices.of(Priced("vllm/m2"), million) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("input = 1", "expected tables like"),
+        ("[models.m]\ninput = 1", "expected input, output and perhaps cached_input"),
+        ("[models.m]\ninput = 1\noutput = -2", "output = -2; expected a number of USD"),
+        ("[models.m]\ninput = 1\noutput = nan", "expected a number of USD"),
+        ("[models.m]\ninput = 1\noutput = true", "expected a number of USD"),
+        ("[models", "not TOML"),
+    ],
+)
+def test_a_broken_file_of_prices_says_what_is_wrong(tmp_path: Path, text: str, told: str):
+    path = tmp_path / "prices.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=told):
+        read_prices(path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_prices(tmp_path / "none.toml")
