@@ -281,7 +281,7 @@ def _key(variable: str, endpoint: str, *, named: bool) -> _Key:
     )
 
 
-def _checked_base_url(text: str) -> str:
+def _checked_base_url(text: str, *, example: str = "http://HOST:PORT/v1 or https://HOST/v1") -> str:
     """The URL without its last slash. The message does not repeat it where it may hold a password."""
     try:
         url = urlsplit(text.strip())
@@ -291,7 +291,7 @@ def _checked_base_url(text: str) -> str:
     if "@" in text:
         raise ConfigError("base_url holds credentials; keys come from the environment (?env=NAME), never from a URL")
     if url.scheme not in ("http", "https") or not host or port == 0 or not text.isprintable():
-        raise ConfigError(f"base_url {text!r}: expected http://HOST:PORT/v1 or https://HOST/v1")
+        raise ConfigError(f"base_url {text!r}: expected {example}")
     if url.query or url.fragment:
         raise ConfigError("base_url has a query or a fragment; expected scheme, host and path only")
     return url.geturl().rstrip("/")
