@@ -218,7 +218,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def camel(value: Any, *, free: bool = False) -> Any:
-    """Names of fields in the case of the API's reference; it takes both, and the SDK mixes them. free: a user's own names."""
+    """Names of fields in the case of the API's reference; it takes both, and the SDK mixes them. free: a user's names."""
     if isinstance(value, list):
         return [camel(item, free=free) for item in value]
     if not isinstance(value, dict):

@@ -544,7 +544,7 @@ def test_env_none_sends_no_key_even_where_there_is_one(bench: Bench, monkeypatch
         ("openai/m?base_url=https://example.org/v1", "needs a key for https://example.org/v1"),
         ("openai/m?base_url=http://127.0.0.1:1/v1&env=NOT_SET", "set environment variable NOT_SET"),
         ("openai", "names no model"),
-        ("openai/m?temprature=1", "unknown parameter 'temprature'; known: base_url, env, timeout_s"),
+        ("openai/m?temprature=1", "unknown parameter 'temprature'; known: base_url, boxes, env, timeout_s"),
         ("openai/m?base_url=http://u:hunter2hunter2@127.0.0.1/v1", "holds credentials"),
         ("openai/m?base_url=u:hunter2hunter2@127.0.0.1/v1", "holds credentials"),
         ("openai/m?base_url=127.0.0.1:8000", "expected http://HOST"),
