@@ -113,13 +113,19 @@ def incoming(reply: Reply, dialect: str, sizes: Sizes) -> Reply:
         return reply
 
     def convert(box: Four, image: str) -> Four:
-        return to_thousandths(box, dialect, sizes.get(image))
+        return to_thousandths(box, dialect, _size(sizes, image))
 
     return replace(
         reply,
         text=_calls_in_text(reply.text, convert),
         tool_calls=tuple(_call(call, convert) for call in reply.tool_calls),
     )
+
+
+def _size(sizes: Sizes, name: str) -> tuple[int, int] | None:
+    """The image's size; as the tools do, without regard to case where no name fits exactly."""
+    folded = name.strip().casefold()
+    return sizes.get(name) or next((size for known, size in sizes.items() if known.casefold() == folded), None)
 
 
 def from_thousandths(box: Four, dialect: str, size: tuple[int, int] | None) -> Four:
@@ -174,10 +180,13 @@ def _edge(value: float, whole: int, into: int) -> int:
 
 Convert: TypeAlias = Callable[[Four, str], Four]
 
-_NUMBER = r"-?\d+(?:\.\d+)?"
-_LIST = rf"\[\s*{_NUMBER}(?:\s*,\s*{_NUMBER}){{3}}\s*\]"
-_IN_CALL = re.compile(rf'("{ARGUMENT}"\s*:\s*)({_LIST})')
-_TARGET = re.compile(rf'"{TARGET}"\s*:\s*("(?:[^"\\]|\\.)*")')
+# Whatever the parser of replies takes, since it mends quotes: a box that it reads and that is not converted would be
+# another place.
+_QUOTE = "[\"'“”„‟‘’]"
+_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+_LIST = rf"\[\s*{_NUMBER}(?:\s*,\s*{_NUMBER}){{3}}\s*,?\s*\]"
+_IN_CALL = re.compile(rf"({_QUOTE}?\b{ARGUMENT}{_QUOTE}?\s*:\s*)({_LIST})")
+_TARGET = re.compile(rf"\b{TARGET}{_QUOTE}?\s*:\s*{_QUOTE}((?:[^\"'“”„‟‘’\\]|\\.)*){_QUOTE}")
 _BLOCK = re.compile(r"<\s*tool_call\s*>.*?(?=<\s*/?\s*tool_call\s*>|\Z)", re.DOTALL | re.IGNORECASE)
 
 
@@ -196,14 +205,11 @@ def _calls_in_text(text: str, convert: Convert) -> str:
 
 def _in_block(block: str, convert: Convert) -> str:
     def converted(match: re.Match[str]) -> str:
-        box = _four(json.loads(match[2]))
+        box = _numbers(match[2])
         start, end = _object_around(block, match.start())
         named = _TARGET.search(block, start, end)
-        try:
-            name = json.loads(named[1]) if named else ""
-        except ValueError:
-            name = ""
-        return match[0] if box is None else match[1] + _written(convert(box, _name(name)))
+        new = convert(box, named[1].strip() if named else "")
+        return match[0] if new == box else match[1] + _written(new)
 
     return _IN_CALL.sub(converted, block)
 
@@ -230,6 +236,12 @@ def _object_around(text: str, at: int) -> tuple[int, int]:
     return (opened[-1] if opened and opened[-1] < at else start), end
 
 
+def _numbers(text: str) -> Four:
+    """The four numbers of a match of _LIST."""
+    x, y, z, w = (float(number) for number in re.findall(_NUMBER, text))
+    return x, y, z, w
+
+
 def _four(value: Json) -> Four | None:
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 4:
         return None
@@ -242,7 +254,7 @@ def _name(value: Json) -> str:
 
 
 def _plain(value: float) -> int | float:
-    return int(value) if value == round(value) else value
+    return int(value) if math.isfinite(value) and value == round(value) else value
 
 
 def _written(box: Four) -> str:
@@ -292,7 +304,7 @@ class _Outgoing:
         return replace(message, parts=tuple(parts))
 
     def _box(self, box: Four, image: str) -> Four:
-        return from_thousandths(box, self._dialect, self._sizes.get(image))
+        return from_thousandths(box, self._dialect, _size(self._sizes, image))
 
     def _said(self, message: Message) -> Message:
         self._asked = {}
@@ -360,8 +372,8 @@ class _Outgoing:
             in_px, text = match[1] or "", match[2]
             named = self._names.search(ours, match.end())
             name = self._by_repr.get(named[0] if named else head, "")
-            box = _four(json.loads(text))
-            if box is None or (in_px and self._dialect == "pixels"):
+            box = _numbers(text)
+            if in_px and self._dialect == "pixels":
                 return match[0]
             if not in_px and not name and text in self._asked:
                 return self._asked[text]
@@ -369,7 +381,7 @@ class _Outgoing:
 
         def least(match: re.Match[str]) -> str:
             named = self._names.search(ours)
-            size = self._sizes.get(self._by_repr.get(named[0] if named else "", ""))
+            size = _size(self._sizes, self._by_repr.get(named[0] if named else "", ""))
             if self._dialect != "pixels" or size is None:
                 return match[0]
             x, y = (math.ceil(int(n) * side / 1000 - 1e-9) for n, side in zip(match.groups(), size, strict=True))
