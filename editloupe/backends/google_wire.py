@@ -333,7 +333,7 @@ def _signature(value: Json) -> str | None:
 def _payload(body: bytes, site: Site) -> Object:
     try:
         # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
-        payload = _cleaned(_loads(site.scrub(body.decode("utf-8", "replace"))), site.scrub)
+        payload = _cleaned(_loads(site.scrub(body.decode("utf-8-sig", "replace"))), site.scrub)
     except (ValueError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
             raise Rejected(f"{site.where}: answered with a web page, not JSON; {_ADDRESS_HINT}") from error
