@@ -3,7 +3,8 @@
 openai/MODEL                                        https://api.openai.com/v1
 openai/MODEL?base_url=http://127.0.0.1:8000/v1      any compatible server, such as a served Qwen-VL
 
-Further parameters: `env` (the variable that holds the key; `none` sends no key) and `timeout_s` (of one attempt).
+Further parameters: `env` (the variable that holds the key; `none` sends no key), `timeout_s` (of one attempt) and `boxes`
+(how the model writes boxes; editloupe/backends/boxes.py).
 How requests, replies and errors are translated stands in editloupe/backends/openai_wire.py.
 """
 
@@ -23,8 +24,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
+from editloupe.backends import boxes, retry
 from editloupe.backends import openai_wire as wire
-from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.limits import limit_of
 from editloupe.backends.retry import RetryPolicy
@@ -46,7 +47,7 @@ MAX_REPLY_BYTES: Final = 64 * 2**20
 IMAGE_TEXT_BYTES: Final = 256 * 2**20
 """Base64 text kept for the turns to come; beyond it the longest unused goes first."""
 
-_PARAMETERS = ("base_url", "env", "timeout_s")
+_PARAMETERS = ("base_url", "boxes", "env", "timeout_s")
 
 _REPLACEMENTS: Final[Mapping[str, str | None]] = {
     "temperature": None,
@@ -84,6 +85,7 @@ def open_backend(
         params["base_url"] = os.environ["OPENAI_BASE_URL"]
     if "base_url" in params:
         params["base_url"] = _checked_base_url(params["base_url"])
+    dialect = boxes.checked(params.get("boxes", boxes.DEFAULT))
     timeout_s = _checked_timeout(params.get("timeout_s"))
     endpoint = params.get("base_url", DEFAULT_BASE_URL)
     key = _key(params.get("env", DEFAULT_KEY_VARIABLE), endpoint, named="env" in params)
@@ -108,8 +110,10 @@ def open_backend(
     )
     # How long we wait and which key pays do not change who judges: with a longer time-out a run goes on, not anew.
     lasting = {name: value for name, value in params.items() if name == "base_url"}
+    if dialect != boxes.DEFAULT:
+        lasting["boxes"] = dialect
     canonical = BackendURI(provider=uri.provider, model=uri.model, params=lasting)
-    return OpenAIBackend(canonical, endpoint, site, client, policy=policy, sleep=sleep)
+    return OpenAIBackend(canonical, endpoint, site, client, dialect=dialect, policy=policy, sleep=sleep)
 
 
 class OpenAIBackend:
@@ -122,12 +126,14 @@ class OpenAIBackend:
         site: wire.Site,
         client: openai.OpenAI,
         *,
+        dialect: str = boxes.DEFAULT,
         policy: RetryPolicy,
         sleep: Callable[[float], None],
     ) -> None:
         self._uri, self._endpoint, self._site, self._client = uri, endpoint, site, client
         self._policy, self._sleep = policy, sleep
-        self._traits = Traits(describes=f"{uri.model} over chat completions at {endpoint}", native_tools=True)
+        describes = f"{uri.model} over chat completions at {endpoint}"
+        self._traits = Traits(describes=describes, native_tools=True, boxes=dialect)
         self._image_urls = _ImageURLs(ImagePolicy(formats=self._traits.image_formats, max_side=self._traits.max_image_side))
         self._lock = threading.Lock()
         self._renamed: Mapping[str, str | None] = {}
@@ -138,7 +144,7 @@ class OpenAIBackend:
 
     @property
     def uri(self) -> str:
-        """Provider, model and base_url: what the judge's identity rests on."""
+        """Provider, model, base_url and box dialect: what the judge's identity rests on."""
         return str(self._uri)
 
     @property
@@ -162,6 +168,8 @@ class OpenAIBackend:
 
         Raises BackendError where the endpoint fails, ImageError where an image cannot be encoded.
         """
+        sizes = boxes.sizes_of(request, max_side=self._traits.max_image_side)
+        request = boxes.outgoing(request, self._traits.boxes, sizes)
         in_place = self._traits.tool_result_images
         messages = wire.messages_of(request, lambda ref: self._image_urls.of(images, ref), tool_images=in_place)
         outcome = retry.call(
@@ -173,7 +181,7 @@ class OpenAIBackend:
         sent: dict[str, Json] = {**outcome.value.sent, "attempts": outcome.attempts}
         if wire.moves_pictures(request):
             sent["tool_images"] = "in the tool's message" if in_place else "in a user's message behind it"
-        return replace(outcome.value, sent=sent)
+        return boxes.incoming(replace(outcome.value, sent=sent), self._traits.boxes, sizes)
 
     def _negotiated(self, request: Request, messages: list[Json]) -> Reply:
         """One answer, without the parameters that this model turns out to refuse. Remembered: it is asked once."""
@@ -290,7 +298,7 @@ def _key(variable: str, endpoint: str, *, named: bool) -> _Key:
     )
 
 
-def _checked_base_url(text: str) -> str:
+def _checked_base_url(text: str, *, example: str = "http://HOST:PORT/v1 or https://HOST/v1") -> str:
     """The URL without its last slash. The message does not repeat it where it may hold a password."""
     try:
         url = urlsplit(text.strip())
@@ -300,7 +308,7 @@ def _checked_base_url(text: str) -> str:
     if "@" in text:
         raise ConfigError("base_url holds credentials; keys come from the environment (?env=NAME), never from a URL")
     if url.scheme not in ("http", "https") or not host or port == 0 or not text.isprintable():
-        raise ConfigError(f"base_url {text!r}: expected http://HOST:PORT/v1 or https://HOST/v1")
+        raise ConfigError(f"base_url {text!r}: expected {example}")
     if url.query or url.fragment:
         raise ConfigError("base_url has a query or a fragment; expected scheme, host and path only")
     return url.geturl().rstrip("/")

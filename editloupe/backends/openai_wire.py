@@ -203,8 +203,8 @@ def read_reply(body: bytes, sent: Object, site: Site) -> Reply:
 
 def _payload(body: bytes, site: Site) -> Object:
     try:
-        # RecursionError: a few kB of "[" are enough.
-        payload = _cleaned(_loads(body), site.scrub)
+        # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
+        payload = _cleaned(_loads(site.scrub(body.decode("utf-8-sig", "replace"))), site.scrub)
     except (ValueError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
             raise Rejected(f"{site.where}: answered with a web page, not JSON; {_BASE_URL_HINT}") from error

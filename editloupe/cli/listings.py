@@ -11,6 +11,7 @@ from editloupe.cli.output import out, plain
 
 _WHAT = {
     "baseline": ("baseline", "rules on pixels, embedded: no key, no GPU, no network; not an LMM"),
+    "google": ("google/MODEL[?base_url=…]", "Gemini, with the extra google"),
     "openai": ("openai/MODEL[?base_url=…]", "OpenAI, or any server that speaks its chat completions"),
     "scripted": ("scripted/FILE.jsonl", "replies read from a file, one a line: for tests and demonstrations"),
 }

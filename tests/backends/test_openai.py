@@ -518,6 +518,35 @@ def test_the_key_comes_from_the_environment_and_shows_nowhere(bench: Bench, monk
     assert CANARY not in "\n".join(shown)
 
 
+def test_half_an_answer_that_repeats_the_key_does_not_keep_it_in_the_cause(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    with pytest.raises(Unavailable, match="is not whole JSON") as caught:
+        bench.backend(sends(f'{{"choices": "{CANARY}'.encode())).complete(HELLO, STORE)
+    assert CANARY not in str(vars(caught.value.__cause__))
+
+
+def test_a_model_that_writes_boxes_in_pixels_is_spoken_to_in_them_and_recorded_in_thousandths(bench: Bench) -> None:
+    store = ImageStore()
+    part = ImagePart(image=image(store, size=(2000, 500)), alias="Edited Image")
+    asked = {"target_image": "Edited Image", "bbox": [400, 100, 500, 150]}
+    call = {"id": "c1", "type": "function", "function": {"name": "zoom_in", "arguments": json.dumps(asked)}}
+    backend = bench.backend(says(None, tool_calls=[call]), says("ok"), query="&boxes=pixels")
+    question = Message(role="user", parts=(TextPart(text="Edited Image:"), part))
+    reply = backend.complete(Request(messages=(question,)), store)
+    assert reply.tool_calls[0].arguments["bbox"] == [200, 200, 250, 300]
+    turn = Message(role="assistant", parts=(), tool_calls=reply.tool_calls)
+    told = "Observation of zoom_in:\nError: bbox [200, 200, 250, 300] leaves the image: …"
+    observed = Message(role="tool", parts=(TextPart(text=told),), tool_call_id="c1")
+    backend.complete(Request(messages=(question, turn, observed)), store)
+    [_, said, answered] = bench.server.seen[1]["messages"]
+    assert json.loads(said["tool_calls"][0]["function"]["arguments"]) == asked
+    assert "bbox [400, 100, 500, 150] leaves" in answered["content"]
+    assert backend.uri.endswith("&boxes=pixels")
+    assert backend.traits.boxes == "pixels"
+
+
 def test_a_refused_key_is_not_repeated_and_the_variable_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_VARIABLE", CANARY)
     server = bench.serve(says("ok"), key="another")
@@ -544,7 +573,7 @@ def test_env_none_sends_no_key_even_where_there_is_one(bench: Bench, monkeypatch
         ("openai/m?base_url=https://example.org/v1", "needs a key for https://example.org/v1"),
         ("openai/m?base_url=http://127.0.0.1:1/v1&env=NOT_SET", "set environment variable NOT_SET"),
         ("openai", "names no model"),
-        ("openai/m?temprature=1", "unknown parameter 'temprature'; known: base_url, env, timeout_s"),
+        ("openai/m?temprature=1", "unknown parameter 'temprature'; known: base_url, boxes, env, timeout_s"),
         ("openai/m?base_url=http://u:hunter2hunter2@127.0.0.1/v1", "holds credentials"),
         ("openai/m?base_url=u:hunter2hunter2@127.0.0.1/v1", "holds credentials"),
         ("openai/m?base_url=127.0.0.1:8000", "expected http://HOST"),

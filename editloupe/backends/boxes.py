@@ -1,0 +1,391 @@
+"""How a model writes boxes. What is recorded is in thousandths, x first; an adapter speaks its model's dialect.
+
+thousandths      [x0, y0, x1, y1], integers 0 to 1000 of width and height: what everything recorded holds
+thousandths_yx   [y0, x0, y1, x1], the same numbers: Gemini's own convention
+pixels           [x0, y0, x1, y1], px of the image as it was sent, after any resizing: Qwen2.5-VL's own convention
+
+`outgoing` renders a request to a dialect, `incoming` parses a reply back; both are pure, and the identity for thousandths.
+Only our own texts are rendered: the rule in the first message and in the tools' schemas, observations of tools, and the
+calls in the model's earlier messages. The instruction and whatever else a user or an image says stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolCall, ToolSpec
+from editloupe.errors import ConfigError
+from editloupe.values import Json
+
+Sizes: TypeAlias = Mapping[str, tuple[int, int]]
+"""Image name → (width, height) in px, as the image is sent."""
+
+Four: TypeAlias = tuple[float, float, float, float]
+
+DEFAULT: Final = "thousandths"
+ARGUMENT: Final = "bbox"
+"""The tools' argument that holds a box; the image it belongs to is named beside it, in TARGET."""
+
+TARGET: Final = "target_image"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Words:
+    """What our texts say of boxes, in one dialect.
+
+    rule: in the first message.   schema: of the argument.   note: at the end of observations.   range: in a tool's error.
+    """
+
+    rule: str
+    schema: str
+    note: str
+    range: str
+
+
+DIALECTS: Final[Mapping[str, _Words]] = {
+    "thousandths": _Words(
+        rule="Boxes are four integers [x0, y0, x1, y1] in thousandths (0 to 1000) of the width and height of the image "
+        "they belong to, the origin at the top left.",
+        schema="four integers [x0, y0, x1, y1] from 0 to 1000, thousandths of the image's width and height, x to the "
+        "right, y down, x0 < x1 and y0 < y1.",
+        note="Boxes are [x0, y0, x1, y1] in thousandths of width and height.",
+        range="expected four integers between 0 and 1000, [x0, y0, x1, y1] as thousandths of the image's width and height",
+    ),
+    "thousandths_yx": _Words(
+        rule="Boxes are four integers [y0, x0, y1, x1], y first, in thousandths (0 to 1000) of the height and width of the "
+        "image they belong to, the origin at the top left.",
+        schema="four integers [y0, x0, y1, x1], y first, from 0 to 1000, thousandths of the image's height and width, "
+        "x to the right, y down, x0 < x1 and y0 < y1.",
+        note="Boxes are [y0, x0, y1, x1], y first, in thousandths of height and width.",
+        range="expected four integers between 0 and 1000, [y0, x0, y1, x1], y first, as thousandths of the image's height "
+        "and width",
+    ),
+    "pixels": _Words(
+        rule="Boxes are four integers [x0, y0, x1, y1] in pixels of the image they belong to, as you see it, the origin at "
+        "the top left.",
+        schema="four integers [x0, y0, x1, y1] in pixels of the image, from 0 to its width and height, x to the right, "
+        "y down, x0 < x1 and y0 < y1.",
+        note="Boxes are [x0, y0, x1, y1] in pixels.",
+        range="expected four integers inside the image, [x0, y0, x1, y1] in pixels",
+    ),
+}
+"""Name of a dialect → what our texts say in it. The first holds the texts that tools and prompts really have."""
+
+
+def checked(name: str) -> str:
+    """The name. Raises ConfigError where no dialect has it."""
+    if name not in DIALECTS:
+        raise ConfigError(f"boxes={name!r}: expected how the model writes boxes, one of {', '.join(DIALECTS)}")
+    return name
+
+
+def sizes_of(request: Request, *, max_side: int | None = None) -> dict[str, tuple[int, int]]:
+    """The images of a request by name, with the size in px in which they are sent. max_side: `Traits.max_image_side`."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for message in request.messages:
+        for part in message.images:
+            width, height = part.image.width, part.image.height
+            scale = 1.0 if max_side is None or max(width, height) <= max_side else max_side / max(width, height)
+            sizes[part.alias] = (max(1, round(width * scale)), max(1, round(height * scale)))
+    return sizes
+
+
+def outgoing(request: Request, dialect: str, sizes: Sizes) -> Request:
+    """The request as a model of this dialect reads it. A box of an image that `sizes` does not know stays as it is."""
+    if dialect == DEFAULT:
+        return request
+    view = _Outgoing(dialect, sizes)
+    return replace(
+        request,
+        messages=tuple(view.message(m, first=i == view.first(request)) for i, m in enumerate(request.messages)),
+        tools=tuple(view.tool(tool) for tool in request.tools),
+    )
+
+
+def incoming(reply: Reply, dialect: str, sizes: Sizes) -> Reply:
+    """The reply with its boxes in thousandths: native calls, and calls as text. `raw` stays what the model wrote."""
+    if dialect == DEFAULT:
+        return reply
+
+    def convert(box: Four, image: str) -> Four:
+        return to_thousandths(box, dialect, _size(sizes, image))
+
+    return replace(
+        reply,
+        text=_calls_in_text(reply.text, convert),
+        tool_calls=tuple(_call(call, convert) for call in reply.tool_calls),
+    )
+
+
+def _size(sizes: Sizes, name: str) -> tuple[int, int] | None:
+    """The image's size; as the tools do, without regard to case where no name fits exactly."""
+    folded = name.strip().casefold()
+    return sizes.get(name) or next((size for known, size in sizes.items() if known.casefold() == folded), None)
+
+
+def from_thousandths(box: Four, dialect: str, size: tuple[int, int] | None) -> Four:
+    """[x0, y0, x1, y1] in thousandths in a dialect; as it is where a dialect needs a size that is not known."""
+    if dialect == "thousandths_yx":
+        return box[1], box[0], box[3], box[2]
+    if dialect == "pixels" and size is not None:
+        return _scaled(box, (1000, 1000), size)
+    return box
+
+
+def to_thousandths(box: Four, dialect: str, size: tuple[int, int] | None) -> Four:
+    """The opposite. What is out of range, inverted or empty stays so: the tool's own check tells the model."""
+    if dialect == "thousandths_yx":
+        return box[1], box[0], box[3], box[2]
+    if dialect == "pixels" and size is not None:
+        if all(0 <= v <= 1 for v in box) and any(v != round(v) for v in box):
+            # Fractions: as px they would be nothing at all, and the tool has a word for them.
+            return box
+        return _scaled(box, size, (1000, 1000))
+    return box
+
+
+def _scaled(box: Four, whole: tuple[int, int], into: tuple[int, int]) -> Four:
+    """Rounded to the nearest, which loses nothing on the way to px and back where a side has 1000 px or more.
+
+    Two edges that fall on one are drawn apart by one where they were apart before.
+    """
+    edges = [0.0, 0.0, 0.0, 0.0]
+    for axis in (0, 1):
+        low, high = box[axis], box[axis + 2]
+        one, other = (_edge(v, whole[axis], into[axis]) for v in (low, high))
+        if one == other and low < high:
+            scaled = low * into[axis] / whole[axis]
+            one = min(one, math.floor(scaled + 1e-9)) if one > 0 else one
+            other = one + 1
+            if other > into[axis] >= high * into[axis] / whole[axis]:
+                one, other = into[axis] - 1, into[axis]
+        edges[axis], edges[axis + 2] = one, other
+    return edges[0], edges[1], edges[2], edges[3]
+
+
+def _edge(value: float, whole: int, into: int) -> int:
+    scaled = math.floor(value * into / whole + 0.5)
+    if value < 0:
+        return min(-1, scaled)
+    return max(into + 1, scaled) if value > whole else min(into, scaled)
+
+
+# Boxes in calls
+
+
+Convert: TypeAlias = Callable[[Four, str], Four]
+
+# Whatever the parser of replies takes, since it mends quotes: a box that it reads and that is not converted would be
+# another place.
+_QUOTE = "[\"'“”„‟‘’]"
+_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+_LIST = rf"\[\s*{_NUMBER}(?:\s*,\s*{_NUMBER}){{3}}\s*,?\s*\]"
+_IN_CALL = re.compile(rf"({_QUOTE}?\b{ARGUMENT}{_QUOTE}?\s*:\s*)({_LIST})")
+_TARGET = re.compile(rf"\b{TARGET}{_QUOTE}?\s*:\s*{_QUOTE}((?:[^\"'“”„‟‘’\\]|\\.)*){_QUOTE}")
+_BLOCK = re.compile(r"<\s*tool_call\s*>.*?(?=<\s*/?\s*tool_call\s*>|\Z)", re.DOTALL | re.IGNORECASE)
+
+
+def _call(call: ToolCall, convert: Convert) -> ToolCall:
+    box = _four(call.arguments.get(ARGUMENT))
+    if box is None:
+        return call
+    new: list[Json] = [_plain(v) for v in convert(box, _name(call.arguments.get(TARGET)))]
+    return replace(call, arguments={**call.arguments, ARGUMENT: new})
+
+
+def _calls_in_text(text: str, convert: Convert) -> str:
+    """The text with the boxes of its <tool_call> blocks converted and every other character as it was."""
+    return _BLOCK.sub(lambda block: _in_block(block[0], convert), text)
+
+
+def _in_block(block: str, convert: Convert) -> str:
+    def converted(match: re.Match[str]) -> str:
+        box = _numbers(match[2])
+        start, end = _object_around(block, match.start())
+        named = _TARGET.search(block, start, end)
+        new = convert(box, named[1].strip() if named else "")
+        return match[0] if new == box else match[1] + _written(new)
+
+    return _IN_CALL.sub(converted, block)
+
+
+def _object_around(text: str, at: int) -> tuple[int, int]:
+    """Where the innermost {…} around a place begins and ends; braces in strings do not count."""
+    opened: list[int] = []
+    quoted = False
+    start, end = 0, len(text)
+    index = 0
+    while index < len(text):
+        sign = text[index]
+        if sign == "\\" and quoted:
+            index += 1
+        elif sign == '"':
+            quoted = not quoted
+        elif sign == "{" and not quoted:
+            opened.append(index)
+        elif sign == "}" and not quoted and opened:
+            begun = opened.pop()
+            if begun < at < index:
+                return begun, index
+        index += 1
+    return (opened[-1] if opened and opened[-1] < at else start), end
+
+
+def _numbers(text: str) -> Four:
+    """The four numbers of a match of _LIST."""
+    x, y, z, w = (float(number) for number in re.findall(_NUMBER, text))
+    return x, y, z, w
+
+
+def _four(value: Json) -> Four | None:
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 4:
+        return None
+    numbers = [v for v in value if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
+    return (numbers[0], numbers[1], numbers[2], numbers[3]) if len(numbers) == 4 else None
+
+
+def _name(value: Json) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _plain(value: float) -> int | float:
+    return int(value) if math.isfinite(value) and value == round(value) else value
+
+
+def _written(box: Four) -> str:
+    return "[" + ", ".join(str(_plain(v)) for v in box) + "]"
+
+
+# Our own texts
+
+
+_OBSERVED = re.compile(r"Observation of |Not run, since it could not be read")
+_OURS = re.compile(r"(?:Crop \d+|\d+): |Not shown: |Error: ")
+"""How the lines of an observation begin that hold boxes."""
+
+_BOX = re.compile(r"(\bpx )?(\[-?\d+(?:\.\d+)?(?:, -?\d+(?:\.\d+)?){3}\])")
+_LEAST = re.compile(r"x1 - x0 ≥ (\d+) and y1 - y0 ≥ (\d+)")
+
+
+class _Outgoing:
+    """One request on its way to a model of a dialect."""
+
+    def __init__(self, dialect: str, sizes: Sizes) -> None:
+        self._dialect, self._sizes = dialect, sizes
+        self._words, self._plain = DIALECTS[dialect], DIALECTS[DEFAULT]
+        known = sorted(sizes, key=len, reverse=True)
+        self._names = re.compile("|".join(re.escape(repr(n)) for n in known)) if known else re.compile(r"(?!)")
+        self._by_repr = {repr(name): name for name in sizes}
+        self._asked: dict[str, str] = {}
+
+    @staticmethod
+    def first(request: Request) -> int:
+        """Where the first message of a user stands: it holds the rule."""
+        return next((i for i, m in enumerate(request.messages) if m.role == "user"), -1)
+
+    def tool(self, tool: ToolSpec) -> ToolSpec:
+        return replace(tool, parameters=self._schema(tool.parameters))
+
+    def message(self, message: Message, *, first: bool) -> Message:
+        if message.role == "assistant":
+            return self._said(message)
+        parts = list(message.parts)
+        if first:
+            # The last text is the tools' and the reply's form; the question before it holds the user's instruction.
+            last = max((i for i, p in enumerate(parts) if isinstance(p, TextPart)), default=-1)
+            parts = [self._rule(p) if i == last and i > 0 and isinstance(p, TextPart) else p for i, p in enumerate(parts)]
+        elif message.role in ("user", "tool"):
+            parts = [self._observed(p) for p in parts]
+        return replace(message, parts=tuple(parts))
+
+    def _box(self, box: Four, image: str) -> Four:
+        return from_thousandths(box, self._dialect, _size(self._sizes, image))
+
+    def _said(self, message: Message) -> Message:
+        self._asked = {}
+
+        def convert(box: Four, image: str) -> Four:
+            spoken = self._box(box, image)
+            # What a tool repeats of a call is written as the call was, also where it does not name the image.
+            self._asked[_written(box)] = _written(spoken)
+            return spoken
+
+        parts: tuple[Part, ...] = tuple(
+            replace(p, text=_calls_in_text(p.text, convert)) if isinstance(p, TextPart) else p for p in message.parts
+        )
+        return replace(message, parts=parts, tool_calls=tuple(_call(c, convert) for c in message.tool_calls))
+
+    def _rule(self, part: TextPart) -> TextPart:
+        """The rule once, and the schemas, each on a line of its own."""
+        head = "  Parameters (JSON Schema): "
+        lines = part.text.replace(self._plain.rule, self._words.rule, 1).split("\n")
+        for i, line in enumerate(lines):
+            if line.startswith(head):
+                try:
+                    schema = json.loads(line.removeprefix(head))
+                except ValueError:
+                    continue
+                if isinstance(schema, Mapping):
+                    lines[i] = head + json.dumps(self._schema(schema), ensure_ascii=False)
+        return replace(part, text="\n".join(lines))
+
+    def _schema(self, schema: Mapping[str, Json]) -> dict[str, Json]:
+        """The schema of a tool's arguments; only the box's own part changes."""
+        properties = schema.get("properties")
+        box = properties.get(ARGUMENT) if isinstance(properties, Mapping) else None
+        if not isinstance(properties, Mapping) or not isinstance(box, Mapping):
+            return dict(schema)
+        said = str(box.get("description", ""))
+        known = self._plain.schema in said
+        told = (
+            said.replace(self._plain.schema, self._words.schema) if known else f"{said} It is {self._words.schema}".strip()
+        )
+        new: dict[str, Json] = {**box, "description": told}
+        items = box.get("items")
+        if self._dialect == "pixels" and isinstance(items, Mapping):
+            # A side may have more px than 1000; the tool checks the range itself, for each image its own.
+            new["items"] = {key: value for key, value in items.items() if key != "maximum"}
+        return {**schema, "properties": {**properties, ARGUMENT: new}}
+
+    def _observed(self, part: Part) -> Part:
+        if isinstance(part, ImagePart) or not _OBSERVED.match(part.text):
+            return part
+        lines = part.text.split("\n")
+        head = self._names.search(lines[1]) if len(lines) > 1 else None
+        return replace(part, text="\n".join(self._line(line, head[0] if head else "") for line in lines))
+
+    def _line(self, line: str, head: str) -> str:
+        plain, words = self._plain, self._words
+        if line.startswith(plain.note):
+            return words.note + line.removeprefix(plain.note)
+        if not _OURS.match(line):
+            return line
+        # Behind these stand the model's own words.
+        ours, mark, theirs = line.partition(" Looking for: ")
+
+        def converted(match: re.Match[str]) -> str:
+            in_px, text = match[1] or "", match[2]
+            named = self._names.search(ours, match.end())
+            name = self._by_repr.get(named[0] if named else head, "")
+            box = _numbers(text)
+            if in_px and self._dialect == "pixels":
+                return match[0]
+            if not in_px and not name and text in self._asked:
+                return self._asked[text]
+            return in_px + _written(self._box(box, name))
+
+        def least(match: re.Match[str]) -> str:
+            named = self._names.search(ours)
+            size = _size(self._sizes, self._by_repr.get(named[0] if named else "", ""))
+            if self._dialect != "pixels" or size is None:
+                return match[0]
+            x, y = (math.ceil(int(n) * side / 1000 - 1e-9) for n, side in zip(match.groups(), size, strict=True))
+            return f"x1 - x0 ≥ {x} and y1 - y0 ≥ {y}"
+
+        ours = ours.replace(plain.range, words.range).replace(plain.schema, words.schema)
+        return _LEAST.sub(least, _BOX.sub(converted, ours)) + mark + theirs

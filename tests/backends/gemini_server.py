@@ -1,0 +1,314 @@
+"""A generateContent server on loopback that refuses what the real one would refuse, and misbehaves on demand.
+
+    with GeminiServer(says("hello"), fails(429)) as server:
+        open_backend(parse_uri(f"google/tiny-gemini?base_url={server.url}"))
+
+Each request takes the next act of the script; the last one stays. What was received lies in `seen` (bodies) and
+`headers` (names in lower case); what breaks the protocol is answered with a 400 and kept in `complaints`. Standard
+library only.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from tests.backends.openai_server import image_of
+
+Body: TypeAlias = dict[str, Any]
+Act: TypeAlias = Callable[["Handler", Body], None]
+
+_FIELDS = {"contents", "systemInstruction", "generationConfig", "tools", "toolConfig", "safetySettings"}
+_GENERATION = {"temperature", "topP", "seed", "maxOutputTokens", "responseMimeType", "responseSchema", "thinkingConfig"}
+_PART = {"text", "inlineData", "functionCall", "functionResponse", "thought", "thoughtSignature"}
+_DATA = ("text", "inlineData", "functionCall", "functionResponse")
+
+
+def answer(*parts: Body, finish: str | None = "STOP", usage: Body | None = None, **candidate: Any) -> Body:
+    """A whole answer as a dictionary."""
+    content = {"content": {"role": "model", "parts": list(parts)}} if parts else {"content": {"role": "model"}}
+    return {
+        "candidates": [{**content, "finishReason": finish, "index": 0, **candidate}],
+        "usageMetadata": usage or {"promptTokenCount": 11, "candidatesTokenCount": 3, "totalTokenCount": 14},
+        "modelVersion": "tiny-gemini-002",
+        "responseId": "r1",
+    }
+
+
+def says(*parts: str | Body, **fields: Any) -> Act:
+    """Answers with these parts; a string is a part of text."""
+    made = [{"text": part} if isinstance(part, str) else part for part in parts]
+    return sends(json.dumps(answer(*made, **fields)).encode())
+
+
+def call(name: str, /, id: str | None = None, signature: str | None = None, **args: Any) -> Body:
+    """A part that calls a function."""
+    part: Body = {"functionCall": {"name": name, "args": args} | ({"id": id} if id else {})}
+    return part | ({"thoughtSignature": signature} if signature else {})
+
+
+def sends(body: bytes, *, status: int = 200, content_type: str = "application/json") -> Act:
+    """Answers with exactly these bytes."""
+    return lambda handler, request: handler.answer(status, body, {"Content-Type": content_type})
+
+
+def blocks(reason: str = "SAFETY") -> Act:
+    """The prompt itself is refused: no candidate."""
+    body = {"promptFeedback": {"blockReason": reason}, "usageMetadata": {"promptTokenCount": 11}, "modelVersion": "m"}
+    return sends(json.dumps(body).encode())
+
+
+def fails(
+    code: int, message: str = "it failed", *details: Body, status: str = "SOME", headers: dict[str, str] | None = None
+) -> Act:
+    """Answers with an error object. details: such as `retry_info("7s")`."""
+    error: Body = {"code": code, "message": message, "status": status}
+    body = json.dumps({"error": {**error, "details": list(details)} if details else error})
+    return lambda handler, request: handler.answer(code, body.encode(), headers or {})
+
+
+def retry_info(delay: str) -> Body:
+    return {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}
+
+
+def quota(id: str) -> Body:
+    return {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": id}]}
+
+
+def declines(*names: str) -> Act:
+    """A model that answers 400 as long as one of these fields of generationConfig is sent."""
+
+    def act(handler: Handler, request: Body) -> None:
+        for name in names:
+            if name in request.get("generationConfig", {}):
+                fails(400, f"{name} is not supported by this model.", status="INVALID_ARGUMENT")(handler, request)
+                return
+        says("fine without")(handler, request)
+
+    return act
+
+
+def resets_mid_body(handler: Handler, request: Body) -> None:
+    """Promises more than it sends, then resets the connection."""
+    handler.start(200, {"Content-Length": "100000"})
+    handler.wfile.write(b'{"candidates": ')
+    handler.wfile.flush()
+    # Linger of 0 s turns the close into a RST.
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.connection.shutdown(socket.SHUT_RDWR)
+    handler.close_connection = True
+
+
+def hangs(handler: Handler, request: Body) -> None:
+    """Says nothing until the server is closed."""
+    handler.house.closing.wait(30)
+    handler.close_connection = True
+
+
+def trickles(handler: Handler, request: Body) -> None:
+    """Sends a blank every 50 ms to keep the connection, as some gateways do, and never an answer."""
+    handler.start(200, {"Connection": "close"})
+    handler.close_connection = True
+    while not handler.house.closing.wait(0.05):
+        handler.wfile.write(b" ")
+        handler.wfile.flush()
+
+
+class GeminiServer:
+    """The server; a context manager. model: the one it has.   key: what it asks for in x-goog-api-key, None for none."""
+
+    def __init__(self, *script: Act, model: str = "tiny-gemini", key: str | None = None) -> None:
+        self.script, self.model, self.key = list(script), model, key
+        self.seen: list[Body] = []
+        self.headers: list[dict[str, str]] = []
+        self.complaints: list[str] = []
+        self.signatures: set[bytes] = set()
+        self.closing = threading.Event()
+        self._lock = threading.Lock()
+        house = self
+
+        class BoundHandler(Handler):
+            pass
+
+        BoundHandler.house = house
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), BoundHandler)
+        self._http.daemon_threads = False
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02})
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def take(self, body: Body, headers: dict[str, str]) -> Act:
+        """The next act; what was received is kept."""
+        with self._lock:
+            self.seen.append(body)
+            self.headers.append(headers)
+            return self.script.pop(0) if len(self.script) > 1 else self.script[0]
+
+    def __enter__(self) -> GeminiServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.closing.set()
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    house: GeminiServer
+    protocol_version = "HTTP/1.1"
+    # A client that keeps its connection open does not hold the closing server for longer than this, in seconds.
+    timeout = 3
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except OSError:
+            # The client has gone: a time-out on its side, or our own reset.
+            self.close_connection = True
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers["Content-Length"]))
+        model = self.path.removeprefix("/v1beta/models/").removesuffix(":generateContent")
+        if self.path != f"/v1beta/models/{model}:generateContent":
+            self.answer(404, b"<html>Not Found</html>", {"Content-Type": "text/html"})
+            return
+        if self.headers.get("x-goog-api-key") is None:
+            self.house.complaints.append("no header x-goog-api-key")
+        if self.house.key is not None and self.headers.get("x-goog-api-key") != self.house.key:
+            told = f"API key not valid: {self.headers.get('x-goog-api-key')}. Please pass a valid API key."
+            detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+            fails(400, told, detail, status="INVALID_ARGUMENT")(self, {})
+            return
+        body = camel(json.loads(raw))
+        wrong = complaints(body)
+        if wrong:
+            self.house.complaints.extend(wrong)
+            fails(400, "; ".join(wrong), status="INVALID_ARGUMENT")(self, body)
+        elif model != self.house.model:
+            fails(404, f"models/{model} is not found for API version v1beta", status="NOT_FOUND")(self, body)
+        else:
+            self.house.take(body, {n.lower(): v for n, v in self.headers.items()})(self, body)
+
+    def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.start(status, {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})})
+        self.wfile.write(body)
+
+    def start(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Tests read `seen`, not a log."""
+
+
+def camel(value: Any, *, free: bool = False) -> Any:
+    """Names of fields in the case of the API's reference; it takes both, and the SDK mixes them. free: a user's names."""
+    if isinstance(value, list):
+        return [camel(item, free=free) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made = {}
+    for name, item in value.items():
+        head, *rest = name.split("_")
+        name = name if free else head + "".join(word.title() for word in rest)
+        made[name] = camel(item, free=free or name in ("args", "response", "parametersJsonSchema"))
+    return made
+
+
+def complaints(body: Body) -> list[str]:
+    """What is wrong with a request, as sentences; empty where nothing is."""
+    found = [f"unknown field {name!r}" for name in sorted(set(body) - _FIELDS)]
+    config = body.get("generationConfig", {})
+    found += [f"unknown field generationConfig.{name}" for name in sorted(set(config) - _GENERATION)]
+    temperature = config.get("temperature", 1)
+    if not isinstance(temperature, int | float) or not 0 <= temperature <= 2:
+        found.append(f"temperature {temperature!r} is not in 0..2")
+    contents = body.get("contents")
+    if not isinstance(contents, list) or not contents:
+        return [*found, "contents is not a list with something in it"]
+    expected = "user"
+    calls: list[tuple[str | None, str]] = []
+    for number, content in enumerate(contents):
+        where = f"content {number}"
+        if set(content) - {"role", "parts"}:
+            found.append(f"{where}: unknown field in {sorted(content)}")
+        if content.get("role") != expected:
+            found.append(f"{where}: role {content.get('role')!r}, expected {expected!r}: roles alternate, user first")
+        expected = "model" if expected == "user" else "user"
+        parts = content.get("parts") or []
+        if not parts:
+            found.append(f"{where}: no parts")
+        found += [f"{where}: {wrong}" for part in parts for wrong in _part_complaints(part, content.get("role"))]
+        answers = [_key(p["functionResponse"]) for p in parts if "functionResponse" in p]
+        if sorted(answers, key=str) != sorted(calls, key=str):
+            found.append(f"{where}: function responses {answers} do not answer the calls {calls}")
+        calls = [_key(p["functionCall"]) for p in parts if "functionCall" in p]
+    if expected == "user":
+        found.append("the last content is the model's")
+    for tool in body.get("tools", []):
+        for function in tool.get("functionDeclarations", []):
+            if set(function) != {"name", "description", "parametersJsonSchema"}:
+                found.append(f"broken function declaration {sorted(function)}")
+    mode = body.get("toolConfig", {}).get("functionCallingConfig", {}).get("mode", "AUTO")
+    if mode not in ("AUTO", "ANY", "NONE"):
+        found.append(f"unknown mode {mode!r}")
+    return found
+
+
+def _key(part: Body) -> tuple[str | None, str]:
+    return part.get("id"), part["name"]
+
+
+def _part_complaints(part: Body, role: str | None) -> list[str]:
+    found = [f"unknown field {name!r}" for name in sorted(set(part) - _PART)]
+    held = [name for name in _DATA if name in part]
+    if len(held) != 1 and not (not held and "thoughtSignature" in part):
+        found.append(f"a part holds exactly one of {_DATA}, found {held}")
+    if "text" in part and not part["text"] and "thoughtSignature" not in part:
+        found.append("an empty text")
+    if "thoughtSignature" in part:
+        try:
+            decoded(part["thoughtSignature"])
+        except (binascii.Error, ValueError):
+            found.append("a thoughtSignature that is no base64")
+    if "functionCall" in part and (role != "model" or not isinstance(part["functionCall"].get("args", {}), dict)):
+        found.append("a broken functionCall")
+    if "functionResponse" in part:
+        response = part["functionResponse"]
+        if role != "user" or set(response) - {"id", "name", "response"} or not isinstance(response.get("response"), dict):
+            found.append("a broken functionResponse")
+    if "inlineData" in part:
+        media_type = part["inlineData"].get("mimeType")
+        if set(part["inlineData"]) - {"mimeType", "data"}:
+            found.append(f"unknown field in inlineData {sorted(part['inlineData'])}")
+        try:
+            image_of(f"data:{media_type};base64,{base64.b64encode(decoded(part['inlineData']['data'])).decode()}")
+        except (ValueError, binascii.Error) as error:
+            found.append(f"image: {error}")
+    return found
+
+
+def decoded(text: str) -> bytes:
+    """Base64 of either alphabet, as the API takes it."""
+    return base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
+
+
+def pictures(body: Body) -> list[bytes]:
+    """The images of a request, in order."""
+    return [decoded(p["inlineData"]["data"]) for c in body["contents"] for p in c["parts"] if "inlineData" in p]

@@ -1,0 +1,559 @@
+"""The google backend, against a strict server of our own on loopback."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from editloupe.backends.base import parse_uri
+from editloupe.backends.retry import RetryPolicy
+from editloupe.chat import ImagePart, MalformedCall, Message, Reply, Request, Sampling, TextPart, ToolCall, ToolSpec
+from editloupe.data.images import ImageStore
+from editloupe.errors import BackendError, ConfigError, ContextTooLong, MissingExtra, RateLimited, Rejected, Unavailable
+from editloupe.values import ImageRef, canonical_json
+
+pytest.importorskip("google.genai", reason="the extra 'google' is not installed")
+
+from editloupe.backends import google as adapter
+from editloupe.backends.google import GoogleBackend, open_backend
+from tests.backends.gemini_server import (
+    Act,
+    GeminiServer,
+    answer,
+    blocks,
+    call,
+    declines,
+    decoded,
+    fails,
+    hangs,
+    pictures,
+    quota,
+    resets_mid_body,
+    retry_info,
+    says,
+    sends,
+    trickles,
+)
+
+CANARY = "AIza-canary-5ea5e11e5-7f3d"
+ONCE = RetryPolicy(attempts=1)
+HELLO = Request(messages=(Message.of_text("user", "hello"),))
+STORE = ImageStore()
+ZOOM = ToolSpec(
+    name="zoom_in", description="Zoom.", parameters={"type": "object", "properties": {"a_b": {"type": "string"}}}
+)
+
+
+class Bench:
+    """Servers and backends of one test, closed in the right order; the waits between attempts are noted, not slept."""
+
+    def __init__(self) -> None:
+        self.servers: list[GeminiServer] = []
+        self.backends: list[GoogleBackend] = []
+        self.slept: list[float] = []
+
+    def serve(self, *script: Act, **options: Any) -> GeminiServer:
+        server = GeminiServer(*script, **options).__enter__()
+        self.servers.append(server)
+        return server
+
+    def open(self, uri: str, *, policy: RetryPolicy = ONCE) -> GoogleBackend:
+        backend = open_backend(parse_uri(uri), policy=policy, sleep=self.slept.append)
+        self.backends.append(backend)
+        return backend
+
+    def backend(self, *script: Act, policy: RetryPolicy = ONCE, query: str = "") -> GoogleBackend:
+        """A backend on a new server with this script."""
+        return self.open(f"google/tiny-gemini?base_url={self.serve(*script).url}{query}", policy=policy)
+
+    @property
+    def server(self) -> GeminiServer:
+        return self.servers[-1]
+
+    def close(self) -> None:
+        for backend in self.backends:
+            backend.close()
+        for server in self.servers:
+            server.__exit__(None, None, None)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_GENAI_USE_VERTEXAI"):
+        monkeypatch.delenv(name, raising=False)
+    bench = Bench()
+    yield bench
+    bench.close()
+    assert [c for s in bench.servers for c in s.complaints] == []
+
+
+def image(store: ImageStore, *, value: int = 200, format: str = "PNG") -> ImageRef:
+    file = io.BytesIO()
+    Image.new("RGB", (24, 16), (value, 40, 40)).save(file, format=format)
+    return store.add_bytes(file.getvalue())
+
+
+# What is sent
+
+
+def test_text_and_images_arrive_in_the_order_of_the_parts_with_the_images_own_bytes(bench: Bench) -> None:
+    store = ImageStore()
+    png, jpeg = image(store), image(store, value=90, format="JPEG")
+    parts = (
+        TextPart(text="Original Image:"), ImagePart(image=png, alias="Original Image"),
+        TextPart(text="Edited Image:"), ImagePart(image=jpeg, alias="Edited Image"), TextPart(text="Which is redder?"),
+    )  # fmt: skip
+    backend = bench.backend(says("the first"))
+    backend.complete(Request(messages=(Message.of_text("system", "Look."), Message(role="user", parts=parts))), store)
+    body = bench.server.seen[0]
+    assert [p["text"] for p in body["systemInstruction"]["parts"]] == ["Look."]
+    [user] = body["contents"]
+    assert user["role"] == "user"
+    assert [p.get("text") for p in user["parts"]] == ["Original Image:", None, "Edited Image:", None, "Which is redder?"]
+    assert pictures(body) == [store.data(png), store.data(jpeg)]
+    assert user["parts"][3]["inlineData"]["mimeType"] == "image/jpeg"
+
+
+def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Bench) -> None:
+    backend = bench.backend(says("ok"))
+    assert backend.complete(HELLO, STORE).sent == {"model": "tiny-gemini", "temperature": 0.0, "attempts": 1}
+    full = Sampling(temperature=None, top_p=0.5, seed=7, max_tokens=99)
+    reply = backend.complete(Request(messages=HELLO.messages, sampling=full), STORE)
+    assert bench.server.seen[1]["generationConfig"] == {"topP": 0.5, "seed": 7, "maxOutputTokens": 99}
+    assert reply.sent == {"model": "tiny-gemini", "topP": 0.5, "seed": 7, "maxOutputTokens": 99, "attempts": 1}
+
+
+def test_refused_parameters_are_dropped_once_remembered_and_said(bench: Bench) -> None:
+    backend = bench.backend(declines("temperature", "seed"))
+    request = Request(messages=HELLO.messages, sampling=Sampling(seed=7))
+    first, second = backend.complete(request, STORE), backend.complete(request, STORE)
+    assert first.sent == second.sent == {"model": "tiny-gemini", "dropped": ["temperature", "seed"], "attempts": 1}
+    assert len(bench.server.seen) == 4
+    free = backend.complete(Request(messages=HELLO.messages, sampling=Sampling(temperature=None)), STORE)
+    assert free.sent == {"model": "tiny-gemini", "attempts": 1}
+
+
+def test_a_value_out_of_range_is_the_users_to_mend_and_is_not_dropped(bench: Bench) -> None:
+    backend = bench.backend(fails(400, "temperature must be between 0 and 2, found 9.", status="INVALID_ARGUMENT"))
+    with pytest.raises(Rejected, match="between 0 and 2"):
+        backend.complete(HELLO, STORE)
+    assert len(bench.server.seen) == 1
+
+
+def test_tools_are_declared_with_their_schema_and_can_be_withdrawn_without_being_unnamed(bench: Bench) -> None:
+    backend = bench.backend(says("ok"))
+    backend.complete(Request(messages=HELLO.messages, tools=(ZOOM,)), STORE)
+    reply = backend.complete(Request(messages=HELLO.messages, tools=(ZOOM,), calls_allowed=False), STORE)
+    first, second = bench.server.seen
+    [declared] = first["tools"][0]["functionDeclarations"]
+    assert declared == {"name": "zoom_in", "description": "Zoom.", "parametersJsonSchema": ZOOM.parameters}
+    assert first["tools"] == second["tools"]
+    assert [s["toolConfig"]["functionCallingConfig"]["mode"] for s in (first, second)] == ["AUTO", "NONE"]
+    assert (reply.sent["functionCallingMode"], reply.sent["tools"]) == ("NONE", [ZOOM.to_json()])
+
+
+def test_calls_and_their_answers_have_the_shape_of_the_protocol_with_pictures_beside_the_answers(bench: Bench) -> None:
+    store = ImageStore()
+    ref = image(store)
+    calls = tuple(ToolCall(id=f"c{i}", name="zoom_in", arguments={"a_b": str(i)}) for i in (1, 2))
+    crop = (TextPart(text="seen"), TextPart(text="Crop 1:"), ImagePart(image=ref, alias="Crop 1"))
+    history = (
+        *HELLO.messages,
+        Message(role="assistant", parts=(), tool_calls=calls),
+        Message(role="tool", parts=crop, tool_call_id="c1"),
+        Message(role="tool", parts=(TextPart(text="nothing"),), tool_call_id="c2"),
+        Message.of_text("user", "Go on."),
+    )
+    reply = bench.backend(says("ok")).complete(Request(messages=history, tools=(ZOOM,)), store)
+    [_, asked, answered] = bench.server.seen[0]["contents"]
+    assert [p["functionCall"] for p in asked["parts"]] == [{"id": c.id, "name": c.name, "args": c.arguments} for c in calls]
+    one, two, label, picture, closing = answered["parts"]
+    told = "seen\nPictures behind the tools' results: Crop 1."
+    assert one["functionResponse"] == {"id": "c1", "name": "zoom_in", "response": {"output": told}}
+    assert two["functionResponse"] == {"id": "c2", "name": "zoom_in", "response": {"output": "nothing"}}
+    assert (label["text"], closing["text"]) == ("Crop 1:", "Go on.")
+    assert decoded(picture["inlineData"]["data"]) == store.data(ref)
+    assert reply.sent["tool_images"] == "beside the function responses, in the same content"
+
+
+def test_an_assistants_empty_message_is_never_an_empty_content(bench: Bench) -> None:
+    history = (*HELLO.messages, Message(role="assistant", parts=()), Message.of_text("user", "Say something."))
+    bench.backend(says("ok")).complete(Request(messages=history), STORE)
+    assert bench.server.seen[0]["contents"][1]["parts"] == [{"text": "(nothing)"}]
+
+
+# What is answered
+
+
+def test_thought_signatures_come_back_byte_for_byte_in_the_parts_that_they_came_in(bench: Bench) -> None:
+    signatures = [base64.b64encode(bytes(range(i, i + 200))).decode() for i in (0, 40, 56)]
+    said = (
+        {"text": "hm", "thought": True},
+        {"text": "I look ", "thoughtSignature": signatures[0]},
+        {"text": "twice."},
+        call("zoom_in", signature=signatures[1], a_b="left"),
+        call("zoom_in", a_b="right"),
+        {"text": "", "thoughtSignature": signatures[2]},
+    )
+    backend = bench.backend(says(*said), says("ok"))
+    reply = backend.complete(Request(messages=HELLO.messages, tools=(ZOOM,)), STORE)
+    assert (reply.text, reply.reasoning, len(reply.tool_calls)) == ("I look twice.", "hm", 2)
+    # As a trace keeps it.
+    reply = Reply.from_json(json.loads(canonical_json(reply.to_json())))
+    turn = Message(role="assistant", parts=(TextPart(text=reply.text),), tool_calls=reply.tool_calls, carry=reply.carry)
+    answers = [Message(role="tool", parts=(TextPart(text="."),), tool_call_id=c.id) for c in reply.tool_calls]
+    backend.complete(Request(messages=(*HELLO.messages, turn, *answers), tools=(ZOOM,)), STORE)
+    sent = bench.server.seen[1]["contents"][1]["parts"]
+    assert [p.get("text") for p in sent] == ["I look ", "twice.", None, None, ""]
+    assert [p["functionCall"]["args"] for p in sent[2:4]] == [{"a_b": "left"}, {"a_b": "right"}]
+    back = [decoded(p["thoughtSignature"]) if "thoughtSignature" in p else None for p in sent]
+    assert back == [decoded(signatures[0]), None, decoded(signatures[1]), None, decoded(signatures[2])]
+
+
+def test_a_reply_without_signatures_carries_nothing(bench: Bench) -> None:
+    assert bench.backend(says("ok", call("zoom_in"))).complete(HELLO, STORE).carry is None
+
+
+def test_usage_counts_thoughts_as_output_and_names_images_and_cache(bench: Bench) -> None:
+    usage = {
+        "promptTokenCount": 600,
+        "candidatesTokenCount": 40,
+        "thoughtsTokenCount": 25,
+        "cachedContentTokenCount": 512,
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 84}, {"modality": "IMAGE", "tokenCount": 516}],
+    }
+    reply = bench.backend(says("ok", usage=usage)).complete(HELLO, STORE)
+    assert reply.usage.to_json() == {
+        "input_tokens": 600,
+        "output_tokens": 65,
+        "image_tokens": 516,
+        "cached_tokens": 512,
+        "reasoning_tokens": 25,
+    }
+    assert reply.model == "tiny-gemini-002"
+    assert Reply.from_json(json.loads(canonical_json(reply.to_json()))) == reply
+
+
+@pytest.mark.parametrize(
+    ("said", "finish"),
+    [
+        ("STOP", "stop"),
+        ("MAX_TOKENS", "length"),
+        ("SAFETY", "filter"),
+        ("RECITATION", "filter"),
+        ("PROHIBITED_CONTENT", "filter"),
+        ("SPII", "filter"),
+        ("OTHER", "stop"),
+        (None, "stop"),
+    ],
+)
+def test_the_reason_to_stop_is_translated(bench: Bench, said: str | None, finish: str) -> None:
+    reply = bench.backend(says("half a", finish=said)).complete(HELLO, STORE)
+    assert (reply.finish, reply.text) == (finish, "half a")
+
+
+def test_a_reply_that_the_filter_took_whole_says_so(bench: Bench) -> None:
+    reply = bench.backend(says(finish="SAFETY", finishMessage="dangerous")).complete(HELLO, STORE)
+    assert (reply.finish, reply.text) == ("filter", "the provider cut the reply off (SAFETY): dangerous")
+
+
+def test_a_prompt_that_is_blocked_is_filtered_and_no_error(bench: Bench) -> None:
+    reply = bench.backend(blocks("PROHIBITED_CONTENT")).complete(HELLO, STORE)
+    assert (reply.finish, reply.text) == ("filter", "the provider blocked the prompt (PROHIBITED_CONTENT)")
+
+
+@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"])
+def test_a_call_that_the_provider_could_not_read_is_a_malformed_one(bench: Bench, reason: str) -> None:
+    act = says(finish=reason, finishMessage="print(zoom_in(bbox=[1,")
+    reply = bench.backend(act).complete(Request(messages=HELLO.messages, tools=(ZOOM,)), STORE)
+    [broken] = reply.malformed_calls
+    assert (reply.finish, broken.raw) == ("tools", "print(zoom_in(bbox=[1,")
+    assert broken.error
+
+
+def test_native_calls_are_read_and_broken_ones_are_kept_apart(bench: Bench) -> None:
+    parts = (
+        call("zoom_in", id="x7", a_b="left"),
+        {"functionCall": {"name": "zoom_in"}},
+        {"functionCall": {"args": {}}},
+        {"functionCall": {"name": "zoom_in", "args": [1]}},
+    )
+    reply = bench.backend(says(*parts)).complete(HELLO, STORE)
+    assert reply.finish == "tools"
+    assert reply.tool_calls == (
+        ToolCall(id="x7", name="zoom_in", arguments={"a_b": "left"}),
+        ToolCall(id="call_2", name="zoom_in", arguments={}),
+    )
+    assert reply.malformed_calls == (
+        MalformedCall(raw='{"args": {}}', error="a tool call needs a name"),
+        MalformedCall(raw="[1]", error="the arguments are not a JSON object"),
+    )
+
+
+@pytest.mark.parametrize("parts", [(), ("",)])
+def test_an_empty_answer_is_an_empty_text_and_not_an_error(bench: Bench, parts: tuple[str, ...]) -> None:
+    reply = bench.backend(says(*parts)).complete(HELLO, STORE)
+    assert (reply.text, reply.finish) == ("", "stop")
+
+
+def test_a_reply_of_two_megabytes_is_read_whole(bench: Bench) -> None:
+    assert len(bench.backend(says("x" * 2_000_000)).complete(HELLO, STORE).text) == 2_000_000
+
+
+# What fails
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "says_what"),
+    [
+        (fails(500, "internal"), Unavailable, "HTTP 500, internal"),
+        (fails(503, "The model is overloaded."), Unavailable, "HTTP 503, The model is overloaded"),
+        (fails(504, "Deadline expired", status="DEADLINE_EXCEEDED"), Unavailable, "HTTP 504"),
+        (fails(429, "slow down"), RateLimited, "HTTP 429, slow down"),
+        (fails(429, "used up", quota("GenerateRequestsPerDayPerProject"), retry_info("9s")), Rejected, "day's quota"),
+        (fails(400, "bad field"), Rejected, "HTTP 400, bad field"),
+        (fails(403, "not yours"), Rejected, "no key was sent; set environment variable GOOGLE_API_KEY or GEMINI_API_KEY"),
+        (fails(404, "no such model"), Rejected, "check the model's name"),
+        (
+            fails(400, "The input token count (1054016) exceeds the maximum number of tokens allowed (1048576)."),
+            ContextTooLong,
+            "1048576",
+        ),
+        (fails(400, "Request payload size exceeds the limit: 20971520 bytes."), ContextTooLong, "20971520"),
+        (fails(302, "elsewhere", headers={"Location": "http://example.org"}), Rejected, "HTTP 302"),
+        (sends(b'[{"error": {"message": "listed", "code": 500}}]', status=500), Unavailable, "HTTP 500, listed"),
+        (sends(b"Bad Gateway", status=502, content_type="text/plain"), Unavailable, "Bad Gateway"),
+        (sends(b"\xff\xfe<html>", status=502, content_type="text/html"), Unavailable, "HTTP 502"),
+        (sends(b"<html>moved</html>", status=404, content_type="text/html"), Rejected, "without that path"),
+        (sends(json.dumps(answer({"text": "whole"})).encode()[:-20]), Unavailable, "is not whole JSON"),
+        (sends(b""), Unavailable, "is not whole JSON"),
+        (sends(b"[" * 100_000), Unavailable, "is not whole JSON"),
+        (sends(b'{"a":' * 5000 + b"1" + b"}" * 5000, status=400), Rejected, "HTTP 400"),
+        (sends(b"[]"), Unavailable, "expected a JSON object"),
+        (sends(b"<html>hello</html>", content_type="text/html"), Rejected, "a web page.*without that path"),
+        (sends(b'{"candidates": []}'), Unavailable, "without a candidate"),
+        (sends(b'{"error": {"message": "upstream", "code": 429}}'), RateLimited, "upstream"),
+        (says(finish="MISSING_THOUGHT_SIGNATURE"), Rejected, "misses the signature"),
+        (resets_mid_body, Unavailable, "the connection failed"),
+    ],
+)
+def test_each_failure_becomes_one_of_our_errors(bench: Bench, act: Act, kind: type[BackendError], says_what: str) -> None:
+    backend = bench.backend(act)
+    with pytest.raises(BackendError, match=says_what) as caught:
+        backend.complete(HELLO, STORE)
+    assert type(caught.value) is kind
+    assert f"{bench.server.url}, model 'tiny-gemini'" in str(caught.value)
+
+
+@pytest.mark.parametrize("act", [hangs, trickles])
+def test_an_answer_that_does_not_come_ends_the_attempt_in_time(bench: Bench, act: Act) -> None:
+    backend = bench.backend(act, query="&timeout_s=0.3")
+    start = time.monotonic()
+    with pytest.raises(Unavailable, match=r"within 0\.3 s"):
+        backend.complete(HELLO, STORE)
+    assert time.monotonic() - start < 2
+
+
+def test_a_server_that_is_not_there_is_unavailable(bench: Bench) -> None:
+    with GeminiServer(says("gone")) as server:
+        url = server.url
+    with pytest.raises(Unavailable, match="the connection failed"):
+        bench.open(f"google/tiny-gemini?base_url={url}").complete(HELLO, STORE)
+
+
+def test_an_answer_without_end_is_not_read_to_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "MAX_REPLY_BYTES", 100_000)
+    with pytest.raises(Rejected, match="longer than 100,000 bytes"):
+        bench.backend(says("x" * 200_000)).complete(HELLO, STORE)
+
+
+def test_failures_that_pass_are_tried_again_and_the_attempts_are_counted(bench: Bench) -> None:
+    backend = bench.backend(fails(429), fails(500), resets_mid_body, says("at last"), policy=RetryPolicy())
+    reply = backend.complete(HELLO, STORE)
+    assert (reply.text, reply.sent["attempts"]) == ("at last", 4)
+
+
+@pytest.mark.parametrize(
+    ("act", "wish_s"),
+    [
+        (fails(429, "slow", retry_info("17.5s")), 17.5),
+        (fails(429, "slow", retry_info("soon"), headers={"Retry-After": "7"}), 7.0),
+        (fails(503, "slow", headers={"Retry-After": "3"}), 3.0),
+        (fails(429, "slow"), None),
+    ],
+)
+def test_the_endpoints_own_wish_is_understood(bench: Bench, act: Act, wish_s: float | None) -> None:
+    with pytest.raises(BackendError) as caught:
+        bench.backend(act).complete(HELLO, STORE)
+    assert caught.value.retry_after_s == wish_s
+
+
+# Keys
+
+
+@pytest.mark.parametrize("variable", ["GOOGLE_API_KEY", "GEMINI_API_KEY"])
+def test_the_key_comes_from_the_environment_and_goes_into_the_header(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, CANARY + "\n")
+    server = bench.serve(says(f"your key is {CANARY}", usage={"promptTokenCount": 1, "note": CANARY}), key=CANARY)
+    reply = bench.open(f"google/tiny-gemini?base_url={server.url}").complete(HELLO, STORE)
+    assert server.headers[0]["x-goog-api-key"] == CANARY
+    assert reply.text == "your key is ***"
+    assert CANARY not in repr(reply)
+
+
+def everything(error: BaseException | None) -> str:
+    """What could be shown of an error and of all that it was made from."""
+    shown = []
+    while error is not None:
+        shown += [*traceback.format_exception(error), repr(error), str(vars(error)), str(error.args)]
+        error = error.__cause__ or error.__context__
+    return "\n".join(shown)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        fails(500, f"key {CANARY} failed"),
+        fails(429, f"key {CANARY}", retry_info("1s")),
+        fails(403, f"key {CANARY}"),
+        fails(400, f"temperature and {CANARY} are not supported", {"reason": CANARY}),
+        sends(f"plain {CANARY}".encode(), status=502),
+        sends(f"<html>{CANARY}</html>".encode()),
+        sends(f'{{"candidates": "{CANARY}'.encode()),
+        sends(json.dumps({"error": {"message": CANARY, "code": 500}}).encode()),
+        sends(json.dumps([CANARY]).encode()),
+        says(finish="MISSING_THOUGHT_SIGNATURE", finishMessage=CANARY),
+        resets_mid_body,
+        hangs,
+        trickles,
+    ],
+)
+def test_the_key_shows_in_no_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch, act: Act) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", CANARY)
+    backend = bench.backend(act, query="&timeout_s=0.3")
+    with pytest.raises(BackendError) as caught:
+        backend.complete(HELLO, STORE)
+    assert CANARY not in everything(caught.value)
+    assert CANARY not in "\n".join([repr(backend), str(vars(backend)), backend.uri, backend.endpoint, str(backend.traits)])
+
+
+def test_a_refused_key_is_not_repeated_and_the_variable_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_VARIABLE", CANARY)
+    server = bench.serve(says("ok"), key="another")
+    with pytest.raises(Rejected, match=r"not valid: \*\*\*.*check the key in environment variable MY_VARIABLE") as caught:
+        bench.open(f"google/tiny-gemini?base_url={server.url}&env=MY_VARIABLE").complete(HELLO, STORE)
+    assert CANARY not in everything(caught.value)
+
+
+def test_env_none_sends_no_key_even_where_there_is_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", CANARY)
+    bench.backend(says("ok"), query="&env=none").complete(HELLO, STORE)
+    assert bench.server.headers[0]["x-goog-api-key"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("uri", "says_what"),
+    [
+        ("google/gemini-2.5-pro", "set environment variable GOOGLE_API_KEY or GEMINI_API_KEY"),
+        ("google/m?base_url=https://example.org", "needs a key for https://example.org"),
+        ("google/m?base_url=http://127.0.0.1:1&env=NOT_SET", "set environment variable NOT_SET"),
+        ("google", "names no model"),
+        ("google/a/../b?base_url=http://127.0.0.1:1", "cannot be a model's name"),
+        ("google/m?temprature=1", "unknown parameter 'temprature'; known: base_url, boxes, env, timeout_s"),
+        ("google/m?base_url=http://127.0.0.1:1&boxes=yx", "boxes='yx': expected how the model writes boxes, one of thou"),
+        ("google/m?base_url=127.0.0.1:8000", "expected http://HOST:PORT or https://HOST"),
+        ("google/m?base_url=http://127.0.0.1&timeout_s=0", "timeout_s='0'"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_sent(bench: Bench, uri: str, says_what: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        bench.open(uri)
+    assert says_what in str(caught.value)
+
+
+# The backend as a whole
+
+
+def test_uri_and_endpoint_say_where_the_model_answers_and_how_it_writes_boxes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", CANARY)
+    backend = bench.open("google/gemini-2.5-pro?boxes=thousandths_yx&timeout_s=9&env=GOOGLE_API_KEY")
+    assert backend.uri == "google/gemini-2.5-pro?boxes=thousandths_yx"
+    assert bench.open(backend.uri).uri == backend.uri
+    assert (backend.endpoint, backend.version) == ("https://generativelanguage.googleapis.com", "")
+    assert (backend.traits.boxes, backend.traits.native_tools) == ("thousandths_yx", True)
+    # What is the default changes no identity.
+    assert bench.open("google/gemini-2.5-pro?boxes=thousandths").uri == "google/gemini-2.5-pro"
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:9/")
+    assert bench.open("google:m").uri == "google/m?base_url=http://127.0.0.1:9"
+
+
+def test_the_environment_does_not_turn_it_to_another_service(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    assert bench.backend(says("ok")).complete(HELLO, STORE).text == "ok"
+
+
+def test_one_backend_serves_many_threads(bench: Bench) -> None:
+    def echo(handler: Any, body: dict[str, Any]) -> None:
+        says(body["contents"][0]["parts"][0]["text"])(handler, body)
+
+    backend = bench.backend(echo)
+
+    def ask(number: int) -> str:
+        return backend.complete(Request(messages=(Message.of_text("user", str(number)),)), STORE).text
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(24))) == [str(n) for n in range(24)]
+
+
+def test_importing_the_module_does_not_import_the_sdk() -> None:
+    code = "import sys, editloupe.backends.google; sys.exit('google.genai' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_missing_sdk_names_the_extra_to_install(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google.genai", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'editloupe\[google\]'"):
+        bench.open("google/m?base_url=http://127.0.0.1:1")
+
+
+def test_boxes_are_turned_on_the_wire_and_back_in_the_reply(bench: Bench) -> None:
+    store = ImageStore()
+    ref = image(store)
+    question = Message(
+        role="user",
+        parts=(TextPart(text="Edited Image:"), ImagePart(image=ref, alias="Edited Image"), TextPart(text="Look.")),
+    )
+    backend = bench.backend(
+        says(call("zoom_in", target_image="Edited Image", bbox=[100, 200, 300, 400], signature="AQID")),
+        says("ok"),
+        query="&boxes=thousandths_yx",
+    )
+    reply = backend.complete(Request(messages=(question,), tools=(ZOOM,)), store)
+    assert reply.tool_calls[0].arguments["bbox"] == [200, 100, 400, 300]
+    turn = Message(role="assistant", parts=(), tool_calls=reply.tool_calls, carry=reply.carry)
+    observed = Message(
+        role="tool",
+        parts=(TextPart(text="Observation of zoom_in:\nError: bbox [200, 100, 400, 300] leaves the image: …"),),
+        tool_call_id=reply.tool_calls[0].id,
+    )
+    backend.complete(Request(messages=(question, turn, observed), tools=(ZOOM,)), store)
+    _, asked, answered = bench.server.seen[1]["contents"]
+    assert asked["parts"][0]["functionCall"]["args"]["bbox"] == [100, 200, 300, 400]
+    assert "bbox [100, 200, 300, 400] leaves" in answered["parts"][0]["functionResponse"]["response"]["output"]
