@@ -190,6 +190,12 @@ class LangChainLMM:
     def traits(self) -> Traits:
         return self._traits
 
+    def context_limit(self) -> int | None:
+        """Tokens that one conversation may have, by LangChain's own profile of the model; None where it has none."""
+        profile = self._model.profile
+        told = profile.get("max_input_tokens") if profile else None
+        return told if isinstance(told, int) and told > 0 else None
+
     def complete(self, request: Request, images: ImageStore) -> Reply:
         """Answer `request`, retried as the policy says; `sent["attempts"]` counts.
 
