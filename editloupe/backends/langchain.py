@@ -240,10 +240,14 @@ class LangChainLMM:
 
         Sampling is set on a copy of the model and not with the call: a class takes what it has a field for, and only that.
         """
-        set_, dropped = {}, []
+        set_: dict[str, Json] = {}
+        dropped: list[Json] = []
         for ours, value in sampling.to_json().items():
             field = _field(self._model, ours)
             if value is None:
+                # What nobody asked for and the model was made with is on the wire all the same.
+                if field is not None and ours not in refused and (own := getattr(self._model, field, None)) is not None:
+                    set_[ours] = own
                 continue
             if field is None or ours in refused:
                 dropped.append(ours)
@@ -262,7 +266,7 @@ class LangChainLMM:
         if further:
             sent["model_parameters"] = further
         if dropped:
-            sent["dropped"] = sorted(dropped)
+            sent["dropped"] = dropped
         return model, sent
 
     def _with_tools(self, model: BaseChatModel, request: Request) -> tuple[Any, str | None]:
@@ -382,8 +386,13 @@ _ADDRESSES = ("base_url", "openai_api_base", "anthropic_api_url", "azure_endpoin
 
 def _identifying(model: BaseChatModel, secrets: Secrets) -> dict[str, Json]:
     """What the model says identifies it, beyond its name and the sampling; without secrets."""
-    ours = {"model", "model_name", "stream", *(field for fields in _FIELDS.values() for field in fields)}
-    params = {k: v for k, v in model._identifying_params.items() if k not in ours and v is not None}
+    ours = {"model", "model_name", "stream", "streaming", *(field for fields in _FIELDS.values() for field in fields)}
+    # How long we wait and how often we ask do not change who judges.
+    params = {
+        name: value
+        for name, value in model._identifying_params.items()
+        if name not in ours and not re.search("timeout|retries", name) and value not in (None, {}, [])
+    }
     found = reading.json_of(params, secrets.scrub)
     assert isinstance(found, dict)
     return {k: "***" if _KEY_VARIABLE.search(k.upper()) and v else v for k, v in found.items()}
@@ -392,10 +401,11 @@ def _identifying(model: BaseChatModel, secrets: Secrets) -> dict[str, Json]:
 def _own_name(model: BaseChatModel, model_name: str, secrets: Secrets) -> str:
     plain = re.sub(r"[?#\s]", "_", model_name)
     name = type(model).__name__ + (f":{plain}" if plain else "")
-    further = _identifying(model, secrets)
+    # Two models of one name that think differently hard, or sample otherwise, are two judges. The temperature is ours.
+    own = {ours: getattr(model, _field(model, ours) or "", None) for ours in _FIELDS if ours != "temperature"}
+    further = _identifying(model, secrets) | {ours: value for ours, value in own.items() if value is not None}
     if not further:
         return name
-    # Two models of one name that think differently hard are two judges.
     return f"{name}?params={hashlib.sha256(canonical_json(further).encode()).hexdigest()[:12]}"
 
 

@@ -107,6 +107,19 @@ def test_sampling_is_set_where_the_class_has_a_field_and_named_where_it_has_none
     assert backend.traits.sampling == ("temperature",)
 
 
+def test_what_the_model_was_made_with_is_recorded_and_part_of_who_it_is() -> None:
+    class Nucleus(ScriptedChat):
+        top_p: float | None = None
+
+    plain, narrow = LangChainLMM(Nucleus(script=["ok"])), LangChainLMM(Nucleus(script=["ok"], top_p=0.5))
+    assert plain.uri != narrow.uri
+    assert narrow.complete(HELLO, STORE).sent == {
+        "model": "scripted-vl", "temperature": 0.0, "top_p": 0.5, "attempts": 1,
+    }  # fmt: skip
+    asked = Request(messages=HELLO.messages, sampling=Sampling(top_p=0.9))
+    assert narrow.complete(asked, STORE).sent["top_p"] == 0.9
+
+
 def test_the_users_own_model_is_not_changed() -> None:
     model = ScriptedChat(script=["ok"], temperature=0.7)
     LangChainLMM(model).complete(HELLO, STORE)
