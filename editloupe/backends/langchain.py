@@ -233,7 +233,7 @@ class LangChainLMM:
 
     @property
     def _where(self) -> str:
-        return f"{self._uri} ({self._endpoint})"
+        return self._uri if self._endpoint in self._uri else f"{self._uri} ({self._endpoint})"
 
     def _prepared(self, sampling: Sampling, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Json]]:
         """The model with this sampling, and what to record of it.
