@@ -15,7 +15,8 @@
     │   ├── RateLimited
     │   ├── Unavailable
     │   ├── Rejected
-    │   └── ContextTooLong
+    │   ├── ContextTooLong
+    │   └── NotRecorded          the backend recorded/RUN has no answer to this request
     ├── ReplyError               the model: becomes a finding with a status, never a number
     ├── ToolError                shown to the model as an observation that it can mend
     │   └── ToolFailed           a tool raised what it should not have: its fault, not the call's
@@ -126,6 +127,10 @@ class Rejected(BackendError):
 
 class ContextTooLong(Rejected):
     """The conversation no longer fits into the model's context."""
+
+
+class NotRecorded(Rejected):
+    """The run behind `recorded/RUN` holds no answer to this request; the message names the nearest and what differs."""
 
 
 class ReplyError(EditLoupeError):

@@ -1,20 +1,29 @@
-"""The public test kit: what an own tool must hold, checked in one call. Nothing in editloupe imports it."""
+"""The public test kit: what an own tool or backend must hold, each checked in one call. Nothing in editloupe imports it."""
 
 from __future__ import annotations
 
+import io
+import json
 import re
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast, get_args
+from urllib.parse import urlsplit
 
 import jsonschema
 import numpy as np
+from PIL import Image
 
-from editloupe.data.images import RGB, ImageStore
-from editloupe.errors import ToolError
+from editloupe.backends.base import LMM, parse_uri
+from editloupe.chat import Finish, ImagePart, Message, Reply, Request, Sampling, TextPart, ToolCall, ToolSpec
+from editloupe.data.images import RGB, EncodedImage, ImagePolicy, ImageStore
+from editloupe.errors import BackendError, ConfigError, ImageError, ToolError
 from editloupe.records import Observation
 from editloupe.tools.base import Desk, Tool, Toolbox, spec
-from editloupe.values import Box, Json, View, canonical_json
+from editloupe.values import Box, ImageRef, Json, View, canonical_json
 
-__all__ = ["check_tool"]
+__all__ = ["check_backend", "check_tool"]
 
 
 def check_tool(
@@ -177,6 +186,247 @@ def _within(box: Box, outer: Box) -> bool:
     return (
         box.x0 >= outer.x0 - dust and box.y0 >= outer.y0 - dust and box.x1 <= outer.x1 + dust and box.y1 <= outer.y1 + dust
     )
+
+
+def check_backend(
+    backend: LMM | Callable[[], LMM],
+    *,
+    request: Request | None = None,
+    images: ImageStore | None = None,
+    failing: LMM | None = None,
+    secrets: Sequence[str] = (),
+    threads: int = 8,
+) -> Reply:
+    """Check that a backend keeps its contract; returns the reply to a plain question, for checks of your own.
+
+    backend: what is to be checked, or what opens it (then it is opened twice, and must be the same judge both times).
+    It is really asked: about 15 short questions, so point it at a test server, or expect to pay for them.
+    request, images: what to ask in place of a drawn pair, for a backend that answers only what it knows; tools and choices
+    are then left out.   failing: the same backend where its endpoint fails.   secrets: texts, such as a key, that may show
+    nowhere.   threads: calls at once.
+
+    Checked: a canonical URI; sane traits; a whole Reply that survives a trace; `sent` names the model and each sampling
+    parameter that was asked for, or says that it was dropped; request and images untouched; images taken from the store by
+    the policy that the traits name; calls from several threads; tool calls and their pictures, and tools that may no longer
+    be called, where the traits say native_tools; one of the choices where they say constrains_choices; errors that are
+    BackendErrors (ImageError for an image that is gone).
+
+    Raises AssertionError, which names the backend and what it broke.
+    """
+    lmm = backend() if callable(backend) and not hasattr(backend, "complete") else cast("LMM", backend)
+    check = _BackendCheck(lmm, tuple(secrets))
+    check.identity()
+    if lmm is not backend:
+        again = cast("Callable[[], LMM]", backend)()
+        check.require(again.uri == lmm.uri, f"opened twice it is two judges: {lmm.uri!r} and {again.uri!r}")
+    store = images if images is not None else ImageStore()
+    asked = request or _plain_question(store, check.traits.max_images)
+    reply = check.answer(asked, store)
+    check.sent(asked, reply)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda _: check.answer(asked, store, spied=False), range(threads)))
+    if request is None:
+        check.gone(asked)
+        if check.traits.native_tools:
+            check.tools(store)
+        if check.traits.constrains_choices:
+            check.choices()
+    if failing is not None:
+        _BackendCheck(failing, tuple(secrets)).fails(asked, store)
+    return reply
+
+
+class _BackendCheck:
+    """One backend under check."""
+
+    def __init__(self, lmm: LMM, secrets: tuple[str, ...]) -> None:
+        self.lmm, self.secrets = lmm, secrets
+        self.traits = lmm.traits
+
+    def require(self, holds: bool, message: str) -> None:
+        if not holds:
+            raise AssertionError(f"backend {self._clean(str(getattr(self.lmm, 'uri', self.lmm)))}: {self._clean(message)}")
+
+    def identity(self) -> None:
+        lmm, traits = self.lmm, self.traits
+        for name in ("uri", "endpoint", "version"):
+            value = getattr(lmm, name, None)
+            self.require(isinstance(value, str), f"{name} must be a text, found {value!r}")
+            self.require(bool(value) or name == "version", f"{name} must not be empty")
+        for what, text in (("uri", lmm.uri), ("endpoint", lmm.endpoint), ("repr", repr(lmm)), ("traits", repr(traits))):
+            self.require(self._clean(text) == text, f"its {what} shows a secret")
+        try:
+            canonical = str(parse_uri(lmm.uri))
+        except ConfigError as error:
+            raise AssertionError(f"backend {self._clean(lmm.uri)}: its uri is none: {error}") from error
+        self.require(canonical == lmm.uri, f"its uri must be canonical: expected {canonical!r}")
+        self.require("@" not in urlsplit(lmm.endpoint).netloc, "its endpoint holds credentials")
+        self.require(bool(traits.describes.strip()), "traits.describes must say in one line what it is")
+        formats = traits.image_formats
+        self.require("image/png" in formats, f"traits.image_formats must have image/png (crops are PNG), found {formats}")
+        for name in ("max_image_side", "max_images"):
+            value = getattr(traits, name)
+            self.require(value is None or value > 0, f"traits.{name} must be above 0 or None, found {value!r}")
+        unknown = sorted(set(traits.sampling) - set(Sampling().to_json()))
+        self.require(not unknown, f"traits.sampling names {unknown}; known are {sorted(Sampling().to_json())}")
+
+    def answer(self, request: Request, images: ImageStore, *, spied: bool = True) -> Reply:
+        """The reply, whole and fit for a trace; request and images are as they were."""
+        key = request.key()
+        refs = [part.image for message in request.messages for part in message.images]
+        before = [images.data(ref) for ref in refs]
+        spy = _SpyingStore(images) if spied else None
+        try:
+            reply = self.lmm.complete(request, cast("ImageStore", spy or images))
+        except Exception as error:  # noqa: BLE001 - whatever it raises is its fault; as a cause it could show a secret
+            found = self._clean(repr(error))
+            raise AssertionError(f"backend {self._clean(self.lmm.uri)}: it did not answer: {found}") from None
+        self.require(isinstance(reply, Reply), f"complete must return a Reply, found {type(reply).__name__}")
+        self.require(request.key() == key, "it changed the request")
+        self.require([images.data(ref) for ref in refs] == before, "it changed an image")
+        for policy in spy.policies if spy else ():
+            further = sorted(set(policy.formats) - set(self.traits.image_formats))
+            self.require(not further, f"it took images as {further}, which traits.image_formats does not have")
+            side = self.traits.max_image_side
+            self.require(
+                side is None or policy.max_side == side, f"it took images of up to {policy.max_side} px, not {side}"
+            )
+        self._whole(reply)
+        return reply
+
+    def _whole(self, reply: Reply) -> None:
+        for name in ("text", "reasoning", "model"):
+            value = getattr(reply, name)
+            self.require(isinstance(value, str), f"reply.{name} must be a text, found {value!r}")
+        known = get_args(Finish)
+        self.require(reply.finish in known, f"reply.finish must be one of {known}, found {reply.finish!r}")
+        for name, count in vars(reply.usage).items():
+            right = count is None or (isinstance(count, int) and not isinstance(count, bool) and count >= 0)
+            self.require(right, f"reply.usage.{name} must be a count or None, found {count!r}")
+        try:
+            text = canonical_json(reply.to_json())
+            again = Reply.from_json(json.loads(text))
+        except (TypeError, ValueError) as error:
+            self.require(False, f"its reply cannot be written to a trace as JSON: {error}")
+            return
+        self.require(canonical_json(again.to_json()) == text, "its reply does not come back the same from a trace")
+        self.require(self._clean(text) == text, "its reply shows a secret")
+        ids = [call.id for call in reply.tool_calls]
+        self.require(all(ids) and len(set(ids)) == len(ids), f"each tool call needs an id of its own, found {ids}")
+
+    def sent(self, request: Request, reply: Reply) -> None:
+        """An LMM's reply says what was really on the wire."""
+        if not self.traits.is_lmm:
+            return
+        self.require(bool(reply.sent.get("model")), "reply.sent must name the model that was asked for")
+        told = reply.sent.get("dropped", [])
+        dropped = told if isinstance(told, list) else []
+        for name, value in request.sampling.to_json().items():
+            if value is None:
+                continue
+            # Providers have names of their own for the token limit.
+            named = name in reply.sent or (name == "max_tokens" and any("tokens" in key for key in reply.sent))
+            self.require(
+                named or name in dropped, f"{name} was asked for: reply.sent must hold it, or name it in sent['dropped']"
+            )
+            offered = name in self.traits.sampling
+            self.require(offered or not named, f"reply.sent has {name}, which traits.sampling does not name")
+
+    def gone(self, request: Request) -> None:
+        """An image that is nowhere: answered by a backend that looks at none, else one of two errors."""
+        try:
+            self.lmm.complete(request, ImageStore())
+        except (BackendError, ImageError):
+            pass
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}"
+            raise AssertionError(
+                f"backend {self._clean(self.lmm.uri)}: for an image that is gone it must raise ImageError, found {found}"
+            ) from error
+
+    def tools(self, images: ImageStore) -> None:
+        """Tools on offer, calls answered by text and pictures, and tools that may no longer be called."""
+        look = ToolSpec(
+            name="zoom_in",
+            description="Shows a part of an image larger.",
+            parameters={
+                "type": "object",
+                "properties": {"target_image": {"type": "string", "description": "Name of the image."}},
+                "required": ["target_image"],
+                "additionalProperties": False,
+            },
+        )
+        first = Message.of_text("user", "Call zoom_in for the image 'Edited Image', once.")
+        reply = self.answer(Request(messages=(first,), tools=(look,)), images)
+        calls = reply.tool_calls or (ToolCall(id="call_1", name="zoom_in", arguments={"target_image": "Edited Image"}),)
+        carry = reply.carry if reply.tool_calls else None
+        said = Message(role="assistant", parts=(), tool_calls=calls, carry=carry)
+        crop = images.add_array(_drawn_pair()["Edited Image"][100:140, 140:190])
+        shown = (TextPart(text="Observation of zoom_in:"), TextPart(text="Crop 1:"), ImagePart(image=crop, alias="Crop 1"))
+        told = tuple(Message(role="tool", parts=shown, tool_call_id=call.id) for call in calls)
+        talk = (first, said, *told, Message.of_text("user", "What colour is it? One word."))
+        self.answer(Request(messages=talk, tools=(look,)), images)
+        self.answer(Request(messages=talk, tools=(look,), calls_allowed=False), images)
+
+    def choices(self) -> None:
+        choices = ("Red", "Green", "Blue")
+        question = Message.of_text("user", "What is the colour of grass? Answer with Red, Green or Blue.")
+        reply = self.answer(Request(messages=(question,), choices=choices), ImageStore())
+        found = [choice for choice in choices if choice in reply.text]
+        self.require(
+            len(found) == 1,
+            f"traits.constrains_choices: expected one of {choices}, found {reply.text[:80]!r}",
+        )
+
+    def fails(self, request: Request, images: ImageStore) -> None:
+        try:
+            self.lmm.complete(request, images)
+        except BackendError as error:
+            shown = "".join(traceback.format_exception(error))
+            self.require(self._clean(shown) == shown, "the error of a failing endpoint shows a secret")
+            return
+        except Exception as error:  # noqa: BLE001
+            raise AssertionError(
+                f"backend {self._clean(self.lmm.uri)}: where its endpoint fails it must raise BackendError, "
+                f"found {type(error).__name__}: {self._clean(str(error))}"
+            ) from None
+        self.require(False, "the backend given as `failing` did not fail")
+
+    def _clean(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+class _SpyingStore:
+    """An image store that notes by which policies images were taken."""
+
+    def __init__(self, images: ImageStore) -> None:
+        self._images = images
+        self.policies: list[ImagePolicy] = []
+
+    def encoded(self, ref: ImageRef, policy: ImagePolicy) -> EncodedImage:
+        self.policies.append(policy)
+        return self._images.encoded(ref, policy)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._images, name)
+
+
+def _plain_question(images: ImageStore, most: int | None) -> Request:
+    """A question with images as PNG, JPEG and BMP, and every sampling parameter."""
+    parts: list[TextPart | ImagePart] = [TextPart(text="What is drawn here? A few words.")]
+    for (name, rgb), format in list(zip(_three(), ("PNG", "JPEG", "BMP"), strict=True))[:most]:
+        file = io.BytesIO()
+        Image.fromarray(rgb).save(file, format=format)
+        parts += [TextPart(text=f"{name}:"), ImagePart(image=images.add_bytes(file.getvalue(), name=name), alias=name)]
+    sampling = Sampling(temperature=0.0, top_p=1.0, seed=7, max_tokens=64)
+    return Request(messages=(Message(role="user", parts=tuple(parts)),), sampling=sampling)
+
+
+def _three() -> list[tuple[str, RGB]]:
+    pair = _drawn_pair()
+    return [*pair.items(), ("Reference Image", np.ascontiguousarray(pair["Original Image"][::-1]))]
 
 
 def _drawn_pair() -> dict[str, RGB]:

@@ -183,6 +183,22 @@ class OpenAIBackend:
             sent["tool_images"] = "in the tool's message" if in_place else "in a user's message behind it"
         return boxes.incoming(replace(outcome.value, sent=sent), self._traits.boxes, sizes)
 
+    def context_limit(self) -> int | None:
+        """Tokens that one conversation may have, where the endpoint's list of models tells; None where it does not.
+
+        Raises BackendError.
+        """
+        try:
+            listed = self._client.models.list().data or []
+        except ValueError as error:
+            raise Rejected(f"{self._site.where}: /models is not JSON") from error
+        except wire.foreign_errors() as error:
+            raise wire.backend_error(error, self._site) from error
+        found = next((model.model_extra or {} for model in listed if model.id == self._uri.model), {})
+        # vLLM's name, then those of gateways.
+        told = (found.get(name) for name in ("max_model_len", "context_length", "context_window"))
+        return next((n for n in told if isinstance(n, int) and not isinstance(n, bool) and n > 0), None)
+
     def _negotiated(self, request: Request, messages: list[Json]) -> Reply:
         """One answer, without the parameters that this model turns out to refuse. Remembered: it is asked once."""
         import openai

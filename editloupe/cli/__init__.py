@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import editloupe
-from editloupe.cli import check, judge, listings, retry, show, tools
+from editloupe.cli import backends, check, judge, listings, retry, show, tools
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
@@ -44,10 +44,23 @@ for _name, _command in (
     ("retry", retry.retry),
     ("check", check.check),
     ("show", show.show),
-    ("backends", listings.backends),
     ("rubrics", listings.rubrics),
 ):
     app.command(name=_name)(_exits(_command))
+
+
+_backends = typer.Typer(rich_markup_mode=None)
+_backends.command(name="probe")(_exits(backends.probe))
+
+
+@_backends.callback(invoke_without_command=True)
+def _list_backends(context: typer.Context) -> None:
+    """List the backends that --backend takes, or ask one what it can do."""
+    if context.invoked_subcommand is None:
+        _exits(backends.listing)()
+
+
+app.add_typer(_backends, name="backends")
 
 
 _tools = typer.Typer(rich_markup_mode=None)

@@ -1,4 +1,4 @@
-"""`editloupe backends`, `rubrics`: what is here."""
+"""`editloupe rubrics`: what is here."""
 
 from __future__ import annotations
 
@@ -8,24 +8,6 @@ import typer
 from rich.table import Table
 
 from editloupe.cli.output import out, plain
-
-_WHAT = {
-    "baseline": ("baseline", "rules on pixels, embedded: no key, no GPU, no network; not an LMM"),
-    "google": ("google/MODEL[?base_url=…]", "Gemini, with the extra google"),
-    "openai": ("openai/MODEL[?base_url=…]", "OpenAI, or any server that speaks its chat completions"),
-    "scripted": ("scripted/FILE.jsonl", "replies read from a file, one a line: for tests and demonstrations"),
-}
-
-
-def backends() -> None:
-    """List the backends that --backend takes."""
-    from editloupe import plugins
-
-    table = Table("Backend", "What it is", "From")
-    for name in plugins.names("backends"):
-        uri, what = _WHAT.get(name, (f"{name}/…", ""))
-        table.add_row(plain(uri), plain(what), plain(plugins.origin("backends", name)))
-    out().print(table)
 
 
 def rubrics(

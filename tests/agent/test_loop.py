@@ -8,6 +8,7 @@ import json
 import pytest
 
 from editloupe.agent.answer import parse_reply
+from editloupe.backends.base import LMM
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, Usage
 from editloupe.data.images import ImageStore
@@ -20,7 +21,7 @@ from editloupe.values import Sample
 from tests.conftest import LOOK, final
 
 
-def judged(lmm: ScriptedLMM, sample: Sample, store: ImageStore, criterion: str = "if", **settings: object) -> Finding:
+def judged(lmm: LMM, sample: Sample, store: ImageStore, criterion: str = "if", **settings: object) -> Finding:
     bench = open_bench(Settings(backend=lmm, criteria=(criterion,), **settings))  # type: ignore[arg-type]
     (task,) = bench.protocol.plan([sample], {})
     return Worker(bench=bench, images=store).run_task(task)

@@ -103,10 +103,15 @@ def trickles(handler: Handler, request: Body) -> None:
 
 
 class OpenAIServer:
-    """The server; a context manager. model: the one it has.   key: the bearer token that it asks for, None for none."""
+    """The server; a context manager. model: the one it has.   key: the bearer token that it asks for, None for none.
 
-    def __init__(self, *script: Act, model: str = "tiny-vl", key: str | None = None) -> None:
-        self.script, self.model, self.key = list(script), model, key
+    models: what /models lists; None for a server that has no such list.
+    """
+
+    def __init__(
+        self, *script: Act, model: str = "tiny-vl", key: str | None = None, models: list[Body] | None = None
+    ) -> None:
+        self.script, self.model, self.key, self.models = list(script), model, key, models
         self.seen: list[Body] = []
         self.headers: list[dict[str, str]] = []
         self.complaints: list[str] = []
@@ -158,6 +163,13 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             # The client has gone: a time-out on its side, or our own reset.
             self.close_connection = True
+
+    def do_GET(self) -> None:
+        if self.path != "/v1/models" or self.house.models is None:
+            self.answer(404, b'{"detail":"Not Found"}')
+            return
+        listed = [{"object": "model", "created": 1_760_000_000, "owned_by": "us", **model} for model in self.house.models]
+        self.answer(200, json.dumps({"object": "list", "data": listed}).encode())
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers["Content-Length"]))

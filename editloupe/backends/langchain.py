@@ -1,0 +1,454 @@
+"""Any LangChain chat model: by name through `init_chat_model`, or an instance of one's own.
+
+langchain/PROVIDER:MODEL                              what langchain's init_chat_model makes of "PROVIDER:MODEL"
+langchain/PROVIDER:MODEL?base_url=http://HOST/v1      for model classes that take one
+
+    Judge(LangChainLMM(ChatOpenAI(model="gpt-4.1", max_retries=0)))
+
+Further parameter: `timeout_s` (of one attempt, where the class takes it). Keys are read by the model's own class, from its
+own environment variables. The messages are translated here, the replies and errors in
+editloupe/backends/langchain_reply.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from pydantic import SecretStr
+
+from editloupe.backends import langchain_reply as reading
+from editloupe.backends import openai_wire as wire
+from editloupe.backends import retry
+from editloupe.backends.base import BackendURI, Traits
+from editloupe.backends.limits import limit_of
+from editloupe.backends.openai import _checked_base_url, _checked_timeout, _ImageURLs
+from editloupe.backends.retry import RetryPolicy
+from editloupe.chat import ImagePart, Message, Part, Reply, Request, Sampling
+from editloupe.data.images import ImagePolicy, ImageStore
+from editloupe.errors import BackendError, ConfigError, Rejected
+from editloupe.values import ImageRef, Json, canonical_json
+
+_PARAMETERS = ("base_url", "timeout_s")
+
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "temperature": ("temperature",),
+    "top_p": ("top_p",),
+    "seed": ("seed",),
+    "max_tokens": ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens"),
+}
+"""Our names for sampling, and the fields under which LangChain's model classes hold them; the first one found is set."""
+
+_SAYS_NONE: Final = frozenset(
+    {"openai", "azure", "google_genai", "google_vertexai", "groq", "mistral", "xai", "deepseek", "fireworks", "together"}
+)
+"""Providers (as LangChain names them in traces) whose bind_tools takes "none": tools are named and must not be called."""
+
+_KEY_VARIABLE = re.compile(r"(API_?KEY|_TOKEN|_SECRET|SECRET_ACCESS_KEY|PASSWORD)$")
+_SHORTEST_SECRET = 8
+
+
+def open_backend(
+    uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY, sleep: Callable[[float], None] = time.sleep
+) -> LangChainLMM:
+    """The backend behind `langchain/PROVIDER:MODEL`. Nothing is sent yet.
+
+    Raises ConfigError: no provider or model, an unknown parameter, a missing package or key.
+    """
+    provider, colon, model = uri.model.partition(":")
+    if not provider or not colon or not model:
+        raise ConfigError(
+            f"backend {str(uri)!r}: expected langchain/PROVIDER:MODEL, for example langchain/anthropic:claude-sonnet-4-5"
+        )
+    unknown = sorted(set(uri.params) - set(_PARAMETERS))
+    if unknown:
+        raise ConfigError(
+            f"backend {uri.provider}/{uri.model}: unknown parameter {', '.join(map(repr, unknown))}; "
+            f"known: {', '.join(_PARAMETERS)}"
+        )
+    params = dict(uri.params)
+    if "base_url" in params:
+        params["base_url"] = _checked_base_url(params["base_url"])
+    timeout_s = _checked_timeout(params.get("timeout_s"))
+    chat = _init(provider, model, base_url=params.get("base_url"), timeout_s=timeout_s, asked="timeout_s" in params)
+    lasting = {name: value for name, value in params.items() if name == "base_url"}
+    canonical = BackendURI(provider=uri.provider, model=uri.model, params=lasting)
+    return LangChainLMM(chat, name=str(canonical).partition("/")[2], policy=policy, sleep=sleep)
+
+
+def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, asked: bool) -> BaseChatModel:
+    """The chat model, without retries of its own where its class lets us say so. Raises ConfigError."""
+    try:
+        from langchain.chat_models import init_chat_model
+    except ImportError as error:
+        package = f"langchain-{provider.replace('_', '-')}"
+        raise ConfigError(
+            f"backend langchain/{provider}:{model} needs the package langchain and the one of its provider: "
+            f"pip install langchain {package}"
+        ) from error
+    where = f"backend langchain/{provider}:{model}"
+
+    def make(**options: Any) -> BaseChatModel:
+        try:
+            made = init_chat_model(model, model_provider=provider, **options)
+        except ImportError as error:
+            raise ConfigError(f"{where}: {error}") from error
+        except Exception as error:  # noqa: BLE001
+            # Whatever a provider's class raises for a missing key or an option it does not know.
+            told = " ".join(Secrets.of_environment().scrub(str(error)).split())
+            told = told if len(told) <= 400 else told[:399] + "…"
+            raise ConfigError(f"{where} cannot be made: {told}") from None if told != str(error) else error
+        if not isinstance(made, BaseChatModel):
+            raise ConfigError(f"{where}: init_chat_model gave a {type(made).__name__}, not a chat model")
+        return made
+
+    plain = {} if base_url is None else {"base_url": base_url}
+    kind = type(make(**plain))
+    if base_url is not None and not _takes(kind, "base_url"):
+        raise ConfigError(f"{where}: {kind.__name__} takes no base_url")
+    if asked and not _takes(kind, "timeout"):
+        raise ConfigError(f"{where}: {kind.__name__} takes no timeout; leave timeout_s out")
+    options: dict[str, Any] = dict(plain)
+    if _takes(kind, "timeout"):
+        options["timeout"] = timeout_s
+    if _takes(kind, "max_retries"):
+        options["max_retries"] = 0
+    return make(**options)
+
+
+def _takes(kind: type[BaseChatModel], name: str) -> bool:
+    return any(name in (field, info.alias) for field, info in kind.model_fields.items())
+
+
+class LangChainLMM:
+    """A LangChain chat model as a backend. Thread-safe as far as the model is, which LangChain's own are.
+
+    model: any `BaseChatModel`. Give it `max_retries=0`: its own retries cannot be seen from here, and multiply ours.
+    name: what the judge's identity calls it, such as "openai:gpt-4.1"; without it the class, the model's name and a digest
+    of the parameters that the model says identify it.   traits: what the model can do, where that is known better:
+    `Traits(describes="…", native_tools=True, tool_result_images=True)`.
+
+    Raises TypeError where `model` is no chat model, ConfigError for a name that cannot stand in a URI.
+    """
+
+    def __init__(
+        self,
+        model: BaseChatModel,
+        *,
+        name: str | None = None,
+        traits: Traits | None = None,
+        policy: RetryPolicy = retry.DEFAULT_POLICY,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if not isinstance(model, BaseChatModel):
+            raise TypeError(f"expected a LangChain chat model (BaseChatModel), found {type(model).__name__}")
+        if name is not None and (not name.strip() or not name.isprintable() or " " in name):
+            raise ConfigError(f"the name {name!r} cannot stand in a URI: expected printable characters without blanks")
+        self._secrets = Secrets.of(model)
+        # What LangChain keeps of earlier answers would be given out as a new one.
+        self._model = model.model_copy(update={"cache": False})
+        self._policy, self._sleep = policy, sleep
+        self._endpoint = _endpoint(model)
+        self._model_name = self._secrets.scrub(_model_name(model))
+        self._uri = f"langchain/{self._secrets.scrub(name) if name else _own_name(model, self._model_name, self._secrets)}"
+        can_call = type(model).bind_tools is not BaseChatModel.bind_tools
+        self._traits = traits or Traits(
+            describes=f"{self._model_name or type(model).__name__} over LangChain's {type(model).__name__}",
+            native_tools=can_call,
+            sampling=tuple(ours for ours in _FIELDS if _field(model, ours) is not None),
+        )
+        self._image_urls = _ImageURLs(ImagePolicy(formats=self._traits.image_formats, max_side=self._traits.max_image_side))
+        self._lock = threading.Lock()
+        self._refused: frozenset[str] = frozenset()
+        self._set: dict[tuple[Sampling, frozenset[str]], BaseChatModel] = {}
+
+    def __repr__(self) -> str:
+        return f"LangChainLMM({self._uri!r})"
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    @property
+    def endpoint(self) -> str:
+        """The model's address where its class shows one, else the class."""
+        return self._endpoint
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    @property
+    def traits(self) -> Traits:
+        return self._traits
+
+    def context_limit(self) -> int | None:
+        """Tokens that one conversation may have, by LangChain's own profile of the model; None where it has none."""
+        profile = self._model.profile
+        told = profile.get("max_input_tokens") if profile else None
+        return told if isinstance(told, int) and told > 0 else None
+
+    def complete(self, request: Request, images: ImageStore) -> Reply:
+        """Answer `request`, retried as the policy says; `sent["attempts"]` counts.
+
+        Raises BackendError where the model fails, ImageError where an image cannot be encoded.
+        """
+        in_place = self._traits.tool_result_images
+        messages = messages_of(request, lambda ref: self._image_urls.of(images, ref), tool_images=in_place, by=self._uri)
+        outcome = retry.call(
+            lambda: self._negotiated(request, messages),
+            policy=self._policy,
+            limit=limit_of(self.endpoint),
+            sleep=self._sleep,
+        )
+        sent: dict[str, Json] = {**outcome.value.sent, "attempts": outcome.attempts}
+        if wire.moves_pictures(request):
+            sent["tool_images"] = "in the tool's message" if in_place else "in a user's message behind it"
+        return replace(outcome.value, sent=sent)
+
+    def _negotiated(self, request: Request, messages: Sequence[BaseMessage]) -> Reply:
+        """One answer, without the parameters that this model turns out to refuse. Remembered: it is asked once."""
+        while True:
+            refused = self._refused
+            model, sent = self._prepared(request.sampling, refused)
+            runnable, choice = self._with_tools(model, request)
+            try:
+                found = runnable.invoke(list(messages))
+            except Exception as error:  # noqa: BLE001 - each provider's library raises its own
+                ours = reading.backend_error(error, self._where, self._secrets.scrub)
+                name = _refused_parameter(ours, sent)
+                if name is None:
+                    raise ours from reading.cleaned_cause(error, self._secrets.scrub)
+                with self._lock:
+                    self._refused = self._refused | {name}
+                continue
+            if not isinstance(found, AIMessage):
+                raise Rejected(f"{self._where}: answered with a {type(found).__name__}; expected an AIMessage")
+            if choice is not None:
+                sent["tool_choice"] = choice
+            return reading.reply_of(found, sent=sent, by=self._uri, scrub=self._secrets.scrub)
+
+    @property
+    def _where(self) -> str:
+        return self._uri if self._endpoint in self._uri else f"{self._uri} ({self._endpoint})"
+
+    def _prepared(self, sampling: Sampling, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Json]]:
+        """The model with this sampling, and what to record of it.
+
+        Sampling is set on a copy of the model and not with the call: a class takes what it has a field for, and only that.
+        """
+        set_: dict[str, Json] = {}
+        dropped: list[Json] = []
+        for ours, value in sampling.to_json().items():
+            field = _field(self._model, ours)
+            if value is None:
+                # What nobody asked for and the model was made with is on the wire all the same.
+                if field is not None and ours not in refused and (own := getattr(self._model, field, None)) is not None:
+                    set_[ours] = own
+                continue
+            if field is None or ours in refused:
+                dropped.append(ours)
+            else:
+                set_[ours] = value
+        unset = {field: None for ours in refused if (field := _field(self._model, ours)) is not None}
+        with self._lock:
+            model = self._set.get((sampling, refused))
+            if model is None:
+                model = self._model.model_copy(
+                    update=unset | {cast(str, _field(self._model, ours)): value for ours, value in set_.items()}
+                )
+                self._set[sampling, refused] = model
+        sent: dict[str, Json] = {"model": self._model_name, **set_}
+        further = _identifying(model, self._secrets)
+        if further:
+            sent["model_parameters"] = further
+        if dropped:
+            sent["dropped"] = dropped
+        return model, sent
+
+    def _with_tools(self, model: BaseChatModel, request: Request) -> tuple[Any, str | None]:
+        """The model with the request's tools bound, and the tool choice as it was sent; None without tools."""
+        if not request.tools:
+            return model, None
+        tools = [{"type": "function", "function": tool.to_json()} for tool in request.tools]
+        if request.calls_allowed:
+            return model.bind_tools(tools), "auto"
+        provider = _traced_as(model).get("ls_provider")
+        if provider in _SAYS_NONE:
+            return model.bind_tools(tools, tool_choice="none"), "none"
+        if provider == "anthropic":
+            return model.bind_tools(tools, tool_choice=cast(Any, {"type": "none"})), "none"
+        return model.bind_tools(tools), "auto (this model's class is not known to take none)"
+
+
+# Request → messages
+
+
+def messages_of(request: Request, image_url: wire.ImageURL, *, tool_images: bool, by: str) -> list[BaseMessage]:
+    """The conversation as LangChain's messages with standard content blocks.
+
+    tool_images: pictures of a tool's message stay in it; else they follow, under their names, in a user's message behind
+    the last tool's message of the turn.   by: the backend whose own `carry` is given back.
+    """
+    found: list[BaseMessage] = []
+    waiting: list[Part] = []
+    for message in request.messages:
+        if message.role != "tool" and waiting:
+            found.append(HumanMessage(content=_blocks(tuple(waiting), image_url)))
+            waiting = []
+        if message.role == "tool" and not tool_images and message.images:
+            waiting += wire._pictures(message)
+            message = replace(message, parts=wire._without_pictures(message))
+        found.append(_as_langchain(message, image_url, by))
+    if waiting:
+        found.append(HumanMessage(content=_blocks(tuple(waiting), image_url)))
+    return found
+
+
+def _as_langchain(message: Message, image_url: wire.ImageURL, by: str) -> BaseMessage:
+    content = _blocks(message.parts, image_url)
+    match message.role:
+        case "system":
+            return SystemMessage(content=content)
+        case "user":
+            return HumanMessage(content=content)
+        case "tool":
+            text = content if message.images else message.text
+            return ToolMessage(content=text, tool_call_id=message.tool_call_id or "")
+        case "assistant":
+            calls: list[Any] = [
+                {"type": "tool_call", "id": c.id, "name": c.name, "args": dict(c.arguments)} for c in message.tool_calls
+            ]
+            kept = reading.carried(message, by)
+            if kept is not None:
+                return AIMessage(tool_calls=calls, **kept)
+            return AIMessage(content=content, tool_calls=calls)
+
+
+def _blocks(parts: tuple[Part, ...], image_url: wire.ImageURL) -> Any:
+    """A plain string where there is one text and nothing else, else blocks in the order of the parts."""
+    if not parts:
+        return ""
+    if len(parts) == 1 and not isinstance(parts[0], ImagePart):
+        return parts[0].text
+    return [
+        _image_block(part.image, image_url) if isinstance(part, ImagePart) else {"type": "text", "text": part.text}
+        for part in parts
+    ]
+
+
+def _image_block(ref: ImageRef, image_url: wire.ImageURL) -> dict[str, str]:
+    head, _, text = image_url(ref).partition(",")
+    return {"type": "image", "base64": text, "mime_type": head.removeprefix("data:").removesuffix(";base64")}
+
+
+# What is known of a model
+
+
+def _field(model: BaseChatModel, ours: str) -> str | None:
+    """The field of the model that holds this sampling parameter; None where its class has none."""
+    known = type(model).model_fields
+    return next((name for name in _FIELDS[ours] if name in known), None)
+
+
+def _traced_as(model: BaseChatModel) -> Mapping[str, Any]:
+    try:
+        return model._get_ls_params()
+    except Exception as error:
+        raise ConfigError(f"{type(model).__name__} does not say what it is: {type(error).__name__}") from error
+
+
+def _model_name(model: BaseChatModel) -> str:
+    for name in ("model_name", "model", "model_id", "deployment_name"):
+        value = getattr(model, name, None)
+        if isinstance(value, str) and value:
+            return value
+    return str(_traced_as(model).get("ls_model_name") or "")
+
+
+def _endpoint(model: BaseChatModel) -> str:
+    """Where it answers, without credentials: the client's own address where it has one."""
+    client = getattr(model, "root_client", None)
+    for holder, name in ((client, "base_url"), *((model, n) for n in _ADDRESSES)):
+        value = getattr(holder, name, None)
+        url = urlsplit(str(value)) if value else None
+        if url is not None and url.scheme in ("http", "https") and url.hostname:
+            port = f":{url.port}" if url.port else ""
+            return f"{url.scheme}://{url.hostname}{port}{url.path.rstrip('/')}"
+    return f"LangChain's {type(model).__name__}, at its own address"
+
+
+_ADDRESSES = ("base_url", "openai_api_base", "anthropic_api_url", "azure_endpoint", "endpoint", "endpoint_url")
+
+
+def _identifying(model: BaseChatModel, secrets: Secrets) -> dict[str, Json]:
+    """What the model says identifies it, beyond its name and the sampling; without secrets."""
+    ours = {"model", "model_name", "stream", "streaming", *(field for fields in _FIELDS.values() for field in fields)}
+    # How long we wait and how often we ask do not change who judges.
+    params = {
+        name: value
+        for name, value in model._identifying_params.items()
+        if name not in ours and not re.search("timeout|retries", name) and value not in (None, {}, [])
+    }
+    found = reading.json_of(params, secrets.scrub)
+    assert isinstance(found, dict)
+    return {k: "***" if _KEY_VARIABLE.search(k.upper()) and v else v for k, v in found.items()}
+
+
+def _own_name(model: BaseChatModel, model_name: str, secrets: Secrets) -> str:
+    plain = re.sub(r"[?#\s]", "_", model_name)
+    name = type(model).__name__ + (f":{plain}" if plain else "")
+    # Two models of one name that think differently hard, or sample otherwise, are two judges. The temperature is ours.
+    own = {ours: getattr(model, _field(model, ours) or "", None) for ours in _FIELDS if ours != "temperature"}
+    further = _identifying(model, secrets) | {ours: value for ours, value in own.items() if value is not None}
+    if not further:
+        return name
+    return f"{name}?params={hashlib.sha256(canonical_json(further).encode()).hexdigest()[:12]}"
+
+
+def _refused_parameter(error: BackendError, sent: Mapping[str, Json]) -> str | None:
+    """The name of a parameter that was sent and that the model says it does not take."""
+    if not isinstance(error, Rejected) or error.status != 400:
+        return None
+    told = str(error)
+    names = [n for n in _FIELDS if n in sent and n != "max_tokens" and re.search(rf"\b{n}\b", told)]
+    refuses = re.search(r"support|only the default|not allowed|deprecated|unexpected", told, re.IGNORECASE)
+    return names[0] if names and refuses else None
+
+
+class Secrets:
+    """Keys that must show nowhere: those of the environment's usual variables, and the model's own secret fields."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        # The longest first: one may be a part of another.
+        self._values = sorted({v for v in values if len(v) >= _SHORTEST_SECRET}, key=len, reverse=True)
+
+    def __repr__(self) -> str:
+        return f"<{len(self._values)} secrets>"
+
+    @classmethod
+    def of_environment(cls) -> Secrets:
+        return cls(_environment())
+
+    @classmethod
+    def of(cls, model: BaseChatModel) -> Secrets:
+        own = [v.get_secret_value() for v in vars(model).values() if isinstance(v, SecretStr)]
+        return cls([*own, *_environment()])
+
+    def scrub(self, text: str) -> str:
+        for value in self._values:
+            text = text.replace(value, "***")
+        return text
+
+
+def _environment() -> list[str]:
+    return [value.strip() for name, value in os.environ.items() if _KEY_VARIABLE.search(name.upper())]

@@ -1,0 +1,282 @@
+"""LangChain's side of an answer: AIMessage → Reply, what a provider wants back, a foreign error → BackendError.
+
+Translation only: nothing here sends, waits, remembers or reads the environment.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage
+
+from editloupe.backends import openai_wire as wire
+from editloupe.chat import Finish, MalformedCall, Message, Reply, ToolCall, Usage
+from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
+from editloupe.values import Json
+
+Scrub = Callable[[str], str]
+
+_FINISHES: Final[Mapping[str, Finish]] = {
+    "stop": "stop", "end_turn": "stop", "stop_sequence": "stop", "completed": "stop", "eos_token": "stop",
+    "length": "length", "max_tokens": "length", "max_output_tokens": "length", "model_length": "length",
+    "model_context_window_exceeded": "length",
+    "tool_calls": "tools", "tool_use": "tools", "function_call": "tools",
+    "content_filter": "filter", "content_filtered": "filter", "safety": "filter", "recitation": "filter",
+    "blocklist": "filter", "prohibited_content": "filter", "spii": "filter", "image_safety": "filter",
+    "guardrail_intervened": "filter",
+    "refusal": "refusal",
+}  # fmt: skip
+"""The words of the usual providers, in lower case."""
+
+_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+
+_OWN_KEYS = ("refusal", "parsed", "token_usage", "reasoning_content", "tool_calls")
+"""Of additional_kwargs: what is read into the reply, and no provider asks to have back."""
+
+_TOO_LONG = re.compile(r"too many (input )?tokens|input token count|exceeds? the (maximum|context)", re.IGNORECASE)
+_RATE = re.compile(r"RateLimit|ResourceExhausted|Throttl|TooManyRequests", re.IGNORECASE)
+_PASSING = re.compile(
+    r"Timeout|TimedOut|Connect|Unavailable|InternalServer|Overloaded|DeadlineExceeded|RemoteProtocol|ReadError|WriteError"
+    r"|NetworkError|ModelAPIError",
+    re.IGNORECASE,
+)
+_KEY = re.compile(r"Authentication|PermissionDenied|Unauthorized|Forbidden|AccessDenied", re.IGNORECASE)
+
+
+# AIMessage → Reply
+
+
+def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Scrub) -> Reply:
+    """The answer as a Reply that can be written to a trace: without keys, image data and what is no JSON."""
+    metadata: Mapping[str, Any] = message.response_metadata
+    calls = tuple(
+        ToolCall(id=str(c["id"] or f"call_{n}"), name=c["name"], arguments=_object(json_of(c["args"], scrub)))
+        for n, c in enumerate(message.tool_calls, 1)
+    )
+    malformed = tuple(
+        MalformedCall(
+            raw=wire._clean_text(str(c.get("args") or c.get("name") or ""), scrub),
+            error=f"the arguments of {c.get('name') or 'the call'} are not a JSON object",
+        )
+        for c in message.invalid_tool_calls
+    )
+    finish = _finish(metadata)
+    if finish == "stop" and (calls or malformed):
+        finish = "tools"
+    text = wire._clean_text(str(message.text), scrub)
+    refusal = _refusal(message)
+    if refusal:
+        text, finish = wire._clean_text(refusal, scrub), "refusal"
+    model = metadata.get("model_name") or metadata.get("model")
+    return Reply(
+        text=text,
+        reasoning=wire._clean_text(_reasoning(message), scrub),
+        tool_calls=calls,
+        malformed_calls=malformed,
+        finish=finish,
+        usage=_usage(message),
+        model=scrub(model) if isinstance(model, str) else "",
+        raw=json_of(message.model_dump(), scrub),
+        sent=sent,
+        carry=_carry(message, by, scrub),
+    )
+
+
+def _finish(metadata: Mapping[str, Any]) -> Finish:
+    said = next((metadata[name] for name in _REASONS if isinstance(metadata.get(name), str)), None)
+    details = metadata.get("incomplete_details")
+    if said is None and isinstance(details, Mapping):
+        # OpenAI's responses, which tell nothing where all is well.
+        said = details.get("reason")
+    return _FINISHES.get(str(said).rpartition(".")[2].lower(), "stop")
+
+
+def _refusal(message: AIMessage) -> str:
+    told = message.additional_kwargs.get("refusal")
+    blocks = message.content if isinstance(message.content, list) else []
+    told = told or next((b.get("refusal") for b in blocks if isinstance(b, Mapping) and b.get("type") == "refusal"), None)
+    return told if isinstance(told, str) else ""
+
+
+def _reasoning(message: AIMessage) -> str:
+    """The thoughts that the provider shows; "" where it shows none."""
+    found = [b["reasoning"] for b in message.content_blocks if b["type"] == "reasoning" and b.get("reasoning")]
+    plain = message.additional_kwargs.get("reasoning_content")
+    return "\n".join(found) or (plain if isinstance(plain, str) else "")
+
+
+def _usage(message: AIMessage) -> Usage:
+    told: Any = message.usage_metadata or {}
+    inputs, outputs = told.get("input_token_details"), told.get("output_token_details")
+    return Usage(
+        input_tokens=wire._count(told, "input_tokens"),
+        output_tokens=wire._count(told, "output_tokens"),
+        cached_tokens=wire._count(inputs, "cache_read"),
+        reasoning_tokens=wire._count(outputs, "reasoning"),
+    )
+
+
+# What the provider wants back
+
+
+def _carry(message: AIMessage, by: str, scrub: Scrub) -> Json:
+    """The provider's own blocks and keywords (thoughts with their signatures), where the plain reply does not hold them."""
+    blocks = message.content if isinstance(message.content, list) else []
+    plain = all(isinstance(b, str) or (b.get("type") == "text" and set(b) <= {"type", "text", "index"}) for b in blocks)
+    further = {k: v for k, v in message.additional_kwargs.items() if k not in _OWN_KEYS and v}
+    if plain and not further:
+        return None
+    kept = {k: message.response_metadata[k] for k in ("model_provider", "output_version") if k in message.response_metadata}
+    return {
+        "langchain": {
+            "by": by,
+            "calls": [str(c["id"] or f"call_{n}") for n, c in enumerate(message.tool_calls, 1)],
+            "content": json_of(message.content, scrub, cut_images=False),
+            "additional_kwargs": json_of(further, scrub, cut_images=False),
+            "response_metadata": json_of(kept, scrub),
+            "id": message.id,
+        }
+    }
+
+
+def carried(message: Message, by: str) -> dict[str, Any] | None:
+    """What an AIMessage is to be made of so that the provider gets its own back; None where there is nothing of `by`."""
+    carry = message.carry.get("langchain") if isinstance(message.carry, Mapping) else None
+    if not isinstance(carry, Mapping) or carry.get("by") != by:
+        return None
+    told = carry.get("calls")
+    # A call may have been given an id of its own since; the blocks that name it follow.
+    renamed = dict(zip(told if isinstance(told, list) else [], (c.id for c in message.tool_calls), strict=False))
+    return {name: _renamed(carry[name], renamed) for name in ("content", "additional_kwargs", "response_metadata")} | {
+        "id": carry.get("id")
+    }
+
+
+def _renamed(value: Any, names: Mapping[Any, str]) -> Any:
+    if isinstance(value, str):
+        return names.get(value, value)
+    if isinstance(value, Mapping):
+        return {names.get(k, k): _renamed(v, names) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_renamed(item, names) for item in value]
+    return value
+
+
+def json_of(value: Any, scrub: Scrub, *, cut_images: bool = True) -> Json:
+    """The same as JSON: objects that are none become their text, bytes base64, numbers that are not finite their name."""
+    if isinstance(value, str):
+        return wire._clean_text(value, scrub) if cut_images else scrub(value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {scrub(str(k)): json_of(v, scrub, cut_images=cut_images) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [json_of(item, scrub, cut_images=cut_images) for item in value]
+    if isinstance(value, bytes):
+        return scrub(base64.b64encode(value).decode("ascii"))
+    return scrub(str(value))
+
+
+def _object(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, Mapping) else {"": value}
+
+
+# Foreign error → BackendError
+
+
+def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
+    """Whatever a provider's library raises, as ours: by its HTTP status, else by the names of its classes."""
+    if isinstance(error, BackendError):
+        return error
+    chain = list(_chain(error))
+    status = next(filter(None, map(_status, chain)), None)
+    told = scrub(_told(chain))
+    names = " ".join(kind.__name__ for e in chain for kind in type(e).__mro__ if kind not in _EVERYBODYS)
+    message = f"{where}: " + (f"HTTP {status}, " if status else f"{type(error).__name__}: ") + told
+    retry_after_s = next(filter(None, map(_retry_after_s, chain)), None)
+    if "ContextOverflow" in names or (
+        status in (None, 400, 413, 422) and (wire._CONTEXT.search(told) or _TOO_LONG.search(told))
+    ):
+        return ContextTooLong(message, status=status)
+    if "insufficient_quota" in told:
+        return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status)
+    if status == 429 or (status is None and _RATE.search(names)):
+        return RateLimited(message, status=status, retry_after_s=retry_after_s)
+    if (status is not None and (status == 408 or status >= 500)) or (status is None and _PASSING.search(names)):
+        return Unavailable(message, status=status, retry_after_s=retry_after_s)
+    if status in (401, 403) or (status is None and _KEY.search(names)):
+        return Rejected(f"{message}; check the key that the provider's class reads", status=status)
+    if status == 404:
+        return Rejected(f"{message}; check the model's name and the address", status=status)
+    return Rejected(message, status=status)
+
+
+_EVERYBODYS = (Exception, BaseException, object)
+
+
+def cleaned_cause(error: Exception, scrub: Scrub) -> Exception | None:
+    """The error as a cause whose text shows no key, cleaned in place; None where it cannot be cleaned."""
+    for one in _chain(error):
+        one.args = tuple(scrub(a) if isinstance(a, str) else a for a in one.args)
+        for name in ("message", "body"):
+            value = getattr(one, name, None)
+            if isinstance(value, str | Mapping):
+                try:
+                    setattr(one, name, json_of(value, scrub))
+                except AttributeError:
+                    return None
+        if any(scrub(text) != text for text in (str(one), repr(one), *getattr(one, "__notes__", ()))):
+            return None
+    return error
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it says it comes from."""
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen and len(seen) < 16:
+        seen.add(id(one))
+        yield one
+        one = one.__cause__ or one.__context__
+
+
+def _status(error: BaseException) -> int | None:
+    response = getattr(error, "response", None)
+    aws = response.get("ResponseMetadata", {}) if isinstance(response, Mapping) else {}
+    for value in (
+        getattr(error, "status_code", None),
+        getattr(error, "http_status", None),
+        getattr(response, "status_code", None),
+        aws.get("HTTPStatusCode"),
+        getattr(error, "code", None),
+        getattr(error, "status", None),
+    ):
+        if isinstance(value, int) and not isinstance(value, bool) and 400 <= value < 600:
+            return int(value)
+    return None
+
+
+def _retry_after_s(error: BaseException) -> float | None:
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    return wire._retry_after_s(headers) if isinstance(headers, Mapping) else None
+
+
+def _told(chain: list[BaseException]) -> str:
+    """What the provider says: its body's message where it has one, else the error's text; one line."""
+    body = next((b for e in chain if (b := getattr(e, "body", None))), None)
+    if body is not None:
+        code = wire._code(body)
+        said = wire.said(body)
+        return said if not code or code in said else f"{said} ({code})"
+    text = next((t for e in chain if (t := " ".join(str(e).split()))), "")
+    if len(chain) > 1 and len(text) < 40:
+        # "Connection error." alone says nothing.
+        last = chain[-1]
+        text = f"{text} ({type(last).__name__}: {' '.join(str(last).split())})"
+    return text if len(text) <= 400 else text[:399] + "…"

@@ -1,0 +1,311 @@
+"""What a backend can do, asked live with small drawn pictures. What was asked and answered stands beside each verdict."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from editloupe.backends.base import LMM
+from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, ToolSpec, Usage
+from editloupe.data.images import ImageStore
+from editloupe.errors import EditLoupeError
+from editloupe.values import ImageRef, Json
+
+Result: TypeAlias = Literal["yes", "no", "failed", "not offered", "not asked", "not told"]
+
+WORD: Final = "MAPLE"
+_COLOURS: Final = {"red": (214, 40, 40), "green": (34, 150, 60), "blue": (40, 70, 210)}
+
+_REPORT: Final = ToolSpec(
+    name="report_colour",
+    description="Reports the colour that was seen.",
+    parameters={
+        "type": "object",
+        "properties": {"colour": {"type": "string", "description": "One English word."}},
+        "required": ["colour"],
+        "additionalProperties": False,
+    },
+)
+_FETCH: Final = ToolSpec(
+    name="fetch_picture",
+    description="Fetches the next picture.",
+    parameters={"type": "object", "properties": {}, "additionalProperties": False},
+)
+
+
+@runtime_checkable
+class TellsLimit(Protocol):
+    """A backend that can say how long a conversation may be."""
+
+    def context_limit(self) -> int | None:
+        """In tokens; None where it is not told. Raises BackendError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed:
+    """One probe. answered: the model's own words, or why there are none.   seconds: of the call, retries included."""
+
+    name: str
+    result: Result
+    asked: str
+    answered: str
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "name": self.name,
+            "result": self.result,
+            "asked": self.asked,
+            "answered": self.answered,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """All probes of a backend. usage: of all questions.   asked: how many were answered."""
+
+    uri: str
+    endpoint: str
+    model: str
+    rows: tuple[Probed, ...]
+    usage: Usage
+    asked: int
+
+    @property
+    def can_judge(self) -> bool:
+        """Whether it answers, sees, and tells pictures apart: what judging an edit takes."""
+        return not self._lacks()
+
+    @property
+    def verdict(self) -> str:
+        lacks = self._lacks()
+        return "It can judge edits." if not lacks else f"It cannot judge edits: {', '.join(lacks)}."
+
+    def _lacks(self) -> list[str]:
+        results = {row.name: row.result for row in self.rows}
+        return [f"{name}: {results[name]}" for name in (ANSWER, SEE, SEVERAL) if results[name] != "yes"]
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "backend": self.uri,
+            "endpoint": self.endpoint,
+            "model": self.model,
+            "can_judge": self.can_judge,
+            "probes": [row.to_json() for row in self.rows],
+            "usage": self.usage.to_json(),
+            "questions_answered": self.asked,
+        }
+
+
+ANSWER: Final = "answer"
+SEE: Final = "see a picture"
+SEVERAL: Final = "tell pictures apart"
+CALL: Final = "call a tool"
+SEE_RESULT: Final = "see a tool's picture"
+CHOOSE: Final = "keep to choices"
+LOGPROBS: Final = "give logprobs"
+CONTEXT: Final = "say its context limit"
+
+
+def probe(lmm: LMM, *, listener: Callable[[str], None] | None = None) -> Report:
+    """Ask `lmm` what it can do. A probe that fails is a row with its reason; this raises nothing that a backend may raise.
+
+    listener: told each probe's name before it is asked.
+    """
+    asking = _Asking(lmm, listener or (lambda name: None))
+    asking.answers()
+    if asking.rows[-1].result == "failed":
+        for name in (SEE, SEVERAL, CALL, SEE_RESULT, CHOOSE, LOGPROBS, CONTEXT):
+            asking.note(name, "not asked", "", "it does not answer")
+    else:
+        asking.sees()
+        asking.several()
+        asking.calls()
+        asking.sees_results()
+        asking.chooses()
+        asking.logprobs()
+        asking.limit()
+    return Report(
+        uri=lmm.uri,
+        endpoint=lmm.endpoint,
+        model=asking.model,
+        rows=tuple(asking.rows),
+        usage=asking.usage,
+        asked=asking.answered,
+    )
+
+
+@dataclass
+class _Asking:
+    """The probes of one backend, one after another."""
+
+    lmm: LMM
+    listener: Callable[[str], None]
+    rows: list[Probed] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    model: str = ""
+    answered: int = 0
+    logprob: Json = None
+    images: ImageStore = field(default_factory=ImageStore)
+
+    def note(self, name: str, result: Result, asked: str, answered: str, seconds: float = 0.0) -> None:
+        self.rows.append(Probed(name=name, result=result, asked=asked, answered=_short(answered), seconds=seconds))
+
+    def ask(self, name: str, asked: str, request: Request, judge: Callable[[Reply], tuple[Result, str]]) -> None:
+        """One question; `judge` says what the reply shows, in a word and in words."""
+        self.listener(name)
+        began = time.monotonic()
+        try:
+            reply = self.lmm.complete(request, self.images)
+        except EditLoupeError as error:
+            self.note(name, "failed", asked, f"{type(error).__name__}: {error}", time.monotonic() - began)
+            return
+        self.answered += 1
+        self.usage = self.usage + reply.usage
+        self.model = self.model or reply.model
+        if self.logprob is None:
+            self.logprob = reply.to_json().get("logprob")
+        result, told = judge(reply)
+        if result == "no" and reply.finish in ("refusal", "filter", "length"):
+            told = f"({reply.finish}) {told}"
+        self.note(name, result, asked, told, time.monotonic() - began)
+
+    def answers(self) -> None:
+        asked = "Reply with the word ready."
+        self.ask(ANSWER, asked, _question(asked), lambda r: ("yes" if r.text.strip() else "no", r.text or "nothing"))
+
+    def sees(self) -> None:
+        asked = "Which colour is the shape in the picture, and which word is written below it?"
+        picture = self._drawn("red", word=WORD)
+
+        def judge(reply: Reply) -> tuple[Result, str]:
+            # A word read wrongly is small print; a colour seen is sight.
+            seen, read = _names(reply.text, ["red"]) == ["red"], WORD in reply.text.upper()
+            told = reply.text or "nothing"
+            return ("yes" if seen else "no"), told if read or not seen else f"{told} (expected the word {WORD} too)"
+
+        self.ask(SEE, f"{asked} (a red disc, {WORD})", _question(asked, ("Picture", picture)), judge)
+
+    def several(self) -> None:
+        most = self.lmm.traits.max_images
+        if most is not None and most < len(_COLOURS):
+            self.note(SEVERAL, "no", "", f"its traits allow {most} pictures a request; a judge shows two and crops of both")
+            return
+        asked = "Name the colour of the shape in each picture, in order, separated by commas."
+        order = ["blue", "red", "green"]
+        pictures = [(f"Picture {i}", self._drawn(colour)) for i, colour in enumerate(order, 1)]
+
+        def judge(reply: Reply) -> tuple[Result, str]:
+            return ("yes" if _names(reply.text, order) == order else "no"), reply.text or "nothing"
+
+        self.ask(SEVERAL, f"{asked} ({', '.join(order)})", _question(asked, *pictures), judge)
+
+    def calls(self) -> None:
+        if not self.lmm.traits.native_tools:
+            self.note(CALL, "not offered", "", "tools are called in the text (--tool-protocol text)")
+            return
+        asked = "Call report_colour with the colour of the shape."
+        request = replace(_question(asked, ("Picture", self._drawn("green"))), tools=(_REPORT,))
+
+        def judge(reply: Reply) -> tuple[Result, str]:
+            for call in reply.tool_calls:
+                if call.name == _REPORT.name:
+                    return "yes", f"{call.name}{dict(call.arguments)}"
+            if reply.malformed_calls:
+                return "no", f"a broken call: {reply.malformed_calls[0].error}"
+            return "no", f"no call, but: {reply.text or 'nothing'}"
+
+        self.ask(CALL, asked, request, judge)
+
+    def sees_results(self) -> None:
+        if not self.lmm.traits.native_tools:
+            self.note(SEE_RESULT, "not offered", "", "pictures come in a user's message with the text protocol")
+            return
+        asked = "Fetch the picture. Then say which colour its shape has."
+        call = ToolCall(id="call_1", name=_FETCH.name, arguments={})
+        shown = (TextPart(text="Picture 1:"), ImagePart(image=self._drawn("blue"), alias="Picture 1"))
+        talk = (
+            Message.of_text("user", asked),
+            Message(role="assistant", parts=(), tool_calls=(call,)),
+            Message(role="tool", parts=shown, tool_call_id=call.id),
+            Message.of_text("user", "Which colour is it? One word."),
+        )
+
+        def judge(reply: Reply) -> tuple[Result, str]:
+            where = reply.sent.get("tool_images")
+            told = f"{reply.text or 'nothing'}" + (f" (sent {where})" if where else "")
+            return ("yes" if _names(reply.text, list(_COLOURS)) == ["blue"] else "no"), told
+
+        request = Request(messages=talk, tools=(_FETCH,), calls_allowed=False)
+        self.ask(SEE_RESULT, f"{asked} (a blue disc)", request, judge)
+
+    def chooses(self) -> None:
+        if not self.lmm.traits.constrains_choices:
+            self.note(CHOOSE, "not offered", "", "labels are asked for in words (no --constrain-labels)")
+            return
+        # Left free, a model would give a number.
+        asked, choices = "What is 2 plus 2?", ("Partly Cloudy", "Heavy Rain")
+
+        def judge(reply: Reply) -> tuple[Result, str]:
+            return ("yes" if any(c in reply.text for c in choices) else "no"), reply.text or "nothing"
+
+        self.ask(CHOOSE, f"{asked} ({' or '.join(choices)})", replace(_question(asked), choices=choices), judge)
+
+    def logprobs(self) -> None:
+        if isinstance(self.logprob, int | float):
+            self.note(LOGPROBS, "yes", "with the answers above", f"{self.logprob:.4g}")
+        else:
+            self.note(LOGPROBS, "not told", "with the answers above", "no answer came with one")
+
+    def limit(self) -> None:
+        self.listener(CONTEXT)
+        if not isinstance(self.lmm, TellsLimit):
+            self.note(CONTEXT, "not offered", "", "this backend has no way to ask")
+            return
+        try:
+            found = self.lmm.context_limit()
+        except EditLoupeError as error:
+            self.note(CONTEXT, "failed", "its list of models", f"{type(error).__name__}: {error}")
+            return
+        if found is None:
+            self.note(CONTEXT, "not told", "its list of models", "nothing about this model")
+        else:
+            self.note(CONTEXT, "yes", "its list of models", f"{found:,} tokens")
+
+    def _drawn(self, colour: str, *, word: str = "") -> ImageRef:
+        return self.images.add_array(np.asarray(draw(colour, word=word)))
+
+
+def draw(colour: str, *, word: str = "") -> Image.Image:
+    """A disc of that colour on white, 320×240 px RGB, with a word below it where one is given."""
+    picture = Image.new("RGB", (320, 240), (255, 255, 255))
+    pen = ImageDraw.Draw(picture)
+    pen.ellipse((100, 20, 220, 140), fill=_COLOURS[colour])
+    if word:
+        pen.text((160, 190), word, fill=(0, 0, 0), font=ImageFont.load_default(size=56), anchor="mm")
+    return picture
+
+
+def _question(text: str, *pictures: tuple[str, ImageRef]) -> Request:
+    parts: list[TextPart | ImagePart] = []
+    for name, image in pictures:
+        parts += [TextPart(text=f"{name}:"), ImagePart(image=image, alias=name)]
+    return Request(messages=(Message(role="user", parts=(*parts, TextPart(text=text))),))
+
+
+def _names(text: str, words: list[str]) -> list[str]:
+    """Which of the words the text names, in its order, each once."""
+    found = re.findall(rf"\b({'|'.join(words)})\b", text.lower())
+    return list(dict.fromkeys(found))
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 300 else line[:299] + "…"

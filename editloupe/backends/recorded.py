@@ -1,0 +1,269 @@
+"""Answers from the traces of a run: the same questions again, without a model, a network or a key.
+
+recorded/RUN               the folder of a run with one judge
+recorded/RUN?judge=ID      the judge's id, or its beginning, where the run holds several
+
+A request is answered where the run holds the very same one: messages, images by their digests, tools, sampling, choices.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from editloupe.backends.base import BackendURI, Traits, parse_uri
+from editloupe.chat import Message, Reply, Request, message_hash
+from editloupe.data.images import ImageStore
+from editloupe.errors import BackendError, ConfigError, ContextTooLong, NotRecorded, Rejected, TraceError
+from editloupe.traces.events import Header, MessageEvent, ModelCall, ModelFailure
+from editloupe.traces.read import Trace, read_trace
+from editloupe.values import Json, digest
+
+_NO_LMM: Final = ("baseline", "scripted")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Told:
+    """A recorded answer, or a failure. where: trace and number of the call.   count: answers to this very request."""
+
+    reply: Mapping[str, Json] | None
+    failure: tuple[str, str] | None
+    where: str
+    count: int = 1
+
+
+def open_backend(uri: BackendURI) -> RecordedLMM:
+    """`recorded/RUN`. Raises ConfigError: no run folder, several judges and none named, nothing recorded."""
+    if not uri.model:
+        raise ConfigError("recorded needs a run folder: recorded/runs/first")
+    unknown = sorted(set(uri.params) - {"judge"})
+    if unknown:
+        raise ConfigError(f"backend recorded: unknown parameter {', '.join(map(repr, unknown))}; known: judge")
+    folder = Path(uri.model)
+    judges = _judges(folder)
+    judge_id = _chosen(judges, uri.params.get("judge"), folder)
+    return RecordedLMM(folder, judge_id, judges[judge_id])
+
+
+class RecordedLMM:
+    """One judge's recorded answers. Thread-safe: nothing is written, and nothing is asked live.
+
+    A request that was asked several times (repeats of a task) gets the first answer each time; `sent["recordings"]` says
+    how many there are. A recorded failure without a later answer fails again, with its message, and is not tried again.
+    """
+
+    def __init__(self, folder: Path, judge_id: str, judge: Mapping[str, Json]) -> None:
+        self._folder = folder
+        self._answers: dict[str, _Told] = {}
+        # For the words of a miss: which trace holds a message, and which traces begin with these images.
+        self._holders: dict[str, Path] = {}
+        self._openings: defaultdict[tuple[str, ...], list[Path]] = defaultdict(list)
+        problems = self._read(sorted((folder / "traces" / judge_id).glob("*/*.jsonl")))
+        if not self._answers:
+            more = f" ({problems[0]})" if problems else ""
+            raise ConfigError(f"{folder}: judge {judge_id} has no recorded answer{more}; judge with it first")
+        recorded = parse_uri(str(judge.get("backend")))
+        content: list[Json] = [[key, told.reply, list(told.failure or ())] for key, told in sorted(self._answers.items())]
+        name = recorded.provider + (f"/{recorded.model}" if recorded.model else "")
+        params = {**recorded.params, "run": digest(content)[:12]}
+        self._uri = str(BackendURI(provider="recorded", model=name, params=params))
+        self.traits = Traits(
+            describes=f"what {recorded} answered in {folder.name}, from its traces",
+            is_lmm=recorded.provider not in _NO_LMM,
+            native_tools=judge.get("tool_protocol") == "native",
+            tool_result_images=True,
+            constrains_choices=judge.get("constrain_labels") is True,
+        )
+
+    def __repr__(self) -> str:
+        return f"RecordedLMM({self._uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """The recorded judge's backend, with a digest of all its recorded answers: what the folder is called is no part."""
+        return self._uri
+
+    @property
+    def endpoint(self) -> str:
+        return "in process"
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    def complete(self, request: Request, images: ImageStore) -> Reply:
+        """The recorded answer. Raises NotRecorded where there is none; Rejected, ContextTooLong for a recorded failure."""
+        told = self._answers.get(request.key())
+        if told is None:
+            raise NotRecorded(self._missing(request))
+        if told.reply is None:
+            kind, message = told.failure or ("", "")
+            error: type[BackendError] = ContextTooLong if kind == "ContextTooLong" else Rejected
+            raise error(f"recorded in {told.where}: {kind}: {message}")
+        reply = Reply.from_json(told.reply)
+        sent: dict[str, Json] = {**reply.sent, "recorded_in": told.where}
+        return replace(reply, sent=sent if told.count == 1 else sent | {"recordings": told.count})
+
+    def _read(self, paths: Iterable[Path]) -> list[str]:
+        """Take in the traces; returns what could not be read."""
+        problems: list[str] = []
+        for path in paths:
+            if ".aside-" in path.name:
+                continue
+            try:
+                trace = read_trace(path)
+            except TraceError as error:
+                problems.append(str(error))
+                continue
+            problems += trace.problems
+            self._take(path, trace)
+        return problems
+
+    def _take(self, path: Path, trace: Trace) -> None:
+        name = str(path.relative_to(self._folder))
+        for event in trace.events:
+            if isinstance(event, MessageEvent):
+                self._holders.setdefault(event.hash, path)
+                if event.parent is None:
+                    self._openings[_images(Message.from_json(event.message))].append(path)
+            elif isinstance(event, ModelCall):
+                known = self._answers.get(event.request_key)
+                if known is not None and known.reply is not None:
+                    self._answers[event.request_key] = replace(known, count=known.count + 1)
+                else:
+                    where = f"{name}, call {event.ordinal + 1}"
+                    self._answers[event.request_key] = _Told(reply=event.reply, failure=None, where=where)
+            elif isinstance(event, ModelFailure) and event.request_key not in self._answers:
+                where = f"{name}, call {event.ordinal + 1}"
+                failure = (event.error, event.message)
+                self._answers[event.request_key] = _Told(reply=None, failure=failure, where=where)
+
+    # What a miss says
+
+    def _missing(self, request: Request) -> str:
+        head = f"{self._folder} holds no answer to this request"
+        hashes = _chain(request.messages)
+        shared = next((i for i in range(len(hashes), 0, -1) if hashes[i - 1] in self._holders), 0)
+        if shared:
+            path = self._holders[hashes[shared - 1]]
+        else:
+            images = _images(request.messages[0]) if request.messages else ()
+            candidates = self._openings.get(images, [])
+            if not candidates:
+                count = sum(len(paths) for paths in self._openings.values())
+                return f"{head}: none of its {count} conversations begins with these images"
+            path = max(candidates, key=lambda p: _likeness(read_trace(p), request))
+        trace = read_trace(path)
+        header = trace.header
+        task = f"{header.task.get('sample_id')}, {header.task.get('criterion')}"
+        nearest = f"{head}; the nearest is {path.relative_to(self._folder)} ({task})"
+        return f"{nearest}, and differs in {_difference(trace, request, shared)}"
+
+
+def _difference(trace: Trace, request: Request, shared: int) -> str:
+    """The first field in which a request differs from a trace with which it shares its first `shared` messages."""
+    recorded = trace.messages()
+    if shared < len(request.messages):
+        now = request.messages[shared]
+        if shared >= len(recorded):
+            return f"message {shared + 1} ({now.role}): the recording ends before it"
+        return f"message {shared + 1}: {_message_difference(recorded[shared], now)}"
+    heads = {event.head: event for event in trace.events if isinstance(event, ModelCall)}
+    call = heads.get(_chain(request.messages)[-1])
+    if call is None:
+        return f"its length: nothing was asked after message {len(request.messages)}"
+    return _settings_difference(trace.header, call, request)
+
+
+def _message_difference(recorded: Message, now: Message) -> str:
+    for name, old, new in (
+        ("role", recorded.role, now.role),
+        ("tool_call_id", recorded.tool_call_id, now.tool_call_id),
+        ("tool_calls", [c.to_json() for c in recorded.tool_calls], [c.to_json() for c in now.tool_calls]),
+        ("images", [p.to_json() for p in recorded.images], [p.to_json() for p in now.images]),
+    ):
+        if old != new:
+            return f"{name}: recorded {_short(old)}, now {_short(new)}"
+    if recorded.text != now.text:
+        at = next((i for i, (a, b) in enumerate(zip(recorded.text, now.text, strict=False)) if a != b), None)
+        at = min(len(recorded.text), len(now.text)) if at is None else at
+        return f"text, from character {at + 1}: recorded {_around(recorded.text, at)}, now {_around(now.text, at)}"
+    return "the parts' order" if recorded.parts != now.parts else "carry"
+
+
+def _settings_difference(header: Header, call: ModelCall, request: Request) -> str:
+    native = header.judge.get("tool_protocol") == "native"
+    tools = {str(t["name"]): str(t["schema"]) for t in header.tools} if native else {}
+    now = {t.name: digest(t.to_json()) for t in request.tools}
+    choices = None if request.choices is None else list(request.choices)
+    if sorted(tools) != sorted(now):
+        return f"tools: recorded {sorted(tools) or 'none'}, now {sorted(now) or 'none'}"
+    changed = [name for name in tools if tools[name] != now[name]]
+    if changed:
+        return f"tools: the description or the arguments of {', '.join(changed)} are no longer the same"
+    sampling = header.judge.get("sampling")
+    if sampling != request.sampling.to_json():
+        return f"sampling: recorded {_short(sampling)}, now {_short(request.sampling.to_json())}"
+    if call.choices != choices:
+        return f"choices: recorded {_short(call.choices)}, now {_short(choices)}"
+    return f"whether tools may be called (now {request.calls_allowed})"
+
+
+def _likeness(trace: Trace, request: Request) -> float:
+    texts = [m.text for m in trace.messages()[:1]]
+    return difflib.SequenceMatcher(None, texts[0] if texts else "", request.messages[0].text).quick_ratio()
+
+
+def _chain(messages: Sequence[Message]) -> list[str]:
+    hashes: list[str] = []
+    for message in messages:
+        hashes.append(message_hash(message, hashes[-1] if hashes else None))
+    return hashes
+
+
+def _images(message: Message) -> tuple[str, ...]:
+    return tuple(part.image.sha256 for part in message.images)
+
+
+def _around(text: str, at: int) -> str:
+    return repr(("…" if at > 20 else "") + text[max(0, at - 20) : at + 40] + ("…" if len(text) > at + 40 else ""))
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 160 else text[:159] + "…"
+
+
+# The run
+
+
+def _judges(folder: Path) -> dict[str, Mapping[str, Json]]:
+    """The judges of a run: id → what they are. Raises ConfigError where the folder is no run."""
+    try:
+        info = json.loads((folder / "run.json").read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(f"{folder} is no run folder: it has no run.json; expected an --out") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{folder / 'run.json'} cannot be read as JSON: {error}") from error
+    judges = info.get("judges") if isinstance(info, dict) else None
+    listed = judges if isinstance(judges, dict) else {}
+    found: dict[str, Mapping[str, Json]] = {id_: judge for id_, judge in listed.items() if isinstance(judge, dict)}
+    if not found:
+        raise ConfigError(f"{folder}: run.json names no judge")
+    return found
+
+
+def _chosen(judges: Mapping[str, Mapping[str, Json]], wanted: str | None, folder: Path) -> str:
+    listed = "; ".join(f"{id_} ({judge.get('backend')})" for id_, judge in judges.items())
+    found = [id_ for id_ in judges if id_.startswith(wanted or "")]
+    if len(found) == 1:
+        return found[0]
+    if wanted is None:
+        raise ConfigError(f"{folder} holds several judges, name one with ?judge=ID: {listed}")
+    what = "several judges" if found else "no judge"
+    raise ConfigError(f"{folder} holds {what} whose id begins with {wanted!r}: {listed}")

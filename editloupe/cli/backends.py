@@ -1,0 +1,63 @@
+"""`editloupe backends`: which there are; and what one can do, asked live."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from editloupe.cli.output import note, out, plain
+
+_WHAT = {
+    "baseline": ("baseline", "rules on pixels, embedded: no key, no GPU, no network; not an LMM"),
+    "google": ("google/MODEL[?base_url=…]", "Gemini, with the extra google"),
+    "langchain": ("langchain/PROVIDER:MODEL", "any LangChain chat model, through its package for the provider"),
+    "openai": ("openai/MODEL[?base_url=…]", "OpenAI, or any server that speaks its chat completions"),
+    "recorded": ("recorded/RUN[?judge=ID]", "what a judge of an earlier run answered, from its traces"),
+    "scripted": ("scripted/FILE.jsonl", "replies read from a file, one a line: for tests and demonstrations"),
+}
+
+_STYLES = {"yes": "green", "no": "yellow", "failed": "red"}
+
+
+def listing() -> None:
+    """List the backends that --backend takes."""
+    from editloupe import plugins
+
+    table = Table("Backend", "What it is", "From")
+    for name in plugins.names("backends"):
+        uri, what = _WHAT.get(name, (f"{name}/…", ""))
+        table.add_row(plain(uri), plain(what), plain(plugins.origin("backends", name)))
+    out().print(table)
+
+
+def probe(
+    uri: Annotated[str, typer.Argument(metavar="URI", help="As --backend takes it, for example openai/gpt-4.1.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> int:
+    """Ask a backend live what it can do: answer, see, tell several pictures apart, call tools, keep to choices.
+
+    About seven short questions with small drawn pictures, at the provider's price. Exit code 0 where it can judge
+    (answers, sees, tells pictures apart), 1 where it cannot, 2 for a URI that cannot be opened.
+    """
+    from editloupe.backends.base import open_backend
+    from editloupe.backends.probe import probe as run
+
+    backend = open_backend(uri)
+    report = run(backend, listener=None if as_json else lambda name: note(f"asking: {name}"))
+    if as_json:
+        typer.echo(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
+        return 0 if report.can_judge else 1
+    console = out()
+    table = Table("Can it …", "", "Asked", "Answered")
+    for row in report.rows:
+        table.add_row(
+            plain(row.name), plain(row.result), plain(row.asked), plain(row.answered), style=_STYLES.get(row.result, "dim")
+        )
+    console.print(f"{backend.uri} at {backend.endpoint}", markup=False, soft_wrap=True)
+    console.print(table)
+    tokens = f"{report.usage.total:,} tokens" if report.usage.total else "tokens not told"
+    console.print(f"{report.verdict} ({report.asked} questions answered, {tokens})", markup=False, soft_wrap=True)
+    return 0 if report.can_judge else 1

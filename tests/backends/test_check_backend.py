@@ -1,0 +1,178 @@
+"""`check_backend`: every adapter here passes, and what breaks the contract is named."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe.backends.base import open_backend, parse_uri
+from editloupe.backends.langchain import LangChainLMM
+from editloupe.backends.openai import open_backend as open_openai
+from editloupe.backends.recorded import open_backend as open_recorded
+from editloupe.backends.retry import RetryPolicy
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Reply, Request, Usage
+from editloupe.data.images import ImagePolicy, ImageStore
+from editloupe.errors import Unavailable
+from editloupe.runs.execute import Source, execute
+from editloupe.runs.spec import Settings, open_bench
+from editloupe.testing import check_backend
+from tests.backends.openai_server import OpenAIServer, fails, says
+from tests.backends.test_langchain import CANARY, HTTPishError, ScriptedChat
+from tests.conftest import final
+
+ONCE = RetryPolicy(attempts=1)
+
+
+def test_the_baseline_and_a_script_keep_the_contract() -> None:
+    check_backend(lambda: open_backend("baseline"))
+    check_backend(ScriptedLMM(lambda request: "Green", native_tools=True, constrains_choices=True))
+
+
+def test_openai_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    asked = {"id": "c0", "type": "function", "function": {"name": "zoom_in", "arguments": '{"target_image": "A"}'}}
+
+    def answers(handler: Any, body: Any) -> None:
+        offered = body.get("tools") and body["messages"][-1]["role"] == "user" and len(body["messages"]) == 1
+        (says(None, tool_calls=[asked], finish="tool_calls") if offered else says(f"a square, {CANARY}"))(handler, body)
+
+    with OpenAIServer(answers, key=CANARY) as server, OpenAIServer(fails(401, f"no {CANARY}")) as broken:
+        failing = open_openai(parse_uri(f"openai/tiny-vl?base_url={broken.url}"), policy=ONCE)
+        reply = check_backend(
+            lambda: open_openai(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=ONCE),
+            failing=failing,
+            secrets=[CANARY],
+        )
+        failing.close()
+    assert (server.complaints, reply.text) == ([], "a square, ***")
+
+
+def test_langchain_keeps_the_contract() -> None:
+    check_backend(
+        lambda: LangChainLMM(ScriptedChat(script=[f"a square, {CANARY}"], api_key=CANARY)),
+        failing=LangChainLMM(ScriptedChat(script=[HTTPishError(500, CANARY)], api_key=CANARY), policy=ONCE),
+        secrets=[CANARY],
+    )
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("langchain") is None or importlib.util.find_spec("langchain_openai") is None,
+    reason="langchain and langchain-openai are not installed (pip install langchain langchain-openai)",
+)
+def test_langchains_own_openai_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    from editloupe.backends.langchain import open_backend as open_langchain
+
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    with OpenAIServer(says("a square"), key=CANARY) as server, OpenAIServer(fails(500, CANARY)) as broken:
+        check_backend(
+            open_langchain(parse_uri(f"langchain/openai:tiny-vl?base_url={server.url}"), policy=ONCE),
+            failing=open_langchain(parse_uri(f"langchain/openai:tiny-vl?base_url={broken.url}"), policy=ONCE),
+            secrets=[CANARY],
+        )
+    assert server.complaints == []
+
+
+def test_a_recording_keeps_the_contract_for_what_it_holds(edits: Callable[..., Path], tmp_path: Path) -> None:
+    live = ScriptedLMM([final("Wrong Action")])
+    bench = open_bench(Settings(backend=live, criteria=("if",)))
+    execute(bench, Source(path=edits(1)), tmp_path / "run", config={})
+    images = ImageStore(tmp_path / "run" / "blobs")
+    uri = parse_uri(f"recorded/{tmp_path / 'run'}")
+    check_backend(lambda: open_recorded(uri), request=live.requests[0], images=images)
+    with pytest.raises(AssertionError, match="did not answer: NotRecorded"):
+        check_backend(open_recorded(uri))
+
+
+class Broken(ScriptedLMM):
+    """An LMM with one fault, which `complete_` puts in."""
+
+    def __init__(self, fault: Callable[[Request, ImageStore], Reply], **traits: Any) -> None:
+        super().__init__(["ok"])
+        self._fault = fault
+        self.traits = replace(self.traits, **traits)
+
+    def complete(self, request: Request, images: ImageStore) -> Reply:
+        return self._fault(request, images)
+
+
+def once_at_a_time() -> Callable[[Request, ImageStore], Reply]:
+    lock, together = threading.Lock(), threading.Barrier(2, timeout=1)
+    calls: list[int] = []
+
+    def fault(request: Request, images: ImageStore) -> Reply:
+        calls.append(1)
+        if len(calls) == 1:
+            return Reply(text="ok")
+        try:
+            together.wait()
+        except threading.BrokenBarrierError:
+            return Reply(text="ok")
+        if not lock.acquire(blocking=False):
+            raise RuntimeError("two at once")
+        return Reply(text="ok")
+
+    return fault
+
+
+def takes_gifs(request: Request, images: ImageStore) -> Reply:
+    for part in request.messages[0].images:
+        images.encoded(part.image, ImagePolicy(formats=("image/png", "image/gif")))
+    return Reply(text="ok")
+
+
+def boom(request: Request, images: ImageStore) -> Reply:
+    raise KeyError("choices")
+
+
+@pytest.mark.parametrize(
+    ("backend", "message"),
+    [
+        (Broken(lambda r, i: "ok"), "must return a Reply, found str"),  # type: ignore[arg-type, return-value]
+        (Broken(lambda r, i: Reply(text="ok", raw={"x": float("nan")})), "cannot be written to a trace"),
+        (Broken(lambda r, i: Reply(text="ok", raw={"x": b"1"})), "cannot be written to a trace"),  # type: ignore[dict-item]
+        (Broken(lambda r, i: Reply(text="ok", finish="done")), "reply.finish must be one of"),  # type: ignore[arg-type]
+        (Broken(lambda r, i: Reply(text="ok", usage=Usage(input_tokens=-1))), "usage.input_tokens must be a count"),
+        (Broken(lambda r, i: Reply(text=None)), "reply.text must be a text"),  # type: ignore[arg-type]
+        (Broken(lambda r, i: Reply(text="ok"), is_lmm=True), "must name the model"),
+        (Broken(lambda r, i: Reply(text="ok", sent={"model": "m"}), is_lmm=True), "temperature was asked for"),
+        (Broken(lambda r, i: Reply(text=CANARY)), "its reply shows a secret"),
+        (Broken(lambda r, i: Reply(text="Red or Green"), constrains_choices=True), "expected one of"),
+        (Broken(lambda r, i: Reply(text="ok"), image_formats=("image/jpeg",)), "must have image/png"),
+        (Broken(lambda r, i: Reply(text="ok"), max_images=0), "max_images must be above 0"),
+        (Broken(lambda r, i: Reply(text="ok"), sampling=("heat",)), r"traits.sampling names \['heat'\]"),
+        (Broken(takes_gifs), r"took images as \['image/gif'\]"),
+        (Broken(boom), "did not answer: KeyError"),
+        (Broken(once_at_a_time()), "did not answer: RuntimeError"),
+        (ScriptedLMM(["ok"], name=f"x{CANARY}"), "uri shows a secret"),
+        (ScriptedLMM(["ok"], name="x?b=1&a=2"), "must be canonical"),
+        (ScriptedLMM(["ok"], name="x?api_key=1"), "its uri is none"),
+    ],
+)  # fmt: skip
+def test_a_broken_backend_is_named_with_its_fault(backend: ScriptedLMM, message: str) -> None:
+    with pytest.raises(AssertionError, match=message) as caught:
+        check_backend(backend, secrets=[CANARY])
+    assert CANARY not in str(caught.value)
+
+
+def test_a_failing_endpoint_raises_our_errors_only() -> None:
+    fine = ScriptedLMM(["ok"])
+    check_backend(fine, failing=ScriptedLMM(lambda r: Unavailable("gone")))
+    with pytest.raises(AssertionError, match="must raise BackendError, found KeyError"):
+        check_backend(fine, failing=Broken(boom))
+    with pytest.raises(AssertionError, match="shows a secret"):
+        check_backend(fine, failing=ScriptedLMM(lambda r: Unavailable(CANARY)), secrets=[CANARY])
+    with pytest.raises(AssertionError, match="did not fail"):
+        check_backend(fine, failing=ScriptedLMM(["ok"]))
+
+
+def test_two_openings_are_one_judge() -> None:
+    names = iter("ab")
+    with pytest.raises(AssertionError, match="opened twice it is two judges"):
+        check_backend(lambda: ScriptedLMM(["ok"], name=next(names)))

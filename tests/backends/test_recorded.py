@@ -1,0 +1,168 @@
+"""The recorded backend: a run judged again from its own traces, and what a miss says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from editloupe.backends.base import open_backend as open_any
+from editloupe.backends.base import parse_uri
+from editloupe.backends.recorded import RecordedLMM, open_backend
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Message, Reply, Request, Sampling, ToolCall
+from editloupe.data.images import ImageStore
+from editloupe.errors import ConfigError, ContextTooLong, NotRecorded
+from editloupe.records import Budget
+from editloupe.runs.execute import Outcome, Source, execute
+from editloupe.runs.spec import Settings, open_bench
+from tests.conftest import LOOK, final
+
+Edits = Callable[..., Path]
+ZOOM = {"target_image": "Edited Image", "bbox": [100, 100, 400, 400]}
+
+
+def answers(request: Request) -> str | Reply:
+    """Looks, then answers either criterion with a label that it offers."""
+    if len(request.messages) == 1:
+        if request.tools:
+            call = ToolCall(id="a", name="zoom_in", arguments=ZOOM)
+            return Reply(text="", tool_calls=(call,), finish="tools", carry={"mine": "c2ln"})
+        return LOOK
+    return final("Wrong Action" if "Wrong Action" in request.messages[0].text else "Single Anomaly")
+
+
+def run(backend: object, folder: Path, out: Path, **settings: object) -> Outcome:
+    bench = open_bench(Settings(backend=backend, **settings))  # type: ignore[arg-type]
+    return execute(bench, Source(path=folder), out, config={})
+
+
+def reopened(out: Path, query: str = "") -> RecordedLMM:
+    return open_backend(parse_uri(f"recorded/{out}{query}"))
+
+
+def labels(outcome: Outcome) -> list[tuple[str, str, str | None]]:
+    return [(f.sample_id, f.criterion, f.label) for f in outcome.findings]
+
+
+@pytest.mark.parametrize("protocol", ["text", "native"])
+def test_a_run_judged_again_from_its_recording_gives_the_same_labels(edits: Edits, tmp_path: Path, protocol: str) -> None:
+    live = ScriptedLMM(answers, native_tools=True)
+    first = run(live, edits(3), tmp_path / "first", tool_protocol=protocol)
+    assert {f.status for f in first.findings} == {"ok"}
+    asked = len(live.requests)
+    backend = reopened(tmp_path / "first")
+    again = run(backend, tmp_path / "edits", tmp_path / "again", tool_protocol="auto")
+    assert labels(again) == labels(first)
+    assert len(live.requests) == asked == 12
+    assert backend.uri.startswith("recorded/scripted/test?run=")
+    assert str(parse_uri(backend.uri)) == backend.uri
+    assert again.bench.judge.tool_protocol == protocol
+    assert not backend.traits.is_lmm
+    # Who was recorded is what the judge is, not where the folder lies.
+    (tmp_path / "first").rename(tmp_path / "moved")
+    assert reopened(tmp_path / "moved").uri == backend.uri
+
+
+def test_an_answer_says_where_it_was_recorded(edits: Edits, tmp_path: Path) -> None:
+    live = ScriptedLMM(answers)
+    run(live, edits(1), tmp_path / "first", criteria=("if",))
+    reply = reopened(tmp_path / "first").complete(live.requests[1], ImageStore())
+    assert str(reply.sent["recorded_in"]).endswith(".0.jsonl, call 2")
+    assert reply.text == final("Wrong Action")
+
+
+def test_a_miss_names_the_nearest_recording_and_the_first_difference(edits: Edits, tmp_path: Path) -> None:
+    live = ScriptedLMM(answers, native_tools=True)
+    run(live, edits(1), tmp_path / "first", tool_protocol="native")
+    backend = reopened(tmp_path / "first")
+    first, second = (r for r in live.requests if "Wrong Action" in r.messages[0].text)
+
+    def miss(request: Request) -> str:
+        with pytest.raises(NotRecorded) as caught:
+            backend.complete(request, ImageStore())
+        assert not caught.value.retryable
+        return str(caught.value)
+
+    warmer = miss(replace(first, sampling=Sampling(temperature=0.7)))
+    assert "(s00, instruction_following)" in warmer
+    assert 'sampling: recorded {"temperature": 0.0' in warmer
+    assert "tools: recorded ['enhancer', 'localize_differences', 'zoom_in'], now ['zoom_in']" in miss(
+        replace(first, tools=tuple(t for t in first.tools if t.name == "zoom_in"))
+    )
+    changed = replace(first.tools[0], description="Other words.")
+    assert "the arguments of zoom_in are no longer the same" in miss(replace(first, tools=(changed, *first.tools[1:])))
+    assert "choices: recorded null, now" in miss(replace(first, choices=("Wrong Action",)))
+    assert "whether tools may be called (now False)" in miss(replace(first, calls_allowed=False))
+    *before, last = second.messages
+    told = miss(replace(second, messages=(*before, Message.of_text("user", last.text.replace("e", "E", 1)))))
+    assert f"message {len(second.messages)}: text, from character" in told
+    longer = (*second.messages, Message.of_text("user", "and now?"))
+    assert 'message 5: role: recorded "assistant", now "user"' in miss(replace(second, messages=longer))
+    said = Message.of_text("assistant", final("Wrong Action"))
+    longest = replace(second, messages=(*second.messages, said, Message.of_text("user", "and now?")))
+    assert "message 6 (user): the recording ends before it" in miss(longest)
+    assert "none of its 2 conversations begins with these images" in miss(
+        Request(messages=(Message.of_text("user", "hello"),))
+    )
+
+
+def test_another_question_about_the_same_images_is_a_miss_with_the_criterion_that_is_nearest(
+    edits: Edits, tmp_path: Path
+) -> None:
+    folder = edits(1)
+    run(ScriptedLMM(answers), folder, tmp_path / "first")
+    again = run(reopened(tmp_path / "first"), folder, tmp_path / "again", budget=Budget(max_turns=3))
+    assert {f.status for f in again.findings} == {"backend_failed"}
+    by_criterion = {f.criterion: f.reason for f in again.findings}
+    for criterion, reason in by_criterion.items():
+        assert reason.startswith("NotRecorded:")
+        assert f"(s00, {criterion})" in reason
+        assert "message 1: text, from character" in reason
+
+
+def test_a_recorded_failure_fails_again_and_is_not_tried_again(edits: Edits, tmp_path: Path) -> None:
+    live = ScriptedLMM(lambda request: ContextTooLong("too long by 9 tokens"))
+    folder = edits(1)
+    run(live, folder, tmp_path / "first", criteria=("if",))
+    again = run(reopened(tmp_path / "first"), folder, tmp_path / "again", criteria=("if",))
+    assert again.findings[0].status == "over_budget"
+    assert "too long by 9 tokens" in again.findings[0].reason
+
+
+def test_of_several_judges_one_is_named(edits: Edits, tmp_path: Path) -> None:
+    folder, out = edits(1), tmp_path / "first"
+    one = run(ScriptedLMM(answers, name="one"), folder, out)
+    two = run(ScriptedLMM(answers, name="two"), folder, out)
+    with pytest.raises(ConfigError, match=r"several judges, name one with \?judge=ID: .*scripted/one"):
+        reopened(out)
+    ids = [one.bench.judge.id, two.bench.judge.id]
+    assert reopened(out, f"?judge={ids[1][:6]}").uri.startswith("recorded/scripted/two?run=")
+    with pytest.raises(ConfigError, match="no judge whose id begins with 'zz'"):
+        reopened(out, "?judge=zz")
+
+
+def test_what_is_no_recording_says_so(edits: Edits, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no run folder"):
+        reopened(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="recorded needs a run folder"):
+        open_backend(parse_uri("recorded"))
+    with pytest.raises(ConfigError, match="unknown parameter 'speed'"):
+        open_backend(parse_uri("recorded/x?speed=1"))
+    out = tmp_path / "first"
+    outcome = run(ScriptedLMM(answers), edits(1), out)
+    for path in (out / "traces" / outcome.bench.judge.id).glob("*/*.jsonl"):
+        path.write_text("broken\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="has no recorded answer"):
+        reopened(out)
+
+
+def test_it_opens_by_its_uri(edits: Edits, tmp_path: Path) -> None:
+    run(ScriptedLMM(answers), edits(1), tmp_path / "first")
+    try:
+        backend = open_any(f"recorded/{tmp_path / 'first'}")
+    except ConfigError as error:
+        pytest.skip(f"this installation was made before the backend was: {error}")
+    assert isinstance(backend, RecordedLMM)
