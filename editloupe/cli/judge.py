@@ -225,6 +225,8 @@ def heading_of(bench: Bench) -> Heading:
             "The pixel baseline follows rules on pixels; it is not an LMM and its labels are no substitute for one. "
             "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
         )
+    if bench.settings.constrain_labels and not bench.backend.traits.constrains_choices:
+        notes.append(f"Labels were not constrained: {bench.backend.uri} cannot be held to a list (vllm/MODEL can).")
     if bench.toolbox.absent:
         reasons = dict.fromkeys(bench.toolbox.absent.values())
         for reason in reasons:

@@ -13,6 +13,10 @@ _WHAT = {
     "baseline": ("baseline", "rules on pixels, embedded: no key, no GPU, no network; not an LMM"),
     "openai": ("openai/MODEL[?base_url=…]", "OpenAI, or any server that speaks its chat completions"),
     "scripted": ("scripted/FILE.jsonl", "replies read from a file, one a line: for tests and demonstrations"),
+    "vllm": (
+        "vllm/MODEL[?base_url=…]",
+        "a model that vLLM serves, here on port 8000 or elsewhere; judge --launch starts it",
+    ),
 }
 
 

@@ -92,12 +92,13 @@ SETTINGS = {
     "DO_NOT_TRACK": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "TORCH_COMPILE_DISABLE": "1",
+    "VLLM_SERVER_DEV_MODE": "1",
     "PYTHONPATH": "",
 }
 """Environment variables of the server."""
 
 
-def arguments(*, max_model_len: int = 16_384, images: int = 12) -> list[str]:
+def arguments(*, max_model_len: int = 24_576, images: int = 12) -> list[str]:
     """What a tiny model on the CPU needs, after `vllm serve MODEL`."""
     return [
         "--dtype", "bfloat16", "--max-model-len", str(max_model_len), "--enforce-eager",

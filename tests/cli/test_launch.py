@@ -18,6 +18,7 @@ from editloupe.backends.base import parse_uri
 from editloupe.backends.vllm_server import launched
 from editloupe.errors import ConfigError, Unavailable
 from editloupe.runs.store import RunStore
+from tests.conftest import final
 
 Edits = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
@@ -265,3 +266,11 @@ def test_a_program_that_cannot_be_run_is_said(vllm: StandIn):
     (vllm.folder / "vllm").write_text("#!/nowhere/python\n")
     with pytest.raises(ConfigError, match="cannot be run"), launched(parse_uri("vllm/m")):
         raise AssertionError("unreachable")
+
+
+def test_a_backend_that_cannot_be_held_to_labels_is_said_to_be_none(editloupe: Run, edits: Edits, tmp_path: Path):
+    (tmp_path / "replies.jsonl").write_text(json.dumps(final("Wrong Action")) + "\n")
+    command = ("judge", edits(1), "--backend", "scripted/replies.jsonl", "--criteria", "if", "--constrain-labels")
+    code, said, _ = editloupe(*command, "--out", tmp_path / "run")
+    assert code == 0
+    assert "Labels were not constrained: scripted/replies.jsonl" in " ".join(said.split())
