@@ -121,34 +121,46 @@ def judge(
 
 def run(options: dict[str, Json], folder: Path, *, redo: frozenset[str], as_json: bool) -> int:
     """Judge as `options` say into `folder`, show what came of it, and give the exit code."""
+    settings, source = settings_of(options), source_of(options)
+    with _launched(options, settings, source, hidden=as_json) as (backend, server):
+        if backend is None or server is None:
+            return _judge(options, settings, source, folder, redo=redo, as_json=as_json)
+        launched = replace(settings, backend=backend)
+        code = _judge(options, launched, source, folder, redo=redo, as_json=as_json, at_once=server.kill)
+        if trouble := server.trouble():
+            note(trouble)
+        return code
+
+
+def _judge(
+    options: dict[str, Json],
+    settings: Settings,
+    source: Source,
+    folder: Path,
+    *,
+    redo: frozenset[str],
+    as_json: bool,
+    at_once: Callable[[], None] = lambda: None,
+) -> int:
+    """at_once: called before a second Ctrl-C ends the process."""
     from editloupe.runs.execute import execute
     from editloupe.runs.spec import open_bench
 
-    settings, source = settings_of(options), source_of(options)
-    if options.get("launch"):
-        # What is wrong with the rest is said now, not when a model has been loaded for minutes.
-        open_bench(settings)
-        if not source.path.exists():
-            raise DataError(f"{source.path} does not exist; name the folder of edits to judge")
-    with _launched(options, hidden=as_json) as (backend, server):
-        bench = open_bench(settings if backend is None else replace(settings, backend=backend))
-        heading = heading_of(bench)
-        if not as_json:
-            note(f"Judging {source.path} with {heading.judge} into {folder}")
-        at_once = (lambda: None) if server is None else server.kill
-        with _stoppable(at_once) as stop, _progress(hidden=as_json) as listener:
-            outcome = execute(
-                bench,
-                source,
-                folder,
-                config=options,
-                concurrency=_int(options["concurrency"]),
-                redo=redo,
-                listener=listener,
-                stop=stop,
-            )
-        if server is not None and (trouble := server.trouble()):
-            note(trouble)
+    bench = open_bench(settings)
+    heading = heading_of(bench)
+    if not as_json:
+        note(f"Judging {source.path} with {heading.judge} into {folder}")
+    with _stoppable(at_once) as stop, _progress(hidden=as_json) as listener:
+        outcome = execute(
+            bench,
+            source,
+            folder,
+            config=options,
+            concurrency=_int(options["concurrency"]),
+            redo=redo,
+            listener=listener,
+            stop=stop,
+        )
     _report(outcome, heading, folder, as_json=as_json)
     tolerated = options["fail_on_error"]
     return exit_code(outcome, tolerated=float(tolerated) if isinstance(tolerated, int | float) else 0.0)
@@ -330,7 +342,9 @@ def _tell_failures(outcome: Outcome, folder: Path) -> None:
 
 
 @contextmanager
-def _launched(options: dict[str, Json], *, hidden: bool) -> Iterator[tuple[LMM | None, Server | None]]:
+def _launched(
+    options: dict[str, Json], settings: Settings, source: Source, *, hidden: bool
+) -> Iterator[tuple[LMM | None, Server | None]]:
     """With --launch, a server of its own and the backend that asks it, with a progress line; else nothing."""
     arguments = _text(options.get("launch_args"))
     if not options.get("launch"):
@@ -340,7 +354,12 @@ def _launched(options: dict[str, Json], *, hidden: bool) -> Iterator[tuple[LMM |
         return
     from editloupe.backends.base import parse_uri
     from editloupe.backends.vllm_server import launched
+    from editloupe.runs.spec import open_bench
 
+    # What is wrong with the rest is said now, not when a model has been loaded for minutes.
+    open_bench(settings)
+    if not source.path.exists():
+        raise DataError(f"{source.path} does not exist; name the folder of edits to judge")
     try:
         given = shlex.split(arguments or "")
     except ValueError as error:

@@ -257,13 +257,13 @@ def test_tools_in_both_protocols_end_in_a_label(peer: Peer, sample: Sample, stor
 
 @pytest.mark.parametrize("protocol", ["text", "native"])
 def test_six_turns_are_read_from_the_prefix_cache(peer: Peer, sample: Sample, store: ImageStore, protocol: str) -> None:
-    names = ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total")
+    names = [f"vllm:{cache}_{what}_total" for cache in ("prefix_cache", "mm_cache") for what in ("queries", "hits")]
     peer.forget()
     before = [peer.metric(n) for n in names]
     model = Insists(peer.backend, 6, native=protocol == "native")
     finding = judged(model, sample, store, budget=Budget(max_turns=6), tool_protocol=protocol)
     assert (finding.status, finding.turns) == ("ok", 6)
-    queries, hits = (peer.metric(n) - b for n, b in zip(names, before, strict=True))
+    queries, hits, pictures, known = (peer.metric(n) - b for n, b in zip(names, before, strict=True))
     sent = [r.usage.input_tokens for r in model.replies]
     # What was sent before is sent again, byte by byte: all but each request's own end.
     shared = sum(sent[:-1])
@@ -271,7 +271,11 @@ def test_six_turns_are_read_from_the_prefix_cache(peer: Peer, sample: Sample, st
         f"{peer.kind}, {protocol}: requests of {sent} tokens, {hits:,.0f} of {queries:,.0f} from the prefix cache "
         f"({hits / queries:.3f}); at most {shared / queries:.3f}"
     )
+    print(f"{peer.kind}, {protocol}: {known:.0f} of {pictures:.0f} pictures known by their digest")
     assert queries == sum(sent)
+    # 2 + 3 + … + 8 pictures in seven requests, of which eight are new, at most: a random crop may be one of before.
+    assert pictures == 35
+    assert known >= 35 - 8
     # The cache holds whole blocks, on a CPU of 128 tokens.
     assert shared - 128 * len(sent) <= hits <= shared
 
