@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from editloupe.backends import openai, retry
@@ -50,6 +51,10 @@ def _traits(model: str, endpoint: str) -> Traits:
     )
 
 
+def _launched_traits(model: str, endpoint: str) -> Traits:
+    return replace(_traits(model, endpoint), describes=f"{model} served by a vLLM that this run started")
+
+
 def _extras(request: Request) -> dict[str, Json]:
     """The closed list of answers, with the probabilities of what is chosen from it."""
     if request.choices is None:
@@ -79,4 +84,5 @@ def open_backend(
     sleep: Callable[[float], None] = time.sleep,
 ) -> OpenAIBackend:
     """The backend behind `vllm/MODEL`. Nothing is sent yet; place and errors as `openai.open_backend` has them."""
-    return openai.open_backend(uri, service=VLLM, place=place, policy=policy, sleep=sleep)
+    service = VLLM if place is None else replace(VLLM, traits=_launched_traits)
+    return openai.open_backend(uri, service=service, place=place, policy=policy, sleep=sleep)

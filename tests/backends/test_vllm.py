@@ -179,6 +179,7 @@ def test_a_server_whose_address_is_new_each_time_keeps_its_place() -> None:
         for port in (40001, 40002)
     )
     assert (first.uri, first.endpoint) == (second.uri, second.endpoint) == ("vllm/m", "launched: vllm serve m")
+    assert first.traits.describes == "m served by a vLLM that this run started"
     first.close()
     second.close()
 
