@@ -217,6 +217,7 @@ class Reply:
 
     finish: why it stopped.   model: the name that the endpoint answered with.   raw: the provider's own payload, kept
     for the trace.   sent: the parameters that were really on the wire.   carry: goes into the assistant's message.
+    logprob: natural logarithm of the text's probability, where it was asked for and told.
     """
 
     text: str
@@ -229,6 +230,7 @@ class Reply:
     raw: Json = None
     sent: Mapping[str, Json] = field(default_factory=dict)
     carry: Json = None
+    logprob: float | None = None
 
     def to_json(self) -> dict[str, Json]:
         data: dict[str, Json] = {
@@ -242,11 +244,12 @@ class Reply:
             "raw": self.raw,
             "sent": dict(self.sent),
         }
-        return data if self.carry is None else data | {"carry": self.carry}
+        optional: dict[str, Json] = {"carry": self.carry, "logprob": self.logprob}
+        return data | {name: value for name, value in optional.items() if value is not None}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Reply:
-        usage, sent = data["usage"], data["sent"]
+        usage, sent, logprob = data["usage"], data["sent"], data.get("logprob")
         assert isinstance(usage, Mapping) and isinstance(sent, Mapping)
         return cls(
             text=str(data["text"]),
@@ -261,6 +264,7 @@ class Reply:
             raw=data["raw"],
             sent=sent,
             carry=data.get("carry"),
+            logprob=float(logprob) if isinstance(logprob, int | float) else None,
         )
 
 

@@ -34,13 +34,20 @@ _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": 
 
 
 AS_TEXT = "the call stands in the text, where nobody reads it: call the tool through your tool calling interface"
+CUT = "the reply was cut off at its token limit before the call was complete: think shorter, then call"
 
 
-def parse_reply(reply: Reply, *, turn: int, native: bool = False) -> Parsed:
+def parse_reply(reply: Reply, *, turn: int, native: bool = False, choices: tuple[str, ...] | None = None) -> Parsed:
     """Thought, calls and answer of one reply; calls that the adapter found stand first. `turn` numbers the calls.
 
     native: tools are called through the provider's own tool calling; a call in the text is then a malformed one.
+    choices: what the reply was held to; one of them alone, without tags, is then the answer. A backend that writes the
+    tags all the same is read as ever.
     """
+    bare = reply.text.strip()
+    if choices and bare in choices and reply.finish != "length":
+        # Cut at the token limit it may be the beginning of another one.
+        return Parsed(thought=reply.reasoning.strip(), calls=(), malformed=(), answer=bare)
     thoughts = [reply.reasoning.strip()]
     calls, malformed = list(reply.tool_calls), list(reply.malformed_calls)
     answers: list[str] = []
@@ -54,6 +61,9 @@ def parse_reply(reply: Reply, *, turn: int, native: bool = False) -> Parsed:
             for found in _calls_in(body, cut=not closed):
                 if isinstance(found, MalformedCall):
                     malformed.append(found)
+                elif native and reply.finish == "length":
+                    # The server's own parser leaves calls in the text where the reply did not end.
+                    malformed.append(MalformedCall(raw=body.strip(), error=CUT))
                 elif native:
                     malformed.append(MalformedCall(raw=body.strip(), error=AS_TEXT))
                 else:

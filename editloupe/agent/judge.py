@@ -15,7 +15,7 @@ from editloupe.prompts import prompt_digest, render
 from editloupe.records import Evidence, Finding, Status, answer_from_json
 from editloupe.values import Box, Json, View
 
-TEMPLATES = ("agent/tools", "agent/format", "agent/continue", "agent/last_turn", "agent/remind")
+TEMPLATES = ("agent/tools", "agent/format", "agent/continue", "agent/last_turn", "agent/last_label", "agent/remind")
 """With `native=True` where tools are called natively: one text for both ways, so that they differ in nothing else."""
 
 

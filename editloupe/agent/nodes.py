@@ -31,12 +31,12 @@ def think(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     exceeded = _exceeded(context, spent)
     if exceeded:
         return _over("over_budget", exceeded)
-    choices = tuple(context.labels) if state["last"] and context.constrain_labels else None
+    choices = tuple(context.labels) if state["last"] and context.constrained else None
     messages = context.tape.messages(state["history"])
     request = Request(
         messages=messages,
         sampling=context.sampling,
-        choices=choices if context.backend.traits.constrains_choices else None,
+        choices=choices,
         # Still named in the last turn: without them the conversation would begin otherwise, and be computed anew.
         tools=context.toolbox.specs(context.task.tools) if context.native else (),
         calls_allowed=not (context.native and state["last"]),
@@ -54,16 +54,18 @@ def think(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
         return {"usage": usage} | _over("filtered", reply.text or "the provider's content filter cut the reply")
     if context.native:
         reply = _with_own_ids(reply, messages)
-    parsed = parse_reply(reply, turn=state["turns"] + 1, native=context.native)
+    parsed = parse_reply(reply, turn=state["turns"] + 1, native=context.native, choices=choices)
     said = _said(reply, native=context.native)
+    held = int(choices is not None and parsed.answer is not None)
     update: dict[str, Any] = {
         "history": [*state["history"], context.tape.add(said, state["history"][-1])],
         "usage": usage,
-        "thought": parsed.thought,
+        # A bare label comes without a thought: the last one that was uttered is the one behind it.
+        "thought": parsed.thought or (state["thought"] if choices else ""),
         "answer": parsed.answer,
         "calls": [c.to_json() for c in parsed.calls],
         "malformed": [m.to_json() for m in parsed.malformed],
-        "counts": _counted(state, malformed_calls=len(parsed.malformed)),
+        "counts": _counted(state, malformed_calls=len(parsed.malformed), constrained_labels=held),
     }
     if context.task.tools and parsed.calls and not state["last"]:
         if parsed.answer is not None:
@@ -107,11 +109,11 @@ def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
         answers.append((call, parts))
     turns = state["turns"] + 1
     last = turns >= budget.max_turns
-    template = "agent/last_turn" if last else "agent/continue"
     closing: list[Part] = [
         TextPart(text=f"Not run, since it could not be read: {_object(m)['error']}") for m in state["malformed"]
     ]
-    closing.append(TextPart(text=render(template, labels=context.labels, native=context.native)))
+    going_on = render("agent/continue", labels=context.labels, native=context.native)
+    closing.append(TextPart(text=_last_word(context) if last else going_on))
     counts = _counted(state, tool_errors=errors, tool_crashes=crashes)
     history = list(state["history"])
     for message in _observed(answers, closing, native=context.native):
@@ -133,8 +135,19 @@ def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
 
 
 def remind(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
-    """Say what was wrong with the reply and how to reply; give up as `unparsed` when reminders are used up."""
+    """Say what was wrong with the reply and how to reply; give up as `unparsed` when reminders are used up.
+
+    Where labels are constrained, one last word that is held to them stands before giving up.
+    """
     context = runtime.context
+    if state["reminders"] >= context.task.budget.max_reminders and context.constrained:
+        context.tape.note(f"after {state['reminders']} reminders, a last word held to the labels: {state['problem']}")
+        message = Message.of_text("user", _last_word(context))
+        return {
+            "history": [*state["history"], context.tape.add(message, state["history"][-1])],
+            "last": True,
+            "next": "think",
+        }
     if state["reminders"] >= context.task.budget.max_reminders:
         return _over("unparsed", f"no call and no label after {state['reminders']} reminders: {state['problem']}")
     tools, native = bool(context.task.tools), context.native
@@ -170,6 +183,13 @@ def _with_own_ids(reply: Reply, messages: tuple[Message, ...]) -> Reply:
         seen.add(id_)
         calls.append(replace(call, id=id_))
     return replace(reply, tool_calls=tuple(calls))
+
+
+def _last_word(context: Context) -> str:
+    """What asks for the label when there is nothing left but to give it."""
+    if context.constrained:
+        return render("agent/last_label", labels=context.labels, tools=bool(context.task.tools))
+    return render("agent/last_turn", labels=context.labels, native=context.native)
 
 
 def _said(reply: Reply, *, native: bool) -> Message:

@@ -95,6 +95,11 @@ class Context:
         return self.tool_protocol == "native" and bool(self.task.tools)
 
     @property
+    def constrained(self) -> bool:
+        """Whether the last answer is held to the labels: asked for, and something that the backend can do."""
+        return self.constrain_labels and self.backend.traits.constrains_choices
+
+    @property
     def labels(self) -> list[str]:
         """As the prompt lists them: best first."""
         return [rule.name for rule in self.task.grammar.labels]

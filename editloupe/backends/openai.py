@@ -20,7 +20,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -64,15 +64,53 @@ _SHORTEST_SECRET = 8
 """Shorter keys are placeholders ("none", "EMPTY"): taking them out of a reply would change the model's words."""
 
 
-def open_backend(
-    uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY, sleep: Callable[[float], None] = time.sleep
-) -> OpenAIBackend:
-    """The backend behind `openai/MODEL`. Nothing is sent yet.
+def _traits(model: str, endpoint: str) -> Traits:
+    return Traits(describes=f"{model} over chat completions at {endpoint}", native_tools=True)
 
+
+def _nothing_more(request: Request) -> dict[str, Json]:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """What differs between services that speak this protocol.
+
+    base_url: where it answers unless the URI says so.   base_url_variable: an environment variable above that.
+    key_variable: holds the key.   key_needed: for an address that is not this machine's.   traits: of (model, endpoint).
+    extras: fields of the body that the SDK does not know.   image_ids: images carry their digest as `uuid`.
+    hints: (pattern of what the server says when it refuses, what to do about it).
+    """
+
+    base_url: str = DEFAULT_BASE_URL
+    base_url_variable: str | None = "OPENAI_BASE_URL"
+    key_variable: str = DEFAULT_KEY_VARIABLE
+    key_needed: bool = True
+    traits: Callable[[str, str], Traits] = _traits
+    extras: Callable[[Request], dict[str, Json]] = _nothing_more
+    image_ids: bool = False
+    hints: tuple[tuple[re.Pattern[str], str], ...] = ()
+
+
+OPENAI: Final = Service()
+
+
+def open_backend(
+    uri: BackendURI,
+    *,
+    service: Service = OPENAI,
+    place: str | None = None,
+    policy: RetryPolicy = retry.DEFAULT_POLICY,
+    sleep: Callable[[float], None] = time.sleep,
+) -> OpenAIBackend:
+    """The backend behind `openai/MODEL`, or behind another service's URI. Nothing is sent yet.
+
+    place: what is told and recorded as the endpoint of a server whose base_url is new with every start; the base_url is
+    then no part of the URI.
     Raises ConfigError: no model, an unknown parameter, a base_url that cannot be used, a missing key or package.
     """
     if not uri.model:
-        raise ConfigError(f"backend {str(uri)!r} names no model; expected openai/MODEL")
+        raise ConfigError(f"backend {str(uri)!r} names no model; expected {uri.provider}/MODEL")
     unknown = sorted(set(uri.params) - set(_PARAMETERS))
     if unknown:
         raise ConfigError(
@@ -80,25 +118,28 @@ def open_backend(
             f"known: {', '.join(_PARAMETERS)}"
         )
     params = dict(uri.params)
-    if "base_url" not in params and os.environ.get("OPENAI_BASE_URL"):
+    elsewhere = os.environ.get(service.base_url_variable) if service.base_url_variable else None
+    if "base_url" not in params and elsewhere:
         # The SDK's own variable. It becomes a part of the URI, so that a run says where its images went.
-        params["base_url"] = os.environ["OPENAI_BASE_URL"]
+        params["base_url"] = elsewhere
     if "base_url" in params:
         params["base_url"] = _checked_base_url(params["base_url"])
     dialect = boxes.checked(params.get("boxes", boxes.DEFAULT))
     timeout_s = _checked_timeout(params.get("timeout_s"))
-    endpoint = params.get("base_url", DEFAULT_BASE_URL)
-    key = _key(params.get("env", DEFAULT_KEY_VARIABLE), endpoint, named="env" in params)
+    endpoint = params.get("base_url", service.base_url)
+    needed = "env" in params or (service.key_needed and not _is_loopback(endpoint))
+    key = _key(params.get("env", service.key_variable), f"backend {uri.provider} needs a key for {endpoint}", needed=needed)
     try:
         import openai
     except ImportError as error:
-        raise ConfigError("backend 'openai' needs the package openai: pip install 'openai>=2.30,<4'") from error
+        raise ConfigError(f"backend {uri.provider!r} needs the package openai: pip install 'openai>=2.30,<4'") from error
     site = wire.Site(
         where=f"{endpoint}, model {uri.model!r}",
         timeout_s=timeout_s,
         connect_s=min(CONNECT_TIMEOUT_S, timeout_s),
         key_hint=key.hint,
         scrub=key.scrub,
+        hints=service.hints,
     )
     client = openai.OpenAI(
         api_key=key.value or "none",
@@ -109,11 +150,13 @@ def open_backend(
         http_client=openai.DefaultHttpxClient(trust_env=False) if _is_loopback(endpoint) else None,
     )
     # How long we wait and which key pays do not change who judges: with a longer time-out a run goes on, not anew.
-    lasting = {name: value for name, value in params.items() if name == "base_url"}
+    lasting = {name: value for name, value in params.items() if name == "base_url" and place is None}
     if dialect != boxes.DEFAULT:
         lasting["boxes"] = dialect
     canonical = BackendURI(provider=uri.provider, model=uri.model, params=lasting)
-    return OpenAIBackend(canonical, endpoint, site, client, dialect=dialect, policy=policy, sleep=sleep)
+    return OpenAIBackend(
+        canonical, place or endpoint, site, client, service=service, dialect=dialect, policy=policy, sleep=sleep
+    )
 
 
 class OpenAIBackend:
@@ -127,13 +170,13 @@ class OpenAIBackend:
         client: openai.OpenAI,
         *,
         dialect: str = boxes.DEFAULT,
+        service: Service = OPENAI,
         policy: RetryPolicy,
         sleep: Callable[[float], None],
     ) -> None:
         self._uri, self._endpoint, self._site, self._client = uri, endpoint, site, client
-        self._policy, self._sleep = policy, sleep
-        describes = f"{uri.model} over chat completions at {endpoint}"
-        self._traits = Traits(describes=describes, native_tools=True, boxes=dialect)
+        self._service, self._policy, self._sleep = service, policy, sleep
+        self._traits = replace(service.traits(uri.model, endpoint), boxes=dialect)
         self._image_urls = _ImageURLs(ImagePolicy(formats=self._traits.image_formats, max_side=self._traits.max_image_side))
         self._lock = threading.Lock()
         self._renamed: Mapping[str, str | None] = {}
@@ -171,7 +214,12 @@ class OpenAIBackend:
         sizes = boxes.sizes_of(request, max_side=self._traits.max_image_side)
         request = boxes.outgoing(request, self._traits.boxes, sizes)
         in_place = self._traits.tool_result_images
-        messages = wire.messages_of(request, lambda ref: self._image_urls.of(images, ref), tool_images=in_place)
+        messages = wire.messages_of(
+            request,
+            lambda ref: self._image_urls.of(images, ref),
+            tool_images=in_place,
+            image_ids=self._service.image_ids,
+        )
         outcome = retry.call(
             lambda: self._negotiated(request, messages),
             policy=self._policy,
@@ -205,9 +253,10 @@ class OpenAIBackend:
 
         while True:
             renamed = self._renamed
-            sent = wire.parameters_of(self._uri.model, request, renamed)
+            known, extras = wire.parameters_of(self._uri.model, request, renamed), self._service.extras(request)
+            sent = {**known, **extras}
             try:
-                body = self._post({**sent, "messages": messages})
+                body = self._post({**known, "messages": messages, "extra_body": extras})
                 break
             except wire.foreign_errors() as error:
                 name = _refused_parameter(error, sent) if isinstance(error, openai.APIStatusError) else None
@@ -293,8 +342,11 @@ class _Key:
         return text.replace(self.value, "***") if len(self.value) >= _SHORTEST_SECRET else text
 
 
-def _key(variable: str, endpoint: str, *, named: bool) -> _Key:
-    """The key for an endpoint. Raises ConfigError where one is needed and missing, or cannot be a key."""
+def _key(variable: str, wanted: str, *, needed: bool) -> _Key:
+    """The key in a variable. wanted: says for what, where it is missing.
+
+    Raises ConfigError where it is needed and missing, or cannot be a key.
+    """
     if variable == "none":
         return _Key("", "no key was sent (env=none); name the variable that holds it with ?env=NAME")
     if not variable.isidentifier():
@@ -306,11 +358,11 @@ def _key(variable: str, endpoint: str, *, named: bool) -> _Key:
         if not value.isascii() or not value.isprintable() or " " in value:
             raise ConfigError(f"the key in environment variable {variable} holds blanks or characters that are not ASCII")
         return _Key(value, f"check the key in environment variable {variable}")
-    if not named and _is_loopback(endpoint):
+    if not needed:
         return _Key("", f"no key was sent; set environment variable {variable}, or name another with ?env=NAME")
     raise ConfigError(
-        f"backend openai needs a key for {endpoint}: set environment variable {variable}, or name the variable that holds "
-        "it with ?env=NAME (?env=none where the server asks for none)"
+        f"{wanted}: set environment variable {variable}, or name the variable that holds it with ?env=NAME "
+        "(?env=none where the server asks for none)"
     )
 
 

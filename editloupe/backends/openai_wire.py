@@ -65,7 +65,8 @@ class Site:
     """What a translation must know of the endpoint.
 
     where: the head of every message ("https://…/v1, model 'm'").   timeout_s, connect_s: of one attempt, and of its
-    connection.   key_hint: what to do where the key is refused.   scrub: takes the key out of a text.
+    connection.   key_hint: what to do where the key is refused.   scrub: takes the key out of a text.   hints: (pattern of
+    what the server says when it refuses, what to do about it).
     """
 
     where: str
@@ -73,6 +74,7 @@ class Site:
     connect_s: float
     key_hint: str
     scrub: Callable[[str], str]
+    hints: tuple[tuple[re.Pattern[str], str], ...] = ()
 
 
 # Request → wire
@@ -91,8 +93,9 @@ def parameters_of(model: str, request: Request, renamed: Mapping[str, str | None
     return wire
 
 
-def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool = False) -> list[Json]:
-    """The conversation. tool_images: the endpoint takes pictures in a tool's message.
+def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool = False, image_ids: bool = False) -> list[Json]:
+    """The conversation. tool_images: the endpoint takes pictures in a tool's message.   image_ids: each picture carries its
+    digest as `uuid`, by which the server knows it again.
 
     Where it does not, a tool's message keeps its text, and its pictures follow, under their names, in a user's message
     behind the last tool's message of the turn: between them, an endpoint refuses it.
@@ -101,14 +104,14 @@ def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool = Fa
     waiting: list[Part] = []
     for message in request.messages:
         if message.role != "tool" and waiting:
-            wire.append({"role": "user", "content": _wire_content(tuple(waiting), image_url)})
+            wire.append({"role": "user", "content": _wire_content(tuple(waiting), image_url, image_ids)})
             waiting = []
         if message.role == "tool" and not tool_images and message.images:
             waiting += _pictures(message)
             message = replace(message, parts=_without_pictures(message))
-        wire.append(_wire_message(message, image_url))
+        wire.append(_wire_message(message, image_url, image_ids))
     if waiting:
-        wire.append({"role": "user", "content": _wire_content(tuple(waiting), image_url)})
+        wire.append({"role": "user", "content": _wire_content(tuple(waiting), image_url, image_ids)})
     return wire
 
 
@@ -129,8 +132,8 @@ def _without_pictures(message: Message) -> tuple[Part, ...]:
     return (*kept, TextPart(text=where))
 
 
-def _wire_message(message: Message, image_url: ImageURL) -> Object:
-    wire: dict[str, Json] = {"role": message.role, "content": _wire_content(message.parts, image_url)}
+def _wire_message(message: Message, image_url: ImageURL, image_ids: bool) -> Object:
+    wire: dict[str, Json] = {"role": message.role, "content": _wire_content(message.parts, image_url, image_ids)}
     if message.role == "tool" and not message.images:
         # One plain string: lists of blocks in a tool's message are what the fewest servers take.
         wire["content"] = message.text
@@ -144,14 +147,18 @@ def _wire_message(message: Message, image_url: ImageURL) -> Object:
     return wire
 
 
-def _wire_content(parts: tuple[Part, ...], image_url: ImageURL) -> Json:
+def _wire_content(parts: tuple[Part, ...], image_url: ImageURL, image_ids: bool) -> Json:
     """Blocks in the order of the parts; one text alone is a plain string, which every server takes for every role."""
     if not parts:
         return None
     if len(parts) == 1 and isinstance(parts[0], TextPart):
         return parts[0].text
     return [
-        {"type": "image_url", "image_url": {"url": image_url(part.image)}}
+        {
+            "type": "image_url",
+            "image_url": {"url": image_url(part.image)},
+            **({"uuid": part.image.sha256} if image_ids else {}),
+        }
         if isinstance(part, ImagePart)
         else {"type": "text", "text": part.text}
         for part in parts
@@ -198,7 +205,18 @@ def read_reply(body: bytes, sent: Object, site: Site) -> Reply:
         model=model if isinstance(model, str) else "",
         raw=payload,
         sent=sent,
+        logprob=_logprob(choice.get("logprobs")),
     )
+
+
+def _logprob(value: Json) -> float | None:
+    """The natural logarithm of the answer's probability: that of its tokens, added up. None where one is not told."""
+    tokens = value.get("content") if isinstance(value, Mapping) else None
+    if not isinstance(tokens, list) or not tokens:
+        return None
+    values = [t.get("logprob") if isinstance(t, Mapping) else None for t in tokens]
+    known = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    return math.fsum(known) if len(known) == len(values) else None
 
 
 def _payload(body: bytes, site: Site) -> Object:
@@ -256,10 +274,13 @@ def _calls(value: Json, scrub: Callable[[str], str]) -> tuple[tuple[ToolCall, ..
 def _usage(value: Json) -> Usage:
     usage = value if isinstance(value, Mapping) else {}
     prompt, completion = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    # vLLM counts by kind of input: {"image": 1024}.
+    by_kind = prompt.get("multimodal_tokens") if isinstance(prompt, Mapping) else None
+    image_tokens = _count(prompt, "image_tokens")
     return Usage(
         input_tokens=_count(usage, "prompt_tokens"),
         output_tokens=_count(usage, "completion_tokens"),
-        image_tokens=_count(prompt, "image_tokens"),
+        image_tokens=_count(by_kind, "image") if image_tokens is None else image_tokens,
         cached_tokens=_count(prompt, "cached_tokens"),
         reasoning_tokens=_count(completion, "reasoning_tokens"),
     )
@@ -375,7 +396,8 @@ def _failure(status: int, body: object, site: Site, *, retry_after_s: float | No
         return Rejected(f"{message}; {site.key_hint}", status=status)
     if status in (404, 405) or status < 400:
         return Rejected(f"{message}; check the model's name, and that {_BASE_URL_HINT}", status=status)
-    return Rejected(message, status=status)
+    advice = next((hint for pattern, hint in site.hints if pattern.search(told)), None)
+    return Rejected(f"{message}; {advice}" if advice else message, status=status)
 
 
 def _error_body(body: object) -> object:

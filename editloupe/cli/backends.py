@@ -17,6 +17,10 @@ _WHAT = {
     "openai": ("openai/MODEL[?base_url=…]", "OpenAI, or any server that speaks its chat completions"),
     "recorded": ("recorded/RUN[?judge=ID]", "what a judge of an earlier run answered, from its traces"),
     "scripted": ("scripted/FILE.jsonl", "replies read from a file, one a line: for tests and demonstrations"),
+    "vllm": (
+        "vllm/MODEL[?base_url=…]",
+        "a model that vLLM serves, here on port 8000 or elsewhere; judge --launch starts it",
+    ),
 }
 
 _STYLES = {"yes": "green", "no": "yellow", "failed": "red"}

@@ -9,8 +9,9 @@ import shlex
 import signal
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -20,11 +21,13 @@ import typer
 
 from editloupe.cli.options import editors, read_config, use_config, words
 from editloupe.cli.output import err, note, out, plain
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, DataError
 from editloupe.records import PENDING, Budget
 from editloupe.values import Json, digest, sample_key
 
 if TYPE_CHECKING:
+    from editloupe.backends.base import LMM
+    from editloupe.backends.vllm_server import Server
     from editloupe.protocols.base import Summary
     from editloupe.reports.table import Heading
     from editloupe.runs.execute import Outcome, Progress
@@ -70,6 +73,8 @@ def judge(
     constrain_labels: Annotated[
         bool, typer.Option(help="Constrain the last answer to the labels, where possible.")
     ] = False,
+    launch: Annotated[bool, typer.Option("--launch", help="Start vllm serve for --backend vllm/MODEL.")] = False,
+    launch_args: Annotated[str | None, typer.Option(help="Arguments for that vllm serve, in one string.")] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, max=1024, help="Tasks at once.")] = None,
     max_connections: Annotated[
         int | None, typer.Option(min=1, max=1024, help="Calls at once at the endpoint. Default: as many as it takes.")
@@ -113,6 +118,8 @@ def judge(
         "max_seconds": max_seconds,
         "tool_protocol": tool_protocol,
         "constrain_labels": constrain_labels,
+        "launch": launch,
+        "launch_args": launch_args,
         "concurrency": concurrency,
         "max_connections": max_connections,
         "max_run_tokens": max_run_tokens,
@@ -126,17 +133,38 @@ def judge(
 
 def run(options: dict[str, Json], folder: Path, *, redo: frozenset[str], as_json: bool) -> int:
     """Judge as `options` say into `folder`, show what came of it, and give the exit code."""
+    settings, source = settings_of(options), source_of(options)
+    with _launched(options, settings, source, hidden=as_json) as (backend, server):
+        if backend is None or server is None:
+            return _judge(options, settings, source, folder, redo=redo, as_json=as_json)
+        launched = replace(settings, backend=backend)
+        code = _judge(options, launched, source, folder, redo=redo, as_json=as_json, at_once=server.kill)
+        if trouble := server.trouble():
+            note(trouble)
+        return code
+
+
+def _judge(
+    options: dict[str, Json],
+    settings: Settings,
+    source: Source,
+    folder: Path,
+    *,
+    redo: frozenset[str],
+    as_json: bool,
+    at_once: Callable[[], None] = lambda: None,
+) -> int:
+    """at_once: called before a second Ctrl-C ends the process."""
     from editloupe.backends.prices import read_prices
     from editloupe.runs.budget import RunBudget
     from editloupe.runs.execute import execute
     from editloupe.runs.spec import open_bench
 
-    settings, source = settings_of(options), source_of(options)
     bench = open_bench(settings)
     heading = heading_of(bench)
     if not as_json:
         note(f"Judging {source.path} with {heading.judge} into {folder}")
-    with _stoppable() as stop, _progress(hidden=as_json) as listener:
+    with _stoppable(at_once) as stop, _progress(hidden=as_json) as listener:
         outcome = execute(
             bench,
             source,
@@ -230,6 +258,8 @@ def heading_of(bench: Bench) -> Heading:
             "The pixel baseline follows rules on pixels; it is not an LMM and its labels are no substitute for one. "
             "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
         )
+    if bench.settings.constrain_labels and not bench.backend.traits.constrains_choices:
+        notes.append(f"Labels were not constrained: {bench.backend.uri} cannot be held to a list (vllm/MODEL can).")
     if bench.toolbox.absent:
         reasons = dict.fromkeys(bench.toolbox.absent.values())
         for reason in reasons:
@@ -268,6 +298,10 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
     from editloupe.reports.table import as_json as table_json
     from editloupe.reports.table import json_text, markdown, terminal
 
+    held = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
+    if held:
+        told = f"{held} of {len(outcome.findings)} labels come from a last word that was held to the list of labels."
+        heading = replace(heading, notes=(*heading.notes, told))
     summary = table_json(outcome.summaries, heading)
     if outcome.whole:
         outcome.store.write_report("summary.json", json_text(summary))
@@ -281,6 +315,7 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
             "asked": outcome.asked,
             "judged": judged,
             "failed": outcome.failed,
+            "constrained": held,
             "reused": outcome.reused,
             "interrupted": outcome.interrupted,
             "spent": outcome.ledger.to_json(),
@@ -341,13 +376,59 @@ def _tell_failures(outcome: Outcome, folder: Path) -> None:
 
 
 @contextmanager
-def _stoppable() -> Iterator[threading.Event]:
-    """The first Ctrl-C (or SIGTERM) stops after the calls under way, the second at once; either leaves a resumable run."""
+def _launched(
+    options: dict[str, Json], settings: Settings, source: Source, *, hidden: bool
+) -> Iterator[tuple[LMM | None, Server | None]]:
+    """With --launch, a server of its own and the backend that asks it, with a progress line; else nothing."""
+    arguments = _text(options.get("launch_args"))
+    if not options.get("launch"):
+        if arguments:
+            raise ConfigError("--launch-args needs --launch")
+        yield None, None
+        return
+    from editloupe.backends.base import parse_uri
+    from editloupe.backends.vllm_server import launched
+    from editloupe.runs.spec import open_bench
+
+    # What is wrong with the rest is said now, not when a model has been loaded for minutes.
+    open_bench(settings)
+    if not source.path.exists():
+        raise DataError(f"{source.path} does not exist; name the folder of edits to judge")
+    try:
+        given = shlex.split(arguments or "")
+    except ValueError as error:
+        raise ConfigError(f"--launch-args {arguments!r} cannot be split as a shell does it: {error}") from error
+    uri = parse_uri(_text(options["backend"]) or "baseline")
+    if options.get("tool_protocol") in ("native", "auto") and not any("tool-call-parser" in a for a in given):
+        # Without these the server refuses every request that offers tools.
+        given += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    with ExitStack() as stack:
+        with nullcontext() if hidden else err().status("starting vllm serve", spinner="line") as status:
+
+            def tell(seconds: float, line: str) -> None:
+                if status is not None:
+                    told = textwrap.shorten(line, 100, placeholder=" …")
+                    status.update(plain(f"starting vllm serve {uri.model}, {seconds:.0f} s  {told}"))
+
+            begun = time.monotonic()
+            pair = stack.enter_context(launched(uri, given, progress=tell))
+        if not hidden:
+            note(f"vllm serve {uri.model} answers after {time.monotonic() - begun:.0f} s")
+        yield pair
+
+
+@contextmanager
+def _stoppable(at_once: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
+    """The first Ctrl-C (or SIGTERM) stops after the calls under way, the second at once; either leaves a resumable run.
+
+    at_once: called before the second one ends the process, for what would outlive it.
+    """
     stop = threading.Event()
 
     def handle(number: int, _: FrameType | None) -> None:
         if stop.is_set():
             err().show_cursor(True)
+            at_once()
             os._exit(130)
         stop.set()
         note("Stopping after the calls under way; once more to stop at once. The same command goes on from here.")

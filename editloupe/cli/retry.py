@@ -57,6 +57,8 @@ def _complete(options: dict[str, Json], folder: Path) -> dict[str, Json]:
         "reader",
         "max_tokens",
         "max_seconds",
+        "launch",
+        "launch_args",
         "concurrency",
         "max_connections",
         "max_run_tokens",

@@ -46,6 +46,15 @@ def completion(text: str | None, *, finish: str | None = "stop", usage: Body | N
     }
 
 
+def chooses(number: int = 0, **fields: Any) -> Act:
+    """Answers a constrained request with one of its choices, and nothing around it, as vLLM does."""
+
+    def act(handler: Handler, request: Body) -> None:
+        says(request["structured_outputs"]["choice"][number], **fields)(handler, request)
+
+    return act
+
+
 def says(text: str | None, **fields: Any) -> Act:
     """Answers with `completion(text, **fields)`."""
     return sends(json.dumps(completion(text, **fields)).encode())
@@ -106,12 +115,19 @@ class OpenAIServer:
     """The server; a context manager. model: the one it has.   key: the bearer token that it asks for, None for none.
 
     models: what /models lists; None for a server that has no such list.
+    vllm: takes what vLLM takes beyond the protocol: an answer from a list, digests of images, images in tools' messages,
+    and a question for its health.
     """
 
     def __init__(
-        self, *script: Act, model: str = "tiny-vl", key: str | None = None, models: list[Body] | None = None
+        self,
+        *script: Act,
+        model: str = "tiny-vl",
+        key: str | None = None,
+        models: list[Body] | None = None,
+        vllm: bool = False,
     ) -> None:
-        self.script, self.model, self.key, self.models = list(script), model, key, models
+        self.script, self.model, self.key, self.models, self.vllm = list(script), model, key, models, vllm
         self.seen: list[Body] = []
         self.headers: list[dict[str, str]] = []
         self.complaints: list[str] = []
@@ -165,6 +181,9 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def do_GET(self) -> None:
+        if self.house.vllm and self.path == "/health":
+            self.answer(200, b"")
+            return
         if self.path != "/v1/models" or self.house.models is None:
             self.answer(404, b'{"detail":"Not Found"}')
             return
@@ -180,7 +199,7 @@ class Handler(BaseHTTPRequestHandler):
             fails(401, f"Incorrect API key provided: {self.headers.get('Authorization')}")(self, {})
             return
         body = json.loads(raw)
-        wrong = complaints(body)
+        wrong = complaints(body, vllm=self.house.vllm)
         if wrong:
             self.house.complaints.extend(wrong)
             fails(400, "; ".join(wrong))(self, body)
@@ -203,9 +222,13 @@ class Handler(BaseHTTPRequestHandler):
         """Tests read `seen`, not a log."""
 
 
-def complaints(body: Body) -> list[str]:
+def complaints(body: Body, *, vllm: bool = False) -> list[str]:
     """What is wrong with a request, as sentences; empty where nothing is."""
-    found = [f"unknown field {name!r}" for name in sorted(set(body) - _FIELDS)]
+    found = [
+        f"unknown field {name!r}" for name in sorted(set(body) - (_FIELDS | ({"structured_outputs"} if vllm else set())))
+    ]
+    if "structured_outputs" in body:
+        found += _constraint_complaints(body["structured_outputs"])
     if not isinstance(body.get("model"), str):
         found.append("model is not a string")
     temperature = body.get("temperature", 1)
@@ -216,13 +239,19 @@ def complaints(body: Body) -> list[str]:
         return [*found, "messages is not a list with something in it"]
     open_calls: set[str] = set()
     for number, message in enumerate(messages):
-        found += [f"message {number}: {wrong}" for wrong in _message_complaints(message, open_calls)]
+        found += [f"message {number}: {wrong}" for wrong in _message_complaints(message, open_calls, vllm=vllm)]
     found += [f"call {call!r} has no tool message" for call in sorted(open_calls)]
     found += [f"tool {number}: {wrong}" for number, t in enumerate(body.get("tools", [])) for wrong in _tool_complaints(t)]
     return found
 
 
-def _message_complaints(message: Body, open_calls: set[str]) -> list[str]:
+def _constraint_complaints(constraint: Any) -> list[str]:
+    choices = constraint.get("choice") if isinstance(constraint, dict) and set(constraint) == {"choice"} else None
+    right = isinstance(choices, list) and choices and all(isinstance(c, str) and c for c in choices)
+    return [] if right else [f"structured_outputs is no list of choices: {constraint!r}"]
+
+
+def _message_complaints(message: Body, open_calls: set[str], *, vllm: bool) -> list[str]:
     found = [f"unknown field {n!r}" for n in sorted(set(message) - {"role", "content", "tool_calls", "tool_call_id"})]
     role, content = message.get("role"), message.get("content")
     if role not in _ROLES:
@@ -242,17 +271,19 @@ def _message_complaints(message: Body, open_calls: set[str]) -> list[str]:
     if content == []:
         found.append("an empty list of blocks")
     for block in content if isinstance(content, list) else []:
-        found += _block_complaints(block, role)
+        found += _block_complaints(block, role, vllm=vllm)
     return found
 
 
-def _block_complaints(block: Body, role: str | None) -> list[str]:
+def _block_complaints(block: Body, role: str | None, *, vllm: bool) -> list[str]:
     if block.get("type") == "text":
         right = set(block) == {"type", "text"} and isinstance(block["text"], str) and block["text"]
         return [] if right else [f"broken text block {block!r}"]
-    if block.get("type") != "image_url" or set(block) != {"type", "image_url"}:
+    if block.get("type") != "image_url" or set(block) - ({"uuid"} if vllm else set()) != {"type", "image_url"}:
         return [f"unknown block {str(block)[:80]!r}"]
-    if role != "user":
+    if not isinstance(block.get("uuid", ""), str):
+        return [f"uuid is a {type(block['uuid']).__name__}"]
+    if role not in (("user", "tool") if vllm else ("user",)):
         return [f"an image in a message of role {role!r}"]
     try:
         image_of(block["image_url"]["url"])

@@ -1,0 +1,345 @@
+"""The vllm backend and the whole loop against a real vLLM with tiny random models: `make test-vllm`.
+
+What a random model says is noise; that it is asked rightly, that its label is one of the rubric's, and that what vLLM
+counts and refuses is understood, is what is tested. One server a model, started by the code that `--launch` uses.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe.backends.base import parse_uri
+from editloupe.backends.openai import OpenAIBackend
+from editloupe.backends.vllm_server import Server, launched
+from editloupe.chat import ImagePart, Message, Part, Request, Sampling, TextPart, ToolCall, ToolSpec
+from editloupe.data.images import ImageStore
+from editloupe.errors import BackendError, Rejected
+from editloupe.records import Budget, Finding
+from editloupe.runs.execute import Worker
+from editloupe.runs.spec import Settings, open_bench
+from editloupe.runs.store import RunStore
+from editloupe.values import Sample
+from tests.backends import vllm_peer
+from tests.backends.test_openai import image
+
+pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
+
+SHORT = Sampling(max_tokens=24)
+LABELS = ("Flawless Execution", "Over Modification", "Wrong Action", "Localization Failure")
+IMAGES = 8
+"""Two inputs and a crop in each of six turns."""
+
+ZOOM = ToolSpec(
+    name="zoom_in",
+    description="Enlarge a part of a picture.",
+    parameters={"type": "object", "properties": {"target_image": {"type": "string"}}, "required": ["target_image"]},
+)
+
+
+class Peer:
+    """A running server, its model and the backend that asks it."""
+
+    def __init__(self, kind: str, path: Path, backend: OpenAIBackend, server: Server) -> None:
+        self.kind, self.path, self.backend, self.server = kind, path, backend, server
+
+    def forget(self) -> None:
+        """Empty the server's prefix cache."""
+        url = f"http://127.0.0.1:{self.server.port}/reset_prefix_cache"
+        urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=10).close()
+
+    def metric(self, name: str) -> float:
+        """A counter of the server's /metrics, added up over its labels."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.server.port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        values = re.findall(rf"^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
+        assert values, f"{name} is none of the server's metrics"
+        return math.fsum(map(float, values))
+
+
+@pytest.fixture(scope="module")
+def environment() -> Path:
+    found = vllm_peer.environment()
+    if found is None:
+        pytest.skip("no vLLM environment: `make test-vllm` makes one, EDITLOUPE_VLLM names one")
+    return found
+
+
+@pytest.fixture(scope="module", params=vllm_peer.KINDS)
+def peer(request: pytest.FixtureRequest, environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    path = vllm_peer.tiny_model(environment, request.param, tmp_path_factory.mktemp("models"))
+    with pytest.MonkeyPatch.context() as patch:
+        set_up(patch, environment)
+        with launched(parse_uri(f"vllm/{path}"), vllm_peer.arguments(images=IMAGES), start_s=400) as (backend, server):
+            yield Peer(request.param, path, backend, server)
+
+
+def set_up(patch: pytest.MonkeyPatch, environment: Path) -> None:
+    """The environment's `vllm` on the PATH, and the variables that its server wants."""
+    patch.setenv("PATH", f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    patch.delenv("VLLM_API_KEY", raising=False)
+    for name, value in vllm_peer.SETTINGS.items():
+        patch.setenv(name, value)
+
+
+def user(*parts: Part) -> Message:
+    return Message(role="user", parts=parts)
+
+
+def text(words: str) -> TextPart:
+    return TextPart(text=words)
+
+
+# What is sent and read
+
+
+def test_images_are_counted_by_the_server_and_more_of_them_are_more_tokens(peer: Peer) -> None:
+    store = ImageStore()
+    parts = [ImagePart(image=image(store, value=v, size=(200, 150)), alias=str(v)) for v in (10, 90, 170)]
+    counted = []
+    for count in (0, 1, 3):
+        reply = peer.backend.complete(Request(messages=(user(text("Look."), *parts[:count]),), sampling=SHORT), store)
+        assert reply.usage.input_tokens is not None
+        assert reply.usage.input_tokens > (reply.usage.image_tokens or 0)
+        assert reply.model == str(peer.path)
+        counted.append(reply.usage.image_tokens or 0)
+    none, one, three = counted
+    assert none == 0
+    assert 0 < one <= 66
+    assert three == 3 * one
+
+
+def test_the_same_request_has_the_same_answer_and_is_computed_once(peer: Peer) -> None:
+    store = ImageStore()
+    # A block of the cache is 128 tokens on a CPU.
+    request = Request(
+        messages=(user(text("Again. " * 40), ImagePart(image=image(store, size=(200, 150)), alias="A")),), sampling=SHORT
+    )
+    first, second = (peer.backend.complete(request, store) for _ in range(2))
+    assert first.text == second.text
+    assert second.usage.cached_tokens is not None
+    assert second.usage.cached_tokens > 0
+
+
+def test_pictures_stay_in_the_tools_message(peer: Peer) -> None:
+    store = ImageStore()
+    crop = ImagePart(image=image(store, size=(120, 120)), alias="Crop 1")
+    call = ToolCall(id="c1", name="zoom_in", arguments={"target_image": "A"})
+    messages = (
+        user(text("Look."), ImagePart(image=image(store, value=10, size=(120, 120)), alias="A")),
+        Message(role="assistant", parts=(), tool_calls=(call,)),
+        Message(role="tool", parts=(text("Crop 1:"), crop), tool_call_id="c1"),
+        Message.of_text("user", "Go on."),
+    )
+    request = Request(messages=messages, tools=(ZOOM,), sampling=SHORT)
+    reply = peer.backend.complete(request, store)
+    assert reply.sent["tool_images"] == "in the tool's message"
+    alone = peer.backend.complete(Request(messages=messages[:1], sampling=SHORT), store)
+    assert reply.usage.image_tokens == 2 * (alone.usage.image_tokens or 0) > 0
+
+
+@pytest.mark.parametrize("tools", [(), (ZOOM,)], ids=["free", "tools withdrawn"])
+def test_a_constrained_answer_is_one_of_the_labels_with_its_probability(peer: Peer, tools: tuple[ToolSpec, ...]) -> None:
+    store = ImageStore()
+    seen = set()
+    for value in range(0, 250, 50):
+        parts = (text("Which label?"), ImagePart(image=image(store, value=value), alias="A"))
+        request = Request(messages=(user(*parts),), tools=tools, calls_allowed=False, choices=LABELS, sampling=SHORT)
+        reply = peer.backend.complete(request, store)
+        assert reply.text in LABELS
+        assert reply.finish == "stop"
+        assert reply.logprob is not None
+        # Four labels with four different first letters: a random model is nearly undecided.
+        assert 0.05 < math.exp(reply.logprob) < 0.9
+        assert isinstance(reply.raw, dict)
+        seen.add(reply.text)
+    print(f"{peer.kind}: labels of 5 pictures: {sorted(seen)}")
+
+
+def test_a_conversation_beyond_the_context_is_too_long(peer: Peer) -> None:
+    from editloupe.errors import ContextTooLong
+
+    with pytest.raises(ContextTooLong, match="24576"):
+        peer.backend.complete(Request(messages=(Message.of_text("user", "x" * 40_000),), sampling=SHORT), ImageStore())
+
+
+def test_too_many_images_say_what_to_do(peer: Peer) -> None:
+    store = ImageStore()
+    parts = [ImagePart(image=image(store, value=v), alias=str(v)) for v in range(IMAGES + 1)]
+    with pytest.raises(Rejected, match=f"At most {IMAGES} image.*--limit-mm-per-prompt"):
+        peer.backend.complete(Request(messages=(user(*parts),), sampling=SHORT), store)
+
+
+def test_a_model_that_is_not_served_is_named(peer: Peer) -> None:
+    from editloupe.backends.vllm import open_backend
+
+    other = open_backend(parse_uri(f"vllm/another?base_url={peer.server.base_url}"))
+    with pytest.raises(Rejected, match=r"HTTP 404.*another.*check the model's name"):
+        other.complete(Request(messages=(Message.of_text("user", "hello"),)), ImageStore())
+    other.close()
+
+
+# The loop
+
+
+class Insists:
+    """The served model, held to a tool call in its first turns: a random model would never make one by itself.
+
+    The rest of the conversation, and what stands in it, is the loop's and the server's.
+    """
+
+    def __init__(self, backend: OpenAIBackend, turns: int, *, native: bool) -> None:
+        self._backend, self._turns, self._native = backend, turns, native
+        self.asked: list[Request] = []
+        self.replies: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def complete(self, request: Request, images: ImageStore) -> Any:
+        from dataclasses import replace
+
+        turn = len(self.asked)
+        self.asked.append(request)
+        reply = self._backend.complete(request, images)
+        self.replies.append(reply)
+        if turn >= self._turns:
+            return reply
+        box: list[Any] = [100 + 50 * turn, 100, 500 + 50 * turn, 500]
+        arguments = {"target_image": "Edited Image", "bbox": box}
+        if self._native:
+            return replace(
+                reply, tool_calls=(ToolCall(id=f"c{turn}", name="zoom_in", arguments=arguments),), finish="tools"
+            )
+        call = json.dumps({"name": "zoom_in", "parameters": arguments})
+        return replace(reply, text=f"<tool_call>{call}</tool_call>", finish="stop")
+
+
+def judged(backend: Any, sample: Sample, store: ImageStore, **settings: Any) -> Finding:
+    settings = {"sampling": SHORT, "tools": ("zoom_in",), **settings}
+    bench = open_bench(Settings(backend=backend, criteria=("if",), constrain_labels=True, **settings))
+    (task,) = bench.protocol.plan([sample], {})
+    return Worker(bench=bench, images=store).run_task(task)
+
+
+@pytest.mark.parametrize("mode", ["tool", "plain"])
+def test_a_random_model_ends_in_a_label_of_the_rubric(peer: Peer, sample: Sample, store: ImageStore, mode: str) -> None:
+    finding = judged(peer.backend, sample, store, mode=mode)
+    assert finding.status == "ok"
+    assert finding.label in LABELS
+    assert finding.counts["constrained_labels"] == 1
+    assert finding.counts["reminders"] == 2
+    print(f"{peer.kind}, {mode}: {finding.label}, {finding.usage.to_json()}")
+
+
+@pytest.mark.parametrize("protocol", ["text", "native"])
+def test_tools_in_both_protocols_end_in_a_label(peer: Peer, sample: Sample, store: ImageStore, protocol: str) -> None:
+    model = Insists(peer.backend, 2, native=protocol == "native")
+    finding = judged(model, sample, store, tool_protocol=protocol, budget=Budget(max_turns=2))
+    assert (finding.status, finding.turns) == ("ok", 2)
+    assert finding.label in LABELS
+    # Two pictures at first, one more a crop, each counted by the server.
+    tokens = [r.usage.image_tokens for r in model.replies]
+    assert tokens == sorted(set(tokens))
+    assert len(tokens) == 3
+    roles = [m.role for m in model.asked[-1].messages]
+    assert roles.count("tool") == (2 if protocol == "native" else 0)
+    assert model.asked[-1].choices == LABELS
+
+
+@pytest.mark.parametrize("protocol", ["text", "native"])
+def test_six_turns_are_read_from_the_prefix_cache(peer: Peer, sample: Sample, store: ImageStore, protocol: str) -> None:
+    names = [f"vllm:{cache}_{what}_total" for cache in ("prefix_cache", "mm_cache") for what in ("queries", "hits")]
+    peer.forget()
+    before = [peer.metric(n) for n in names]
+    model = Insists(peer.backend, 6, native=protocol == "native")
+    finding = judged(model, sample, store, budget=Budget(max_turns=6), tool_protocol=protocol)
+    assert (finding.status, finding.turns) == ("ok", 6)
+    queries, hits, pictures, known = (peer.metric(n) - b for n, b in zip(names, before, strict=True))
+    sent = [r.usage.input_tokens for r in model.replies]
+    # What was sent before is sent again, byte by byte: all but each request's own end.
+    shared = sum(sent[:-1])
+    print(
+        f"{peer.kind}, {protocol}: requests of {sent} tokens, {hits:,.0f} of {queries:,.0f} from the prefix cache "
+        f"({hits / queries:.3f}); at most {shared / queries:.3f}"
+    )
+    print(f"{peer.kind}, {protocol}: {known:.0f} of {pictures:.0f} pictures known by their digest")
+    assert queries == sum(sent)
+    # 2 + 3 + … + 8 pictures in seven requests, of which eight are new, at most: a random crop may be one of before.
+    assert pictures == 35
+    assert known >= 35 - 8
+    # The cache holds whole blocks, on a CPU of 128 tokens.
+    assert shared - 128 * len(sent) <= hits <= shared
+
+
+def test_a_conversation_that_outgrows_the_context_is_over_budget(peer: Peer, sample: Sample, store: ImageStore) -> None:
+    from dataclasses import replace
+
+    class Talks(Insists):
+        def complete(self, request: Request, images: ImageStore) -> Any:
+            return replace(super().complete(request, images), text="blah " * 6000)
+
+    finding = judged(Talks(peer.backend, 0, native=False), sample, store)
+    assert (finding.status, finding.value) == ("over_budget", None)
+    assert "24576" in finding.reason
+
+
+def test_more_crops_than_the_server_takes_images_is_a_typed_status(peer: Peer, sample: Sample, store: ImageStore) -> None:
+    finding = judged(Insists(peer.backend, IMAGES, native=False), sample, store, budget=Budget(max_turns=IMAGES))
+    assert (finding.status, finding.value) == ("backend_failed", None)
+    assert "--limit-mm-per-prompt" in finding.reason
+
+
+def test_what_fails_is_always_one_of_ours(peer: Peer) -> None:
+    spec = ToolSpec(name="a b", description="", parameters={"type": "nonsense"})
+    with pytest.raises(BackendError):
+        peer.backend.complete(
+            Request(messages=(Message.of_text("user", "hello"),), tools=(spec,), sampling=Sampling(max_tokens=-1)),
+            ImageStore(),
+        )
+
+
+# The program
+
+
+def test_judge_launch_starts_a_real_server_and_a_folder_is_labelled(
+    environment: Path,
+    edits: Callable[..., Path],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    import shlex
+
+    from editloupe.cli.judge import judge
+
+    set_up(monkeypatch, environment)
+    path = vllm_peer.tiny_model(environment, "qwen3-vl", tmp_path_factory.mktemp("launched"))
+    # Without a limit of its own, a random model writes until the context is full.
+    arguments = [*vllm_peer.arguments(), "--override-generation-config", '{"max_new_tokens": 24}']
+    code = judge(
+        path=edits(2),
+        backend=f"vllm/{path}",
+        criteria="if",
+        launch=True,
+        launch_args=shlex.join(arguments),
+        constrain_labels=True,
+        tools="zoom_in",
+        out_dir=tmp_path / "run",
+    )
+    told = capsys.readouterr()
+    assert code == 0, told
+    findings = RunStore.read(tmp_path / "run").current()
+    assert [f.status for f in findings] == ["ok", "ok"]
+    assert {str(f.label) for f in findings} <= set(LABELS)
+    assert "2 of 2 labels come from a last word that was held to the list of labels" in " ".join(told.out.split())
+    print(told.err, told.out)
