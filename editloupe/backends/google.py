@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 from editloupe.backends import boxes, retry
 from editloupe.backends import google_wire as wire
 from editloupe.backends.base import BackendURI, Traits
+from editloupe.backends.endpoint import Key, Site, checked_base_url, checked_timeout, is_loopback
 from editloupe.backends.limits import limit_of
-from editloupe.backends.openai import _checked_base_url, _checked_timeout, _is_loopback, _Key
-from editloupe.backends.openai_wire import Site
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
 from editloupe.data.images import EncodedImage, ImagePolicy, ImageStore
@@ -68,9 +67,9 @@ def open_backend(
         # The SDK's own variable. It becomes a part of the URI, so that a run says where its images went.
         params["base_url"] = os.environ["GOOGLE_GEMINI_BASE_URL"]
     if "base_url" in params:
-        params["base_url"] = _checked_base_url(params["base_url"], example="http://HOST:PORT or https://HOST")
+        params["base_url"] = checked_base_url(params["base_url"], example="http://HOST:PORT or https://HOST")
     dialect = boxes.checked(params.get("boxes", boxes.DEFAULT))
-    timeout_s = _checked_timeout(params.get("timeout_s"))
+    timeout_s = checked_timeout(params.get("timeout_s"))
     endpoint = params.get("base_url", DEFAULT_BASE_URL)
     key = _key(params.get("env"), endpoint)
     try:
@@ -86,7 +85,7 @@ def open_backend(
         scrub=key.scrub,
     )
     # A proxy from the environment has no business between us and a server on this machine.
-    http = _http_client(site, direct=_is_loopback(endpoint))
+    http = _http_client(site, direct=is_loopback(endpoint))
     client = genai.Client(
         api_key=key.value or "none",
         # Said, or the environment may turn the client to another service.
@@ -253,10 +252,10 @@ def _plain(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _key(variable: str | None, endpoint: str) -> _Key:
+def _key(variable: str | None, endpoint: str) -> Key:
     """The key for an endpoint. Raises ConfigError where one is needed and missing, or cannot be a key."""
     if variable == "none":
-        return _Key("", "no key was sent (env=none); name the variable that holds it with ?env=NAME")
+        return Key("", "no key was sent (env=none); name the variable that holds it with ?env=NAME")
     if variable is not None and not variable.isidentifier():
         # It may be the key itself, so it is not repeated.
         raise ConfigError("env names the environment variable that holds the key, such as env=MY_KEY; it is not the key")
@@ -267,10 +266,10 @@ def _key(variable: str | None, endpoint: str) -> _Key:
             # The HTTP library's own complaint about such a header would show the key.
             if not value.isascii() or not value.isprintable() or " " in value:
                 raise ConfigError(f"the key in environment variable {name} holds blanks or characters that are not ASCII")
-            return _Key(value, f"check the key in environment variable {name}")
+            return Key(value, f"check the key in environment variable {name}")
     where = " or ".join(variables)
-    if variable is None and _is_loopback(endpoint):
-        return _Key("", f"no key was sent; set environment variable {where}, or name another with ?env=NAME")
+    if variable is None and is_loopback(endpoint):
+        return Key("", f"no key was sent; set environment variable {where}, or name another with ?env=NAME")
     raise ConfigError(
         f"backend google needs a key for {endpoint}: set environment variable {where}, or name the variable that holds "
         "it with ?env=NAME (?env=none where the server asks for none)"

@@ -13,7 +13,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from editloupe.backends.openai_wire import Site, _clean_text, _cleaned, _count, _loads, _retry_after_s
+from editloupe.backends.endpoint import Site
+from editloupe.backends.payload import clean_text, cleaned, count, loads, retry_after_s
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.data.images import EncodedImage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
@@ -333,7 +334,7 @@ def _signature(value: Json) -> str | None:
 def _payload(body: bytes, site: Site) -> Object:
     try:
         # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
-        payload = _cleaned(_loads(site.scrub(body.decode("utf-8-sig", "replace"))), site.scrub)
+        payload = cleaned(loads(site.scrub(body.decode("utf-8-sig", "replace"))), site.scrub)
     except (ValueError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
             raise Rejected(f"{site.where}: answered with a web page, not JSON; {_ADDRESS_HINT}") from error
@@ -348,20 +349,20 @@ def _payload(body: bytes, site: Site) -> Object:
 
 
 def _usage(value: Json) -> Usage:
-    said, thought = _count(value, "candidatesTokenCount"), _count(value, "thoughtsTokenCount")
+    said, thought = count(value, "candidatesTokenCount"), count(value, "thoughtsTokenCount")
     details = value.get("promptTokensDetails") if isinstance(value, Mapping) else None
     pictures = [
-        _count(entry, "tokenCount")
+        count(entry, "tokenCount")
         for entry in (details if isinstance(details, list) else [])
         if isinstance(entry, Mapping) and entry.get("modality") == "IMAGE"
     ]
     counted = [count for count in pictures if count is not None]
     return Usage(
-        input_tokens=_count(value, "promptTokenCount"),
+        input_tokens=count(value, "promptTokenCount"),
         # The API counts thoughts apart; ours are a part of the output, as with other providers.
         output_tokens=None if said is None and thought is None else (said or 0) + (thought or 0),
         image_tokens=sum(counted) if counted else None,
-        cached_tokens=_count(value, "cachedContentTokenCount"),
+        cached_tokens=count(value, "cachedContentTokenCount"),
         reasoning_tokens=thought,
     )
 
@@ -372,12 +373,12 @@ def _usage(value: Json) -> Usage:
 def failure(status: int, body: bytes, headers: Mapping[str, str], site: Site) -> BackendError:
     """A failed answer as one of ours, with what to do about it."""
     try:
-        error = _error(_cleaned(_loads(body), site.scrub))
+        error = _error(cleaned(loads(body), site.scrub))
         message, listed = error.get("message"), error.get("details")
         told = message if isinstance(message, str) else ""
         details = [d for d in listed if isinstance(d, Mapping)] if isinstance(listed, list) else []
     except (ValueError, RecursionError):
-        told, details = _clean_text(body[:2000].decode("utf-8", "replace"), site.scrub), []
+        told, details = clean_text(body[:2000].decode("utf-8", "replace"), site.scrub), []
     if told.lstrip().startswith("<"):
         told = "(a web page)"
     told = " ".join(told.split())
@@ -411,7 +412,7 @@ def refused_parameter(error: Rejected, sent: Object) -> str | None:
 
 def backend_error(error: Exception, site: Site) -> BackendError:
     """What the SDK, or the HTTP library below it, raised as one of ours. Cleaned of the key in place: it is the cause."""
-    error.args = tuple(_clean_text(str(a), site.scrub) for a in error.args)
+    error.args = tuple(clean_text(str(a), site.scrub) for a in error.args)
     library, kind, told = type(error).__module__.partition(".")[0], type(error).__name__, site.scrub(str(error))
     if library not in ("httpx", "httpx2", "httpcore", "httpcore2"):
         return Rejected(f"{site.where}: the SDK refuses the request ({kind}: {' '.join(told.split())[:400]})")
@@ -438,4 +439,4 @@ def _delay_s(details: Sequence[Object], headers: Mapping[str, str]) -> float | N
         match = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))
         if match:
             return float(match[1])
-    return _retry_after_s(headers)
+    return retry_after_s(headers)

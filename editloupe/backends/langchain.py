@@ -27,11 +27,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from pydantic import SecretStr
 
 from editloupe.backends import langchain_reply as reading
-from editloupe.backends import openai_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
+from editloupe.backends.endpoint import checked_base_url, checked_timeout
 from editloupe.backends.limits import limit_of
-from editloupe.backends.openai import _checked_base_url, _checked_timeout, _ImageURLs
+from editloupe.backends.payload import ImageURL, ImageURLs, moves_pictures, pictures, without_pictures
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import ImagePart, Message, Part, Reply, Request, Sampling
 from editloupe.data.images import ImagePolicy, ImageStore
@@ -77,8 +77,8 @@ def open_backend(
         )
     params = dict(uri.params)
     if "base_url" in params:
-        params["base_url"] = _checked_base_url(params["base_url"])
-    timeout_s = _checked_timeout(params.get("timeout_s"))
+        params["base_url"] = checked_base_url(params["base_url"])
+    timeout_s = checked_timeout(params.get("timeout_s"))
     chat = _init(provider, model, base_url=params.get("base_url"), timeout_s=timeout_s, asked="timeout_s" in params)
     lasting = {name: value for name, value in params.items() if name == "base_url"}
     canonical = BackendURI(provider=uri.provider, model=uri.model, params=lasting)
@@ -166,7 +166,7 @@ class LangChainLMM:
             native_tools=can_call,
             sampling=tuple(ours for ours in _FIELDS if _field(model, ours) is not None),
         )
-        self._image_urls = _ImageURLs(ImagePolicy(formats=self._traits.image_formats, max_side=self._traits.max_image_side))
+        self._image_urls = ImageURLs(ImagePolicy(formats=self._traits.image_formats, max_side=self._traits.max_image_side))
         self._lock = threading.Lock()
         self._refused: frozenset[str] = frozenset()
         self._set: dict[tuple[Sampling, frozenset[str]], BaseChatModel] = {}
@@ -211,7 +211,7 @@ class LangChainLMM:
             sleep=self._sleep,
         )
         sent: dict[str, Json] = {**outcome.value.sent, "attempts": outcome.attempts}
-        if wire.moves_pictures(request):
+        if moves_pictures(request):
             sent["tool_images"] = "in the tool's message" if in_place else "in a user's message behind it"
         return replace(outcome.value, sent=sent)
 
@@ -293,7 +293,7 @@ class LangChainLMM:
 # Request → messages
 
 
-def messages_of(request: Request, image_url: wire.ImageURL, *, tool_images: bool, by: str) -> list[BaseMessage]:
+def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool, by: str) -> list[BaseMessage]:
     """The conversation as LangChain's messages with standard content blocks.
 
     tool_images: pictures of a tool's message stay in it; else they follow, under their names, in a user's message behind
@@ -306,15 +306,15 @@ def messages_of(request: Request, image_url: wire.ImageURL, *, tool_images: bool
             found.append(HumanMessage(content=_blocks(tuple(waiting), image_url)))
             waiting = []
         if message.role == "tool" and not tool_images and message.images:
-            waiting += wire._pictures(message)
-            message = replace(message, parts=wire._without_pictures(message))
+            waiting += pictures(message)
+            message = replace(message, parts=without_pictures(message))
         found.append(_as_langchain(message, image_url, by))
     if waiting:
         found.append(HumanMessage(content=_blocks(tuple(waiting), image_url)))
     return found
 
 
-def _as_langchain(message: Message, image_url: wire.ImageURL, by: str) -> BaseMessage:
+def _as_langchain(message: Message, image_url: ImageURL, by: str) -> BaseMessage:
     content = _blocks(message.parts, image_url)
     match message.role:
         case "system":
@@ -334,7 +334,7 @@ def _as_langchain(message: Message, image_url: wire.ImageURL, by: str) -> BaseMe
             return AIMessage(content=content, tool_calls=calls)
 
 
-def _blocks(parts: tuple[Part, ...], image_url: wire.ImageURL) -> Any:
+def _blocks(parts: tuple[Part, ...], image_url: ImageURL) -> Any:
     """A plain string where there is one text and nothing else, else blocks in the order of the parts."""
     if not parts:
         return ""
@@ -346,7 +346,7 @@ def _blocks(parts: tuple[Part, ...], image_url: wire.ImageURL) -> Any:
     ]
 
 
-def _image_block(ref: ImageRef, image_url: wire.ImageURL) -> dict[str, str]:
+def _image_block(ref: ImageRef, image_url: ImageURL) -> dict[str, str]:
     head, _, text = image_url(ref).partition(",")
     return {"type": "image", "base64": text, "mime_type": head.removeprefix("data:").removesuffix(";base64")}
 

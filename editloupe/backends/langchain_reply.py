@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage
 
-from editloupe.backends import openai_wire as wire
+from editloupe.backends import payload
 from editloupe.chat import Finish, MalformedCall, Message, Reply, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import Json
@@ -59,7 +59,7 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
     )
     malformed = tuple(
         MalformedCall(
-            raw=wire._clean_text(str(c.get("args") or c.get("name") or ""), scrub),
+            raw=payload.clean_text(str(c.get("args") or c.get("name") or ""), scrub),
             error=f"the arguments of {c.get('name') or 'the call'} are not a JSON object",
         )
         for c in message.invalid_tool_calls
@@ -67,14 +67,14 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
     finish = _finish(metadata)
     if finish == "stop" and (calls or malformed):
         finish = "tools"
-    text = wire._clean_text(str(message.text), scrub)
+    text = payload.clean_text(str(message.text), scrub)
     refusal = _refusal(message)
     if refusal:
-        text, finish = wire._clean_text(refusal, scrub), "refusal"
+        text, finish = payload.clean_text(refusal, scrub), "refusal"
     model = metadata.get("model_name") or metadata.get("model")
     return Reply(
         text=text,
-        reasoning=wire._clean_text(_reasoning(message), scrub),
+        reasoning=payload.clean_text(_reasoning(message), scrub),
         tool_calls=calls,
         malformed_calls=malformed,
         finish=finish,
@@ -113,10 +113,10 @@ def _usage(message: AIMessage) -> Usage:
     told: Any = message.usage_metadata or {}
     inputs, outputs = told.get("input_token_details"), told.get("output_token_details")
     return Usage(
-        input_tokens=wire._count(told, "input_tokens"),
-        output_tokens=wire._count(told, "output_tokens"),
-        cached_tokens=wire._count(inputs, "cache_read"),
-        reasoning_tokens=wire._count(outputs, "reasoning"),
+        input_tokens=payload.count(told, "input_tokens"),
+        output_tokens=payload.count(told, "output_tokens"),
+        cached_tokens=payload.count(inputs, "cache_read"),
+        reasoning_tokens=payload.count(outputs, "reasoning"),
     )
 
 
@@ -169,7 +169,7 @@ def _renamed(value: Any, names: Mapping[Any, str]) -> Any:
 def json_of(value: Any, scrub: Scrub, *, cut_images: bool = True) -> Json:
     """The same as JSON: objects that are none become their text, bytes base64, numbers that are not finite their name."""
     if isinstance(value, str):
-        return wire._clean_text(value, scrub) if cut_images else scrub(value)
+        return payload.clean_text(value, scrub) if cut_images else scrub(value)
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
@@ -201,7 +201,7 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     message = f"{where}: " + (f"HTTP {status}, " if status else f"{type(error).__name__}: ") + told
     retry_after_s = next(filter(None, map(_retry_after_s, chain)), None)
     if "ContextOverflow" in names or (
-        status in (None, 400, 413, 422) and (wire._CONTEXT.search(told) or _TOO_LONG.search(told))
+        status in (None, 400, 413, 422) and (payload.TOO_LONG.search(told) or _TOO_LONG.search(told))
     ):
         return ContextTooLong(message, status=status)
     if "insufficient_quota" in told:
@@ -264,15 +264,15 @@ def _status(error: BaseException) -> int | None:
 
 def _retry_after_s(error: BaseException) -> float | None:
     headers = getattr(getattr(error, "response", None), "headers", None)
-    return wire._retry_after_s(headers) if isinstance(headers, Mapping) else None
+    return payload.retry_after_s(headers) if isinstance(headers, Mapping) else None
 
 
 def _told(chain: list[BaseException]) -> str:
     """What the provider says: its body's message where it has one, else the error's text; one line."""
     body = next((b for e in chain if (b := getattr(e, "body", None))), None)
     if body is not None:
-        code = wire._code(body)
-        said = wire.said(body)
+        code = payload.error_code(body)
+        said = payload.said(body)
         return said if not code or code in said else f"{said} ({code})"
     text = next((t for e in chain if (t := " ".join(str(e).split()))), "")
     if len(chain) > 1 and len(text) < 40:

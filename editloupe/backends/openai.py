@@ -10,42 +10,36 @@ How requests, replies and errors are translated stands in editloupe/backends/ope
 
 from __future__ import annotations
 
-import base64
-import ipaddress
-import math
 import os
 import re
 import threading
 import time
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import urlsplit
 
 from editloupe.backends import boxes, retry
 from editloupe.backends import openai_wire as wire
 from editloupe.backends.base import BackendURI, Traits
+from editloupe.backends.endpoint import Site, checked_base_url, checked_timeout, is_loopback, key_of
 from editloupe.backends.limits import limit_of
+from editloupe.backends.payload import ImageURLs, moves_pictures, said
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, Rejected, Unavailable
-from editloupe.values import ImageRef, Json
+from editloupe.values import Json
 
 if TYPE_CHECKING:
     import openai
 
 DEFAULT_BASE_URL: Final = "https://api.openai.com/v1"
 DEFAULT_KEY_VARIABLE: Final = "OPENAI_API_KEY"
-DEFAULT_TIMEOUT_S: Final = 120.0
 CONNECT_TIMEOUT_S: Final = 10.0
 MAX_REPLY_BYTES: Final = 64 * 2**20
 """A longer answer is no answer of a chat model; reading stops there."""
 
-IMAGE_TEXT_BYTES: Final = 256 * 2**20
-"""Base64 text kept for the turns to come; beyond it the longest unused goes first."""
 
 _PARAMETERS = ("base_url", "boxes", "env", "timeout_s")
 
@@ -59,9 +53,6 @@ _REPLACEMENTS: Final[Mapping[str, str | None]] = {
 """Parameters that some models refuse, and what is sent instead."""
 
 _REFUSES_PARAMETER = re.compile(r"support|only the default|not allowed|deprecated", re.IGNORECASE)
-
-_SHORTEST_SECRET = 8
-"""Shorter keys are placeholders ("none", "EMPTY"): taking them out of a reply would change the model's words."""
 
 
 def _traits(model: str, endpoint: str) -> Traits:
@@ -123,17 +114,19 @@ def open_backend(
         # The SDK's own variable. It becomes a part of the URI, so that a run says where its images went.
         params["base_url"] = elsewhere
     if "base_url" in params:
-        params["base_url"] = _checked_base_url(params["base_url"])
+        params["base_url"] = checked_base_url(params["base_url"])
     dialect = boxes.checked(params.get("boxes", boxes.DEFAULT))
-    timeout_s = _checked_timeout(params.get("timeout_s"))
+    timeout_s = checked_timeout(params.get("timeout_s"))
     endpoint = params.get("base_url", service.base_url)
-    needed = "env" in params or (service.key_needed and not _is_loopback(endpoint))
-    key = _key(params.get("env", service.key_variable), f"backend {uri.provider} needs a key for {endpoint}", needed=needed)
+    needed = "env" in params or (service.key_needed and not is_loopback(endpoint))
+    key = key_of(
+        params.get("env", service.key_variable), f"backend {uri.provider} needs a key for {endpoint}", needed=needed
+    )
     try:
         import openai
     except ImportError as error:
         raise ConfigError(f"backend {uri.provider!r} needs the package openai: pip install 'openai>=2.30,<4'") from error
-    site = wire.Site(
+    site = Site(
         where=f"{endpoint}, model {uri.model!r}",
         timeout_s=timeout_s,
         connect_s=min(CONNECT_TIMEOUT_S, timeout_s),
@@ -147,7 +140,7 @@ def open_backend(
         max_retries=0,
         timeout=openai.Timeout(site.timeout_s, connect=site.connect_s),
         # A proxy from the environment has no business between us and a server on this machine.
-        http_client=openai.DefaultHttpxClient(trust_env=False) if _is_loopback(endpoint) else None,
+        http_client=openai.DefaultHttpxClient(trust_env=False) if is_loopback(endpoint) else None,
     )
     # How long we wait and which key pays do not change who judges: with a longer time-out a run goes on, not anew.
     lasting = {name: value for name, value in params.items() if name == "base_url" and place is None}
@@ -166,7 +159,7 @@ class OpenAIBackend:
         self,
         uri: BackendURI,
         endpoint: str,
-        site: wire.Site,
+        site: Site,
         client: openai.OpenAI,
         *,
         dialect: str = boxes.DEFAULT,
@@ -177,7 +170,7 @@ class OpenAIBackend:
         self._uri, self._endpoint, self._site, self._client = uri, endpoint, site, client
         self._service, self._policy, self._sleep = service, policy, sleep
         self._traits = replace(service.traits(uri.model, endpoint), boxes=dialect)
-        self._image_urls = _ImageURLs(ImagePolicy(formats=self._traits.image_formats, max_side=self._traits.max_image_side))
+        self._image_urls = ImageURLs(ImagePolicy(formats=self._traits.image_formats, max_side=self._traits.max_image_side))
         self._lock = threading.Lock()
         self._renamed: Mapping[str, str | None] = {}
         self._close = weakref.finalize(self, client.close)
@@ -227,7 +220,7 @@ class OpenAIBackend:
             sleep=self._sleep,
         )
         sent: dict[str, Json] = {**outcome.value.sent, "attempts": outcome.attempts}
-        if wire.moves_pictures(request):
+        if moves_pictures(request):
             sent["tool_images"] = "in the tool's message" if in_place else "in a user's message behind it"
         return boxes.incoming(replace(outcome.value, sent=sent), self._traits.boxes, sizes)
 
@@ -295,108 +288,7 @@ def _refused_parameter(error: openai.APIStatusError, sent: Mapping[str, Json]) -
     name = error.param
     if error.status_code != 400 or name not in _REPLACEMENTS or name not in sent:
         return None
-    return name if _REFUSES_PARAMETER.search(f"{error.code} {wire.said(error.body)}") else None
-
-
-class _ImageURLs:
-    """Images as data URIs; the base64 text of each is made once and used again in every later turn. Thread-safe."""
-
-    def __init__(self, policy: ImagePolicy, *, limit_bytes: int = IMAGE_TEXT_BYTES) -> None:
-        self._policy, self._limit_bytes = policy, limit_bytes
-        self._lock = threading.Lock()
-        self._texts: OrderedDict[str, str] = OrderedDict()
-        self._bytes = 0
-
-    def of(self, images: ImageStore, ref: ImageRef) -> str:
-        with self._lock:
-            if ref.sha256 in self._texts:
-                self._texts.move_to_end(ref.sha256)
-                return self._texts[ref.sha256]
-        encoded = images.encoded(ref, self._policy)
-        text = f"data:{encoded.media_type};base64,{base64.b64encode(encoded.data).decode('ascii')}"
-        with self._lock:
-            if ref.sha256 not in self._texts:
-                self._texts[ref.sha256] = text
-                self._bytes += len(text)
-            while self._bytes > self._limit_bytes and len(self._texts) > 1:
-                self._bytes -= len(self._texts.popitem(last=False)[1])
-        return text
+    return name if _REFUSES_PARAMETER.search(f"{error.code} {said(error.body)}") else None
 
 
 # The URI's parts
-
-
-class _Key:
-    """A key that does not show itself: `scrub` takes it out of texts, repr hides it.
-
-    value: "" where no key is sent.   hint: what to do where the endpoint refuses it.
-    """
-
-    def __init__(self, value: str, hint: str) -> None:
-        self.value, self.hint = value, hint
-
-    def __repr__(self) -> str:
-        return "<key>" if self.value else "<no key>"
-
-    def scrub(self, text: str) -> str:
-        return text.replace(self.value, "***") if len(self.value) >= _SHORTEST_SECRET else text
-
-
-def _key(variable: str, wanted: str, *, needed: bool) -> _Key:
-    """The key in a variable. wanted: says for what, where it is missing.
-
-    Raises ConfigError where it is needed and missing, or cannot be a key.
-    """
-    if variable == "none":
-        return _Key("", "no key was sent (env=none); name the variable that holds it with ?env=NAME")
-    if not variable.isidentifier():
-        # It may be the key itself, so it is not repeated.
-        raise ConfigError("env names the environment variable that holds the key, such as env=MY_KEY; it is not the key")
-    value = os.environ.get(variable, "").strip()
-    if value:
-        # The HTTP library's own complaint about such a header would show the key.
-        if not value.isascii() or not value.isprintable() or " " in value:
-            raise ConfigError(f"the key in environment variable {variable} holds blanks or characters that are not ASCII")
-        return _Key(value, f"check the key in environment variable {variable}")
-    if not needed:
-        return _Key("", f"no key was sent; set environment variable {variable}, or name another with ?env=NAME")
-    raise ConfigError(
-        f"{wanted}: set environment variable {variable}, or name the variable that holds it with ?env=NAME "
-        "(?env=none where the server asks for none)"
-    )
-
-
-def _checked_base_url(text: str, *, example: str = "http://HOST:PORT/v1 or https://HOST/v1") -> str:
-    """The URL without its last slash. The message does not repeat it where it may hold a password."""
-    try:
-        url = urlsplit(text.strip())
-        host, port = url.hostname, url.port
-    except ValueError as error:
-        raise ConfigError(f"base_url cannot be read as a URL: {error}") from None
-    if "@" in text:
-        raise ConfigError("base_url holds credentials; keys come from the environment (?env=NAME), never from a URL")
-    if url.scheme not in ("http", "https") or not host or port == 0 or not text.isprintable():
-        raise ConfigError(f"base_url {text!r}: expected {example}")
-    if url.query or url.fragment:
-        raise ConfigError("base_url has a query or a fragment; expected scheme, host and path only")
-    return url.geturl().rstrip("/")
-
-
-def _checked_timeout(text: str | None) -> float:
-    if text is None:
-        return DEFAULT_TIMEOUT_S
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (0 < value < math.inf):
-        raise ConfigError(f"timeout_s={text!r}: expected a number of seconds above 0")
-    return value
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")

@@ -6,17 +6,29 @@ and which parameters a model refuses are editloupe/backends/openai.py's.
 
 from __future__ import annotations
 
-import email.utils
 import functools
 import importlib
 import json
 import math
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias, cast
 
+from editloupe.backends.endpoint import Site
+from editloupe.backends.payload import (
+    TOO_LONG,
+    ImageURL,
+    clean_text,
+    cleaned,
+    count,
+    error_code,
+    loads,
+    pictures,
+    retry_after_s,
+    said,
+    without_pictures,
+)
 from editloupe.chat import (
     Finish,
     ImagePart,
@@ -31,11 +43,9 @@ from editloupe.chat import (
     Usage,
 )
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
-from editloupe.values import ImageRef, Json
+from editloupe.values import Json
 
 Object: TypeAlias = Mapping[str, Json]
-ImageURL: TypeAlias = Callable[[ImageRef], str]
-"""An image as a data URI."""
 
 _FINISHES: Final[Mapping[str, Finish]] = {
     "stop": "stop",
@@ -45,36 +55,12 @@ _FINISHES: Final[Mapping[str, Finish]] = {
     "content_filter": "filter",
 }
 
-# OpenAI and vLLM say "maximum context length", newer vLLM "maximum model length", llama.cpp "context size".
-_CONTEXT = re.compile(
-    r"context_length_exceeded|exceed_context_size|maximum (context|model) length|context (length|size|window)"
-    r"|prompt is too long|input is too long",
-    re.IGNORECASE,
-)
 
 # Azure says content_filter, OpenAI content_policy_violation, some gateways "moderation".
 _FILTERED = re.compile(r"content_filter|content_policy|moderation|ResponsibleAIPolicyViolation", re.IGNORECASE)
 
-_IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
 
 _BASE_URL_HINT = "base_url is the address under which /chat/completions lies (it mostly ends in /v1)"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Site:
-    """What a translation must know of the endpoint.
-
-    where: the head of every message ("https://…/v1, model 'm'").   timeout_s, connect_s: of one attempt, and of its
-    connection.   key_hint: what to do where the key is refused.   scrub: takes the key out of a text.   hints: (pattern of
-    what the server says when it refuses, what to do about it).
-    """
-
-    where: str
-    timeout_s: float
-    connect_s: float
-    key_hint: str
-    scrub: Callable[[str], str]
-    hints: tuple[tuple[re.Pattern[str], str], ...] = ()
 
 
 # Request → wire
@@ -107,29 +93,12 @@ def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool = Fa
             wire.append({"role": "user", "content": _wire_content(tuple(waiting), image_url, image_ids)})
             waiting = []
         if message.role == "tool" and not tool_images and message.images:
-            waiting += _pictures(message)
-            message = replace(message, parts=_without_pictures(message))
+            waiting += pictures(message)
+            message = replace(message, parts=without_pictures(message))
         wire.append(_wire_message(message, image_url, image_ids))
     if waiting:
         wire.append({"role": "user", "content": _wire_content(tuple(waiting), image_url, image_ids)})
     return wire
-
-
-def moves_pictures(request: Request) -> bool:
-    """Whether a tool's message of the request holds pictures, which `messages_of` may have to move."""
-    return any(message.role == "tool" and message.images for message in request.messages)
-
-
-def _pictures(message: Message) -> list[Part]:
-    return [p for image in message.images for p in (TextPart(text=f"{image.alias}:"), image)]
-
-
-def _without_pictures(message: Message) -> tuple[Part, ...]:
-    """The text, each picture's name with the word on where it is."""
-    names = {f"{image.alias}:" for image in message.images}
-    kept = [p for p in message.parts if isinstance(p, TextPart) and p.text not in names]
-    where = f"Pictures in the next message: {', '.join(image.alias for image in message.images)}."
-    return (*kept, TextPart(text=where))
 
 
 def _wire_message(message: Message, image_url: ImageURL, image_ids: bool) -> Object:
@@ -222,7 +191,7 @@ def _logprob(value: Json) -> float | None:
 def _payload(body: bytes, site: Site) -> Object:
     try:
         # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
-        payload = _cleaned(_loads(site.scrub(body.decode("utf-8-sig", "replace"))), site.scrub)
+        payload = cleaned(loads(site.scrub(body.decode("utf-8-sig", "replace"))), site.scrub)
     except (ValueError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
             raise Rejected(f"{site.where}: answered with a web page, not JSON; {_BASE_URL_HINT}") from error
@@ -260,7 +229,7 @@ def _calls(value: Json, scrub: Callable[[str], str]) -> tuple[tuple[ToolCall, ..
         arguments = function.get("arguments")
         try:
             # No text at all is how some servers write a call without arguments.
-            parsed = _cleaned(_loads(arguments or "{}"), scrub) if isinstance(arguments, str) else arguments
+            parsed = cleaned(loads(arguments or "{}"), scrub) if isinstance(arguments, str) else arguments
         except (ValueError, RecursionError) as error:
             malformed.append(MalformedCall(raw=str(arguments), error=f"the arguments are not JSON: {error}"))
             continue
@@ -276,44 +245,14 @@ def _usage(value: Json) -> Usage:
     prompt, completion = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
     # vLLM counts by kind of input: {"image": 1024}.
     by_kind = prompt.get("multimodal_tokens") if isinstance(prompt, Mapping) else None
-    image_tokens = _count(prompt, "image_tokens")
+    image_tokens = count(prompt, "image_tokens")
     return Usage(
-        input_tokens=_count(usage, "prompt_tokens"),
-        output_tokens=_count(usage, "completion_tokens"),
-        image_tokens=_count(by_kind, "image") if image_tokens is None else image_tokens,
-        cached_tokens=_count(prompt, "cached_tokens"),
-        reasoning_tokens=_count(completion, "reasoning_tokens"),
+        input_tokens=count(usage, "prompt_tokens"),
+        output_tokens=count(usage, "completion_tokens"),
+        image_tokens=count(by_kind, "image") if image_tokens is None else image_tokens,
+        cached_tokens=count(prompt, "cached_tokens"),
+        reasoning_tokens=count(completion, "reasoning_tokens"),
     )
-
-
-def _count(usage: Json, name: str) -> int | None:
-    value = usage.get(name) if isinstance(usage, Mapping) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def _loads(text: str | bytes) -> Json:
-    """JSON whose numbers are all finite: what is not, stays the text that it was. Raises ValueError, RecursionError."""
-    return cast("Json", json.loads(text, parse_constant=str, parse_float=_finite))
-
-
-def _finite(text: str) -> float | str:
-    value = float(text)
-    return value if math.isfinite(value) else text
-
-
-def _cleaned(value: Json, scrub: Callable[[str], str]) -> Json:
-    """The same JSON without the key, with image data cut, and with half surrogate pairs (no valid UTF-8) replaced."""
-    if isinstance(value, str):
-        return _clean_text(value, scrub)
-    if isinstance(value, Mapping):
-        return {_clean_text(name, scrub): _cleaned(item, scrub) for name, item in value.items()}
-    if isinstance(value, Sequence):
-        return [_cleaned(item, scrub) for item in value]
-    return value
-
-
-def _clean_text(text: str, scrub: Callable[[str], str]) -> str:
-    return _IMAGE_DATA.sub(r"\1…", scrub(text.encode("utf-8", "replace").decode("utf-8")))
 
 
 # Foreign error → BackendError
@@ -337,14 +276,14 @@ def backend_error(error: Exception, site: Site) -> BackendError:
     import openai
 
     if isinstance(error, openai.APIError):
-        error.message = _clean_text(error.message, site.scrub)
+        error.message = clean_text(error.message, site.scrub)
         try:
-            error.body = _cleaned(cast("Json", error.body), site.scrub)
+            error.body = cleaned(cast("Json", error.body), site.scrub)
         except RecursionError:
             error.body = None
-    error.args = tuple(_clean_text(str(a), site.scrub) for a in error.args)
+    error.args = tuple(clean_text(str(a), site.scrub) for a in error.args)
     if isinstance(error, openai.APIStatusError):
-        return _failure(error.status_code, error.body, site, retry_after_s=_retry_after_s(error.response.headers))
+        return _failure(error.status_code, error.body, site, retry_after_s=retry_after_s(error.response.headers))
     cause = error.__cause__ or error
     kind, told = type(cause).__name__, site.scrub(str(cause))
     if "ConnectTimeout" in kind:
@@ -362,27 +301,18 @@ def filtered_reply(error: Exception, sent: Object, site: Site) -> Reply | None:
 
     if not isinstance(error, openai.APIStatusError) or error.status_code != 400:
         return None
-    if not _FILTERED.search(_code(error.body)):
+    if not _FILTERED.search(error_code(error.body)):
         return None
     try:
-        raw = _cleaned(cast("Json", error.body), site.scrub)
+        raw = cleaned(cast("Json", error.body), site.scrub)
     except RecursionError:
         raw = None
-    return Reply(text=_clean_text(said(error.body), site.scrub), finish="filter", raw=raw, sent=sent)
-
-
-def said(body: object) -> str:
-    """What the endpoint says about its failure: one line of at most 400 characters."""
-    inner = _error_body(body)
-    if isinstance(inner, Mapping):
-        inner = inner.get("message") or inner.get("detail") or json.dumps(inner)
-    text = "" if inner is None else " ".join(str(inner).split())
-    return text if len(text) <= 400 else text[:399] + "…"
+    return Reply(text=clean_text(said(error.body), site.scrub), finish="filter", raw=raw, sent=sent)
 
 
 def _failure(status: int, body: object, site: Site, *, retry_after_s: float | None = None) -> BackendError:
     """A failed answer as one of ours, with what to do about it."""
-    told, code = said(body), _code(body)
+    told, code = said(body), error_code(body)
     message = f"{site.where}: HTTP {status}" + (f", {told}" if told else "")
     if status == 429 and code == "insufficient_quota":
         return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status)
@@ -390,7 +320,7 @@ def _failure(status: int, body: object, site: Site, *, retry_after_s: float | No
         return RateLimited(message, status=status, retry_after_s=retry_after_s)
     if status == 408 or status >= 500:
         return Unavailable(message, status=status, retry_after_s=retry_after_s)
-    if status in (400, 413, 422) and _CONTEXT.search(f"{code} {told}"):
+    if status in (400, 413, 422) and TOO_LONG.search(f"{code} {told}"):
         return ContextTooLong(message, status=status)
     if status in (401, 403):
         return Rejected(f"{message}; {site.key_hint}", status=status)
@@ -398,29 +328,3 @@ def _failure(status: int, body: object, site: Site, *, retry_after_s: float | No
         return Rejected(f"{message}; check the model's name, and that {_BASE_URL_HINT}", status=status)
     advice = next((hint for pattern, hint in site.hints if pattern.search(told)), None)
     return Rejected(f"{message}; {advice}" if advice else message, status=status)
-
-
-def _error_body(body: object) -> object:
-    inner = body.get("error") if isinstance(body, Mapping) else None
-    return inner if inner else body
-
-
-def _code(body: object) -> str:
-    inner = _error_body(body)
-    return str(inner.get("code") or inner.get("type") or "") if isinstance(inner, Mapping) else ""
-
-
-def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The endpoint's wish in seconds: `retry-after-ms`, or `Retry-After` as seconds or as a date; None where unreadable."""
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            value = float(headers.get(name, "")) * scale
-        except ValueError:
-            continue
-        if math.isfinite(value) and value >= 0:
-            return value
-    try:
-        when = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return max(0.0, when.timestamp() - time.time())

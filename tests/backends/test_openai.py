@@ -23,6 +23,7 @@ from editloupe.backends import openai as adapter
 from editloupe.backends import retry
 from editloupe.backends.base import parse_uri
 from editloupe.backends.openai import OpenAIBackend, open_backend
+from editloupe.backends.payload import ImageURLs
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import ImagePart, MalformedCall, Message, Reply, Request, Sampling, TextPart, ToolCall, ToolSpec
 from editloupe.data.images import ImagePolicy, ImageStore
@@ -153,8 +154,8 @@ def test_an_images_base64_text_is_made_once_for_all_turns(bench: Bench, monkeypa
 def test_kept_base64_text_stays_within_its_limit() -> None:
     store = ImageStore()
     refs = [image(store, value=v) for v in (10, 20, 30)]
-    one = len(adapter._ImageURLs(ImagePolicy()).of(store, refs[0]))
-    urls = adapter._ImageURLs(ImagePolicy(), limit_bytes=2 * one + 8)
+    one = len(ImageURLs(ImagePolicy()).of(store, refs[0]))
+    urls = ImageURLs(ImagePolicy(), limit_bytes=2 * one + 8)
     for ref in refs:
         urls.of(store, ref)
     assert list(urls._texts) == [r.sha256 for r in refs[1:]]

@@ -1,0 +1,146 @@
+"""What goes over any provider's wire and what comes back: images as text, pictures of tools, JSON without keys."""
+
+from __future__ import annotations
+
+import base64
+import email.utils
+import json
+import math
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias, cast
+
+from editloupe.chat import Message, Part, Request, TextPart
+from editloupe.data.images import ImagePolicy, ImageStore
+from editloupe.values import ImageRef, Json
+
+IMAGE_TEXT_BYTES: Final = 256 * 2**20
+"""Base64 text kept for the turns to come; beyond it the longest unused goes first."""
+
+# OpenAI and vLLM say "maximum context length", newer vLLM "maximum model length", llama.cpp "context size".
+TOO_LONG = re.compile(
+    r"context_length_exceeded|exceed_context_size|maximum (context|model) length|context (length|size|window)"
+    r"|prompt is too long|input is too long",
+    re.IGNORECASE,
+)
+
+_IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
+
+
+ImageURL: TypeAlias = Callable[[ImageRef], str]
+"""An image as a data URI."""
+
+
+class ImageURLs:
+    """Images as data URIs; the base64 text of each is made once and used again in every later turn. Thread-safe."""
+
+    def __init__(self, policy: ImagePolicy, *, limit_bytes: int = IMAGE_TEXT_BYTES) -> None:
+        self._policy, self._limit_bytes = policy, limit_bytes
+        self._lock = threading.Lock()
+        self._texts: OrderedDict[str, str] = OrderedDict()
+        self._bytes = 0
+
+    def of(self, images: ImageStore, ref: ImageRef) -> str:
+        with self._lock:
+            if ref.sha256 in self._texts:
+                self._texts.move_to_end(ref.sha256)
+                return self._texts[ref.sha256]
+        encoded = images.encoded(ref, self._policy)
+        text = f"data:{encoded.media_type};base64,{base64.b64encode(encoded.data).decode('ascii')}"
+        with self._lock:
+            if ref.sha256 not in self._texts:
+                self._texts[ref.sha256] = text
+                self._bytes += len(text)
+            while self._bytes > self._limit_bytes and len(self._texts) > 1:
+                self._bytes -= len(self._texts.popitem(last=False)[1])
+        return text
+
+
+def moves_pictures(request: Request) -> bool:
+    """Whether a tool's message of the request holds pictures, which `messages_of` may have to move."""
+    return any(message.role == "tool" and message.images for message in request.messages)
+
+
+def pictures(message: Message) -> list[Part]:
+    """A message's pictures, each behind its name."""
+    return [p for image in message.images for p in (TextPart(text=f"{image.alias}:"), image)]
+
+
+def without_pictures(message: Message) -> tuple[Part, ...]:
+    """The text, each picture's name with the word on where it is."""
+    names = {f"{image.alias}:" for image in message.images}
+    kept = [p for p in message.parts if isinstance(p, TextPart) and p.text not in names]
+    where = f"Pictures in the next message: {', '.join(image.alias for image in message.images)}."
+    return (*kept, TextPart(text=where))
+
+
+def loads(text: str | bytes) -> Json:
+    """JSON whose numbers are all finite: what is not, stays the text that it was. Raises ValueError, RecursionError."""
+    return cast("Json", json.loads(text, parse_constant=str, parse_float=_finite))
+
+
+def _finite(text: str) -> float | str:
+    value = float(text)
+    return value if math.isfinite(value) else text
+
+
+def cleaned(value: Json, scrub: Callable[[str], str]) -> Json:
+    """The same JSON without the key, with image data cut, and with half surrogate pairs (no valid UTF-8) replaced."""
+    if isinstance(value, str):
+        return clean_text(value, scrub)
+    if isinstance(value, Mapping):
+        return {clean_text(name, scrub): cleaned(item, scrub) for name, item in value.items()}
+    if isinstance(value, Sequence):
+        return [cleaned(item, scrub) for item in value]
+    return value
+
+
+def clean_text(text: str, scrub: Callable[[str], str]) -> str:
+    """The same text without the key, with image data cut, and as valid UTF-8."""
+    return _IMAGE_DATA.sub(r"\1…", scrub(text.encode("utf-8", "replace").decode("utf-8")))
+
+
+def count(usage: Json, name: str) -> int | None:
+    """A number of tokens that a provider told; None where it told none."""
+    value = usage.get(name) if isinstance(usage, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def error_body(body: object) -> object:
+    """What stands under "error" in a failed answer, else the whole."""
+    inner = body.get("error") if isinstance(body, Mapping) else None
+    return inner if inner else body
+
+
+def error_code(body: object) -> str:
+    """The failure's code, or its type; "" where there is neither."""
+    inner = error_body(body)
+    return str(inner.get("code") or inner.get("type") or "") if isinstance(inner, Mapping) else ""
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """The endpoint's wish in seconds: `retry-after-ms`, or `Retry-After` as seconds or as a date; None where unreadable."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            value = float(headers.get(name, "")) * scale
+        except ValueError:
+            continue
+        if math.isfinite(value) and value >= 0:
+            return value
+    try:
+        when = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return max(0.0, when.timestamp() - time.time())
+
+
+def said(body: object) -> str:
+    """What the endpoint says about its failure: one line of at most 400 characters."""
+    inner = error_body(body)
+    if isinstance(inner, Mapping):
+        inner = inner.get("message") or inner.get("detail") or json.dumps(inner)
+    text = "" if inner is None else " ".join(str(inner).split())
+    return text if len(text) <= 400 else text[:399] + "…"
