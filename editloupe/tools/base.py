@@ -48,13 +48,20 @@ class Desk:
         """What the conversation will call the observation's pictures, in the order of `Observation.images`."""
         return tuple(self.crop_name(number) for number in range(1, len(observation.images) + 1))
 
-    def view(self, name: str) -> View:
-        """The image of that name, case and outer spaces ignored. Raises ToolError, which lists the known names."""
+    def named(self, name: str) -> str:
+        """An image's name as the conversation spells it, case and outer spaces ignored.
+
+        Raises ToolError, which lists the known names.
+        """
         folded = name.strip().casefold()
-        for known, view in self.views.items():
+        for known in self.views:
             if known.casefold() == folded:
-                return view
+                return known
         raise ToolError(f"there is no image {name!r}; the images are: {', '.join(map(repr, self.views))}")
+
+    def view(self, name: str) -> View:
+        """The image of that name. Raises ToolError as `named`."""
+        return self.views[self.named(name)]
 
     def image(self, name: str) -> ImageRef:
         return self.view(name).image
@@ -154,9 +161,7 @@ def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
     validator = jsonschema.Draft202012Validator(dict(spec(tool).parameters))
     problems = sorted(validator.iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))
     if problems:
-        lines = "; ".join(
-            f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {_shortened(p.message)}" for p in problems[:5]
-        )
+        lines = "; ".join(f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {_told(p)}" for p in problems[:5])
         raise ToolError(
             f"{tool.name}: wrong arguments: {lines}. Expected {_signature(tool)}{_meant(tool, problems)}"
             f"{_fractions(arguments, problems)}"
@@ -220,6 +225,13 @@ def _fractions(arguments: Mapping[str, Json], problems: Sequence[jsonschema.Vali
 def looks_like_fractions(values: Sequence[Json]) -> TypeGuard[Sequence[float]]:
     """Whether four numbers are all in 0..1, as a box is that was meant in fractions and not in thousandths."""
     return len(values) == 4 and all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v <= 1 for v in values)
+
+
+def _told(problem: jsonschema.ValidationError) -> str:
+    """What is wrong with one argument; of a text that is too long, how long it may be."""
+    if problem.validator == "maxLength":
+        return f"is {len(str(problem.instance)):,} characters long, at most {problem.validator_value} are taken"
+    return _shortened(problem.message)
 
 
 def _shortened(message: str) -> str:

@@ -52,7 +52,7 @@ class DetectObject:
         return (held(self.detector),)
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
-        name = args.target_image.strip()
+        name = desk.named(args.target_image)
         image = desk.image(name)
         result = search(self.detector, desk.images.array(image), cleaned(args.detect_object_name))
         return Observation(

@@ -43,7 +43,7 @@ class Enhancer(Enlarges):
         return cls(open_upscaler(settings), open_reader(settings))
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
-        name = args.target_image.strip()
+        name = desk.named(args.target_image)
         box = box_in_px(args.bbox, name=name, desk=desk)
         image = desk.image(name)
         longest = max(box.width, box.height)

@@ -73,7 +73,7 @@ class Grounding:
         return detectors.held(self.detector), upscalers.held(self.upscaler), *self.reading.holds()
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
-        name = args.target_image.strip()
+        name = desk.named(args.target_image)
         image = desk.image(name)
         result = search(self.detector, desk.images.array(image), cleaned(args.phrase))
         lines = told(result, self.detector, name=name, image=image)

@@ -61,9 +61,9 @@ class LocalizeDifferences(Enlarges):
         return cls(open_automatic_upscaler(settings), open_reader(settings))
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
-        names = (args.comparison_image_1.strip(), args.comparison_image_2.strip())
+        names = (desk.named(args.comparison_image_1), desk.named(args.comparison_image_2))
         first, second = (desk.image(name) for name in names)
-        if names[0].casefold() == names[1].casefold():
+        if names[0] == names[1]:
             raise ToolError(
                 f"both arguments name {names[0]!r}; name two images to compare: {', '.join(map(repr, desk.views))}"
             )

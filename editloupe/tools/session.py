@@ -61,7 +61,13 @@ class Conversation:
         for name, image in zip(names, observation.images, strict=True):
             panes[name] = tuple(view for view in observation.views if view.image == image)
             crops += 1
-        return Conversation(panes=panes, crops=crops, past_calls=(*self.past_calls, *_key(tool, arguments)))
+        spelt = {key: self._spelt(value) for key, value in arguments.items()}
+        return Conversation(panes=panes, crops=crops, past_calls=(*self.past_calls, *_key(tool, spelt)))
+
+    def _spelt(self, value: Json) -> Json:
+        """An image's name as the conversation spells it, so that a call in other letters is known again."""
+        known = {name.casefold(): name for name in self.panes}
+        return known.get(value.strip().casefold(), value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, kw_only=True)

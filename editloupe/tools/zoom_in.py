@@ -41,7 +41,7 @@ class ZoomIn(Enlarges):
         return cls(open_automatic_upscaler(settings), open_reader(settings))
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
-        name = args.target_image.strip()
+        name = desk.named(args.target_image)
         box = box_in_px(args.bbox, name=name, desk=desk)
         image = desk.image(name)
         margin = max(_MIN_MARGIN_PX, round(_MARGIN * max(box.width, box.height)))
@@ -57,7 +57,9 @@ class ZoomIn(Enlarges):
         ]
         text = self.reading.in_crop(desk.images, shown.view, name=name, crop=desk.crop_name(1))
         lines += text.lines
-        call = canonical_json({"name": self.name, "arguments": args.model_dump(exclude_unset=True)})
+        call = canonical_json(
+            {"name": self.name, "arguments": args.model_dump(exclude_unset=True) | {"target_image": name}}
+        )
         if call in desk.past_calls:
             lines.append("You made exactly this call before: the picture is the same. Choose another bbox to see more.")
         return Observation(

@@ -79,7 +79,7 @@ def test_arguments_come_as_json_as_words_or_as_the_schema_wants_them(editloupe: 
     # The label is text by its schema, and markup of the terminal's in it is text too.
     assert "Looking for: 7 [red] mugs." in said
     said = editloupe(*ZOOM, "after.png", "--arg", "bbox=[0, 0, 500, 500]", "--arg", "target_image=original image")[1]
-    assert "of 'original image'" in said
+    assert "of 'Original Image'" in said
 
 
 def test_three_images_have_names_and_which_is_meant_must_be_said(editloupe: Run):
@@ -115,7 +115,7 @@ BOX = ("--bbox", "0,0,500,500")
         ((*ZOOM, "--arg", "bbox"), "expected KEY=VALUE"),
         ((*ZOOM, "--args", "[1]"), "expected one JSON object"),
         ((*ZOOM, "--args", "{"), "is not JSON"),
-        ((*ZOOM, *BOX, "--arg", f"label={'x' * 201}"), "is too long"),
+        ((*ZOOM, *BOX, "--arg", f"label={'x' * 201}"), "is 201 characters long, at most 200 are taken"),
         (("tools", "call", "enhancer", "before.png", *BOX, "--arg", "scale=3"), "3 is not one of [2, 4]"),
         (("tools", "call", "enhancer", "before.png", "--bbox", "0,0,2,2"), "expected at least 4 px a side"),
         ((*LOCALIZE, "before.png"), "compares two images; name a second file after the first"),
@@ -244,7 +244,7 @@ class TestWithWeights:
         for wrong, told in (
             ("", "should be non-empty"),
             ("?!", "nothing to look for in '?!'"),
-            ("x" * 2000, "is too long"),
+            ("x" * 2000, "is 2,000 characters long, at most 200 are taken"),
         ):
             code, _, error = editloupe(*words, "--arg", f"{phrase}={wrong}")
             assert code == 2 and told in error and "Traceback" not in error, error

@@ -174,3 +174,12 @@ def _decoded(png: bytes) -> np.ndarray:
     import io
 
     return np.asarray(Image.open(io.BytesIO(png)))
+
+
+def test_a_call_is_known_again_in_other_letters_and_names_are_spelt_as_they_are():
+    session = open_session(pair(), tools=["zoom_in"])
+    first = session.call("zoom_in", {"target_image": "Edited Image", "bbox": BOX})
+    second = session.call("zoom_in", {"target_image": " edited image", "bbox": BOX})
+    assert "You made exactly this call before" not in first.observation.text
+    assert "You made exactly this call before" in second.observation.text
+    assert "of 'Edited Image' (" in second.observation.text
