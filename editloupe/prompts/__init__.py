@@ -39,6 +39,7 @@ _ENVIRONMENT: Final = ImmutableSandboxedEnvironment(
 )
 
 
+@lru_cache(maxsize=1)
 def builtin_prompts() -> tuple[str, ...]:
     """Names of the templates that come with editloupe."""
     return tuple(sorted(path.relative_to(_HERE).with_suffix("").as_posix() for path in _HERE.rglob("*.md")))

@@ -6,6 +6,7 @@ and `__call__(args, desk) -> Observation`. What it cannot do is a ToolError, whi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeGuard, cast, runtime_checkable
@@ -120,7 +121,14 @@ class Holds(Protocol):
 
 def spec(tool: Tool) -> ToolSpec:
     """A tool as a model is offered it: JSON Schema without pydantic's titles."""
-    return ToolSpec(name=tool.name, description=tool.description, parameters=_plain(tool.Args.model_json_schema()))
+    return ToolSpec(name=tool.name, description=tool.description, parameters=_schema(tool.Args))
+
+
+@functools.cache
+def _schema(arguments: type[BaseModel]) -> Mapping[str, Json]:
+    """Made once for each tool: every task asks for it, and pydantic takes milliseconds to write it."""
+    made: Mapping[str, Json] = _plain(arguments.model_json_schema())
+    return made
 
 
 @dataclass(frozen=True, kw_only=True)
