@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote
 
 from editloupe import plugins
 from editloupe.chat import Reply, Request
-from editloupe.data.images import ImageStore
+from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError
 
 
@@ -39,6 +39,11 @@ class Traits:
     max_images: int | None = None
     boxes: str = "thousandths"
     sampling: tuple[str, ...] = ("temperature", "top_p", "seed", "max_tokens")
+
+    @property
+    def image_policy(self) -> ImagePolicy:
+        """How images are encoded for it."""
+        return ImagePolicy(formats=self.image_formats, max_side=self.max_image_side)
 
 
 class LMM(Protocol):

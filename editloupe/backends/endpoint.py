@@ -6,14 +6,20 @@ import ipaddress
 import math
 import os
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from editloupe.errors import ConfigError
+from editloupe.backends import boxes
+from editloupe.backends.base import BackendURI
+from editloupe.errors import ConfigError, Rejected, Unavailable
 
 DEFAULT_TIMEOUT_S: Final = 120.0
+CONNECT_TIMEOUT_S: Final = 10.0
+MAX_REPLY_BYTES: Final = 64 * 2**20
+"""A longer answer is no answer of a chat model; reading stops there."""
 
 _SHORTEST_SECRET = 8
 """Shorter keys are placeholders ("none", "EMPTY"): taking them out of a reply would change the model's words."""
@@ -52,26 +58,125 @@ class Key:
         return text.replace(self.value, "***") if len(self.value) >= _SHORTEST_SECRET else text
 
 
-def key_of(variable: str, wanted: str, *, needed: bool) -> Key:
-    """The key in a variable. wanted: says for what, where it is missing.
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """A backend's URI, read.
+
+    uri: what the judge's identity rests on: provider, model, base_url and box dialect.   endpoint: where requests go.
+    """
+
+    uri: BackendURI
+    endpoint: str
+    dialect: str
+    key: Key
+    site: Site
+
+
+PARAMETERS: Final = ("base_url", "boxes", "env", "timeout_s")
+
+
+def read_address(
+    uri: BackendURI,
+    *,
+    base_url: str,
+    base_url_variable: str | None,
+    example: str,
+    key_variables: Sequence[str],
+    key_needed: bool = True,
+    hints: tuple[tuple[re.Pattern[str], str], ...] = (),
+    lasting_base_url: bool = True,
+) -> Address:
+    """Where a URI leads, with its key.
+
+    base_url: where the provider answers unless the URI or the environment's `base_url_variable` says so.   example: of a
+    base_url, for messages.   key_variables: looked into in this order, unless the URI's `env` names one.   key_needed: for
+    an address that is not this machine's.   lasting_base_url: False for a server whose address is new with every start.
+    Raises ConfigError: no model, an unknown parameter, a base_url that cannot be used, a missing key.
+    """
+    if not uri.model:
+        raise ConfigError(f"backend {str(uri)!r} names no model; expected {uri.provider}/MODEL")
+    unknown = sorted(set(uri.params) - set(PARAMETERS))
+    if unknown:
+        raise ConfigError(
+            f"backend {uri.provider}/{uri.model}: unknown parameter {', '.join(map(repr, unknown))}; "
+            f"known: {', '.join(PARAMETERS)}"
+        )
+    params = dict(uri.params)
+    elsewhere = os.environ.get(base_url_variable) if base_url_variable else None
+    if "base_url" not in params and elsewhere:
+        # The SDK's own variable. It becomes a part of the URI, so that a run says where its images went.
+        params["base_url"] = elsewhere
+    if "base_url" in params:
+        params["base_url"] = checked_base_url(params["base_url"], example=example)
+    dialect = boxes.checked(params.get("boxes", boxes.DEFAULT))
+    timeout_s = checked_timeout(params.get("timeout_s"))
+    endpoint = params.get("base_url", base_url)
+    variables = (params["env"],) if "env" in params else tuple(key_variables)
+    needed = "env" in params or (key_needed and not is_loopback(endpoint))
+    key = key_of(variables, f"backend {uri.provider} needs a key for {endpoint}", needed=needed)
+    # How long we wait and which key pays do not change who judges: with a longer time-out a run goes on, not anew.
+    lasting = {name: value for name, value in params.items() if name == "base_url" and lasting_base_url}
+    if dialect != boxes.DEFAULT:
+        lasting["boxes"] = dialect
+    return Address(
+        uri=BackendURI(provider=uri.provider, model=uri.model, params=lasting),
+        endpoint=endpoint,
+        dialect=dialect,
+        key=key,
+        site=Site(
+            where=f"{endpoint}, model {uri.model!r}",
+            timeout_s=timeout_s,
+            connect_s=min(CONNECT_TIMEOUT_S, timeout_s),
+            key_hint=key.hint,
+            scrub=key.scrub,
+            hints=hints,
+        ),
+    )
+
+
+def read_whole(chunks: Iterable[bytes], site: Site, *, began: float) -> bytes:
+    """An answer's bytes. began: `time.monotonic()` when it was asked for.
+
+    Read in pieces because an HTTP client's own time-out starts anew with every byte: a server that sends a blank now and
+    then to keep the connection would hold a worker for ever. Raises BackendError for an answer too late or too long.
+    """
+    read, size = [], 0
+    for chunk in chunks:
+        read.append(chunk)
+        size += len(chunk)
+        if time.monotonic() > began + site.timeout_s:
+            raise Unavailable(f"{site.where}: no whole answer within {site.timeout_s:g} s ({size:,} bytes so far)")
+        if size > MAX_REPLY_BYTES:
+            raise Rejected(f"{site.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
+    return b"".join(read)
+
+
+def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> Key:
+    """The key in the first variable that holds one. wanted: says for what, where it is missing.
 
     Raises ConfigError where it is needed and missing, or cannot be a key.
     """
-    if variable == "none":
+    if list(variables) == ["none"]:
         return Key("", "no key was sent (env=none); name the variable that holds it with ?env=NAME")
-    if not variable.isidentifier():
-        # It may be the key itself, so it is not repeated.
-        raise ConfigError("env names the environment variable that holds the key, such as env=MY_KEY; it is not the key")
-    value = os.environ.get(variable, "").strip()
-    if value:
-        # The HTTP library's own complaint about such a header would show the key.
-        if not value.isascii() or not value.isprintable() or " " in value:
-            raise ConfigError(f"the key in environment variable {variable} holds blanks or characters that are not ASCII")
-        return Key(value, f"check the key in environment variable {variable}")
+    for variable in variables:
+        if not variable.isidentifier():
+            # It may be the key itself, so it is not repeated.
+            raise ConfigError(
+                "env names the environment variable that holds the key, such as env=MY_KEY; it is not the key"
+            )
+        value = os.environ.get(variable, "").strip()
+        if value:
+            # The HTTP library's own complaint about such a header would show the key.
+            if not value.isascii() or not value.isprintable() or " " in value:
+                raise ConfigError(
+                    f"the key in environment variable {variable} holds blanks or characters that are not ASCII"
+                )
+            return Key(value, f"check the key in environment variable {variable}")
+    where = " or ".join(variables)
     if not needed:
-        return Key("", f"no key was sent; set environment variable {variable}, or name another with ?env=NAME")
+        return Key("", f"no key was sent; set environment variable {where}, or name another with ?env=NAME")
     raise ConfigError(
-        f"{wanted}: set environment variable {variable}, or name the variable that holds it with ?env=NAME "
+        f"{wanted}: set environment variable {where}, or name the variable that holds it with ?env=NAME "
         "(?env=none where the server asks for none)"
     )
 

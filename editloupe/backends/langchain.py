@@ -34,7 +34,7 @@ from editloupe.backends.limits import limit_of
 from editloupe.backends.payload import ImageURL, ImageURLs, moves_pictures, pictures, without_pictures
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import ImagePart, Message, Part, Reply, Request, Sampling
-from editloupe.data.images import ImagePolicy, ImageStore
+from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, Rejected
 from editloupe.values import ImageRef, Json, canonical_json
 
@@ -166,7 +166,7 @@ class LangChainLMM:
             native_tools=can_call,
             sampling=tuple(ours for ours in _FIELDS if _field(model, ours) is not None),
         )
-        self._image_urls = ImageURLs(ImagePolicy(formats=self._traits.image_formats, max_side=self._traits.max_image_side))
+        self._image_urls = ImageURLs(self._traits.image_policy)
         self._lock = threading.Lock()
         self._refused: frozenset[str] = frozenset()
         self._set: dict[tuple[Sampling, frozenset[str]], BaseChatModel] = {}

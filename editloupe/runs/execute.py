@@ -26,7 +26,7 @@ from editloupe.runs.executors import Executor, ThreadExecutor
 from editloupe.runs.replay import TraceTape, set_aside
 from editloupe.runs.spec import Bench, Source
 from editloupe.runs.store import RunStore
-from editloupe.runs.wire import SMALLEST_TARGET_PX, SentTarget, policy_of, sent_targets, small_targets_told
+from editloupe.runs.wire import SMALLEST_TARGET_PX, SentTarget, sent_targets, small_targets_told
 from editloupe.traces.events import End, FindingEvent, Header, ModelCall, Note, ToolResult
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, Score, View, digest, sample_key
@@ -160,7 +160,7 @@ class Worker:
         """What the backend gets of each image and of the sample's targets; nothing for one that sees pixels themselves."""
         if not self.bench.backend.traits.is_lmm:
             return
-        policy = policy_of(self.bench.backend.traits)
+        policy = self.bench.backend.traits.image_policy
         for alias, view in views.items():
             made = self.images.encoded(view.image, policy)
             told = f"{alias} is sent as {made.media_type}, {made.width}×{made.height} px, {len(made.data):,} bytes"
@@ -247,7 +247,7 @@ def execute(
     store = RunStore.write(out, bench.spec)
     try:
         store.begin(bench.spec, bench.judge, loaded, config=config, narrowed=source.narrowed)
-        policy = policy_of(bench.backend.traits)
+        policy = bench.backend.traits.image_policy
         targets = {sample.key: sent_targets(sample, policy) for sample in loaded.samples}
         metered = replace(bench, backend=Metered(bench.backend, ledger))
         worker = Worker(bench=metered, images=images, stop=stop, targets=targets)
@@ -297,7 +297,7 @@ def execute(
 
 
 def _told_of_targets(bench: Bench, loaded: Loaded) -> tuple[str, ...]:
-    told = small_targets_told(loaded.samples, policy_of(bench.backend.traits)) if bench.backend.traits.is_lmm else None
+    told = small_targets_told(loaded.samples, bench.backend.traits.image_policy) if bench.backend.traits.is_lmm else None
     return () if told is None else (told,)
 
 

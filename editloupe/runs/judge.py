@@ -18,7 +18,7 @@ from editloupe.runs.execute import Worker, default_concurrency
 from editloupe.runs.executors import ThreadExecutor
 from editloupe.runs.spec import Settings, ToolProtocolChoice, open_bench
 from editloupe.runs.store import RunStore
-from editloupe.runs.wire import policy_of, sent_targets
+from editloupe.runs.wire import sent_targets
 from editloupe.tools.base import PAPER_TOOLS
 from editloupe.values import Sample
 
@@ -111,7 +111,7 @@ class Judge:
         self.close()
 
     def _worker(self, sample: Sample, images: ImageStore) -> Worker:
-        targets = {sample.key: sent_targets(sample, policy_of(self._bench.backend.traits))}
+        targets = {sample.key: sent_targets(sample, self._bench.backend.traits.image_policy)}
         return Worker(bench=self._bench, images=images, stop=self._stop, targets=targets)
 
     def _recorded(self, store: RunStore, task: Task, sample: Sample) -> Finding:

@@ -18,7 +18,6 @@ from editloupe.protocols.base import EvalProtocol
 from editloupe.protocols.dlebench import Mode
 from editloupe.records import Budget, JudgeSpec, RunSpec
 from editloupe.rubrics.model import Rubric, load_rubric
-from editloupe.runs.wire import policy_of
 from editloupe.tools.base import PAPER_TOOLS, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json
@@ -108,7 +107,7 @@ def open_bench(settings: Settings) -> Bench:
         endpoint=backend.endpoint,
         sampling=settings.sampling,
         tool_protocol=tool_protocol,
-        image_policy=str(policy_of(backend.traits)),
+        image_policy=str(backend.traits.image_policy),
         constrain_labels=settings.constrain_labels,
         prompts=agent_digest(),
         rubric=rubric.digest,

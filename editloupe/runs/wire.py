@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from editloupe.backends.base import Traits
 from editloupe.data.images import ImagePolicy
 from editloupe.values import ImageRef, Json, Sample
 
@@ -39,11 +38,6 @@ class SentTarget:
             "px": [round(self.width, 1), round(self.height, 1)],
             "sent_px": [round(self.sent_width, 1), round(self.sent_height, 1)],
         }
-
-
-def policy_of(traits: Traits) -> ImagePolicy:
-    """How a backend's images are encoded."""
-    return ImagePolicy(formats=traits.image_formats, max_side=traits.max_image_side)
 
 
 def sent_targets(sample: Sample, policy: ImagePolicy) -> list[SentTarget]:

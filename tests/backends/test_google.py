@@ -25,7 +25,7 @@ from editloupe.values import ImageRef, canonical_json
 
 pytest.importorskip("google.genai", reason="the extra 'google' is not installed")
 
-from editloupe.backends import google as adapter
+from editloupe.backends import endpoint
 from editloupe.backends.google import GoogleBackend, open_backend
 from tests.backends.gemini_server import (
     Act,
@@ -373,7 +373,7 @@ def test_a_server_that_is_not_there_is_unavailable(bench: Bench) -> None:
 
 
 def test_an_answer_without_end_is_not_read_to_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "MAX_REPLY_BYTES", 100_000)
+    monkeypatch.setattr(endpoint, "MAX_REPLY_BYTES", 100_000)
     with pytest.raises(Rejected, match="longer than 100,000 bytes"):
         bench.backend(says("x" * 200_000)).complete(HELLO, STORE)
 

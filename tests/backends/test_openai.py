@@ -19,8 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.backends import openai as adapter
-from editloupe.backends import retry
+from editloupe.backends import endpoint, retry
 from editloupe.backends.base import parse_uri
 from editloupe.backends.openai import OpenAIBackend, open_backend
 from editloupe.backends.payload import ImageURLs
@@ -389,7 +388,7 @@ def test_a_server_that_is_not_there_is_unavailable(bench: Bench) -> None:
 
 
 def test_an_answer_without_end_is_not_read_to_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "MAX_REPLY_BYTES", 100_000)
+    monkeypatch.setattr(endpoint, "MAX_REPLY_BYTES", 100_000)
     with pytest.raises(Rejected, match="longer than 100,000 bytes"):
         bench.backend(says("x" * 200_000)).complete(HELLO, STORE)
 

@@ -1,0 +1,86 @@
+"""What backends over HTTP share: who they are, box dialects out and in, retries, the limit of connections."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+
+from editloupe.backends import boxes, retry
+from editloupe.backends.base import Traits
+from editloupe.backends.endpoint import Address
+from editloupe.backends.limits import limit_of
+from editloupe.backends.payload import moves_pictures
+from editloupe.backends.retry import RetryPolicy
+from editloupe.chat import Reply, Request
+from editloupe.data.images import ImageStore
+from editloupe.values import Json
+
+
+class Remote(ABC):
+    """A model behind an address. Thread-safe; one HTTP client is shared.
+
+    place: what is told and recorded as the endpoint.   close: closes the connections.   tool_images: where the pictures of
+    a tool's message stand on the wire, for `Reply.sent`.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        place: str,
+        traits: Traits,
+        *,
+        close: Callable[[], None],
+        tool_images: str,
+        policy: RetryPolicy,
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._uri, self._endpoint, self._site = address.uri, place, address.site
+        self._traits, self._tool_images = traits, tool_images
+        self._policy, self._sleep = policy, sleep
+        self._lock = threading.Lock()
+        self._close = weakref.finalize(self, close)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """Provider, model, base_url and box dialect: what the judge's identity rests on."""
+        return str(self._uri)
+
+    @property
+    def endpoint(self) -> str:
+        return self._endpoint
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    @property
+    def traits(self) -> Traits:
+        return self._traits
+
+    def close(self) -> None:
+        """Close the connections. Happens by itself when the backend is no longer used."""
+        self._close()
+
+    def complete(self, request: Request, images: ImageStore) -> Reply:
+        """Answer `request`, retried as the policy says; `sent["attempts"]` counts.
+
+        Raises BackendError where the endpoint fails, ImageError where an image cannot be encoded.
+        """
+        sizes = boxes.sizes_of(request, max_side=self._traits.max_image_side)
+        attempt = self._ready(boxes.outgoing(request, self._traits.boxes, sizes), images)
+        limit = limit_of(self._endpoint)
+        outcome = retry.call(attempt, policy=self._policy, limit=limit, sleep=self._sleep)
+        sent: dict[str, Json] = {**outcome.value.sent, "attempts": outcome.attempts}
+        if moves_pictures(request):
+            sent["tool_images"] = self._tool_images
+        return boxes.incoming(replace(outcome.value, sent=sent), self._traits.boxes, sizes)
+
+    @abstractmethod
+    def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
+        """Everything of a request that is made once, however often it is tried; what is returned tries once."""
