@@ -7,6 +7,7 @@ edits under known nuisances (benchmarks/localize makes such pairs); they are no 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import cv2
@@ -93,7 +94,7 @@ class Differences:
     def tone(self) -> Tone:
         return self.alignment.tone
 
-    @property
+    @cached_property
     def tone_most(self) -> float:
         """The largest change that the tone makes, in levels, among those that occur in the first image."""
         return 0.0 if self.tone.neutral else self.tone.most(self.alignment.first)

@@ -85,7 +85,8 @@ class LocalizeDifferences(Enlarges):
             crops.append(desk.crop_name([view.image for view in views[::2]].index(panes[0].image) + 1))
             if pair.scale > 1:
                 enlarged.setdefault(enlarged_by(pair.upscaler), []).append(f"{crops[-1]} ×{pair.scale:.3g}")
-        lines = [_header(found, len(crops), names)] if found.regions else _nothing_found(found, names)
+        notes = _notes(found, names)
+        lines = [_header(found, len(crops), names)] if found.regions else _nothing_found(found, names, allowed=bool(notes))
         lines += [_crop_line(crop, region, found, names) for crop, region in zip(crops, found.regions, strict=False)]
         if len(found.regions) > len(crops):
             lines.append(_not_shown(found, len(crops), names))
@@ -94,7 +95,7 @@ class LocalizeDifferences(Enlarges):
         if found.regenerated:
             lines += _regenerated(found, desk.crop_name(len(views) // 2 + 1), names)
             views.append(_map_view(found, first, desk))
-        lines += _notes(found, names)
+        lines += notes
         for how, which in enlarged.items():
             lines.append(f"Enlarged {how}: {', '.join(dict.fromkeys(which))}.")
         lines += text.lines
@@ -229,8 +230,9 @@ def _area(found: Differences) -> int:
     return width * height
 
 
-def _nothing_found(found: Differences, names: tuple[str, str]) -> list[str]:
-    but = ", once what is named below has been allowed for" if _notes(found, names) else ""
+def _nothing_found(found: Differences, names: tuple[str, str], *, allowed: bool) -> list[str]:
+    """allowed: notes on what was allowed for follow."""
+    but = ", once what is named below has been allowed for" if allowed else ""
     return [
         f"No region differs{but}: between {names[0]!r} and {names[1]!r}, no place of at least {LEAST_AREA_PX:.0f} px² "
         f"stands out from their noise (threshold about {found.threshold:.0f} of 255, more at strong edges, less over "
@@ -293,7 +295,7 @@ def _moved(alignment: Alignment) -> str:
 
 def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
     """The same facts for programs; `crops` names the pictures of the strongest regions."""
-    alignment = found.alignment
+    alignment, motion = found.alignment, found.alignment.motion
     width, height = alignment.size_1
     regions: list[Json] = []
     for index, region in enumerate(found.regions):
@@ -322,9 +324,9 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
             "resized": alignment.resized,
             "stretched": alignment.stretched,
             "shift": [round(v, 3) for v in alignment.shift],
-            "zoom": [round(v, 5) for v in alignment.motion.zoom],
-            "degrees": round(alignment.motion.degrees, 3),
-            "farthest_corner": round(alignment.motion.most, 3),
+            "zoom": [round(v, 5) for v in motion.zoom],
+            "degrees": round(motion.degrees, 3),
+            "farthest_corner": round(motion.most, 3),
             "unseen": [round(v, 5) for v in alignment.unseen],
             "drift": round(alignment.wander, 3),
             "tone": [round(v, 2) for v in found.tone.at_mid_grey],
