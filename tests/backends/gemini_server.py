@@ -13,18 +13,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import socket
-import struct
-import threading
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any
 
+from tests.backends.loopback import Act, Body, LoopbackHandler, LoopbackServer, sends
 from tests.backends.openai_server import image_of
-
-Body: TypeAlias = dict[str, Any]
-Act: TypeAlias = Callable[["Handler", Body], None]
 
 _FIELDS = {"contents", "systemInstruction", "generationConfig", "tools", "toolConfig", "safetySettings"}
 _GENERATION = {"temperature", "topP", "seed", "maxOutputTokens", "responseMimeType", "responseSchema", "thinkingConfig"}
@@ -53,11 +45,6 @@ def call(name: str, /, id: str | None = None, signature: str | None = None, **ar
     """A part that calls a function."""
     part: Body = {"functionCall": {"name": name, "args": args} | ({"id": id} if id else {})}
     return part | ({"thoughtSignature": signature} if signature else {})
-
-
-def sends(body: bytes, *, status: int = 200, content_type: str = "application/json") -> Act:
-    """Answers with exactly these bytes."""
-    return lambda handler, request: handler.answer(status, body, {"Content-Type": content_type})
 
 
 def blocks(reason: str = "SAFETY") -> Act:
@@ -96,91 +83,12 @@ def declines(*names: str) -> Act:
     return act
 
 
-def resets_mid_body(handler: Handler, request: Body) -> None:
-    """Promises more than it sends, then resets the connection."""
-    handler.start(200, {"Content-Length": "100000"})
-    handler.wfile.write(b'{"candidates": ')
-    handler.wfile.flush()
-    # Linger of 0 s turns the close into a RST.
-    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    handler.connection.shutdown(socket.SHUT_RDWR)
-    handler.close_connection = True
-
-
-def hangs(handler: Handler, request: Body) -> None:
-    """Says nothing until the server is closed."""
-    handler.house.closing.wait(30)
-    handler.close_connection = True
-
-
-def trickles(handler: Handler, request: Body) -> None:
-    """Sends a blank every 50 ms to keep the connection, as some gateways do, and never an answer."""
-    handler.start(200, {"Connection": "close"})
-    handler.close_connection = True
-    while not handler.house.closing.wait(0.05):
-        handler.wfile.write(b" ")
-        handler.wfile.flush()
-
-
-class GeminiServer:
-    """The server; a context manager. model: the one it has.   key: what it asks for in x-goog-api-key, None for none."""
-
-    def __init__(self, *script: Act, model: str = "tiny-gemini", key: str | None = None) -> None:
-        self.script, self.model, self.key = list(script), model, key
-        self.seen: list[Body] = []
-        self.headers: list[dict[str, str]] = []
-        self.complaints: list[str] = []
-        self.signatures: set[bytes] = set()
-        self.closing = threading.Event()
-        self._lock = threading.Lock()
-        house = self
-
-        class BoundHandler(Handler):
-            pass
-
-        BoundHandler.house = house
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), BoundHandler)
-        self._http.daemon_threads = False
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02})
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
-
-    def take(self, body: Body, headers: dict[str, str]) -> Act:
-        """The next act; what was received is kept."""
-        with self._lock:
-            self.seen.append(body)
-            self.headers.append(headers)
-            return self.script.pop(0) if len(self.script) > 1 else self.script[0]
-
-    def __enter__(self) -> GeminiServer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.closing.set()
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
-
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(LoopbackHandler):
     """One connection."""
 
     house: GeminiServer
-    protocol_version = "HTTP/1.1"
-    # A client that keeps its connection open does not hold the closing server for longer than this, in seconds.
-    timeout = 3
 
-    def handle(self) -> None:
-        try:
-            super().handle()
-        except OSError:
-            # The client has gone: a time-out on its side, or our own reset.
-            self.close_connection = True
-
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the standard library names it
         raw = self.rfile.read(int(self.headers["Content-Length"]))
         model = self.path.removeprefix("/v1beta/models/").removesuffix(":generateContent")
         if self.path != f"/v1beta/models/{model}:generateContent":
@@ -203,18 +111,20 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.house.take(body, {n.lower(): v for n, v in self.headers.items()})(self, body)
 
-    def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-        self.start(status, {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})})
-        self.wfile.write(body)
 
-    def start(self, status: int, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
+class GeminiServer(LoopbackServer):
+    """The server; a context manager. model: the one it has.   key: what it asks for in x-goog-api-key, None for none."""
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Tests read `seen`, not a log."""
+    handler = Handler
+
+    def __init__(self, *script: Act, model: str = "tiny-gemini", key: str | None = None) -> None:
+        super().__init__(*script)
+        self.model, self.key = model, key
+        self.signatures: set[bytes] = set()
+
+    @property
+    def url(self) -> str:
+        return self.address
 
 
 def camel(value: Any, *, free: bool = False) -> Any:

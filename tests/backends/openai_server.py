@@ -13,17 +13,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import socket
 import struct
-import threading
 import zlib
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any
 
-Body: TypeAlias = dict[str, Any]
-Act: TypeAlias = Callable[["Handler", Body], None]
+from tests.backends.loopback import Act, Body, LoopbackHandler, LoopbackServer, sends
 
 _FIELDS = {
     "model", "messages", "temperature", "top_p", "seed", "max_tokens", "max_completion_tokens", "tools", "tool_choice",
@@ -60,11 +54,6 @@ def says(text: str | None, **fields: Any) -> Act:
     return sends(json.dumps(completion(text, **fields)).encode())
 
 
-def sends(body: bytes, *, status: int = 200, content_type: str = "application/json") -> Act:
-    """Answers with exactly these bytes."""
-    return lambda handler, request: handler.answer(status, body, {"Content-Type": content_type})
-
-
 def fails(status: int, message: str = "it failed", *, headers: dict[str, str] | None = None, **error: Any) -> Act:
     """Answers with an error object."""
     body = json.dumps({"error": {"message": message, "type": "some_error", "param": None, "code": None, **error}})
@@ -85,102 +74,12 @@ def declines(*names: str, code: str = "unsupported_value") -> Act:
     return act
 
 
-def resets_mid_body(handler: Handler, request: Body) -> None:
-    """Promises more than it sends, then resets the connection."""
-    handler.start(200, {"Content-Length": "100000"})
-    handler.wfile.write(b'{"id": ')
-    handler.wfile.flush()
-    # Linger of 0 s turns the close into a RST.
-    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    handler.connection.shutdown(socket.SHUT_RDWR)
-    handler.close_connection = True
-
-
-def hangs(handler: Handler, request: Body) -> None:
-    """Says nothing until the server is closed."""
-    handler.house.closing.wait(30)
-    handler.close_connection = True
-
-
-def trickles(handler: Handler, request: Body) -> None:
-    """Sends a blank every 50 ms to keep the connection, as some gateways do, and never an answer."""
-    handler.start(200, {"Connection": "close"})
-    handler.close_connection = True
-    while not handler.house.closing.wait(0.05):
-        handler.wfile.write(b" ")
-        handler.wfile.flush()
-
-
-class OpenAIServer:
-    """The server; a context manager. model: the one it has.   key: the bearer token that it asks for, None for none.
-
-    models: what /models lists; None for a server that has no such list.
-    vllm: takes what vLLM takes beyond the protocol: an answer from a list, digests of images, images in tools' messages,
-    and a question for its health.
-    """
-
-    def __init__(
-        self,
-        *script: Act,
-        model: str = "tiny-vl",
-        key: str | None = None,
-        models: list[Body] | None = None,
-        vllm: bool = False,
-    ) -> None:
-        self.script, self.model, self.key, self.models, self.vllm = list(script), model, key, models, vllm
-        self.seen: list[Body] = []
-        self.headers: list[dict[str, str]] = []
-        self.complaints: list[str] = []
-        self.closing = threading.Event()
-        self._lock = threading.Lock()
-        house = self
-
-        class BoundHandler(Handler):
-            pass
-
-        BoundHandler.house = house
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), BoundHandler)
-        self._http.daemon_threads = False
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02})
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
-
-    def take(self, body: Body, headers: dict[str, str]) -> Act:
-        """The next act; what was received is kept."""
-        with self._lock:
-            self.seen.append(body)
-            self.headers.append(headers)
-            return self.script.pop(0) if len(self.script) > 1 else self.script[0]
-
-    def __enter__(self) -> OpenAIServer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.closing.set()
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
-
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(LoopbackHandler):
     """One connection."""
 
     house: OpenAIServer
-    protocol_version = "HTTP/1.1"
-    # A client that keeps its connection open does not hold the closing server for longer than this, in seconds.
-    timeout = 3
 
-    def handle(self) -> None:
-        try:
-            super().handle()
-        except OSError:
-            # The client has gone: a time-out on its side, or our own reset.
-            self.close_connection = True
-
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the standard library names it
         if self.house.vllm and self.path == "/health":
             self.answer(200, b"")
             return
@@ -190,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
         listed = [{"object": "model", "created": 1_760_000_000, "owned_by": "us", **model} for model in self.house.models]
         self.answer(200, json.dumps({"object": "list", "data": listed}).encode())
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the standard library names it
         raw = self.rfile.read(int(self.headers["Content-Length"]))
         if self.path != "/v1/chat/completions":
             self.answer(404, b'{"detail":"Not Found"}')
@@ -208,18 +107,31 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.house.take(body, {n.lower(): v for n, v in self.headers.items()})(self, body)
 
-    def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-        self.start(status, {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})})
-        self.wfile.write(body)
 
-    def start(self, status: int, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
+class OpenAIServer(LoopbackServer):
+    """The server; a context manager. model: the one it has.   key: the bearer token that it asks for, None for none.
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Tests read `seen`, not a log."""
+    models: what /models lists; None for a server that has no such list.
+    vllm: takes what vLLM takes beyond the protocol: an answer from a list, digests of images, images in tools' messages,
+    and a question for its health.
+    """
+
+    def __init__(
+        self,
+        *script: Act,
+        model: str = "tiny-vl",
+        key: str | None = None,
+        models: list[Body] | None = None,
+        vllm: bool = False,
+    ) -> None:
+        super().__init__(*script)
+        self.model, self.key, self.models, self.vllm = model, key, models, vllm
+
+    @property
+    def url(self) -> str:
+        return f"{self.address}/v1"
+
+    handler = Handler
 
 
 def complaints(body: Body, *, vllm: bool = False) -> list[str]:

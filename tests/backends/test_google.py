@@ -28,7 +28,6 @@ pytest.importorskip("google.genai", reason="the extra 'google' is not installed"
 from editloupe.backends import endpoint
 from editloupe.backends.google import GoogleBackend, open_backend
 from tests.backends.gemini_server import (
-    Act,
     GeminiServer,
     answer,
     blocks,
@@ -36,15 +35,12 @@ from tests.backends.gemini_server import (
     declines,
     decoded,
     fails,
-    hangs,
     pictures,
     quota,
-    resets_mid_body,
     retry_info,
     says,
-    sends,
-    trickles,
 )
+from tests.backends.loopback import Act, hangs, resets_mid_body, sends, trickles
 
 CANARY = "AIza-canary-5ea5e11e5-7f3d"
 ONCE = RetryPolicy(attempts=1)

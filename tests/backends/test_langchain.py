@@ -25,7 +25,8 @@ from editloupe.chat import ImagePart, MalformedCall, Message, Request, Sampling,
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
 from tests.agent.test_loop import judged
-from tests.backends.openai_server import Act, OpenAIServer, declines, fails, image_of, says
+from tests.backends.loopback import Act
+from tests.backends.openai_server import OpenAIServer, declines, fails, image_of, says
 from tests.conftest import LOOK, final
 
 CANARY = "sk-canary-5ea5e11e5-7f3d"

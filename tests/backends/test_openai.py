@@ -28,19 +28,8 @@ from editloupe.chat import ImagePart, MalformedCall, Message, Reply, Request, Sa
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, ImageError, RateLimited, Rejected, Unavailable
 from editloupe.values import ImageRef, canonical_json
-from tests.backends.openai_server import (
-    Act,
-    OpenAIServer,
-    completion,
-    declines,
-    fails,
-    hangs,
-    image_of,
-    resets_mid_body,
-    says,
-    sends,
-    trickles,
-)
+from tests.backends.loopback import Act, hangs, resets_mid_body, sends, trickles
+from tests.backends.openai_server import OpenAIServer, completion, declines, fails, image_of, says
 
 CANARY = "sk-canary-5ea5e11e5-7f3d"
 ONCE = RetryPolicy(attempts=1)

@@ -20,7 +20,8 @@ from editloupe.records import Budget, Finding
 from editloupe.runs.execute import Worker
 from editloupe.runs.spec import Settings, open_bench
 from editloupe.values import Sample
-from tests.backends.openai_server import Act, OpenAIServer, chooses, completion, fails, says, sends
+from tests.backends.loopback import Act, sends
+from tests.backends.openai_server import OpenAIServer, chooses, completion, fails, says
 from tests.backends.test_openai import image
 from tests.conftest import LOOK, final
 

@@ -19,7 +19,8 @@ from tests.conftest import LOOK, final
 pytest.importorskip("google.genai", reason="the extra 'google' is not installed")
 
 from editloupe.backends import google as adapter
-from tests.backends.gemini_server import Act, Body, GeminiServer, Handler, blocks, call, fails, pictures, says
+from tests.backends.gemini_server import GeminiServer, Handler, blocks, call, fails, pictures, says
+from tests.backends.loopback import Act, Body
 
 Edits = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]

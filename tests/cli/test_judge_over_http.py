@@ -13,7 +13,8 @@ from editloupe.backends import openai as adapter
 from editloupe.backends.retry import RetryPolicy
 from editloupe.records import Finding
 from editloupe.runs.store import RunStore
-from tests.backends.openai_server import Act, Body, Handler, OpenAIServer, fails, image_of, says
+from tests.backends.loopback import Act, Body
+from tests.backends.openai_server import Handler, OpenAIServer, fails, image_of, says
 from tests.conftest import LOOK, final
 
 Edits = Callable[..., Path]

@@ -13,7 +13,8 @@ from editloupe.backends.probe import draw, probe
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, ToolCall
 from editloupe.errors import Unavailable
-from tests.backends.openai_server import Act, OpenAIServer, fails, says
+from tests.backends.loopback import Act
+from tests.backends.openai_server import OpenAIServer, fails, says
 
 Run = Callable[..., tuple[int, str, str]]
 
