@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
@@ -174,6 +174,7 @@ class JudgeTask:
     """One criterion of one sample: a question that an agent can answer without knowing the protocol.
 
     prompt: the question, without any word on tools.   tools: names offered, in the order of the prompt.
+    target: the number of the one target that is asked about, from 1; None where the question is about all.
     blocked: (status, reason) where the question cannot be asked, such as a missing output.
     """
 
@@ -187,6 +188,7 @@ class JudgeTask:
     tools: tuple[str, ...]
     grammar: Grammar
     budget: Budget
+    target: int | None = None
     blocked: tuple[Status, str] | None = None
 
     @property
@@ -207,6 +209,7 @@ class JudgeTask:
             "tools": list(self.tools),
             "grammar": self.grammar.to_json(),
             "budget": self.budget.to_json(),
+            **({} if self.target is None else {"target": self.target}),
             "blocked": None if self.blocked is None else list(self.blocked),
         }
 
@@ -327,6 +330,7 @@ class Finding:
 
     reason: the model's own words, or what went wrong.   seconds: wall time of the task.   turns: turns with calls.
     trace: path of the trace inside the run folder.   counts: malformed calls, tool errors, reminders.
+    target: as the task has it.
     """
 
     task_id: str
@@ -344,6 +348,7 @@ class Finding:
     counts: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     trace: str | None = None
+    target: int | None = None
 
     def __post_init__(self) -> None:
         if (self.answer is None) == (self.status == "ok"):
@@ -355,6 +360,11 @@ class Finding:
     def key(self) -> tuple[str, str, int]:
         """(task id, judge id, repeat): the unit of work, of resume and of distribution."""
         return self.task_id, self.judge_id, self.repeat
+
+    @property
+    def question(self) -> tuple[str, str, str, int]:
+        """(editor, sample id, criterion, target or 0): what is asked, whoever answers and however often."""
+        return self.editor, self.sample_id, self.criterion, self.target or 0
 
     @property
     def label(self) -> str | None:
@@ -373,6 +383,7 @@ class Finding:
             "sample_id": self.sample_id,
             "editor": self.editor,
             "criterion": self.criterion,
+            **({} if self.target is None else {"target": self.target}),
             "status": self.status,
             "label": self.label,
             "value": self.value,
@@ -409,6 +420,7 @@ class Finding:
             counts={name: int(str(n)) for name, n in counts.items()},
             seconds=float(str(data["seconds"])),
             trace=None if data["trace"] is None else str(data["trace"]),
+            target=None if data.get("target") is None else int(str(data["target"])),
         )
 
 
@@ -424,13 +436,17 @@ class RunSpec:
     record: Mapping[str, Json] = field(default_factory=dict)
 
     def differs_from(self, other: RunSpec) -> list[tuple[str, Json, Json]]:
-        """(field, ours, theirs) for every field of identity that differs."""
-        fields = sorted({*self.identity, *other.identity})
-        return [
-            (f, self.identity.get(f), other.identity.get(f))
-            for f in fields
-            if self.identity.get(f) != other.identity.get(f)
-        ]
+        """(field, ours, theirs) for every field of identity that differs; of an object each key, as "budget.max_turns"."""
+        return list(_differences("", self.identity, other.identity))
 
     def to_json(self) -> dict[str, Json]:
         return {"identity": dict(self.identity), "record": dict(self.record)}
+
+
+def _differences(prefix: str, ours: Mapping[str, Json], theirs: Mapping[str, Json]) -> Iterator[tuple[str, Json, Json]]:
+    for name in sorted({*ours, *theirs}):
+        a, b = ours.get(name), theirs.get(name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            yield from _differences(f"{prefix}{name}.", a, b)
+        elif a != b:
+            yield f"{prefix}{name}", a, b

@@ -390,6 +390,7 @@ class Score:
 
     metric: the criterion's id.   value: in the rubric's own units (higher is better); None where `missing` says why.
     normalised: 0..100.   findings: keys of the findings that it rests on.
+    by_target: where each target was judged on its own, its label, or its status in brackets, in the targets' order.
     """
 
     sample_id: str
@@ -401,6 +402,7 @@ class Score:
     label: str | None = None
     missing: str | None = None
     findings: tuple[str, ...] = ()
+    by_target: tuple[str, ...] = ()
 
 
 def sample_key(editor: str, id: str) -> str:

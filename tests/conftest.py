@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from editloupe import cli
 from editloupe.data.images import ImageStore
 from editloupe.values import Sample, Turn
 
@@ -20,6 +23,10 @@ for name in ("EDITLOUPE_DETECTOR", "EDITLOUPE_UPSCALER", "EDITLOUPE_DEVICE"):
     os.environ.pop(name, None)
 # The same with and without the extra `ocr`; tests of text reading ask for it.
 os.environ |= {"EDITLOUPE_READER": "off", "HF_HUB_CACHE": "/nonexistent/hub", "HF_HUB_OFFLINE": "1"}
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what it runs in the background deaf to Ctrl-C, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LOOK = '<tool_call>{"name": "localize_differences", "parameters": {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}}</tool_call>'  # noqa: E501
 """The call with which the paper's judge begins (Tables 8 and 12)."""
@@ -39,6 +46,27 @@ def pixels(seed: int, *, spots: int) -> tuple[np.ndarray, np.ndarray]:
         y, x = 20 + 90 * (i // 3), 20 + 100 * (i % 3)
         after[y : y + 24, x : x + 24] = ((255, 0, 0), (0, 200, 0), (0, 0, 255))[i % 3]
     return before, after
+
+
+@pytest.fixture
+def editloupe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs the program as a user does, in a folder of its own: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*words: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["editloupe", *map(str, words)])
+        cli.output.out.cache_clear()
+        cli.output.err.cache_clear()
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(caught.value.code or 0), captured.out, captured.err
+
+    return run
 
 
 @pytest.fixture

@@ -19,6 +19,9 @@ TEMPLATES = ("agent/tools", "agent/format", "agent/continue", "agent/last_turn",
 """With `native=True` where tools are called natively: one text for both ways, so that they differ in nothing else."""
 
 
+_CROP = re.compile(r"\bCrop \d+\b")
+
+
 def agent_digest() -> str:
     """Digest of the agent's own templates: part of a judge's identity."""
     return prompt_digest(TEMPLATES)
@@ -98,16 +101,18 @@ def answer(context: Context, views: Mapping[str, View], *, judge_id: str, repeat
         counts=state["counts"],
         seconds=context.clock() - context.started,
         trace=trace,
+        target=task.target,
     )
 
 
 def evidence(thought: str, views: Mapping[str, list[Json]]) -> tuple[Evidence, ...]:
     """The places that a thought rests on: crops that it names, mapped back to the input images."""
     panes = {name: [View.from_json(v) for v in data if isinstance(v, Mapping)] for name, data in views.items()}
-    inputs = {view[0].image.sha256: name for name, view in panes.items() if view[0].op == "whole"}
-    makers = {view.image.sha256: views for views in panes.values() for view in views}
+    # What is shown first is an input, or was made from one; what tools show is numbered.
+    inputs = {views[0].origin.sha256: name for name, views in panes.items() if not _CROP.fullmatch(name)}
+    makers = {view.image.sha256: views for views in panes.values() for view in views if view.image != view.origin}
     found: list[Evidence] = []
-    for name in dict.fromkeys(re.findall(r"\bCrop \d+\b", thought)):
+    for name in dict.fromkeys(_CROP.findall(thought)):
         for view in panes.get(name, []):
             image, box = _root(view, makers)
             if image in inputs:
@@ -118,7 +123,7 @@ def evidence(thought: str, views: Mapping[str, list[Json]]) -> tuple[Evidence, .
 def _root(view: View, makers: Mapping[str, list[View]]) -> tuple[str, Box]:
     """Follow a view to the input image that it shows: (sha256, box in px there)."""
     origin, box = view.origin.sha256, view.region
-    while origin in makers and makers[origin][0].op != "whole":
+    while origin in makers:
         pane = max(makers[origin], key=lambda p: _overlap(p.window, box))
         box = pane.to_origin(pane.window.intersection(box) or pane.window)
         origin = pane.origin.sha256

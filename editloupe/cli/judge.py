@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -50,8 +50,13 @@ PATH holds metadata.jsonl (or .csv, .parquet), or the folders source/ and edited
 def judge(
     path: Annotated[Path | None, typer.Argument(help="Folder of edits, or a metadata file.", show_default=False)] = None,
     backend: Annotated[str | None, typer.Option(help="Who judges: provider/model. Default: the pixel baseline.")] = None,
-    mode: Annotated[str, typer.Option(help="tool: an agent with tools. plain: one look, one answer.")] = "tool",
+    mode: Annotated[
+        str, typer.Option(help="tool: an agent with tools. oracle: with known boxes. plain: one look.")
+    ] = "tool",
     criteria: Annotated[str | None, typer.Option(help="Comma-separated, such as if,vc. Default: all.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE of the protocol, such as mask_pad=0.1; may be repeated.")
+    ] = None,
     rubric: Annotated[str, typer.Option(help="A built-in rubric or your own .toml file.")] = "dlebench",
     out_dir: Annotated[Path | None, typer.Option("--out", help="Run folder. Default: runs/NAME-BACKEND-MODE.")] = None,
     edited: Annotated[list[str] | None, typer.Option(help="NAME=DIR: an editor's outputs; may be repeated.")] = None,
@@ -102,6 +107,7 @@ def judge(
         "backend": backend,
         "mode": mode,
         "criteria": criteria,
+        "option": list(option or []),
         "rubric": str(Path(rubric).resolve()) if Path(rubric).is_file() else rubric,
         "edited": [f"{name}={folder.resolve()}" for name, folder in editors(edited or []).items()],
         "format": format,
@@ -198,17 +204,17 @@ def exit_code(outcome: Outcome, *, tolerated: float) -> int:
 
 
 def settings_of(options: dict[str, Json]) -> Settings:
-    from editloupe.protocols.dlebench import Mode
+    from editloupe.protocols.dlebench import MODES
     from editloupe.runs.spec import Settings
     from editloupe.tools.base import PAPER_TOOLS
 
     mode, tools = str(options["mode"]), _text(options["tools"])
-    if mode not in get_args(Mode):
-        raise ConfigError(f"--mode {mode}: expected {' or '.join(get_args(Mode))}")
+    if mode not in MODES:
+        raise ConfigError(f"--mode {mode}: expected {', '.join(MODES)}")
     seconds = options["max_seconds"]
     return Settings(
         backend=_text(options["backend"]) or "baseline",
-        mode=cast(Mode, mode),
+        mode=mode,
         criteria=words(_text(options["criteria"])),
         rubric=str(options["rubric"]),
         tools=words(tools) or PAPER_TOOLS,
@@ -218,9 +224,21 @@ def settings_of(options: dict[str, Json]) -> Settings:
             max_seconds=float(seconds) if isinstance(seconds, int | float) else None,
         ),
         constrain_labels=bool(options["constrain_labels"]),
+        options=protocol_options(options.get("option")),
         tool_protocol=cast("ToolProtocolChoice", str(options.get("tool_protocol") or "text")),
         weights=weights_of(options),
     )
+
+
+def protocol_options(given: Json) -> dict[str, Json]:
+    """NAME=VALUE as names and values."""
+    found: dict[str, Json] = {}
+    for text in given if isinstance(given, list) else []:
+        name, equals, value = str(text).partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise ConfigError(f"--option {text}: expected NAME=VALUE, such as mask_pad=0.1")
+        found[name.strip()] = value.strip()
+    return found
 
 
 def weights_of(options: dict[str, Json]) -> ToolSettings:

@@ -56,7 +56,9 @@ def _overview(store: RunStore) -> None:
         cells: dict[tuple[str, str], dict[str, Text]] = {}
         for f in findings:
             text = plain(f.label or "") if f.status == "ok" else plain(f"({f.status})", "red")
-            cells.setdefault((f.editor, f.sample_id), {})[f.criterion] = text
+            row_of = cells.setdefault((f.editor, f.sample_id), {})
+            # Targets that are judged one by one share a cell, a line each.
+            row_of[f.criterion] = text if f.criterion not in row_of else row_of[f.criterion] + plain("\n") + text
         for (editor, sample), found in cells.items():
             row = [plain(editor)] if editors else []
             table.add_row(*row, plain(sample), *(found.get(c, plain("–")) for c in criteria))
@@ -90,7 +92,8 @@ def _explain(store: RunStore, finding: Finding) -> None:
 
     console = out()
     key = sample_key(finding.editor, finding.sample_id)
-    console.print(Rule(plain(f"{key}: {finding.criterion.replace('_', ' ')}"), align="left"))
+    about = "" if finding.target is None else f", target {finding.target}"
+    console.print(Rule(plain(f"{key}: {finding.criterion.replace('_', ' ')}{about}"), align="left"))
     sample = store.samples.get(key)
     if sample is not None:
         console.print(plain(f"Instruction: {sample.instruction}"))

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
 from editloupe.data.folders import Folder, Kind, Place, RowError
 from editloupe.data.tables import Line, shown
-from editloupe.values import Box, ImageRef, Json, Sample, Target, Turn, digest, sample_key
+from editloupe.values import Box, ImageRef, Json, Role, Sample, Target, Turn, digest, sample_key
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 """Called with (done, total); total is None where it is not known."""
@@ -23,7 +23,8 @@ Ratings: TypeAlias = Mapping[str, Mapping[str, str | float]]
 
 OWN_COLUMNS: Final = frozenset(
     ("id", "source_file_name", "edited_file_name", "reference_file_name", "mask_file_name", "instruction", "edit_type",
-     "bbox", "bboxes", "bbox_format", "target_name", "editor")
+     "bbox", "bboxes", "reference_bbox", "reference_bboxes", "edited_bbox", "edited_bboxes", "bbox_format", "target_name",
+     "editor")
 )  # fmt: skip
 """What a row is read by; `model` stands for `editor` where that is absent."""
 
@@ -32,6 +33,8 @@ CRITERIA: Final = (
     "sc", "pq",
 )  # fmt: skip
 """Names after `human_` that are known to be whole criteria; what follows them is the rater."""
+
+_OTHER_ROLES: Final[tuple[Role, ...]] = ("reference", "edited")
 
 _RATER = re.compile(r"(r|rater|a|annotator)?\d+", re.IGNORECASE)
 
@@ -86,6 +89,7 @@ class Loaded:
 class Row:
     """One row with values of the right type; its files are not yet opened.
 
+    quads: the targets in the source image.   role_quads: the same targets, in the same order, in other images.
     hints: names to make an id from where the row has none, the best first.
     bbox_format: None where it is still to be found out.
     """
@@ -100,6 +104,7 @@ class Row:
     instruction: str
     edit_type: str | None = None
     quads: tuple[Quad, ...] = ()
+    role_quads: Mapping[Role, tuple[Quad, ...]] = field(default_factory=dict)
     bbox_format: str | None = "xyxy"
     target_name: str | None = None
     human: Ratings = field(default_factory=dict)
@@ -273,6 +278,18 @@ def _read(
                 human.setdefault(label[0], {})[label[1]] = rating
         elif column not in OWN_COLUMNS:
             extra[column] = _storable(value)
+    quads = _quads(values)
+    role_quads = {role: found for role in _OTHER_ROLES if (found := _quads(values, f"{role}_"))}
+    for role, found in role_quads.items():
+        if quads and len(found) != len(quads):
+            raise RowError(
+                "box",
+                f"{len(found)} of '{role}_bbox' for {len(quads)} of 'bbox'; expected one a target, in the same order",
+            )
+    if len({len(found) for found in role_quads.values()}) > 1:
+        raise RowError(
+            "box", "'reference_bbox' and 'edited_bbox' differ in number; expected one a target, in the same order"
+        )
     return Row(
         line=line,
         id=known["id"],
@@ -283,7 +300,8 @@ def _read(
         masks={} if mask is None else {"edit": mask},
         instruction=instruction,
         edit_type=known["edit_type"],
-        quads=_quads(values),
+        quads=quads,
+        role_quads=role_quads,
         bbox_format=stated or bbox_format,
         target_name=_text(values, "target_name"),
         human=human,
@@ -321,9 +339,9 @@ def _place(values: Mapping[str, Json], column: str, folder: Folder) -> Place | N
     return Place(folder=folder, name=name) if isinstance(name, str) else None
 
 
-def _quads(values: Mapping[str, Json]) -> tuple[Quad, ...]:
+def _quads(values: Mapping[str, Json], prefix: str = "") -> tuple[Quad, ...]:
     found: list[tuple[str, tuple[Quad, ...]]] = []
-    for column in ("bbox", "bboxes"):
+    for column in (f"{prefix}bbox", f"{prefix}bboxes"):
         try:
             quads = read_quads(values.get(column))
         except ValueError as error:
@@ -331,7 +349,7 @@ def _quads(values: Mapping[str, Json]) -> tuple[Quad, ...]:
         if quads:
             found.append((column, quads))
     if len(found) == 2:
-        raise RowError("box", "both 'bbox' and 'bboxes' are given; expected one of them")
+        raise RowError("box", f"both '{prefix}bbox' and '{prefix}bboxes' are given; expected one of them")
     return found[0][1] if found else ()
 
 
@@ -414,21 +432,30 @@ def _sample(row: Row, dataset: str) -> Sample:
         warnings.append("no edited image")
     elif (edited.width, edited.height) != (source.width, source.height):
         warnings.append(size_note(source, edited))
-    targets = []
-    for quad in row.quads:
-        box = _box(quad, row.bbox_format or "xyxy", source)
-        kept = inside(box, width=source.width, height=source.height)
-        if kept != box:
-            warnings.append("a box that reached just beyond the image was cut at the border")
-        targets.append(Target(name=row.target_name, boxes={"source": kept}))
+    reference = None if row.reference is None else row.reference.image()
+    images: dict[Role, ImageRef | None] = {"source": source, "edited": edited, "reference": reference}
+    quads: dict[Role, tuple[Quad, ...]] = {"source": row.quads, **row.role_quads}
+    targets: list[dict[Role, Box]] = [{} for _ in range(max(map(len, quads.values())))]
+    for role, written in quads.items():
+        image = images[role]
+        if image is None:
+            if written:
+                warnings.append(f"boxes in the {role} image are not used: there is no such image")
+            continue
+        for number, quad in enumerate(written):
+            box = _box(quad, row.bbox_format or "xyxy", image)
+            kept = inside(box, width=image.width, height=image.height)
+            if kept != box:
+                warnings.append("a box that reached just beyond the image was cut at the border")
+            targets[number][role] = kept
     return Sample(
         id=row.id or "",
         dataset=dataset,
         editor=row.editor,
         source=source,
         turns=(Turn(instruction=row.instruction, edited=edited),),
-        reference=None if row.reference is None else row.reference.image(),
-        targets=tuple(targets),
+        reference=reference,
+        targets=tuple(Target(name=row.target_name, boxes=boxes) for boxes in targets if boxes),
         masks={role: place.image() for role, place in row.masks.items()},
         edit_type=row.edit_type,
         human=row.human,
@@ -437,10 +464,10 @@ def _sample(row: Row, dataset: str) -> Sample:
     )
 
 
-def _box(quad: Quad, bbox_format: str, source: ImageRef) -> Box:
+def _box(quad: Quad, bbox_format: str, image: ImageRef) -> Box:
     try:
-        box = to_px(quad, bbox_format, width=source.width, height=source.height)
-        inside(box, width=source.width, height=source.height)
+        box = to_px(quad, bbox_format, width=image.width, height=image.height)
+        inside(box, width=image.width, height=image.height)
     except ValueError as error:
         written = [round(v, 4) for v in quad.values]
         raise RowError(

@@ -16,19 +16,26 @@ S_MIN = 32.0
 S_MAX = 256.0
 
 
-def expansion_ratio(s: float) -> float:
+def expansion_ratio(
+    s: float,
+    *,
+    lambda_max: float = LAMBDA_MAX,
+    lambda_min: float = LAMBDA_MIN,
+    s_min: float = S_MIN,
+    s_max: float = S_MAX,
+) -> float:
     """λ(s) of DLEBench Eq. 1: 6.0 for s ≤ 32, 0.3 for s ≥ 256, linear between.
 
     s: the shorter side of a box in source px. Raises ValueError unless s > 0.
     """
     if not s > 0:
         raise ValueError(f"s must be a positive number of px, found {s!r}")
-    if s <= S_MIN:
-        return LAMBDA_MAX
-    if s >= S_MAX:
-        return LAMBDA_MIN
-    alpha = (s - S_MIN) / (S_MAX - S_MIN)
-    return (1 - alpha) * LAMBDA_MAX + alpha * LAMBDA_MIN
+    if s <= s_min:
+        return lambda_max
+    if s >= s_max:
+        return lambda_min
+    alpha = (s - s_min) / (s_max - s_min)
+    return (1 - alpha) * lambda_max + alpha * lambda_min
 
 
 def expand(box: Box, *, width: float, height: float, ratio: float | None = None) -> Box:

@@ -39,6 +39,15 @@ def crop(rgb: RGB, box: Box) -> RGB:
     return rgb[y0:y1, x0:x1].copy()
 
 
+def masked(rgb: RGB, boxes: Sequence[Box]) -> RGB:
+    """A copy of H×W×3 uint8 RGB with the boxes (px, rounded outward, clipped) painted white."""
+    picture = rgb.copy()
+    for box in boxes:
+        x0, y0, x1, y1 = box.ints()
+        picture[max(0, y0) : max(0, y1), max(0, x0) : max(0, x1)] = 255
+    return picture
+
+
 def display_scale(width: float, height: float, *, short_side: int = SHORT_SIDE, long_side: int = LONG_SIDE) -> float:
     """By how much a picture of `width` × `height` px is enlarged (a whole number) or reduced (below 1) to be shown.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from editloupe.records import Finding, Task
-from editloupe.values import Json, Sample, Score
+from editloupe.values import Json, Sample, Score, sample_key
 
 Group: TypeAlias = Sequence[Sample]
 """The samples that share source and instruction: usually one, several where several editors were given the same task."""
@@ -71,6 +71,9 @@ class EvalProtocol(Protocol):
 
     name: str
 
+    def check(self, samples: Sequence[Sample]) -> None:
+        """Raises DataError where these samples cannot be asked about; called before anything is spent."""
+
     def plan(self, group: Group, done: Done) -> list[Task]:
         """The tasks that can be asked now and are not in `done`; called until it returns nothing new."""
 
@@ -88,3 +91,16 @@ def groups(samples: Sequence[Sample]) -> list[list[Sample]]:
         key = (sample.source.sha256, *(turn.instruction for turn in sample.turns))
         found.setdefault(key, []).append(sample)
     return list(found.values())
+
+
+def scored(protocol: EvalProtocol, samples: Sequence[Sample], findings: Iterable[Finding]) -> list[Score]:
+    """The scores of all samples, in their order. Of several findings on one question the last counts."""
+    by_sample: dict[str, dict[str, Finding]] = {}
+    for finding in {f.question: f for f in findings}.values():
+        by_sample.setdefault(sample_key(finding.editor, finding.sample_id), {})[finding.task_id] = finding
+    scores: dict[str, list[Score]] = {}
+    for group in groups(samples):
+        done = {id_: f for sample in group for id_, f in by_sample.get(sample.key, {}).items()}
+        for score in protocol.score(group, done):
+            scores.setdefault(sample_key(score.editor, score.sample_id), []).append(score)
+    return [score for sample in samples for score in scores.get(sample.key, [])]

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -24,6 +24,8 @@ from editloupe.rubrics.parse import CANNOT_JUDGE, fold
 from editloupe.values import Json, digest
 
 _HERE: Final = Path(__file__).parent
+Concerns: TypeAlias = Literal["target", "surroundings"]
+
 _ID: Final = r"^[A-Za-z][A-Za-z0-9_-]*$"
 
 
@@ -63,7 +65,8 @@ class Criterion:
     """One question with its labels.
 
     short: the name in tables ("IF").   inspection: steps in the order in which they are taken.
-    levels: at least two, from worst to best, values ascending.
+    levels: at least two, from worst to best, values ascending.   concerns: what the question is about, the edit's target
+    or its surroundings; None for both. Where boxes are known, nothing else needs to be shown.
     """
 
     id: str
@@ -73,6 +76,7 @@ class Criterion:
     levels: tuple[Level, ...]
     inspection: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    concerns: Concerns | None = None
 
     @property
     def lowest(self) -> Level:
@@ -104,6 +108,7 @@ class Criterion:
             "question": self.question,
             "inspection": list(self.inspection),
             "notes": list(self.notes),
+            "concerns": self.concerns,
             "levels": [level.to_json() for level in self.levels],
         }
 
@@ -138,6 +143,22 @@ class Rubric:
             "source": self.source.to_json(),
             "criteria": [criterion.to_json() for criterion in self.criteria],
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Rubric:
+        """The inverse of `to_json`. Raises RubricError where the data are not of that shape."""
+        raw = {key: value for key, value in data.items() if key != "criteria"}
+        criteria = data.get("criteria")
+        found = criteria if isinstance(criteria, list) else []
+        raw["criteria"] = {
+            str(c.get("id")): {key: value for key, value in c.items() if key != "id" and value is not None}
+            for c in found
+            if isinstance(c, Mapping)
+        }
+        try:
+            return _rubric(_RubricFile.model_validate(raw))
+        except ValidationError as error:
+            raise RubricError(f"rubric {str(data.get('id'))!r} of the run: {error.errors()[0]['msg']}") from error
 
 
 def builtin_rubrics() -> tuple[str, ...]:
@@ -214,6 +235,10 @@ class _CriterionFile(_Strict):
     question: Annotated[_Text, Field(description="What is asked, in one or a few sentences.")]
     inspection: Annotated[list[_Text], Field(description="The steps of the inspection, in order.")] = []
     notes: Annotated[list[_Text], Field(description="Special cases.")] = []
+    concerns: Annotated[
+        Concerns | None,
+        Field(description="What the question is about: target or surroundings. The oracle mode shows nothing else."),
+    ] = None
     levels: Annotated[list[_LevelFile], Field(min_length=2, description="The labels, from worst to best.")]
 
 
@@ -287,6 +312,7 @@ def _rubric(file: _RubricFile) -> Rubric:
                 question=c.question,
                 inspection=tuple(c.inspection),
                 notes=tuple(c.notes),
+                concerns=c.concerns,
                 levels=tuple(
                     Level(name=x.name, value=x.value, description=x.description, aliases=tuple(x.aliases)) for x in c.levels
                 ),

@@ -18,14 +18,15 @@ from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
 from editloupe.backends.prices import Prices
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, Rejected, load
-from editloupe.errors import ConfigError, DataError, EditLoupeError, ImageError, Interrupted, ReplayMiss, StorageError
-from editloupe.protocols.base import Summary, groups
-from editloupe.records import PENDING, Finding, Recipe, Status, Task
+from editloupe.errors import DataError, EditLoupeError, ImageError, Interrupted, ReplayMiss, StorageError
+from editloupe.protocols.base import Summary, groups, scored
+from editloupe.records import PENDING, Finding, Status, Task
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import Executor, ThreadExecutor
 from editloupe.runs.replay import TraceTape, set_aside
 from editloupe.runs.spec import Bench, Source
 from editloupe.runs.store import RunStore
+from editloupe.runs.views import make_view
 from editloupe.runs.wire import SMALLEST_TARGET_PX, SentTarget, sent_targets, small_targets_told
 from editloupe.traces.events import End, FindingEvent, Header, ModelCall, Note, ToolResult
 from editloupe.traces.record import TraceWriter
@@ -102,7 +103,7 @@ class Worker:
             return end(*task.blocked, trace=None)
         try:
             try:
-                views = {recipe.alias: self._view(recipe) for recipe in task.views}
+                views = {recipe.alias: make_view(recipe, self.images) for recipe in task.views}
             except ImageError as error:
                 return end("input_error", str(error), trace=None)
             return self._answered(task, views, trace, name, repeat, anew)
@@ -165,20 +166,13 @@ class Worker:
             made = self.images.encoded(view.image, policy)
             told = f"{alias} is sent as {made.media_type}, {made.width}×{made.height} px, {len(made.data):,} bytes"
             yield told, {"alias": alias, "px": [made.width, made.height], "bytes": len(made.data), "type": made.media_type}
-        for target in self.targets.get(sample_key(task.editor, task.sample_id), ()):
+        shown_whole = all(view.op == "whole" for view in views.values())
+        for target in self.targets.get(sample_key(task.editor, task.sample_id), ()) if shown_whole else ():
             small = f", under {SMALLEST_TARGET_PX:.0f} px: the model may not see it" if target.small else ""
             told = (
                 f"{target.name} is {target.sent_width:.0f}×{target.sent_height:.0f} px of the {target.role} image as sent"
             )
             yield told + small, {"target": target.to_json()}
-
-    def _view(self, recipe: Recipe) -> View:
-        """The image of a recipe, decoded once here so that a damaged file is found before a model is asked."""
-        if recipe.op != "whole":
-            raise ConfigError(f"no way is known to make a view by {recipe.op!r}")
-        self.images.array(recipe.origin)
-        self.images.keep(recipe.origin)
-        return View.whole(recipe.origin)
 
     def _header(self, task: Task, repeat: int) -> Header:
         box = self.bench.toolbox
@@ -209,6 +203,7 @@ class Worker:
             status=status,
             reason=reason,
             trace=trace,
+            target=task.target,
         )
 
 
@@ -244,6 +239,7 @@ def execute(
     throttled = limit.throttled
     images = ImageStore(out / "blobs")
     loaded = _selected(_load(source, images), source)
+    bench.protocol.check(loaded.samples)
     store = RunStore.write(out, bench.spec)
     try:
         store.begin(bench.spec, bench.judge, loaded, config=config, narrowed=source.narrowed)
@@ -422,9 +418,7 @@ def _criteria(bench: Bench) -> list[str]:
 
 
 def _scores(bench: Bench, loaded: Loaded, findings: dict[str, Finding]) -> list[Score]:
-    scores = [s for group in groups(loaded.samples) for s in bench.protocol.score(group, findings)]
-    order = {sample.key: i for i, sample in enumerate(loaded.samples)}
-    scores.sort(key=lambda s: order[sample_key(s.editor, s.sample_id)])
+    scores = scored(bench.protocol, loaded.samples, findings.values())
     for row in loaded.rejected:
         scores += [
             Score(

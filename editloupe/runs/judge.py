@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from editloupe.backends.base import LMM
@@ -20,17 +20,19 @@ from editloupe.runs.spec import Settings, ToolProtocolChoice, open_bench
 from editloupe.runs.store import RunStore
 from editloupe.runs.wire import sent_targets
 from editloupe.tools.base import PAPER_TOOLS
-from editloupe.values import Sample
+from editloupe.values import Json, Sample
 
 
 class Judge:
     """A backbone with a rubric, ready to judge samples one by one or many at once.
 
-    backend: a URI ("baseline", "openai/MODEL") or an LMM of your own.   mode: "tool" (the agent) or "plain" (one turn).
+    backend: a URI ("baseline", "openai/MODEL") or an LMM of your own.   mode: "tool" (the agent), "oracle" (about boxes
+    that are known: crops of each target, and the rest with the targets masked) or "plain" (one turn).
     rubric: "dlebench" or the path of a TOML file.   criteria: ids or short names; None for all.
     max_turns: turns with tool calls.   tools: names on offer.   tool_protocol: "text" (the paper's tags, the same for every
-    backend), "native" or "auto".   out: a run folder, which `editloupe show` opens and a
-    later Judge continues; None keeps nothing. With `out`, close the judge, or use it in a `with` block.
+    backend), "native" or "auto".   options: the protocol's own (`editloupe.protocols.dlebench.Options`).
+    out: a run folder, which `editloupe show` opens and a later Judge continues; None keeps nothing. With `out`, close the
+    judge, or use it in a `with` block.
 
     Raises ConfigError for anything in these that cannot work, RunMismatch for a run folder of other settings.
     """
@@ -46,6 +48,7 @@ class Judge:
         tools: Sequence[str] = PAPER_TOOLS,
         sampling: Sampling | None = None,
         tool_protocol: ToolProtocolChoice = "text",
+        options: Mapping[str, Json] | None = None,
         out: str | Path | None = None,
     ) -> None:
         try:
@@ -62,6 +65,7 @@ class Judge:
             tools=tuple(tools),
             sampling=sampling or Sampling(),
             tool_protocol=tool_protocol,
+            options=options or {},
         )
         self._bench = open_bench(settings)
         self._stop = threading.Event()
@@ -78,7 +82,10 @@ class Judge:
         return self._bench.judge.id
 
     def judge(self, sample: Sample) -> list[Finding]:
-        """One finding a criterion, in the rubric's order. A failure is a finding with a status, never an exception."""
+        """One finding a criterion, in the rubric's order, and in oracle mode one a target.
+
+        A failure is a finding with a status, never an exception.
+        """
         tasks = self._bench.protocol.plan([sample], {})
         if self._store is None:
             # A store of its own for each sample, so that a long-lived judge does not keep every crop.

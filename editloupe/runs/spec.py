@@ -15,7 +15,7 @@ from editloupe.chat import Sampling, ToolProtocol
 from editloupe.errors import ConfigError
 from editloupe.prompts import prompt_digest
 from editloupe.protocols.base import EvalProtocol
-from editloupe.protocols.dlebench import Mode
+from editloupe.protocols.dlebench import MODES, Mode, Options
 from editloupe.records import Budget, JudgeSpec, RunSpec
 from editloupe.rubrics.model import Rubric, load_rubric
 from editloupe.tools.base import PAPER_TOOLS, Toolbox, open_toolbox
@@ -32,6 +32,7 @@ class Settings:
     backend: a URI, or an LMM of one's own.   criteria: ids or short names; None for all of the rubric's.
     rubric: a built-in name or a path.   tools: names; those that cannot be offered are declared absent.
     weights: the detector, the upscaler and the device of the tools; None reads the environment.
+    options: the protocol's own, by name.
     tool_protocol: how tools are called; "auto" is native where the backend can. Text is the default for every backend, so
     that judges are comparable.
     """
@@ -45,6 +46,7 @@ class Settings:
     sampling: Sampling = field(default_factory=Sampling)
     constrain_labels: bool = False
     protocol: str = "dlebench"
+    options: Mapping[str, Json] = field(default_factory=dict)
     weights: ToolSettings | None = None
     tool_protocol: ToolProtocolChoice = "text"
 
@@ -86,20 +88,35 @@ class Bench:
 
 class _MakesProtocol(Protocol):
     def __call__(
-        self, rubric: Rubric, *, mode: Mode, criteria: tuple[str, ...] | None, tools: tuple[str, ...], budget: Budget
+        self,
+        rubric: Rubric,
+        *,
+        mode: Mode,
+        criteria: tuple[str, ...] | None,
+        tools: tuple[str, ...],
+        budget: Budget,
+        options: Options,
     ) -> EvalProtocol: ...
 
 
 def open_bench(settings: Settings) -> Bench:
     """Everything that can be wrong with settings is found here, before anything is spent (ConfigError)."""
-    if settings.mode not in ("tool", "plain"):
-        raise ConfigError(f"unknown mode {settings.mode!r}; expected 'tool' or 'plain'")
+    if settings.mode not in MODES:
+        raise ConfigError(f"unknown mode {settings.mode!r}; expected {', '.join(MODES)}")
+    options = Options.read(settings.options)
     backend = open_backend(settings.backend) if isinstance(settings.backend, str) else settings.backend
     tool_protocol = _tool_protocol(settings, backend)
     rubric = load_rubric(settings.rubric)
-    toolbox = open_toolbox(settings.tools if settings.mode == "tool" else (), settings.weights)
+    toolbox = open_toolbox(() if settings.mode == "plain" else settings.tools, settings.weights)
     make: _MakesProtocol = plugins.load("protocols", settings.protocol)  # type: ignore[assignment]
-    protocol = make(rubric, mode=settings.mode, criteria=settings.criteria, tools=settings.tools, budget=settings.budget)
+    protocol = make(
+        rubric,
+        mode=settings.mode,
+        criteria=settings.criteria,
+        tools=settings.tools,
+        budget=settings.budget,
+        options=options,
+    )
     prompts = prompt_digest([f"{settings.protocol}/judge", *TEMPLATES])
     judge = JudgeSpec(
         backend=backend.uri,
@@ -121,6 +138,7 @@ def open_bench(settings: Settings) -> Bench:
         "tools": toolbox.versions(),
         "absent_tools": sorted(toolbox.absent),
         "budget": settings.budget.to_json(),
+        "options": options.to_json(),
     }
     return Bench(
         settings=settings,

@@ -174,14 +174,16 @@ class RunStore:
         return {id_: str(j.get("backend")) for id_, j in found.items() if isinstance(j, Mapping)}
 
     def current(self, judge_id: str | None = None) -> list[Finding]:
-        """One finding a judge, sample and criterion, in the order of the samples: the latest where there are several."""
+        """One finding a judge, sample, criterion and target, in the order of the samples: the latest where there are
+        several."""
         latest = {_place(f): f for f in self.findings.values() if judge_id is None or f.judge_id == judge_id}
         order = {key: i for i, key in enumerate(self.samples)}
         criteria = list(self.criteria())
 
-        def place(f: Finding) -> tuple[int, str, int]:
+        def place(f: Finding) -> tuple[int, str, int, int]:
             key = sample_key(f.editor, f.sample_id)
-            return order.get(key, len(order)), key, criteria.index(f.criterion) if f.criterion in criteria else 99
+            criterion = criteria.index(f.criterion) if f.criterion in criteria else 99
+            return order.get(key, len(order)), key, criterion, f.target or 0
 
         return sorted(latest.values(), key=place)
 
@@ -312,9 +314,9 @@ def _line(data: Mapping[str, Json]) -> bytes:
     return json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
 
 
-def _place(finding: Finding) -> tuple[str, str, str, str, int]:
+def _place(finding: Finding) -> tuple[str, int, tuple[str, str, str, int]]:
     """What a finding is about: the latest one of a place counts."""
-    return finding.judge_id, finding.editor, finding.sample_id, finding.criterion, finding.repeat
+    return finding.judge_id, finding.repeat, finding.question
 
 
 def _sample_or_row(data: Mapping[str, Json]) -> Sample | Mapping[str, Json]:

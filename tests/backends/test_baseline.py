@@ -56,7 +56,7 @@ def prompt(criterion: str, instruction: str, tools: Sequence[str], labels: Seque
     rubric = load_rubric("dlebench")
     level = next(c for c in rubric.criteria if c.name == criterion)
     text = render_prompt(
-        "dlebench/judge", criterion=level, instruction=instruction, images=["Original Image", "Edited Image"]
+        "dlebench/judge", criterion=level, instruction=instruction, images=["Original Image", "Edited Image"], focus=None
     )
     if labels is not None:
         for old, new in zip([x.name for x in level.levels], labels, strict=True):

@@ -217,7 +217,7 @@ def test_a_users_own_rubric_judges_by_its_own_labels(editloupe: Run, edits: Edit
         (("judge", "edits", "--backend", "openai/m?api_key=abc"), "keys come from the environment"),
         (("judge", "edits", "--criteria", "beauty"), "has no criterion 'beauty'"),
         (("judge", "edits", "--rubric", "none.toml"), "none.toml"),
-        (("judge", "edits", "--mode", "oracle"), "expected tool or plain"),
+        (("judge", "edits", "--mode", "fast"), "expected tool, oracle, plain"),
         (("judge", "edits", "--tools", "magic"), "unknown tool 'magic'"),
         (("judge", "edits", "--edited", "=x"), "expected NAME=DIR"),
         (("judge", "edits", "--sample", "nope"), "no sample nope"),

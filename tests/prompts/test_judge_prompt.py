@@ -24,7 +24,7 @@ OWN = Criterion(
 
 def _judge(criterion: Criterion, instruction: str = "Change the red bus to yellow.", images: tuple[str, ...] = ()) -> str:
     shown = images or ("Original Image", "Edited Image")
-    return render("dlebench/judge", criterion=criterion, instruction=instruction, images=list(shown), edit_type=None)
+    return render("dlebench/judge", criterion=criterion, instruction=instruction, images=list(shown), focus=None)
 
 
 @pytest.mark.parametrize("criterion", [*DLEBENCH.criteria, OWN], ids=lambda c: c.id)
@@ -97,5 +97,5 @@ def test_a_copy_of_the_prompt_renders_to_the_same_text(tmp_path: Path) -> None:
     built_in = Path(__file__).parents[2] / "editloupe" / "prompts" / "dlebench" / "judge.md"
     copy = tmp_path / "judge.md"
     copy.write_bytes(built_in.read_bytes())
-    given = {"criterion": OWN, "instruction": "x", "images": ["Original Image"], "edit_type": None}
+    given = {"criterion": OWN, "instruction": "x", "images": ["Original Image"], "focus": None}
     assert render(copy, **given) == render("dlebench/judge", **given)

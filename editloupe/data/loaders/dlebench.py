@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 from editloupe.data.boxes import FORMATS, Quad, read_quads, sniff
-from editloupe.data.folders import Folder, RowError
+from editloupe.data.folders import Folder, Place, RowError
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.outputs import with_outputs
 from editloupe.data.rows import OWN_COLUMNS, Broken, Loaded, Row, assemble, named, rating_notes, read_row
@@ -34,6 +34,7 @@ _COLUMNS: Final[Mapping[str, str]] = {
     "edit_type": "edit_type",
     "target": "target_name",
     "boxes": "bboxes",
+    "reference_boxes": "reference_bboxes",
 }
 """What the mapping file calls a field → the column that a row is read by."""
 
@@ -270,17 +271,29 @@ def _image(row: Row) -> str:
     return row.source.name.replace("\\", "/")
 
 
+def _size(place: Place) -> tuple[int, int] | None:
+    """Width and height in px; None where the file cannot be read, for which the row is rejected later."""
+    try:
+        image = place.image()
+    except RowError:
+        return None
+    return image.width, image.height
+
+
 def _with_format(rows: Sequence[AnyRow], mapping: Mapped, notes: list[str]) -> list[AnyRow]:
     """The box convention found out where it was not stated."""
     seen: list[tuple[Quad, int, int]] = []
     for row in rows:
-        if isinstance(row, Row) and row.quads and row.bbox_format is None:
+        if isinstance(row, Row) and (row.quads or row.role_quads) and row.bbox_format is None:
             try:
                 image = row.source.image()
             except RowError:
                 continue  # the row is rejected for it later, with this very error
             seen.extend((quad, image.width, image.height) for quad in row.quads)
-    if not any(isinstance(row, Row) and row.quads for row in rows):
+            reference = None if row.reference is None else _size(row.reference)
+            if reference is not None:
+                seen.extend((quad, *reference) for quad in row.role_quads.get("reference", ()))
+    if not any(isinstance(row, Row) and (row.quads or row.role_quads) for row in rows):
         notes.append("no row has a box; the oracle-guided mode needs them")
     if not seen:
         return list(rows)

@@ -1,0 +1,94 @@
+"""Where a sample's targets are in each of its images: boxes carried from image to image, what masks cover. Arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from editloupe.values import Box, ImageRef, Role, Sample, Target
+
+_BY_TRUST: tuple[Role, ...] = ("source", "reference", "edited")
+"""Whose box stands in for a role that has none."""
+
+_PAD_PX = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """A target's box in px of one image.   scaled_from: the image whose box was scaled to it; None for a box of its own."""
+
+    box: Box
+    scaled_from: Role | None = None
+
+
+def images_of(sample: Sample) -> dict[Role, ImageRef]:
+    """The images that a sample has, by role."""
+    found: dict[Role, ImageRef | None] = {
+        "source": sample.source,
+        "edited": sample.edited,
+        "reference": sample.reference,
+    }
+    return {role: image for role, image in found.items() if image is not None}
+
+
+def placed(target: Target, role: Role, images: Mapping[Role, ImageRef]) -> Placed | None:
+    """A target in the image of `role`: its own box there, else another's, scaled by the images' sizes; or None."""
+    if role in target.boxes:
+        return Placed(box=target.boxes[role])
+    base = next((r for r in _BY_TRUST if r in target.boxes and r in images), None)
+    if base is None:
+        return None
+    return Placed(box=_carried(target.boxes[base], images[base], images[role]), scaled_from=base)
+
+
+def extent(target: Target, role: Role, images: Mapping[Role, ImageRef]) -> Placed | None:
+    """As `placed`, grown to what the target takes up before and after the edit: the source's and the reference's box.
+
+    For edits after which something is elsewhere, of another size, or gone.
+    """
+    own = placed(target, role, images)
+    if own is None:
+        return None
+    box, scaled_from = own.box, own.scaled_from
+    for other in ("source", "reference"):
+        if other != role and other in target.boxes and other in images:
+            grown = box.union(_carried(target.boxes[other], images[other], images[role]))
+            if grown != box:
+                box, scaled_from = grown, other
+    return Placed(box=box, scaled_from=scaled_from)
+
+
+def _carried(box: Box, of: ImageRef, to: ImageRef) -> Box:
+    return box.scaled(to.width / of.width, to.height / of.height)
+
+
+def padded(box: Box, *, pad: float, width: int, height: int) -> Box:
+    """A box grown on every side by `pad` of its shorter side, at least 2 px; rounded outward, clipped to the image."""
+    grow = max(_PAD_PX, pad * min(box.width, box.height))
+    grown = Box(box.x0 - grow, box.y0 - grow, box.x1 + grow, box.y1 + grow)
+    return grown.rounded_out().clipped(width=width, height=height)
+
+
+def covered_area(boxes: Sequence[Box]) -> float:
+    """The area of the union of boxes, px²: what overlaps counts once."""
+    xs = sorted({x for box in boxes for x in (box.x0, box.x1)})
+    area = 0.0
+    for x0, x1 in pairwise(xs):
+        end = float("-inf")
+        for box in sorted((b for b in boxes if b.x0 <= x0 and b.x1 >= x1), key=lambda b: b.y0):
+            area += (x1 - x0) * max(0.0, box.y1 - max(box.y0, end))
+            end = max(end, box.y1)
+    return area
+
+
+def relative_area(sample: Sample) -> float | None:
+    """The share of the source image that the targets take up, 0..1, overlaps counted once; None where no box is known."""
+    images = images_of(sample)
+    boxes = [found.box for target in sample.targets if (found := placed(target, "source", images)) is not None]
+    return covered_area(boxes) / (sample.source.width * sample.source.height) if boxes else None
+
+
+def without_boxes(samples: Iterable[Sample]) -> list[Sample]:
+    """The samples in which no target, or not every target, has a box that can be used."""
+    return [s for s in samples if not s.targets or any(placed(t, "source", images_of(s)) is None for t in s.targets)]

@@ -1,0 +1,44 @@
+"""The images of a task's first message, made from their recipes: whole, cut to a crop, or with places masked."""
+
+from __future__ import annotations
+
+from editloupe.data.images import RGB, ImageStore
+from editloupe.errors import ConfigError
+from editloupe.imaging import render
+from editloupe.records import Recipe
+from editloupe.values import Box, View, box_from_json
+
+LONG_SIDE = 2048
+"""A crop that is longer is reduced to so many px, as the tools' crops are."""
+
+
+def make_view(recipe: Recipe, images: ImageStore) -> View:
+    """The view of a recipe, its picture put into `images`; the same recipe always gives the same bytes.
+
+    "whole": the image itself.   "crop": `region`, small ones enlarged (Lanczos, a whole factor) to 256 px a side.
+    "mask": the boxes of `params` painted white.
+    Raises ImageError for an image that cannot be decoded, ConfigError for an `op` that is not known.
+    """
+    # Decoded here, so that a damaged file is found before a model is asked.
+    rgb = images.array(recipe.origin)
+    images.keep(recipe.origin)
+    match recipe.op:
+        case "whole":
+            return View.whole(recipe.origin)
+        case "crop" if recipe.region is not None:
+            cut = render.crop(rgb, recipe.region)
+            scale = render.display_scale(recipe.region.width, recipe.region.height, long_side=LONG_SIDE)
+            return _derived(recipe, render.scaled(cut, scale) if scale != 1 else cut, recipe.region, images)
+        case "mask":
+            boxes = recipe.params["boxes"]
+            assert isinstance(boxes, list | tuple)
+            masked = render.masked(rgb, [box_from_json(box) for box in boxes])
+            return _derived(recipe, masked, Box.whole(width=rgb.shape[1], height=rgb.shape[0]), images)
+        case _:
+            raise ConfigError(f"no way is known to make a view by {recipe.op!r}")
+
+
+def _derived(recipe: Recipe, rgb: RGB, region: Box, images: ImageStore) -> View:
+    image = images.add_array(rgb)
+    window = Box.whole(width=image.width, height=image.height)
+    return View(image=image, origin=recipe.origin, region=region, window=window, op=recipe.op, params=recipe.params)

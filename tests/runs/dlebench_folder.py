@@ -1,0 +1,107 @@
+"""A folder shaped as DLEBench is downloaded, drawn: two editors, boxes, references, several targets, a missing output."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import cv2
+import numpy as np
+from PIL import Image
+
+WIDTH, HEIGHT = 480, 360
+
+Quad: TypeAlias = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One edit: discs in boxes (xyxy px) on a noisy ground, recoloured or painted over in the reference."""
+
+    id: str
+    edit_type: str
+    instruction: str
+    boxes: tuple[Quad, ...]
+    after: tuple[tuple[int, int, int] | None, ...]
+    reference_boxes: tuple[Quad, ...] = ()
+
+
+SCENES = (
+    Scene("colour", "Change Color", "Change the red disc to blue.", ((100, 100, 132, 120),), ((0, 0, 220),)),
+    Scene("border", "Change Color", "Change the red disc in the corner to blue.", ((0, 0, 16, 16),), ((0, 0, 220),)),
+    Scene(
+        "several",
+        "Change Color",
+        "Change all red discs to green.",
+        ((60, 60, 92, 92), (300, 200, 364, 264)),
+        ((0, 180, 0), (0, 180, 0)),
+    ),
+    Scene("gone", "Removal Object", "Remove the red disc.", ((200, 150, 240, 190),), (None,)),
+    Scene(
+        "other", "Replace Object", "Replace the red disc with a larger blue one.", ((200, 150, 240, 190),),
+        ((0, 0, 220),), ((190, 140, 260, 210),),
+    ),
+    Scene("material", "Change Material", "Make the red disc wooden.", ((400, 300, 440, 340),), ((150, 100, 50),)),
+)  # fmt: skip
+
+EDITORS = ("steady", "careless")
+"""`steady` draws the reference; `careless` leaves the target as it was and paints a block elsewhere."""
+
+MISSING = ("careless", "material")
+
+
+def draw_folder(folder: Path, *, boxes: bool = True, edited_size: tuple[int, int] | None = None) -> Path:
+    """The folder; each editor's outputs lie in outputs/NAME. edited_size: width, height of the outputs, if another."""
+    for name in ("Source_Images", "Reference_Images", *(f"outputs/{editor}" for editor in EDITORS)):
+        (folder / name).mkdir(parents=True)
+    rows = []
+    for number, scene in enumerate(SCENES):
+        ground = np.random.default_rng(number).integers(110, 130, (HEIGHT, WIDTH, 3), dtype=np.uint8)
+        red = [(220, 0, 0)] * len(scene.boxes)
+        source = _drawn(ground, scene.boxes, red)
+        reference = _drawn(ground, scene.reference_boxes or scene.boxes, list(scene.after))
+        careless = source.copy()
+        careless[300:330, 20:60] = (250, 250, 0)
+        _save(source, folder / "Source_Images" / f"{scene.id}.png")
+        _save(reference, folder / "Reference_Images" / f"{scene.id}.png")
+        for editor, picture in zip(EDITORS, (reference, careless), strict=True):
+            if (editor, scene.id) != MISSING:
+                resized = (
+                    picture if edited_size is None else cv2.resize(picture, edited_size, interpolation=cv2.INTER_CUBIC)
+                )
+                _save(resized, folder / "outputs" / editor / f"{scene.id}.png")
+        row = {
+            "id": scene.id,
+            "image": f"{scene.id}.png",
+            "reference_image": f"{scene.id}.png",
+            "instruction": scene.instruction,
+            "edit_type": scene.edit_type,
+        }
+        if boxes:
+            row |= {"bbox": [list(box) for box in scene.boxes], "bbox_format": "xyxy"}
+            row |= {"reference_bbox": [list(box) for box in scene.reference_boxes]} if scene.reference_boxes else {}
+        rows.append(row)
+    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return folder
+
+
+def edited_options(folder: Path) -> list[str]:
+    """The command line's options that name the editors' outputs."""
+    return [word for editor in EDITORS for word in ("--edited", f"{editor}={folder / 'outputs' / editor}")]
+
+
+def _drawn(
+    ground: np.ndarray, boxes: tuple[Quad, ...], colours: list[tuple[int, int, int] | None] | list[tuple[int, int, int]]
+) -> np.ndarray:
+    picture = ground.copy()
+    for (x0, y0, x1, y1), colour in zip(boxes, colours, strict=True):
+        if colour is not None:
+            centre, axes = ((x0 + x1) // 2, (y0 + y1) // 2), ((x1 - x0) // 2 - 1, (y1 - y0) // 2 - 1)
+            cv2.ellipse(picture, centre, axes, 0, 0, 360, colour, cv2.FILLED)
+    return picture
+
+
+def _save(rgb: np.ndarray, path: Path) -> None:
+    Image.fromarray(rgb).save(path)

@@ -1,0 +1,262 @@
+"""The three modes over a drawn folder of DLEBench's shape: what is shown, what is asked, what comes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Request
+from editloupe.errors import ConfigError, DataError
+from editloupe.protocols.dlebench import Options
+from editloupe.records import Finding
+from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.traces.read import read_trace
+from editloupe.values import Json
+from tests.conftest import final
+from tests.runs.dlebench_folder import EDITORS, HEIGHT, SCENES, WIDTH, draw_folder, edited_options
+
+
+def good(request: Request) -> str:
+    """The best label of whichever criterion is asked for."""
+    return final("Flawless Execution" if "Instruction Following" in request.messages[0].text else "Perfect Consistency")
+
+
+def judged(folder: Path, out: Path, mode: str, script=good, **settings: object) -> tuple[Outcome, ScriptedLMM]:  # type: ignore[no-untyped-def]
+    lmm = ScriptedLMM(script)
+    bench = open_bench(Settings(backend=lmm, mode=mode, **settings))  # type: ignore[arg-type]
+    edited = {editor: folder / "outputs" / editor for editor in EDITORS}
+    return execute(bench, Source(path=folder, edited=edited), out, config={}), lmm
+
+
+def finding(outcome: Outcome, editor: str, id: str, criterion: str, target: int | None = None) -> Finding:
+    (found,) = (
+        f for f in outcome.findings if (f.editor, f.sample_id, f.criterion, f.target) == (editor, id, criterion, target)
+    )
+    return found
+
+
+def views(outcome: Outcome, found: Finding) -> tuple[dict[str, str], dict[str, Any]]:
+    """What the first message of a finding's trace showed, by name: the pictures' digests, and how they were made."""
+    trace = read_trace(outcome.store.folder / str(found.trace))
+    first = next(event for event in trace.events if event.kind == "message")
+    shown = {part["alias"]: part["image"]["sha256"] for part in first.message["parts"] if part["type"] == "image"}  # type: ignore[index, union-attr]
+    recipes = {view["alias"]: view for view in trace.header.task["views"]}  # type: ignore[union-attr, index]
+    assert shown.keys() == recipes.keys()
+    return shown, recipes
+
+
+def pixels(outcome: Outcome, sha256: str) -> np.ndarray:
+    (path,) = (outcome.store.blobs / sha256[:2]).glob(f"{sha256}.*")
+    return np.asarray(Image.open(path).convert("RGB"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return draw_folder(tmp_path_factory.mktemp("dlebench"))
+
+
+@pytest.fixture(scope="module")
+def oracle(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, ScriptedLMM]:
+    return judged(folder, tmp_path_factory.mktemp("oracle") / "run", "oracle")
+
+
+# Eq. 1 by hand. colour: 32×20 px, s = 20 ≤ 32, λ = 6, sides 7·32 = 224 and 7·20 = 140 about (116, 110).
+# border: 16×16, λ = 6, sides 112 about (8, 8), cut at 0.
+# several: 32×32, λ = 6, 224 about (76, 76), from −36: cut at 0. 64×64: α = (64−32)/224 = 1/7,
+# λ = 6/7·6 + 1/7·0.3 = 5.1857…, sides 395.886 about (332, 232), from 134.06 to 529.9 and 34.06 to 429.9: cut at 480, 360.
+# gone: 40×40: α = 8/224, λ = 5.79643, sides 271.857 about (220, 170).
+# other: with the reference's box 190..260 × 140..210: 70×70, α = 38/224, λ = 5.03304, sides 422.31 about (225, 175).
+REGIONS = {
+    ("colour", 1): [4, 40, 228, 180],
+    ("border", 1): [0, 0, 64, 64],
+    ("several", 1): [0, 0, 188, 188],
+    ("several", 2): [134, 34, 480, 360],
+    ("gone", 1): [84, 34, 356, 306],
+    ("other", 1): [13, 0, 437, 360],
+}
+
+
+@pytest.mark.parametrize(("id", "target"), REGIONS)
+def test_the_oracle_shows_each_target_in_a_crop_by_equation_1(oracle: tuple[Outcome, ScriptedLMM], id: str, target: int):
+    outcome, _ = oracle
+    shown, recipes = views(outcome, finding(outcome, "steady", id, "instruction_following", target))
+    assert list(recipes) == ["Original Image", "Edited Image", "Reference Image"]
+    for alias, recipe in recipes.items():
+        assert (recipe["op"], recipe["region"]) == ("crop", REGIONS[id, target]), alias
+    x0, y0, x1, y1 = REGIONS[id, target]
+    made = pixels(outcome, shown["Original Image"])
+    factor = made.shape[1] / (x1 - x0)
+    # Brought to at least 256 px on the shorter side by a whole factor.
+    assert made.shape[:2] == ((y1 - y0) * factor, (x1 - x0) * factor) and factor == int(factor)
+    assert min(made.shape[:2]) >= 256
+    # The middle of the target's box is red in the crop.
+    bx0, by0, bx1, by1 = next(s for s in SCENES if s.id == id).boxes[target - 1]
+    middle = made[int(((by0 + by1) / 2 - y0) * factor), int(((bx0 + bx1) / 2 - x0) * factor)]
+    assert middle[0] > 180 and middle[1] < 60
+
+
+def test_the_crop_of_an_output_of_another_size_shows_the_same_place(tmp_path: Path):
+    folder = draw_folder(tmp_path / "data", edited_size=(2 * WIDTH, 2 * HEIGHT))
+    outcome, _ = judged(folder, tmp_path / "run", "oracle", criteria=("if",))
+    _, recipes = views(outcome, finding(outcome, "steady", "colour", "instruction_following", 1))
+    # λ comes from the source's px; the box is twice as large: 64×40 at (232, 220), sides 448 and 280.
+    assert recipes["Edited Image"]["region"] == [8, 80, 456, 360]
+    assert recipes["Edited Image"]["params"] == {
+        "box": [200, 200, 264, 240], "lambda": 6.0, "s": 20, "scaled_from": "source",
+    }  # fmt: skip
+    assert recipes["Original Image"]["params"] == {"box": [100, 100, 132, 120], "lambda": 6.0, "s": 20}
+
+
+def test_the_oracle_masks_the_targets_for_the_surroundings(oracle: tuple[Outcome, ScriptedLMM]):
+    outcome, _ = oracle
+    shown, recipes = views(outcome, finding(outcome, "steady", "several", "visual_consistency"))
+    # 32 px: 5 % is 1.6 px, so the least pad of 2 px; 64 px: 3.2 px, rounded outward.
+    boxes = [[58, 58, 94, 94], [296, 196, 368, 268]]
+    share = (36 * 36 + 72 * 72) / (WIDTH * HEIGHT)
+    for alias, recipe in recipes.items():
+        assert recipe["op"] == "mask", alias
+        assert recipe["params"]["boxes"] == boxes
+        assert recipe["params"]["share"] == pytest.approx(share, abs=1e-6)
+        made = pixels(outcome, shown[alias])
+        assert made.shape == (HEIGHT, WIDTH, 3)
+        white = (made == 255).all(axis=2)
+        for x0, y0, x1, y1 in boxes:
+            assert white[y0:y1, x0:x1].all()
+        assert white.sum() == 36 * 36 + 72 * 72
+
+
+def test_what_is_replaced_is_masked_where_it_was_and_where_it_is(oracle: tuple[Outcome, ScriptedLMM]):
+    outcome, _ = oracle
+    _, recipes = views(outcome, finding(outcome, "steady", "other", "visual_consistency"))
+    # The union is the reference's box, 70 px: 5 % is 3.5 px, rounded outward.
+    assert {str(r["params"]["boxes"]) for r in recipes.values()} == {"[[186, 136, 264, 214]]"}
+    assert recipes["Original Image"]["params"]["scaled_from"] == ["reference"]
+    # The removed disc has no box in the reference: the source's stands for both.
+    _, recipes = views(outcome, finding(outcome, "steady", "gone", "visual_consistency"))
+    assert {str(r["params"]["boxes"]) for r in recipes.values()} == {"[[198, 148, 242, 192]]"}
+
+
+def test_tools_are_on_for_the_surroundings_and_off_for_the_crops(oracle: tuple[Outcome, ScriptedLMM]):
+    _, lmm = oracle
+    for request in lmm.requests:
+        text = request.messages[0].text
+        about_target = "Criterion: Instruction Following" in text
+        assert ("## Tools" in text) != about_target
+        assert ("Each of them is a crop" in text) == about_target
+        assert ("White rectangles cover" in text) != about_target
+        assert "The Reference Image shows one right outcome" in text
+
+
+def test_the_worst_target_counts_and_every_label_is_kept(folder: Path, tmp_path: Path):
+    def script(request: Request) -> str:
+        image = next(part.image for part in request.messages[0].parts if getattr(part, "alias", "") == "Original Image")  # type: ignore[union-attr]
+        # Shown: 188 px twice as large for the first target, 346×326 px as they are for the second.
+        return final("Wrong Action" if (image.width, image.height) == (346, 326) else "Flawless Execution")
+
+    outcome, _ = judged(folder, tmp_path / "run", "oracle", script, criteria=("if",))
+    scores = {(s.editor, s.sample_id): s for s in outcome.scores}
+    several = scores["steady", "several"]
+    assert several.by_target == ("Flawless Execution", "Wrong Action")
+    assert (several.label, several.value) == ("Wrong Action", 2)
+    # (2 − 1) / 3 · 100.
+    assert several.normalised == pytest.approx(100 / 3)
+    missing = scores["careless", "material"]
+    assert (missing.value, missing.missing) == (None, "missing_output")
+
+
+def test_a_target_without_a_label_leaves_the_sample_without_a_score(folder: Path, tmp_path: Path):
+    def script(request: Request) -> str:
+        return "I cannot say." if "one of the 2 targets" in request.messages[0].text else final("Flawless Execution")
+
+    outcome, _ = judged(folder, tmp_path / "run", "oracle", script, criteria=("if",))
+    several = next(s for s in outcome.scores if (s.editor, s.sample_id) == ("steady", "several"))
+    assert (several.value, several.missing) == (None, "unparsed")
+    assert several.by_target == ("(unparsed)", "(unparsed)")
+    summary = next(s for s in outcome.summaries if s.editor == "steady")
+    assert (summary.micro["instruction_following"].judged, summary.micro["instruction_following"].asked) == (5, 6)
+
+
+def test_the_three_modes_share_one_base_prompt(folder: Path, tmp_path: Path):
+    prompts = {}
+    for mode in ("plain", "tool", "oracle"):
+        outcome, lmm = judged(folder, tmp_path / mode, mode, criteria=("vc",))
+        asked = next(r for r in lmm.requests if "Remove the red disc." in r.messages[0].text)
+        prompts[mode] = asked.messages[0].parts[0].text  # type: ignore[union-attr]
+        names = [part.alias for part in asked.messages[0].parts if getattr(part, "alias", "")]  # type: ignore[union-attr]
+        assert ("Reference Image" in names) == (mode == "oracle")
+        assert all(f.target is None for f in outcome.findings)
+    assert prompts["plain"] == prompts["tool"]
+    # The oracle's differs in what it says of masks and of the reference, and in nothing else.
+    lines = {mode: prompts[mode].split("\n") for mode in prompts}
+    more = [line for line in lines["oracle"] if line not in lines["plain"]]
+    assert [line[:16] for line in more] == ["Images, in the o", "White rectangles", "The Reference Im"]
+
+
+def test_a_reference_is_shown_elsewhere_only_when_asked_for(folder: Path, tmp_path: Path):
+    _, lmm = judged(folder, tmp_path / "run", "tool", criteria=("if",), options={"reference": "always"})
+    aliases = {part.alias for r in lmm.requests for part in r.messages[0].parts if hasattr(part, "alias")}
+    assert aliases == {"Original Image", "Edited Image", "Reference Image"}
+    _, lmm = judged(folder, tmp_path / "never", "oracle", criteria=("if",), options={"reference": "never"})
+    aliases = {part.alias for r in lmm.requests for part in r.messages[0].parts if hasattr(part, "alias")}
+    assert aliases == {"Original Image", "Edited Image"}
+
+
+def test_options_are_part_of_the_run(folder: Path, tmp_path: Path):
+    judged(folder, tmp_path / "run", "oracle")
+    with pytest.raises(ConfigError, match=r"options\.mask_pad: the run has 0\.05, now 0\.2"):
+        judged(folder, tmp_path / "run", "oracle", options={"mask_pad": "0.2"})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"pad": 1}, r"unknown option 'pad' of dlebench; known: lambda_max"),
+        ({"mask_pad": "wide"}, r"option mask_pad: expected a number, found 'wide'"),
+        ({"mask_pad": 2}, r"expected mask_pad from 0 to 1, found 2"),
+        ({"s_min": 300}, r"expected 0 < s_min < s_max, found 300 and 256"),
+        ({"lambda_min": 7}, r"expected 0 ≤ lambda_min ≤ lambda_max, found 7 and 6"),
+        ({"reference": "maybe"}, r"expected reference oracle, always or never, found 'maybe'"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(given: dict[str, Json], message: str):
+    with pytest.raises(ConfigError, match=message):
+        Options.read(given)
+
+
+def test_the_oracle_refuses_samples_without_boxes(tmp_path: Path):
+    folder = draw_folder(tmp_path / "data", boxes=False)
+    with pytest.raises(DataError, match=r"12 of 12 samples have none: steady/colour, .* and 7 more\. Add a column bbox"):
+        judged(folder, tmp_path / "run", "oracle")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("mode", ["tool", "oracle", "plain"])
+def test_each_mode_runs_with_the_baseline_on_the_command_line(
+    folder: Path, tmp_path: Path, mode: str, editloupe: Callable[..., tuple[int, str, str]]
+):
+    out = tmp_path / "run"
+    options = ("--mode", mode, "--out", out, "--fail-on-error", "0.2", "--json")
+    code, told, _ = editloupe("judge", folder, *edited_options(folder), *options)
+    assert code == 0
+    done = json.loads(told.splitlines()[-1])
+    # Two editors × six samples × two criteria, and in oracle mode a question more for the second target of each editor's
+    # "several"; the missing output cannot be judged by either criterion.
+    assert done["asked"] == (26 if mode == "oracle" else 24)
+    assert done["asked"] - done["judged"] == 2
+    rows = [json.loads(line) for line in (out / "findings.jsonl").read_text().splitlines()]
+    assert {row["status"] for row in rows} == {"ok", "missing_output"}
+    labels = {(r["editor"], r["sample_id"], r["criterion"], r.get("target")): r["label"] for r in rows}
+    # What each editor did is plain to see: the baseline must tell them apart in every mode.
+    target = 1 if mode == "oracle" else None
+    assert labels["careless", "colour", "instruction_following", target] == "Localization Failure"
+    assert labels["steady", "colour", "instruction_following", target] == "Flawless Execution"
+    assert labels["careless", "colour", "visual_consistency", None] == "Single Anomaly"
+    assert labels["steady", "colour", "visual_consistency", None] == "Perfect Consistency"
