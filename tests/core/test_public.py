@@ -116,8 +116,8 @@ def test_files_that_cannot_be_a_sample_say_why(pair: tuple[Path, Path], tmp_path
         Sample.from_files(tmp_path / "nope.png", pair[1], "Make it red.")
     with pytest.raises(SampleError, match="instruction is empty"):
         Sample.from_files(*pair, "  ")
-    with pytest.raises(ConfigError, match="unknown mode 'oracle'"):
-        Judge(mode="oracle")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="unknown mode 'fast'"):
+        Judge(mode="fast")  # type: ignore[arg-type]
 
 
 def test_langgraph_json_names_a_factory_that_builds_and_runs_from_uris(pair: tuple[Path, Path], tmp_path: Path):
