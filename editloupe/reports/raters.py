@@ -1,0 +1,173 @@
+"""How far raters agree among themselves: the ceiling for any judge that is held against them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from editloupe.reports.agreement import DECIMALS, Level, Paired, alpha, correlation
+from editloupe.reports.estimate import (
+    LEVEL,
+    RESAMPLES,
+    SEED,
+    Aggregate,
+    Estimate,
+    Floats,
+    Interval,
+    Undefined,
+    aggregate,
+    draws,
+    interval,
+    numbered,
+)
+
+MOST_VALUES = 30
+"""Distinct ratings up to which figures on them are resampled: each resample holds their square."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """The ratings of several people.
+
+    ratings: raters×n float64, NaN where one did not rate.   raters: their names.   clusters: the source image of each item.
+    """
+
+    ratings: Floats
+    raters: tuple[str, ...]
+    clusters: tuple[Hashable, ...]
+
+    @classmethod
+    def of(cls, items: Sequence[Mapping[str, float]], clusters: Sequence[Hashable]) -> Panel:
+        """From each item's ratings by rater."""
+        raters = tuple(dict.fromkeys(name for item in items for name in item))
+        ratings = [[round(item[name], DECIMALS) if name in item else np.nan for item in items] for name in raters]
+        return cls(
+            ratings=np.array(ratings, dtype=float).reshape(len(raters), len(items)),
+            raters=raters,
+            clusters=tuple(clusters),
+        )
+
+    @property
+    def counts(self) -> npt.NDArray[np.intp]:
+        """n: how many rated each item."""
+        found: npt.NDArray[np.intp] = (~np.isnan(self.ratings)).sum(axis=0)
+        return found
+
+
+def ceiling(
+    panel: Panel,
+    *,
+    ordered: bool = True,
+    how: Aggregate = "fisher",
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+    seed: int = SEED,
+) -> dict[str, Estimate]:
+    """Fleiss' kappa, Krippendorff's alpha and, on ordered ratings, each rater's Spearman correlation with the others' mean.
+
+    asked: items that anyone rated; judged: those that a figure can use (two raters; for Fleiss as many as most items have).
+    """
+    rated = panel.ratings[:, panel.counts > 0]
+    clusters = [c for c, n in zip(panel.clusters, panel.counts, strict=True) if n]
+    panel = Panel(ratings=rated, raters=panel.raters, clusters=tuple(clusters))
+    levels: tuple[Level, ...] = ("nominal", "ordinal", "interval") if ordered else ("nominal",)
+    found = {"fleiss_kappa": _fleiss(panel, resamples, level, seed)}
+    found |= {f"alpha_{name}": _alpha(panel, name, resamples, level, seed) for name in levels}
+    if ordered:
+        found["rater_vs_others"] = rater_vs_others(panel, how)
+    return found
+
+
+def rater_vs_others(panel: Panel, how: Aggregate = "fisher") -> Estimate:
+    """Spearman's rho of each rater with the mean of the others, averaged over raters as `how` says."""
+    both = int((panel.counts > 1).sum())
+    found, why = [], "fewer than 2 raters share an item"
+    for i in range(len(panel.raters)):
+        others = np.delete(panel.ratings, i, axis=0)
+        present = (~np.isnan(others)).sum(axis=0)
+        mean: Floats = np.where(present, np.nansum(others, axis=0) / np.maximum(present, 1), np.nan).round(DECIMALS)
+        pair = Paired(
+            x=panel.ratings[i],
+            y=mean,
+            clusters=panel.clusters,
+            names=(f"rater {panel.raters[i]}", "the others"),
+        )
+        if not pair.both.any():
+            continue
+        try:
+            found.append(correlation("spearman", pair))
+        except Undefined as error:
+            why = str(error)
+    asked = panel.ratings.shape[1]
+    try:
+        value = aggregate(found, how) if found else None
+    except Undefined as error:
+        value, why = None, str(error)
+    return Estimate(value=value, judged=both, asked=asked, clusters=len(set(panel.clusters)), why="" if found else why)
+
+
+def _alpha(panel: Panel, scale: Level, resamples: int, level: float, seed: int) -> Estimate:
+    use = panel.counts > 1
+    asked, judged = panel.ratings.shape[1], int(use.sum())
+    if not judged:
+        return Estimate(value=None, judged=0, asked=asked, why="fewer than 2 raters share an item")
+    values, counts = _counted(panel.ratings[:, use])
+    # Each item's pairs of ratings, o_cv = n_c·n_v (n_c·(n_c − 1) on the diagonal), over its raters less one.
+    pairs = counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(len(values))
+    pairs /= (counts.sum(axis=1) - 1)[:, None, None]
+    cluster, many = numbered([c for c, u in zip(panel.clusters, use, strict=True) if u])
+    found = alpha(pairs.sum(axis=0)[None], values, scale)[0]
+    inside = None
+    if many > 1 and len(values) <= MOST_VALUES and np.isfinite(found):
+        sums = np.zeros((many, *pairs.shape[1:]))
+        np.add.at(sums, cluster, pairs)
+        drawn = draws(many, resamples=resamples, seed=seed)
+        inside = interval(alpha(np.tensordot(drawn, sums, axes=1), values, scale), level=level)
+    return _estimate(found, judged, asked, many, inside)
+
+
+def _fleiss(panel: Panel, resamples: int, level: float, seed: int) -> Estimate:
+    """1 − (1 − P̄) / (1 − P̄e), on the items that as many people rated as rated any item most often."""
+    asked = panel.ratings.shape[1]
+    raters = int(np.bincount(panel.counts).argmax()) if asked else 0
+    if raters < 2:
+        why = "fewer than 2 raters share an item" if not (panel.counts > 1).any() else "most items have one rater only"
+        return Estimate(value=None, judged=0, asked=asked, why=why)
+    use = panel.counts == raters
+    counts = _counted(panel.ratings[:, use])[1]
+    agree = ((counts**2).sum(axis=1) - raters) / (raters * (raters - 1))
+    cluster, many = numbered([c for c, u in zip(panel.clusters, use, strict=True) if u])
+    table = np.column_stack([agree, counts / raters, np.ones(len(counts))])
+    found = _fleiss_of(table.sum(axis=0)[None])[0]
+    inside = None
+    if many > 1 and np.isfinite(found):
+        sums = np.zeros((many, table.shape[1]))
+        np.add.at(sums, cluster, table)
+        inside = interval(_fleiss_of(draws(many, resamples=resamples, seed=seed) @ sums), level=level)
+    return _estimate(found, int(use.sum()), asked, many, inside)
+
+
+def _fleiss_of(sums: Floats) -> Floats:
+    """From B rows of summed agreement, summed shares of each value, and the number of items."""
+    n = np.maximum(sums[:, -1:], 1)
+    expected = ((sums[:, 1:-1] / n) ** 2).sum(axis=1)
+    # One value only leaves 1 − 1: nothing that agreement could be told from.
+    left = 1 - expected
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: Floats = np.where(left > 1e-12, 1 - (1 - sums[:, 0] / n[:, 0]) / left, np.nan)
+    return found
+
+
+def _counted(ratings: Floats) -> tuple[Floats, Floats]:
+    """The distinct values, ascending, and items×values counts."""
+    values = np.unique(ratings[~np.isnan(ratings)])
+    return values, (ratings[:, :, None] == values).sum(axis=0).astype(float)
+
+
+def _estimate(found: float, judged: int, asked: int, clusters: int, inside: Interval | None) -> Estimate:
+    if not np.isfinite(found):
+        return Estimate(value=None, judged=judged, asked=asked, clusters=clusters, why="all raters gave one value only")
+    return Estimate(value=float(found), judged=judged, asked=asked, clusters=clusters, interval=inside)
