@@ -29,8 +29,9 @@ class Judge:
     backend: a URI ("baseline", "openai/MODEL") or an LMM of your own.   mode: "tool" (the agent) or "plain" (one turn).
     rubric: "dlebench" or the path of a TOML file.   criteria: ids or short names; None for all.
     max_turns: turns with tool calls.   tools: names on offer.   tool_protocol: "text" (the paper's tags, the same for every
-    backend), "native" or "auto".   out: a run folder, which `editloupe show` opens and a
-    later Judge continues; None keeps nothing. With `out`, close the judge, or use it in a `with` block.
+    backend), "native" or "auto".   ablate: "black-crops", "sham-differences" or both (docs/tools.md).
+    out: a run folder, which `editloupe show` opens and a later Judge continues; None keeps nothing. With `out`, close the
+    judge, or use it in a `with` block.
 
     Raises ConfigError for anything in these that cannot work, RunMismatch for a run folder of other settings.
     """
@@ -46,6 +47,7 @@ class Judge:
         tools: Sequence[str] = PAPER_TOOLS,
         sampling: Sampling | None = None,
         tool_protocol: ToolProtocolChoice = "text",
+        ablate: str | Sequence[str] = (),
         out: str | Path | None = None,
     ) -> None:
         try:
@@ -62,6 +64,7 @@ class Judge:
             tools=tuple(tools),
             sampling=sampling or Sampling(),
             tool_protocol=tool_protocol,
+            ablate=(ablate,) if isinstance(ablate, str) else tuple(ablate),
         )
         self._bench = open_bench(settings)
         self._stop = threading.Event()
