@@ -65,6 +65,9 @@ def judge(
     limit: Annotated[int | None, typer.Option(min=1, help="At most N samples, in the order of the data.")] = None,
     sample: Annotated[list[str] | None, typer.Option(help="Only this sample id; may be repeated.")] = None,
     tools: Annotated[str | None, typer.Option(help="Comma-separated tools on offer. Default: the paper's five.")] = None,
+    ablate: Annotated[
+        str | None, typer.Option(help="black-crops, sham-differences or both: what tools show is hidden or falsified.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="For tools with weights: auto, cpu, cuda:0, … (default auto).")] = None,
     detector: Annotated[str | None, typer.Option(help="For grounding and detect_object: a folder, file or hub id.")] = None,
     upscaler: Annotated[str | None, typer.Option(help="For enlarged crops: a Real-ESRGAN checkpoint.")] = None,
@@ -115,6 +118,7 @@ def judge(
         "limit": limit,
         "sample": list(sample or []),
         "tools": tools,
+        "ablate": ablate,
         "device": device,
         "detector": detector,
         "upscaler": upscaler,
@@ -227,6 +231,7 @@ def settings_of(options: dict[str, Json]) -> Settings:
         options=protocol_options(options.get("option")),
         tool_protocol=cast("ToolProtocolChoice", str(options.get("tool_protocol") or "text")),
         weights=weights_of(options),
+        ablate=words(_text(options.get("ablate"))) or (),
     )
 
 
@@ -267,6 +272,7 @@ def source_of(options: dict[str, Json]) -> Source:
 def heading_of(bench: Bench) -> Heading:
     """What a reader must know before the numbers: who judged, and what was missing."""
     from editloupe.reports.table import Heading
+    from editloupe.tools.ablations import ABLATIONS, checked
     from editloupe.tools.readers import NoReader, open_reader
     from editloupe.tools.settings import ToolSettings
 
@@ -276,6 +282,8 @@ def heading_of(bench: Bench) -> Heading:
             "The pixel baseline follows rules on pixels; it is not an LMM and its labels are no substitute for one. "
             "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
         )
+    ablations = checked(bench.settings.ablate)
+    notes += [f"Ablation {name}: {ABLATIONS[name].told}; labels tell of the judge, not of the edits." for name in ablations]
     if bench.settings.constrain_labels and not bench.backend.traits.constrains_choices:
         notes.append(f"Labels were not constrained: {bench.backend.uri} cannot be held to a list (vllm/MODEL can).")
     if bench.toolbox.absent:
@@ -292,12 +300,14 @@ def heading_of(bench: Bench) -> Heading:
         describes=bench.backend.traits.describes,
         mode=bench.settings.mode,
         rubric=bench.rubric.id,
+        ablations=ablations,
         notes=tuple(notes),
     )
 
 
 def default_out(options: dict[str, Json]) -> Path:
-    """runs/NAME-BACKEND-MODE, with the rubric's name where it is not DLEBench's: the same command finds its run again.
+    """runs/NAME-BACKEND-MODE, with the rubric's name where it is not DLEBench's, and ablations: the same command finds its
+    run again.
 
     Where that folder is the run of other data with the same name, a short digest of the path follows.
     """
@@ -305,6 +315,7 @@ def default_out(options: dict[str, Json]) -> Path:
     rubric = str(options["rubric"])
     parts = [path.parent.name if path.is_file() else path.name, _text(options["backend"]) or "baseline"]
     parts += [str(options["mode"]), *([] if rubric == "dlebench" else [Path(rubric).stem])]
+    parts += sorted(words(_text(options.get("ablate"))) or ())
     folder = Path("runs") / "-".join(re.sub(r"[^\w.]+", "-", p).strip("-") for p in parts)
     config = folder / "config.yaml"
     if config.exists() and read_config(config).get("path") != str(path):

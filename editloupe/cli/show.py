@@ -141,6 +141,11 @@ def _observation(observation: Observation, aliases: tuple[str, ...], store: RunS
     console = out()
     console.print(plain("Observation", style="red" if observation.error else "cyan"))
     console.print(Padding(plain(observation.text), (0, 2)))
+    ablations = observation.data.get("ablations")
+    if isinstance(ablations, list):
+        console.print(
+            Padding(plain(f"Ablation, not told to the judge: {', '.join(map(str, ablations))}", "yellow"), (0, 2))
+        )
     for alias, image in zip(aliases, observation.images, strict=True):
         _image(alias, image, store, [v for v in observation.views if v.image == image])
 

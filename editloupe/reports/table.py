@@ -22,18 +22,21 @@ _CAPTION = "Scores 0 to 100, higher is better; in brackets findings judged of as
 class Heading:
     """What stands above the numbers, so that no table travels without it.
 
-    judge: URI.   describes: what kind of judge ("pixel baseline: ... not an LMM").   notes: absent tools and the like.
+    judge: URI.   describes: what kind of judge ("pixel baseline: ... not an LMM").   ablations: of the tools.
+    notes: absent tools and the like.
     """
 
     judge: str
     describes: str
     mode: str
     rubric: str
+    ablations: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        return f"Judge: {self.judge} ({self.describes}); mode {self.mode}; rubric {self.rubric}"
+        mode = " ablated by ".join([self.mode, *filter(None, [" and ".join(self.ablations)])])
+        return f"Judge: {self.judge} ({self.describes}); mode {mode}; rubric {self.rubric}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +84,7 @@ def as_json(summaries: Sequence[Summary], heading: Heading) -> dict[str, Json]:
         "describes": heading.describes,
         "mode": heading.mode,
         "rubric": heading.rubric,
+        **({"ablations": list(heading.ablations)} if heading.ablations else {}),
         "notes": list(heading.notes),
         "editors": [s.to_json() for s in summaries],
     }

@@ -31,6 +31,7 @@ class Judge:
     rubric: "dlebench" or the path of a TOML file.   criteria: ids or short names; None for all.
     max_turns: turns with tool calls.   tools: names on offer.   tool_protocol: "text" (the paper's tags, the same for every
     backend), "native" or "auto".   options: the protocol's own (`editloupe.protocols.dlebench.Options`).
+    ablate: "black-crops", "sham-differences" or both (docs/tools.md).
     out: a run folder, which `editloupe show` opens and a later Judge continues; None keeps nothing. With `out`, close the
     judge, or use it in a `with` block.
 
@@ -49,6 +50,7 @@ class Judge:
         sampling: Sampling | None = None,
         tool_protocol: ToolProtocolChoice = "text",
         options: Mapping[str, Json] | None = None,
+        ablate: str | Sequence[str] = (),
         out: str | Path | None = None,
     ) -> None:
         try:
@@ -66,6 +68,7 @@ class Judge:
             sampling=sampling or Sampling(),
             tool_protocol=tool_protocol,
             options=options or {},
+            ablate=(ablate,) if isinstance(ablate, str) else tuple(ablate),
         )
         self._bench = open_bench(settings)
         self._stop = threading.Event()

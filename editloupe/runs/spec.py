@@ -18,6 +18,7 @@ from editloupe.protocols.base import EvalProtocol
 from editloupe.protocols.dlebench import MODES, Mode, Options
 from editloupe.records import Budget, JudgeSpec, RunSpec
 from editloupe.rubrics.model import Rubric, load_rubric
+from editloupe.tools.ablations import ablated, checked
 from editloupe.tools.base import PAPER_TOOLS, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json
@@ -35,6 +36,7 @@ class Settings:
     options: the protocol's own, by name.
     tool_protocol: how tools are called; "auto" is native where the backend can. Text is the default for every backend, so
     that judges are comparable.
+    ablate: what the tools show is hidden or shown from elsewhere (`tools.ablations`); in mode "tool" only.
     """
 
     backend: str | LMM = "baseline"
@@ -49,6 +51,7 @@ class Settings:
     options: Mapping[str, Json] = field(default_factory=dict)
     weights: ToolSettings | None = None
     tool_protocol: ToolProtocolChoice = "text"
+    ablate: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +110,13 @@ def open_bench(settings: Settings) -> Bench:
     backend = open_backend(settings.backend) if isinstance(settings.backend, str) else settings.backend
     tool_protocol = _tool_protocol(settings, backend)
     rubric = load_rubric(settings.rubric)
+    ablations = checked(settings.ablate)
+    if ablations and settings.mode == "plain":
+        raise ConfigError(
+            f"ablation {', '.join(ablations)}: it changes what tools show, and mode 'plain' has no tools; use mode 'tool'"
+        )
     toolbox = open_toolbox(() if settings.mode == "plain" else settings.tools, settings.weights)
+    toolbox = ablated(toolbox, ablations)
     make: _MakesProtocol = plugins.load("protocols", settings.protocol)  # type: ignore[assignment]
     protocol = make(
         rubric,
@@ -139,6 +148,8 @@ def open_bench(settings: Settings) -> Bench:
         "absent_tools": sorted(toolbox.absent),
         "budget": settings.budget.to_json(),
         "options": options.to_json(),
+        # Only where there are some, so that runs of before stay what they are.
+        **({"ablations": list(ablations)} if ablations else {}),
     }
     return Bench(
         settings=settings,

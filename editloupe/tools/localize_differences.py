@@ -62,12 +62,16 @@ class LocalizeDifferences(Enlarges):
 
     def __call__(self, args: Args, desk: Desk) -> Observation:
         names = (desk.named(args.comparison_image_1), desk.named(args.comparison_image_2))
-        first, second = (desk.image(name) for name in names)
         if names[0] == names[1]:
             raise ToolError(
                 f"both arguments name {names[0]!r}; name two images to compare: {', '.join(map(repr, desk.views))}"
             )
-        found = localize(desk.images.array(first), desk.images.array(second))
+        first, second = (desk.image(name) for name in names)
+        return self.observed(localize(desk.images.array(first), desk.images.array(second)), names, desk)
+
+    def observed(self, found: Differences, names: tuple[str, str], desk: Desk) -> Observation:
+        """What is shown and said of the differences found between the two named images."""
+        first, second = (desk.image(name) for name in names)
         if found.identical:
             same = f"No difference: {names[0]!r} and {names[1]!r} are pixel-identical ({first.width}×{first.height} px)."
             return Observation(text=same, data=_data(found, crops=[]))

@@ -319,3 +319,26 @@ def test_help_answers_at_once():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     heavy = {"langgraph", "langchain_core", "cv2", "numpy", "openai", "PIL", "scipy", "torch", "jinja2", "pydantic"}
     assert not heavy & set(loaded.stdout.split())
+
+
+def test_an_ablated_run_says_so_in_its_heading_its_folder_and_its_report(
+    editloupe: Run, edits: Edits, script: Callable[..., str]
+):
+    folder, uri = edits(2), script(LOOK, final("Wrong Action"))
+    words = ("judge", folder, "--backend", uri, "--criteria", "if")
+    code, said, _ = editloupe(*words, "--ablate", "sham-differences,black-crops")
+    assert code == 0
+    told = " ".join(said.split())
+    assert "mode tool ablated by sham-differences and black-crops" in told
+    assert "Ablation black-crops: what tools show is black; their texts stay; labels tell of the judge" in told
+    run = Path("runs/edits-scripted-replies.jsonl-tool-black-crops-sham-differences")
+    assert json.loads((run / "report" / "summary.json").read_text())["ablations"] == ["sham-differences", "black-crops"]
+    assert "Ablation, not told to the judge: sham-differences, black-crops" in editloupe("show", run, "s01")[1]
+    assert "2 of them from before" in editloupe("retry", run)[1]
+    assert "from before" not in editloupe(*words)[1], "a run without ablation is another one"
+
+
+def test_an_ablation_without_tools_is_refused(editloupe: Run, edits: Edits):
+    code, _, said = editloupe("judge", edits(1), "--mode", "plain", "--ablate", "black-crops")
+    assert code == 2
+    assert "black-crops: it changes what tools show, and mode 'plain' has no tools" in said

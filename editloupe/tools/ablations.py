@@ -1,0 +1,183 @@
+"""Ablations: what tools show is hidden or shown from elsewhere, to learn whether a judge uses what it sees.
+
+The model is told nothing of it; the tools' versions, and with them the judge's id, the run and every heading, are.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, cast
+
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+from pydantic import BaseModel
+
+from editloupe.data.images import ImageStore
+from editloupe.errors import ConfigError
+from editloupe.imaging.differences import Differences
+from editloupe.imaging.quiet import exchanged, quiet_places
+from editloupe.records import Observation
+from editloupe.tools.base import Desk, Holds, Prepares, Tool, Toolbox
+from editloupe.tools.localize_differences import LocalizeDifferences
+from editloupe.values import ImageRef, Json, View
+
+_HIDDEN: Final = "hidden"
+"""In a black view's params: the picture that it stands for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ablation:
+    """told: what is done, for headings.   made: the toolbox with it done; raises ConfigError where it cannot be."""
+
+    told: str
+    made: Callable[[Toolbox], Toolbox]
+
+
+class BlackPictures:
+    """A tool whose pictures are black, of the same sizes, under the same names; its text stays as it is.
+
+    A later call that names such a picture works on what it hides, so that texts are those of a run without ablation.
+    What is hidden is kept beside it in the trace.
+    """
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+
+    @property
+    def name(self) -> str:
+        return self._tool.name
+
+    @property
+    def description(self) -> str:
+        return self._tool.description
+
+    @property
+    def Args(self) -> type[BaseModel]:  # noqa: N802 - the name that a tool's arguments have
+        return self._tool.Args
+
+    @property
+    def version(self) -> str:
+        return f"{self._tool.version} +black"
+
+    def prepare(self) -> None:
+        """What the tool itself loads. Raises ConfigError."""
+        if isinstance(self._tool, Prepares):
+            self._tool.prepare()
+
+    def holds(self) -> tuple[str, ...]:
+        """What the tool itself works with."""
+        return self._tool.holds() if isinstance(self._tool, Holds) else ()
+
+    def __call__(self, args: Any, desk: Desk) -> Observation:
+        seen = self._tool(args, replace(desk, views={name: _uncovered(view) for name, view in desk.views.items()}))
+        if not seen.views:
+            return seen
+        black = {image: _black(image, desk.images) for image in seen.images}
+        # A picture cut from a hidden one comes, for whoever follows where it came from, from the black one.
+        covers = {hidden: view.image for view in desk.views.values() if (hidden := _hidden(view)) is not None}
+
+        def covered(view: View) -> View:
+            params: dict[str, Json] = {**view.params, _HIDDEN: view.image.to_json()}
+            origin = covers.get(view.origin, view.origin)
+            return replace(view, image=black[view.image], origin=origin, params=params)
+
+        return replace(
+            seen,
+            views=tuple(covered(view) for view in seen.views),
+            kept=(*seen.views, *seen.kept),
+            data=_marked(seen.data, "black-crops"),
+        )
+
+
+class ShamDifferences(LocalizeDifferences):
+    """Shows as differences, in pictures and in the text, places where the two images are alike.
+
+    As many as there are, of like sizes; what is said of the pictures as wholes stays. `data["sham"]` has the true places.
+    """
+
+    revision: ClassVar[str] = f"{LocalizeDifferences.revision}+sham"
+
+    def observed(self, found: Differences, names: tuple[str, str], desk: Desk) -> Observation:
+        places = quiet_places(found)
+        seen = super().observed(exchanged(found, places), names, desk)
+        sham: list[Json] = [
+            {
+                "true_box": list(region.box.ints()),
+                "shown_box": list(place.box.ints()),
+                "busy": round(place.busy, 5),
+                "mean_difference": round(place.mean, 2),
+            }
+            for region, place in zip(found.regions, places, strict=True)
+        ]
+        return replace(seen, data=_marked({**seen.data, "sham": sham}, "sham-differences"))
+
+
+def _all_black(box: Toolbox) -> Toolbox:
+    return replace(box, tools={name: cast(Tool, BlackPictures(tool)) for name, tool in box.tools.items()})
+
+
+def _with_sham(box: Toolbox) -> Toolbox:
+    """Raises ConfigError where the tool is not on offer, or another one of its name is."""
+    tool: object = box.tools.get(LocalizeDifferences.name)
+    if not isinstance(tool, LocalizeDifferences):
+        found = (
+            f"the tools are {', '.join(box.tools) or 'none'}" if tool is None else f"{type(tool).__name__} is another tool"
+        )
+        raise ConfigError(f"ablation 'sham-differences' needs the tool {LocalizeDifferences.name!r}; {found}")
+    sham = ShamDifferences(tool.upscaler)
+    sham.reading = tool.reading
+    return replace(box, tools={**box.tools, sham.name: cast(Tool, sham)})
+
+
+# In the order in which they are applied: the sham places are chosen first, then all pictures are covered.
+ABLATIONS: Final[Mapping[str, Ablation]] = {
+    "sham-differences": Ablation(
+        told="localize_differences shows places where nothing changed, and says that they differ", made=_with_sham
+    ),
+    "black-crops": Ablation(told="what tools show is black; their texts stay", made=_all_black),
+}
+"""Name → what it does."""
+
+
+def checked(names: Iterable[str]) -> tuple[str, ...]:
+    """The named ablations, each once, in one order. Raises ConfigError for an unknown name."""
+    wanted = set(names)
+    for name in sorted(wanted - set(ABLATIONS)):
+        raise ConfigError(f"there is no ablation {name!r}; the ablations are: {', '.join(ABLATIONS)}")
+    return tuple(name for name in ABLATIONS if name in wanted)
+
+
+def ablated(box: Toolbox, names: Sequence[str]) -> Toolbox:
+    """The toolbox with these ablations, as `checked` gives them. Raises ConfigError where one has nothing to work on."""
+    for name in names:
+        if not box.tools:
+            raise ConfigError(f"ablation {name!r} changes what tools show, and there are no tools")
+        box = ABLATIONS[name].made(box)
+    return box
+
+
+def _marked(data: Mapping[str, Json], name: str) -> dict[str, Json]:
+    before = data.get("ablations")
+    return {**data, "ablations": [*(before if isinstance(before, list) else []), name]}
+
+
+def _hidden(view: View) -> ImageRef | None:
+    hidden = view.params.get(_HIDDEN)
+    return ImageRef.from_json(hidden) if isinstance(hidden, Mapping) else None
+
+
+def _uncovered(view: View) -> View:
+    hidden = _hidden(view)
+    return view if hidden is None else replace(view, image=hidden)
+
+
+def _black(image: ImageRef, store: ImageStore) -> ImageRef:
+    """A black picture of the same size. It says in a text chunk what it stands for, so that no two pictures are one file,
+    which a conversation would show under one name."""
+    note = PngInfo()
+    note.add_text("Description", f"black in place of {image.sha256}")
+    buffer = io.BytesIO()
+    Image.new("RGB", (image.width, image.height)).save(buffer, format="PNG", pnginfo=note)
+    return store.add_bytes(buffer.getvalue(), name="black picture")

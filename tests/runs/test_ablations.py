@@ -1,0 +1,199 @@
+"""Ablated runs: what the model gets, what the trace keeps, and that nothing of it is taken for a run without ablation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from editloupe import Judge, Sample
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.data.images import ImageStore
+from editloupe.errors import ConfigError, RunMismatch
+from editloupe.records import Observation
+from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.traces.events import ToolResult
+from editloupe.traces.read import read_trace
+from editloupe.values import Box, ImageRef, View
+from tests.conftest import LOOK, final
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
+ZOOM = '<tool_call>{"name": "zoom_in", "parameters": {"target_image": "Crop 1", "bbox": [0, 0, 400, 400]}}</tool_call>'
+
+
+def judged(out: Path, *ablate: str, backend: str | ScriptedLMM = "baseline", limit: int | None = None) -> Outcome:
+    bench = open_bench(Settings(backend=backend, ablate=ablate, tools=("localize_differences", "zoom_in")))
+    return execute(bench, Source(path=EXAMPLES, limit=limit), out, config={})
+
+
+def looked(outcome: Outcome) -> list[tuple[str, Observation, tuple[str, ...]]]:
+    """(tool, observation, the pictures' names) of all findings."""
+    return [
+        (str(event.call["name"]), Observation.from_json(event.observation), tuple(event.aliases))
+        for finding in outcome.findings
+        for event in read_trace(outcome.store.folder / str(finding.trace)).events
+        if isinstance(event, ToolResult)
+    ]
+
+
+def labels(outcome: Outcome) -> list[str | None]:
+    assert {f.status for f in outcome.findings} == {"ok"}
+    return [f.label for f in outcome.findings]
+
+
+def script() -> ScriptedLMM:
+    return ScriptedLMM([LOOK, ZOOM, final("Wrong Action", "Crop 1 and Crop 2 show it.")] * 3)
+
+
+def test_a_judge_that_reads_texts_alone_answers_the_same_over_black_pictures(tmp_path: Path) -> None:
+    # The baseline takes places from the observations' text and measures the input images, which stay as they are.
+    plain, black = judged(tmp_path / "plain"), judged(tmp_path / "black", "black-crops")
+    assert labels(black) == labels(plain)
+    assert [seen.text for _, seen, _ in looked(black)] == [seen.text for _, seen, _ in looked(plain)]
+
+
+def test_a_judge_that_looks_where_it_is_told_to_answers_otherwise_over_sham_differences(tmp_path: Path) -> None:
+    plain, sham = judged(tmp_path / "plain"), judged(tmp_path / "sham", "sham-differences")
+    differ = [(a, b) for a, b in zip(labels(plain), labels(sham), strict=True) if a != b]
+    assert len(differ) >= 6
+
+
+def test_pictures_are_black_and_what_they_hide_is_kept_and_worked_on(tmp_path: Path) -> None:
+    settings = Settings(
+        backend=script(), ablate=("black-crops",), criteria=("if",), tools=("localize_differences", "zoom_in")
+    )
+    plain = execute(
+        open_bench(Settings(backend=script(), criteria=("if",), tools=settings.tools)),
+        Source(path=EXAMPLES, limit=3), tmp_path / "plain", config={},
+    )  # fmt: skip
+    black = execute(open_bench(settings), Source(path=EXAMPLES, limit=3), tmp_path / "black", config={})
+    store = ImageStore(tmp_path / "black" / "blobs")
+    for (tool, seen, names), (_, true, true_names) in zip(looked(black), looked(plain), strict=True):
+        assert (seen.text, names) == (true.text, true_names), tool
+        assert [(i.width, i.height) for i in seen.images] == [(i.width, i.height) for i in true.images]
+        for image in seen.images:
+            assert not store.array(image).any(), "black all over"
+            assert store.notes(image) == ()
+        assert [v.image for v in seen.kept] == [v.image for v in true.views], "what is hidden lies in the trace"
+        for view in seen.kept:
+            assert store.array(view.image).any()
+        assert seen.data["ablations"] == ["black-crops"]
+    # The places that the thought rests on are those of the input images, through a crop of a hidden crop too.
+    assert [f.evidence for f in black.findings] == [f.evidence for f in plain.findings]
+    assert all(f.evidence for f in black.findings)
+
+
+def test_sham_differences_are_as_many_of_like_sizes_and_alike_in_both_images(tmp_path: Path) -> None:
+    sham = judged(tmp_path / "sham", "sham-differences", backend=ScriptedLMM([LOOK, final("Wrong Action")]), limit=3)
+    plain = judged(tmp_path / "plain", backend=ScriptedLMM([LOOK, final("Wrong Action")]), limit=3)
+    store = ImageStore(tmp_path / "sham" / "blobs")
+    for (_, seen, names), (_, true, true_names) in zip(looked(sham), looked(plain), strict=True):
+        assert names == true_names
+        assert seen.data["ablations"] == ["sham-differences"]
+        places = seen.data["sham"]
+        assert isinstance(places, list) and len(places) == true.data["total"]
+        for place, region in zip(places, true.data["regions"], strict=True):  # type: ignore[arg-type]
+            assert place["true_box"] == region["box_1"]  # type: ignore[index]
+            shown, real = Box(*place["shown_box"]), Box(*place["true_box"])  # type: ignore[index,misc]
+            assert shown.intersection(real) is None
+            assert abs(shown.width - real.width) <= 1 and abs(shown.height - real.height) <= 1
+            assert place["busy"] == 0  # type: ignore[index]
+            # The text names the place that is shown, and not the true one.
+            assert str(list(real.to_thousandths(width=512, height=384))) not in seen.text
+        for left, right in zip(seen.views[::2], seen.views[1::2], strict=True):
+            panes = [store.array(v.image)[_slices(v)].astype(int) for v in (left, right)]
+            assert np.abs(panes[0] - panes[1]).max() <= 1, "both panes show the same"
+        assert "sham" not in seen.text and "ablat" not in seen.text
+
+
+def _slices(view: View) -> tuple[slice, slice]:
+    x0, y0, x1, y1 = view.window.ints()
+    return slice(y0, y1), slice(x0, x1)
+
+
+def test_an_edit_that_changed_everything_has_no_quiet_place_and_the_trace_says_so(tmp_path: Path) -> None:
+    store = ImageStore()
+    first, second = (store.add_file(EXAMPLES / "images" / f"{name}.png") for name in ("harbour", "harbour-sketch"))
+    observation = _called(store, first, second)
+    places = observation.data["sham"]
+    assert isinstance(places, list) and places
+    assert all(place["busy"] > 0.3 for place in places)  # type: ignore[index,operator,call-overload]
+
+
+def test_identical_images_have_nothing_to_falsify() -> None:
+    store = ImageStore()
+    image = store.add_array(np.full((64, 64, 3), 90, dtype=np.uint8))
+    other = store.add_bytes(store.data(image) + b" ")
+    observation = _called(store, image, other)
+    assert "pixel-identical" in observation.text
+    assert observation.data["sham"] == [] and observation.views == ()
+
+
+def _called(store: ImageStore, first: ImageRef, second: ImageRef) -> Observation:
+    """The sham tool's word on two images."""
+    from editloupe.tools.base import Desk
+
+    box = open_bench(Settings(ablate=("sham-differences",))).toolbox
+    desk = Desk(images=store, views={"A": View.whole(first), "B": View.whole(second)})
+    return box.call("localize_differences", {"comparison_image_1": "A", "comparison_image_2": "B"}, desk)
+
+
+def test_both_together_show_black_pictures_of_sham_places(tmp_path: Path) -> None:
+    both = judged(
+        tmp_path / "both", "black-crops", "sham-differences", backend=ScriptedLMM([LOOK, final("Wrong Action")]), limit=1
+    )
+    (_, seen, _), *_ = looked(both)
+    assert seen.data["ablations"] == ["sham-differences", "black-crops"]
+    assert not ImageStore(tmp_path / "both" / "blobs").array(seen.images[0]).any()
+
+
+def test_an_ablated_judge_is_another_judge_and_its_run_another_run(tmp_path: Path) -> None:
+    ids, identities = [], []
+    for ablate in ((), ("black-crops",), ("sham-differences",), ("sham-differences", "black-crops")):
+        bench = open_bench(Settings(ablate=ablate))
+        ids.append(bench.judge.id)
+        identities.append(json.dumps(dict(bench.spec.identity), sort_keys=True))
+    assert len(set(ids)) == len(set(identities)) == 4
+    bench = open_bench(Settings(ablate=("sham-differences",)))
+    assert bench.toolbox.tools["localize_differences"].version.startswith("2+sham")
+    assert "ablations" not in open_bench(Settings()).spec.identity
+    judged(tmp_path / "run", limit=1)
+    with pytest.raises(RunMismatch):
+        judged(tmp_path / "run", "black-crops", limit=1)
+
+
+def test_the_order_of_ablations_and_saying_one_twice_make_no_other_judge() -> None:
+    one = open_bench(Settings(ablate=("black-crops", "sham-differences", "black-crops"))).judge.id
+    assert one == open_bench(Settings(ablate=("sham-differences", "black-crops"))).judge.id
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (Settings(ablate=("blur",)), "no ablation 'blur'; the ablations are: sham-differences, black-crops"),
+        (Settings(ablate=("black-crops",), mode="plain"), "mode 'plain' has no tools"),
+        (
+            Settings(ablate=("sham-differences",), tools=("zoom_in",)),
+            "needs the tool 'localize_differences'; the tools are zoom_in",
+        ),
+        (Settings(ablate=("black-crops",), tools=("grounding",)), "there are no tools"),
+    ],
+)
+def test_an_ablation_that_cannot_be_is_refused(settings: Settings, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        open_bench(settings)
+
+
+def test_the_python_door_ablates_too(tmp_path: Path) -> None:
+    images = EXAMPLES / "images"
+    sample = Sample.from_files(
+        images / "kitchen.png", images / "kitchen-mug.png", "Change the color of the red mug to blue."
+    )
+    with Judge("baseline", ablate="sham-differences", out=tmp_path / "run") as judge:
+        assert judge.id != Judge("baseline").id
+        findings = judge.judge(sample)
+    plain = Judge("baseline").judge(sample)
+    assert [f.label for f in findings] != [f.label for f in plain]
