@@ -1,31 +1,26 @@
 """Do two readings of the same items agree: a judge's and people's, or two judges'.
 
-Every figure is a function of weighted points (distinct pairs of values and how often each occurs), so that one definition
-gives the figure and all its bootstrap resamples at once. Rank correlations are SciPy's; their weighted forms serve the
-resamples, and a test holds the two equal. Kappa, F1 and alpha are written out here: the library for alpha is under the
-GPL, and those for kappa bring pandas or all of scikit-learn for a few lines.
+Correlations are SciPy's; their weighted forms (points.py) serve the resamples, and a test holds the two equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.reports.estimate import LEVEL, RESAMPLES, SEED, Estimate, Floats, Undefined, draws, interval
-
-Level: TypeAlias = Literal["nominal", "ordinal", "interval"]
-Points: TypeAlias = Callable[[Floats, Floats, Floats], Floats]
-"""(values of x, m; values of y, m; weights, B×m) → the figure for each of the B weightings, NaN where it has none."""
+from editloupe.reports.estimate import DRAWING, Drawing, Estimate, Floats, Undefined, draws, interval
+from editloupe.reports.points import CORRELATIONS, Points, accuracy, bias, exact, f1, kappa, kendall, mae, pair_alpha
+from editloupe.values import Json
 
 DECIMALS: Final = 9
 """Values that are equal to this many decimals are ties: the square root of a product may differ in its last bit."""
 
 MOST_POINTS: Final = 4000
-"""Distinct pairs up to which Kendall's tau and alpha are resampled: both look at every pair of points."""
+"""Distinct pairs up to which Kendall's tau is resampled: it looks at every pair of points."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,25 +93,21 @@ class Figure:
     estimate: Estimate
     adjusted: float | None
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Json]:
         return {**self.estimate.to_json(), "adjusted": self.adjusted}
 
 
-def correlations(
-    paired: Paired, *, resamples: int = RESAMPLES, level: float = LEVEL, seed: int = SEED
-) -> dict[str, Figure]:
+def correlations(paired: Paired, drawing: Drawing = DRAWING) -> dict[str, Figure]:
     """Spearman's rho and Kendall's tau-b (ties get their average rank), and Pearson's r."""
-    return _figures(paired, CORRELATIONS, resamples, level, seed)
+    return _figures(paired, CORRELATIONS, drawing)
 
 
-def errors(paired: Paired, *, resamples: int = RESAMPLES, level: float = LEVEL, seed: int = SEED) -> dict[str, Figure]:
+def errors(paired: Paired, drawing: Drawing = DRAWING) -> dict[str, Figure]:
     """mae: mean |x − y|; bias: mean x − y, positive where x is the more lenient."""
-    return _figures(paired, {"mae": mae, "bias": bias}, resamples, level, seed)
+    return _figures(paired, {"mae": mae, "bias": bias}, drawing)
 
 
-def label_figures(
-    paired: Paired, scale: Scale, *, resamples: int = RESAMPLES, level: float = LEVEL, seed: int = SEED
-) -> dict[str, Figure]:
+def label_figures(paired: Paired, scale: Scale, drawing: Drawing = DRAWING) -> dict[str, Figure]:
     """Agreement in labels: exact match, Cohen's kappa, alpha; on ordered scales also those that weigh distances.
 
     Every value must be one of the scale's. accuracy and f1 where `scale.good` divides it; F1 is that of the good labels.
@@ -124,12 +115,15 @@ def label_figures(
     found: dict[str, Points] = {"exact": exact, "kappa": kappa()}
     if scale.ordered:
         found["weighted_kappa"] = kappa(quadratic=True)
-    found["alpha_nominal"] = pair_alpha(scale, "nominal")
+    found["alpha_nominal"] = pair_alpha(scale.values, "nominal")
     if scale.ordered:
-        found |= {"alpha_ordinal": pair_alpha(scale, "ordinal"), "alpha_interval": pair_alpha(scale, "interval")}
+        found |= {
+            "alpha_ordinal": pair_alpha(scale.values, "ordinal"),
+            "alpha_interval": pair_alpha(scale.values, "interval"),
+        }
     if scale.good is not None:
         found |= {"accuracy": accuracy(scale.good), "f1": f1(scale.good)}
-    figures = _figures(paired, found, resamples, level, seed)
+    figures = _figures(paired, found, drawing)
     if scale.good is not None and figures["f1"].adjusted is not None:
         figures["f1"] = Figure(estimate=figures["f1"].estimate, adjusted=_f1_adjusted(paired, scale.good))
     return figures
@@ -142,101 +136,6 @@ def confusion(paired: Paired, scale: Scale) -> list[list[int]]:
         if not np.isnan(y):
             rows[scale.values.index(y)][len(scale.values) if np.isnan(x) else scale.values.index(x)] += 1
     return rows
-
-
-def pearson(x: Floats, y: Floats, w: Floats) -> Floats:
-    return _pearson(np.broadcast_to(x, w.shape), np.broadcast_to(y, w.shape), w)
-
-
-def spearman(x: Floats, y: Floats, w: Floats) -> Floats:
-    return _pearson(_ranks(x, w), _ranks(y, w), w)
-
-
-def kendall(x: Floats, y: Floats, w: Floats) -> Floats:
-    """tau-b: (concordant − discordant) / sqrt((pairs not tied in x) · (pairs not tied in y))."""
-    signs = np.sign(x[:, None] - x[None, :]) * np.sign(y[:, None] - y[None, :])
-    surplus = ((w @ signs) * w).sum(axis=1) / 2
-    pairs = _pairs(w.sum(axis=1, keepdims=True))
-    return _over(surplus, np.sqrt((pairs - _pairs(_counts(x, w))) * (pairs - _pairs(_counts(y, w)))))
-
-
-CORRELATIONS: Final[Mapping[str, Points]] = {"spearman": spearman, "kendall": kendall, "pearson": pearson}
-
-
-def mae(x: Floats, y: Floats, w: Floats) -> Floats:
-    return _over(w @ np.abs(x - y), w.sum(axis=1))
-
-
-def bias(x: Floats, y: Floats, w: Floats) -> Floats:
-    return _over(w @ (x - y), w.sum(axis=1))
-
-
-def exact(x: Floats, y: Floats, w: Floats) -> Floats:
-    return _over(w @ (x == y), w.sum(axis=1))
-
-
-def kappa(*, quadratic: bool = False) -> Points:
-    """Cohen's: 1 − observed / expected disagreement; with `quadratic` a disagreement weighs its squared distance in value.
-
-    On scales whose labels are equally far apart that is the usual weighting by rank.
-    """
-
-    def figure(x: Floats, y: Floats, w: Floats) -> Floats:
-        values = np.unique(np.concatenate([x, y]))
-        apart = values[:, None] - values[None, :]
-        weight = apart**2 if quadratic else (apart != 0).astype(float)
-        in_x, in_y = w @ (x[:, None] == values), w @ (y[:, None] == values)
-        observed = w @ ((x - y) ** 2 if quadratic else (x != y))
-        expected = ((in_x @ weight) * in_y).sum(axis=1) / np.maximum(w.sum(axis=1), 1)
-        return 1 - _over(observed, expected)
-
-    return figure
-
-
-def accuracy(good: float) -> Points:
-    """The share of items that both call good (at least `good`) or both do not."""
-    return lambda x, y, w: exact((x >= good).astype(float), (y >= good).astype(float), w)
-
-
-def f1(good: float) -> Points:
-    """2 TP / (2 TP + FP + FN), good labels being the positives and y the truth."""
-
-    def figure(x: Floats, y: Floats, w: Floats) -> Floats:
-        hit, wrong = w @ ((x >= good) & (y >= good)), w @ ((x >= good) != (y >= good))
-        return _over(2 * hit, 2 * hit + wrong)
-
-    return figure
-
-
-def pair_alpha(scale: Scale, level: Level) -> Points:
-    """Krippendorff's alpha of two raters."""
-    values = np.array(scale.values)
-
-    def figure(x: Floats, y: Floats, w: Floats) -> Floats:
-        in_x, in_y = (x[:, None] == values).astype(float), (y[:, None] == values).astype(float)
-        together = in_x[:, :, None] * in_y[:, None, :]
-        together = together + together.transpose(0, 2, 1)
-        return alpha(np.tensordot(w, together, axes=1), values, level)
-
-    return figure
-
-
-def alpha(together: Floats, values: Floats, level: Level) -> Floats:
-    """Krippendorff's alpha from B×V×V coincidences of V ascending values.
-
-    1 − (n − 1) · Σ o·δ² / Σ n_v·n_v'·δ², δ² being 1 for different values, the squared distance between the values, or
-    (ordinal) between their mid ranks among all n values that were paired.
-    """
-    totals = together.sum(axis=2)
-    n = totals.sum(axis=1)
-    if level == "nominal":
-        apart = np.broadcast_to(1 - np.eye(len(values)), together.shape)
-    else:
-        place = np.cumsum(totals, axis=1) - totals / 2 if level == "ordinal" else np.broadcast_to(values, totals.shape)
-        apart = (place[:, :, None] - place[:, None, :]) ** 2
-    observed = (together * apart).sum(axis=(1, 2))
-    expected = (totals[:, :, None] * totals[:, None, :] * apart).sum(axis=(1, 2))
-    return 1 - _over((n - 1) * observed, expected)
 
 
 def correlation(name: str, paired: Paired) -> float:
@@ -273,18 +172,18 @@ class Cells:
         found = figure(self.x, self.y, self._counts.sum(axis=0)[None])[0]
         return float(found) if np.isfinite(found) else None
 
-    def resampled(self, figure: Points, *, resamples: int, seed: int) -> Floats:
+    def resampled(self, figure: Points, drawing: Drawing) -> Floats:
         """The figure in each resample, NaN where it has no value; all NaN where it looks at too many pairs of points."""
         if len(self.x) > MOST_POINTS and figure is kendall:
-            return np.full(resamples, np.nan)
-        drawn = draws(self.clusters, resamples=resamples, seed=seed)
+            return np.full(drawing.resamples, np.nan)
+        drawn = draws(self.clusters, resamples=drawing.resamples, seed=drawing.seed)
         step = max(1, 4_000_000 // max(1, len(self.x)))
         return np.concatenate(
-            [figure(self.x, self.y, drawn[at : at + step] @ self._counts) for at in range(0, resamples, step)]
+            [figure(self.x, self.y, drawn[at : at + step] @ self._counts) for at in range(0, drawing.resamples, step)]
         )
 
 
-def _figures(paired: Paired, figures: Mapping[str, Points], resamples: int, level: float, seed: int) -> dict[str, Figure]:
+def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) -> dict[str, Figure]:
     cells = Cells(paired)
     judged, asked = int(paired.both.sum()), paired.asked
     found = {}
@@ -300,7 +199,7 @@ def _figures(paired: Paired, figures: Mapping[str, Points], resamples: int, leve
             why = "" if value is not None else _why(name, paired)
         inside = None
         if value is not None and cells.clusters > 1:
-            inside = interval(cells.resampled(figure, resamples=resamples, seed=seed), level=level)
+            inside = interval(cells.resampled(figure, drawing), level=drawing.level)
         estimate = Estimate(value=value, judged=judged, asked=asked, clusters=cells.clusters, interval=inside, why=why)
         found[name] = Figure(estimate=estimate, adjusted=_adjusted(name, estimate))
     return found
@@ -342,41 +241,3 @@ def _undefined(x: Floats, y: Floats, paired: Paired) -> str:
 
 def _nothing(paired: Paired) -> str:
     return "nothing was judged" if paired.asked else f"nothing was labelled by {paired.names[1]}"
-
-
-def _pearson(x: Floats, y: Floats, w: Floats) -> Floats:
-    """x, y, w: B×m."""
-    n = np.maximum(w.sum(axis=1, keepdims=True), 1)
-    dx, dy = x - (w * x).sum(axis=1, keepdims=True) / n, y - (w * y).sum(axis=1, keepdims=True) / n
-    xx, yy = (w * dx * dx).sum(axis=1), (w * dy * dy).sum(axis=1)
-    # What is constant on paper leaves rounding behind, which must not pass for spread.
-    spread = (xx > 1e-12 * (w * x * x).sum(axis=1)) & (yy > 1e-12 * (w * y * y).sum(axis=1))
-    return np.where(spread, _over((w * dx * dy).sum(axis=1), np.sqrt(xx * yy)), np.nan)
-
-
-def _ranks(x: Floats, w: Floats) -> Floats:
-    """B×m: each point's mid rank among all, counted by weight."""
-    place = np.unique(x, return_inverse=True)[1]
-    counts = _counts(x, w)
-    ranks: Floats = (np.cumsum(counts, axis=1) - counts / 2)[:, place.ravel()]
-    return ranks
-
-
-def _counts(x: Floats, w: Floats) -> Floats:
-    """B×(distinct values of x, ascending): how much weight each value has."""
-    values, place = np.unique(x, return_inverse=True)
-    where = np.zeros((len(x), len(values)))
-    where[np.arange(len(x)), place.ravel()] = 1
-    return w @ where
-
-
-def _pairs(n: Floats) -> Floats:
-    """How many pairs n things make, summed over the last axis."""
-    found: Floats = (n * (n - 1) / 2).sum(axis=1)
-    return found
-
-
-def _over(a: Floats, b: Floats) -> Floats:
-    """a / b, NaN where b is 0."""
-    found: Floats = np.divide(a, b, out=np.full(np.broadcast_shapes(a.shape, b.shape), np.nan), where=b != 0)
-    return found

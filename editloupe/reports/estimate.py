@@ -42,6 +42,18 @@ class Undefined(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """How intervals are drawn: number of resamples, level, seed."""
+
+    resamples: int = RESAMPLES
+    level: float = LEVEL
+    seed: int = SEED
+
+
+DRAWING: Final = Drawing()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Interval:
     """Where the figure would fall in `level` of all samples of source images (0.95: 95 %)."""
 

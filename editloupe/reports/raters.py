@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.reports.agreement import DECIMALS, Level, Paired, alpha, correlation
+from editloupe.reports.agreement import DECIMALS, Paired, correlation
 from editloupe.reports.estimate import (
-    LEVEL,
-    RESAMPLES,
-    SEED,
+    DRAWING,
     Aggregate,
+    Drawing,
     Estimate,
     Floats,
     Interval,
@@ -23,8 +23,9 @@ from editloupe.reports.estimate import (
     interval,
     numbered,
 )
+from editloupe.reports.points import Level, alpha
 
-MOST_VALUES = 30
+MOST_VALUES: Final = 30
 """Distinct ratings up to which figures on them are resampled: each resample holds their square."""
 
 
@@ -62,9 +63,7 @@ def ceiling(
     *,
     ordered: bool = True,
     how: Aggregate = "fisher",
-    resamples: int = RESAMPLES,
-    level: float = LEVEL,
-    seed: int = SEED,
+    drawing: Drawing = DRAWING,
 ) -> dict[str, Estimate]:
     """Fleiss' kappa, Krippendorff's alpha and, on ordered ratings, each rater's Spearman correlation with the others' mean.
 
@@ -74,8 +73,8 @@ def ceiling(
     clusters = [c for c, n in zip(panel.clusters, panel.counts, strict=True) if n]
     panel = Panel(ratings=rated, raters=panel.raters, clusters=tuple(clusters))
     levels: tuple[Level, ...] = ("nominal", "ordinal", "interval") if ordered else ("nominal",)
-    found = {"fleiss_kappa": _fleiss(panel, resamples, level, seed)}
-    found |= {f"alpha_{name}": _alpha(panel, name, resamples, level, seed) for name in levels}
+    found = {"fleiss_kappa": _fleiss(panel, drawing)}
+    found |= {f"alpha_{name}": _alpha(panel, name, drawing) for name in levels}
     if ordered:
         found["rater_vs_others"] = rater_vs_others(panel, how)
     return found
@@ -109,7 +108,7 @@ def rater_vs_others(panel: Panel, how: Aggregate = "fisher") -> Estimate:
     return Estimate(value=value, judged=both, asked=asked, clusters=len(set(panel.clusters)), why="" if found else why)
 
 
-def _alpha(panel: Panel, scale: Level, resamples: int, level: float, seed: int) -> Estimate:
+def _alpha(panel: Panel, scale: Level, drawing: Drawing) -> Estimate:
     use = panel.counts > 1
     asked, judged = panel.ratings.shape[1], int(use.sum())
     if not judged:
@@ -124,12 +123,12 @@ def _alpha(panel: Panel, scale: Level, resamples: int, level: float, seed: int) 
     if many > 1 and len(values) <= MOST_VALUES and np.isfinite(found):
         sums = np.zeros((many, *pairs.shape[1:]))
         np.add.at(sums, cluster, pairs)
-        drawn = draws(many, resamples=resamples, seed=seed)
-        inside = interval(alpha(np.tensordot(drawn, sums, axes=1), values, scale), level=level)
+        drawn = draws(many, resamples=drawing.resamples, seed=drawing.seed)
+        inside = interval(alpha(np.tensordot(drawn, sums, axes=1), values, scale), level=drawing.level)
     return _estimate(found, judged, asked, many, inside)
 
 
-def _fleiss(panel: Panel, resamples: int, level: float, seed: int) -> Estimate:
+def _fleiss(panel: Panel, drawing: Drawing) -> Estimate:
     """1 − (1 − P̄) / (1 − P̄e), on the items that as many people rated as rated any item most often."""
     asked = panel.ratings.shape[1]
     raters = int(np.bincount(panel.counts).argmax()) if asked else 0
@@ -146,7 +145,9 @@ def _fleiss(panel: Panel, resamples: int, level: float, seed: int) -> Estimate:
     if many > 1 and np.isfinite(found):
         sums = np.zeros((many, table.shape[1]))
         np.add.at(sums, cluster, table)
-        inside = interval(_fleiss_of(draws(many, resamples=resamples, seed=seed) @ sums), level=level)
+        inside = interval(
+            _fleiss_of(draws(many, resamples=drawing.resamples, seed=drawing.seed) @ sums), level=drawing.level
+        )
     return _estimate(found, int(use.sum()), asked, many, inside)
 
 

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from editloupe.reports.agreement import (
-    CORRELATIONS,
     Cells,
     Paired,
     Scale,
@@ -18,7 +17,8 @@ from editloupe.reports.agreement import (
     errors,
     label_figures,
 )
-from editloupe.reports.estimate import draws
+from editloupe.reports.estimate import Drawing, draws
+from editloupe.reports.points import CORRELATIONS
 
 FOUR = Scale(values=(1, 2, 3, 4), names=("a", "b", "c", "d"), good=3)
 
@@ -131,7 +131,7 @@ def test_the_resampled_correlations_are_scipys(values: int):
     tests = {"spearman": stats.spearmanr, "kendall": stats.kendalltau, "pearson": stats.pearsonr}
     drawn = draws(15, resamples=20, seed=3)
     for name, figure in CORRELATIONS.items():
-        found = cells.resampled(figure, resamples=20, seed=3)
+        found = cells.resampled(figure, Drawing(resamples=20, seed=3))
         for row, value in zip(drawn, found, strict=True):
             items = np.repeat(np.arange(60), row[np.array(clusters)].astype(int))
             assert value == pytest.approx(tests[name](x[items], y[items]).statistic, abs=1e-9)
