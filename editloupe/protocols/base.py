@@ -93,6 +93,23 @@ def groups(samples: Sequence[Sample]) -> list[list[Sample]]:
     return list(found.values())
 
 
+def rejected_scores(rows: Iterable[tuple[str, str, str | None]], criteria: Sequence[str]) -> list[Score]:
+    """What there is instead of scores for rows of the data that could not be read: (editor, id, edit type) each."""
+    return [
+        Score(
+            sample_id=id_,
+            editor=editor,
+            edit_type=edit_type,
+            metric=criterion,
+            value=None,
+            normalised=None,
+            missing="input_error",
+        )
+        for editor, id_, edit_type in rows
+        for criterion in criteria
+    ]
+
+
 def scored(protocol: EvalProtocol, samples: Sequence[Sample], findings: Iterable[Finding]) -> list[Score]:
     """The scores of all samples, in their order. Of several findings on one question the last counts."""
     by_sample: dict[str, dict[str, Finding]] = {}

@@ -139,8 +139,10 @@ def _style() -> str:
     return (
         ".plot text{font:13px system-ui,sans-serif;fill:#1f2328}.plot .heading{font-weight:600;font-size:15px}"
         ".plot .paper{fill:#fff}.plot .grid{stroke:#d8dee4;fill:none}.plot .axis{stroke:#57606a;fill:none}"
+        ".plot .inside{fill:#fff}.plot .trend{fill:none;stroke:#1f2328;stroke-width:1.6}"
         f".plot .line{{fill:none;stroke-width:2;stroke-linejoin:round}}{dashes}{_colours(0)}"
         "@media (prefers-color-scheme:dark){.plot text{fill:#e6edf3}.plot .paper{fill:#0d1117}"
+        ".plot .inside{fill:#0d1117}.plot .trend{stroke:#e6edf3}"
         f".plot .grid{{stroke:#30363d}}.plot .axis{{stroke:#9198a1}}{_colours(1)}}}"
     )
 
@@ -229,3 +231,142 @@ def _read_out(series: Sequence[Shares]) -> str:
             f"{s.name}: {_counted(s)}; {', '.join(shares)} of the image." if n else f"{s.name}: {_counted(s)}; no line."
         )
     return " ".join(["Cumulative distribution of the area of target objects as a share of their image.", *told])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rated:
+    """One dot group of `scatter`: the points of one label.   points: (share of the image, score)."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+def scatter(
+    groups: Sequence[Rated], trend: Sequence[tuple[float, float]], *, title: str, trend_title: str, words: str
+) -> str:
+    """Scores 0 to 100 against target areas on a log axis, a dot a sample, with the line of a trend (DLEBench, Figure 6).
+
+    Dots of one score lie in a band about it, spread by their number alone, so that they do not cover each other.
+    words: read out instead of the picture.
+    """
+    left, top, bottom = 76, 44, 344
+    areas = [x for group in groups for x, _ in group.points]
+    x = log_percent_axis(areas, start=left, end=WIDTH - 28, title="Target area, share of the image (log scale)")
+    ticks = tuple((float(n), f"{n}") for n in (0, 25, 50, 75, 100))
+    y = Axis(low=-6, high=106, start=bottom, end=top, title="Score", ticks=ticks)
+    marks = []
+    for index, group in enumerate(groups):
+        for number, (area, score) in enumerate(group.points):
+            # The golden ratio spreads any run of numbers evenly over the band.
+            offset = 10 * (number * 0.6180339887 % 1) - 5
+            marks.append(
+                f'<circle class="dot s{index % len(COLOURS)}" cx="{x.px(area):.1f}" cy="{y.px(score + offset):.1f}" r="3" '
+                'fill-opacity="0.55"/>'
+            )
+    line = "".join(f"{'L' if n else 'M'}{x.px(a):.1f} {y.px(s):.1f}" for n, (a, s) in enumerate(trend))
+    names = [f"{group.name}: {len(group.points):,}" for group in groups]
+    rows = [
+        f'<g><circle class="dot s{i % len(COLOURS)}" cx="{left + 14}" cy="{bottom + 68 + 20 * i}" r="4"/>'
+        f"{text(name, left + 38, bottom + 72 + 20 * i)}</g>"
+        for i, name in enumerate(names)
+    ]
+    if line:
+        at = bottom + 72 + 20 * len(rows)
+        marks.append(f'<path class="trend" d="{line}"/>')
+        rows.append(f'<g><path class="trend" d="M{left} {at - 4}h28"/>{text(trend_title, left + 38, at)}</g>')
+    parts = [text(title, left, 26, style="heading"), *Panel(x=x, y=y).drawn(), *marks, *rows]
+    return svg(parts, height=bottom + 72 + 20 * len(rows), title=title, desc=words)
+
+
+def bars(
+    rows: Sequence[tuple[str, Sequence[tuple[str, int]]]], *, title: str, x_title: str = "Share of what was judged"
+) -> str:
+    """Stacked bars, one a row (an editor), each part a label's share of the row's total, as SVG.
+
+    rows: (name, (label, count) in order); the labels are the same in every row. A row of nothing has no bar, and says so.
+    """
+    left, top = 180, 44
+    height = top + 32 * len(rows)
+    x = percent_axis(start=left, end=WIDTH - 28, title=x_title)
+    none = Axis(low=0, high=1, start=height, end=top, title="", ticks=())
+    marks, told = [], []
+    for number, (name, counts) in enumerate(rows):
+        total, at, y = sum(n for _, n in counts), 0, top + 32 * number + 6
+        marks.append(text(name if len(name) <= 24 else f"{name[:23]}…", left - 8, y + 15, anchor="end"))
+        if not total:
+            marks.append(text("nothing judged", left + 8, y + 15))
+        for index, (label, n) in enumerate(counts):
+            if n:
+                start, end = x.px(at / total), x.px((at + n) / total)
+                marks.append(
+                    f"<g><title>{escape(safe(f'{name}, {label}: {n:,} of {total:,}'))}</title>"
+                    f'<rect class="bar s{index % len(COLOURS)}" x="{start:.1f}" y="{y}" width="{end - start:.1f}" '
+                    f'height="20"/></g>'
+                )
+                if end - start > 34:
+                    marks.append(text(f"{n:,}", (start + end) / 2, y + 15, anchor="middle", style="inside"))
+            at += n
+        told.append(f"{name}: {', '.join(f'{label} {n:,}' for label, n in counts)}.")
+    below = height + 72
+    labels = [label for label, _ in rows[0][1]] if rows else []
+    keys = [
+        f'<g><rect class="bar s{i % len(COLOURS)}" x="{left}" y="{below + 20 * i - 12}" width="14" height="14"/>'
+        f"{text(label, left + 24, below + 20 * i)}</g>"
+        for i, label in enumerate(labels)
+    ]
+    parts = [text(title, 16, 26, style="heading"), *Panel(x=x, y=none).drawn(), *marks, *keys]
+    return svg(parts, height=below + 20 * len(keys), title=title, desc=" ".join(told))
+
+
+def radar(axes: Sequence[str], series: Sequence[tuple[str, Sequence[float | None]]], *, title: str) -> str:
+    """Scores 0 to 100 on an axis an edit type, a polygon a series (an editor), as SVG (DLEBench, Figure 7).
+
+    None has no point, and the line is open there. Raises ValueError for fewer than three axes.
+    """
+    if len(axes) < 3:
+        raise ValueError(f"a radar needs at least three axes, found {len(axes)}")
+    cx, cy, radius = WIDTH / 2, 250.0, 160.0
+
+    def at(axis: int, score: float) -> tuple[float, float]:
+        turn = 2 * math.pi * axis / len(axes)
+        return cx + radius * score / 100 * math.sin(turn), cy - radius * score / 100 * math.cos(turn)
+
+    parts = [text(title, 16, 26, style="heading")]
+    for ring in (25, 50, 75, 100):
+        corners = " ".join("{:.1f},{:.1f}".format(*at(i, ring)) for i in range(len(axes)))
+        parts.append(f'<polygon class="grid" points="{corners}"/>')
+        parts.append(text(str(ring), cx + 4, cy - radius * ring / 100 + 12))
+    for i, name in enumerate(axes):
+        x, y = at(i, 100)
+        parts.append(f'<path class="grid" d="M{cx:.1f} {cy:.1f}L{x:.1f} {y:.1f}"/>')
+        x, y = at(i, 110)
+        anchor = "middle" if abs(x - cx) < 8 else "start" if x > cx else "end"
+        parts.append(text(name, x, y + 4, anchor=anchor))
+    told = []
+    for index, (name, scores) in enumerate(series):
+        pieces = _pieces([None if s is None else at(i, s) for i, s in enumerate(scores)])
+        for points, closed in pieces:
+            path = "".join(f"{'L' if n else 'M'}{x:.1f} {y:.1f}" for n, (x, y) in enumerate(points))
+            parts.append(f'<path class="{line_class(index)}" d="{path}{"Z" if closed else ""}"/>')
+            parts += [f'<circle class="dot s{index % len(COLOURS)}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in points]
+        shown = ", ".join(
+            f"{axis} {'not judged' if s is None else f'{s:.1f}'}" for axis, s in zip(axes, scores, strict=True)
+        )
+        told.append(f"{name}: {shown}.")
+    below = cy + radius + 56
+    parts += legend([name for name, _ in series], x=76, y=below)
+    return svg(parts, height=below + 20 * len(series), title=title, desc=" ".join(told))
+
+
+def _pieces(points: Sequence[tuple[float, float] | None]) -> list[tuple[list[tuple[float, float]], bool]]:
+    """A ring of points as lines: (points, whether they close). Where one is missing, the ring is open."""
+    if all(p is not None for p in points):
+        return [([p for p in points if p is not None], True)]
+    first = next(i for i, p in enumerate(points) if p is None)
+    found: list[list[tuple[float, float]]] = [[]]
+    for p in (*points[first + 1 :], *points[: first + 1]):
+        if p is not None:
+            found[-1].append(p)
+        elif found[-1]:
+            found.append([])
+    return [(piece, False) for piece in found if piece]

@@ -148,6 +148,9 @@ class Rubric:
     def from_json(cls, data: Mapping[str, Json]) -> Rubric:
         """The inverse of `to_json`. Raises RubricError where the data are not of that shape."""
         raw = {key: value for key, value in data.items() if key != "criteria"}
+        source = data.get("source")
+        # What a file leaves out is empty here, and no file may state it so.
+        raw["source"] = {key: value for key, value in source.items() if value} if isinstance(source, Mapping) else {}
         criteria = data.get("criteria")
         found = criteria if isinstance(criteria, list) else []
         raw["criteria"] = {

@@ -19,7 +19,7 @@ from editloupe.backends.prices import Prices
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, Rejected, load
 from editloupe.errors import DataError, EditLoupeError, ImageError, Interrupted, ReplayMiss, StorageError
-from editloupe.protocols.base import Summary, groups, scored
+from editloupe.protocols.base import Summary, groups, rejected_scores, scored
 from editloupe.records import PENDING, Finding, Status, Task
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import Executor, ThreadExecutor
@@ -418,18 +418,6 @@ def _criteria(bench: Bench) -> list[str]:
 
 
 def _scores(bench: Bench, loaded: Loaded, findings: dict[str, Finding]) -> list[Score]:
+    rows = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
     scores = scored(bench.protocol, loaded.samples, findings.values())
-    for row in loaded.rejected:
-        scores += [
-            Score(
-                sample_id=row.id,
-                editor=row.editor,
-                edit_type=row.edit_type,
-                metric=criterion,
-                value=None,
-                normalised=None,
-                missing="input_error",
-            )
-            for criterion in _criteria(bench)
-        ]
-    return scores
+    return [*scores, *rejected_scores(rows, _criteria(bench))]

@@ -102,6 +102,21 @@ class _MakesProtocol(Protocol):
     ) -> EvalProtocol: ...
 
 
+def make_protocol(
+    name: str,
+    rubric: Rubric,
+    *,
+    mode: Mode,
+    criteria: tuple[str, ...] | None,
+    tools: tuple[str, ...] = (),
+    budget: Budget | None = None,
+    options: Options | None = None,
+) -> EvalProtocol:
+    """A protocol by name. Raises UnknownPlugin, and ConfigError for criteria that the rubric does not have."""
+    make: _MakesProtocol = plugins.load("protocols", name)  # type: ignore[assignment]
+    return make(rubric, mode=mode, criteria=criteria, tools=tools, budget=budget or Budget(), options=options or Options())
+
+
 def open_bench(settings: Settings) -> Bench:
     """Everything that can be wrong with settings is found here, before anything is spent (ConfigError)."""
     if settings.mode not in MODES:
@@ -117,8 +132,8 @@ def open_bench(settings: Settings) -> Bench:
         )
     toolbox = open_toolbox(() if settings.mode == "plain" else settings.tools, settings.weights)
     toolbox = ablated(toolbox, ablations)
-    make: _MakesProtocol = plugins.load("protocols", settings.protocol)  # type: ignore[assignment]
-    protocol = make(
+    protocol = make_protocol(
+        settings.protocol,
         rubric,
         mode=settings.mode,
         criteria=settings.criteria,

@@ -1,0 +1,128 @@
+"""What a report reads of a run: one judge's scores of the run's samples, from findings alone and with no model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from editloupe.errors import ConfigError
+from editloupe.protocols.base import EvalProtocol, Summary, rejected_scores, scored
+from editloupe.protocols.dlebench import Mode, Options
+from editloupe.records import Finding
+from editloupe.rubrics.model import Rubric
+from editloupe.runs.spec import make_protocol
+from editloupe.runs.store import RunStore
+from editloupe.values import Json, Sample, Score, sample_key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """One judge over one run.
+
+    name: unique in a report.   backend: URI.   ablations: what of the tools was hidden.   samples: by key.
+    scores: a criterion and sample each, in the order of the samples; those without a value say why.
+    notes: what could not be read.
+    """
+
+    name: str
+    folder: Path
+    judge_id: str
+    backend: str
+    mode: str
+    ablations: tuple[str, ...]
+    rubric: Rubric
+    protocol: EvalProtocol
+    criteria: tuple[str, ...]
+    samples: Mapping[str, Sample]
+    findings: tuple[Finding, ...]
+    scores: tuple[Score, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def editors(self) -> tuple[str, ...]:
+        """In the order of the samples."""
+        return tuple(dict.fromkeys(score.editor for score in self.scores))
+
+    def summaries(self) -> list[Summary]:
+        return self.protocol.summarise(self.scores)
+
+    def cluster(self, score: Score) -> str:
+        """What is resampled together: the edits of one source image. A rejected row stands alone."""
+        key = sample_key(score.editor, score.sample_id)
+        sample = self.samples.get(key)
+        return key if sample is None else sample.source.sha256
+
+    def describe(self) -> str:
+        hidden = f", ablated: {', '.join(self.ablations)}" if self.ablations else ""
+        return f"Judge: {self.backend}; mode {self.mode}{hidden}; rubric {self.rubric.id}; run {self.folder}"
+
+
+def read_judged(folders: Sequence[Path]) -> list[Judged]:
+    """Every judge of every run, in order. Raises ConfigError: no run, a run without findings, runs of different rubrics."""
+    found = [judged for folder in folders for judged in _of_run(folder)]
+    first = found[0]
+    for other in found[1:]:
+        if other.rubric.digest != first.rubric.digest:
+            raise ConfigError(
+                f"{other.folder} was judged by rubric {other.rubric.id} ({other.rubric.digest[:12]}), {first.folder} by "
+                f"{first.rubric.id} ({first.rubric.digest[:12]}); report them one by one"
+            )
+    return _named(found)
+
+
+def _of_run(folder: Path) -> list[Judged]:
+    store = RunStore.read(folder)
+    identity, record = _object(store.info.get("identity")), _object(store.info.get("record"))
+    rubric = Rubric.from_json(_object(record.get("rubric")))
+    judges = {f.judge_id for f in store.findings.values()}
+    if not judges:
+        raise ConfigError(f"{folder} holds no finding yet; judge something first: editloupe judge PATH --out {folder}")
+    mode, ablations = cast(Mode, str(identity.get("mode"))), identity.get("ablations")
+    found = []
+    for judge_id, uri in store.judges().items():
+        findings = store.current(judge_id)
+        if not findings:
+            continue
+        asked = {f.criterion for f in findings}
+        criteria = tuple(c.id for c in rubric.criteria if c.id in asked)
+        options = Options.read(_object(identity.get("options")))
+        protocol = make_protocol(str(identity.get("protocol")), rubric, mode=mode, criteria=criteria, options=options)
+        rows = [(str(r["editor"]), str(r["id"]), _text(r.get("edit_type"))) for r in store.rejected.values()]
+        samples = [s for key, s in store.samples.items() if key not in store.rejected]
+        scores = [*scored(protocol, samples, findings), *rejected_scores(rows, criteria)]
+        found.append(
+            Judged(
+                name=", ".join([uri, mode, *(str(a) for a in (ablations if isinstance(ablations, list) else []))]),
+                folder=folder,
+                judge_id=judge_id,
+                backend=uri,
+                mode=mode,
+                ablations=tuple(str(a) for a in ablations) if isinstance(ablations, list) else (),
+                rubric=rubric,
+                protocol=protocol,
+                criteria=criteria,
+                samples=store.samples,
+                findings=tuple(findings),
+                scores=tuple(scores),
+                notes=tuple(f"{folder}: {problem}" for problem in store.problems),
+            )
+        )
+    return found
+
+
+def _named(found: list[Judged]) -> list[Judged]:
+    """Each under a name of its own: where two are alike, the run's folder follows, then the judge's id."""
+    for more in (lambda j: j.folder.name, lambda j: j.judge_id[:6]):
+        names = [j.name for j in found]
+        found = [replace(j, name=f"{j.name} ({more(j)})") if names.count(j.name) > 1 else j for j in found]
+    return found
+
+
+def _object(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: Json) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,298 @@
+"""`editloupe report`: tables, areas and plots from findings alone."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.protocols.dlebench import EDIT_TYPES, DLEBench
+from editloupe.reports.areas import area_name, by_area, correlation
+from editloupe.reports.grid import Grid
+from editloupe.reports.judged import Judged, read_judged
+from editloupe.reports.paper import label_grids, score_grids, side_by_side
+from editloupe.reports.report import make_report
+from editloupe.rubrics.model import load_rubric
+from editloupe.runs.execute import execute
+from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.values import Box, ImageRef, Sample, Score, Target, Turn
+from tests.conftest import final
+from tests.runs.dlebench_folder import EDITORS, draw_folder, edited_options
+
+TABLES = Path(__file__).parents[3] / "shared" / "data" / "paper-tables"
+IF, VC = "instruction_following", "visual_consistency"
+
+
+def judged(scores: list[Score], samples: list[Sample] | None = None, name: str = "judge") -> Judged:
+    rubric = load_rubric("dlebench")
+    return Judged(
+        name=name,
+        folder=Path("run"),
+        judge_id="j",
+        backend="test",
+        mode="tool",
+        ablations=(),
+        rubric=rubric,
+        protocol=DLEBench(rubric),
+        criteria=tuple(c.id for c in rubric.criteria),
+        samples={s.key: s for s in samples or []},
+        findings=(),
+        scores=tuple(scores),
+    )
+
+
+def score(id: str, metric: str, normalised: float | None, **more: str) -> Score:
+    return Score(
+        sample_id=id,
+        editor=more.get("editor", "e"),
+        edit_type=more.get("edit_type", "color"),
+        metric=metric,
+        value=None if normalised is None else 1 + normalised * 3 / 100,
+        normalised=normalised,
+        label=more.get("label"),
+        missing=None if normalised is not None else more.get("missing", "refused"),
+    )
+
+
+def figures(grid: Grid, row: str, editor: str = "e") -> dict[str, object]:
+    (found,) = (r for r in grid.records if r["edit_type"] == row and r["editor"] == editor)
+    return dict(found)
+
+
+@pytest.mark.skipif(not TABLES.is_dir(), reason="the paper's tables are not here (shared/data/paper-tables)")
+def test_table_4_gives_table_1_in_every_cell_through_the_report():
+    with (TABLES / "dlebench_table4_by_criterion.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["edit_type"] != "Average"]
+    with (TABLES / "dlebench_table1_overall.csv").open() as file:
+        published = {row.pop("edit_type"): row for row in csv.DictReader(file)}
+    scores = [
+        score(row["edit_type"], row["criterion"], float(row[editor]), editor=editor, edit_type=row["edit_type"])
+        for editor in published["Average"]
+        for row in rows
+    ]
+    overall = score_grids(judged(scores))[0]
+    cells = 0
+    for edit_type, row in published.items():
+        name = "mean over types" if edit_type == "Average" else edit_type
+        for editor, value in row.items():
+            # Both tables are rounded to 0.01.
+            assert figures(overall, name, editor)["mean"] == pytest.approx(float(value), abs=0.0101), (edit_type, editor)
+            cells += 1
+    assert cells == 8 * 10
+
+
+def test_a_missing_output_is_left_out_and_counted_as_the_worst():
+    scores = [
+        score("a", IF, 100.0), score("b", IF, 100 / 3), score("c", IF, None, missing="missing_output"),
+        score("d", IF, None),
+    ]  # fmt: skip
+    grid = next(g for g in score_grids(judged(scores)) if g.name == "scores-instruction-following")
+    left_out = figures(grid, "mean of all samples")
+    assert (left_out["mean"], left_out["judged"], left_out["asked"]) == (pytest.approx(200 / 3), 2, 4)
+    # (100 + 33.3 + 0) / 3; the refusal is the judge's and stays out.
+    worst = figures(grid, "mean of all samples, missing outputs as the worst")
+    assert (worst["mean"], worst["judged"], worst["asked"]) == (pytest.approx(400 / 9), 3, 4)
+    assert [row.cells[0] for row in grid.rows if row.strong] == [
+        "Mean of 1 of 7 types", "Mean of all samples", "Mean of 1 of 7 types, missing outputs as the worst",
+        "Mean of all samples, missing outputs as the worst",
+    ]  # fmt: skip
+
+
+def test_where_nothing_is_missing_there_is_one_reading():
+    grid = score_grids(judged([score("a", IF, 100.0), score("a", VC, 0.0)]))[0]
+    assert [row.cells[0] for row in grid.rows] == ["Change Color", "Mean of 1 of 7 types", "Mean of all samples"]
+    assert figures(grid, "mean over types")["mean"] == 50.0
+
+
+def test_a_type_that_one_criterion_could_not_judge_gives_no_interval_but_the_mean():
+    scores = [
+        score(f"{t}{i}", m, None if (t, m) == ("count", VC) else 100.0 * (i % 2), edit_type=t)
+        for t in ("color", "count") for i in range(4) for m in (IF, VC)
+    ]  # fmt: skip
+    found = figures(score_grids(judged(scores))[0], "mean over types")
+    # IF over two types 50, VC over one 50.
+    assert (found["mean"], found["low"]) == (50.0, None)
+
+
+def test_labels_by_editor_tell_what_fails():
+    scores = [
+        score("a", IF, 0.0, label="Localization Failure"), score("b", IF, 0.0, label="Localization Failure"),
+        score("c", IF, 100.0, label="Flawless Execution"), score("d", IF, None),
+    ]  # fmt: skip
+    grid = label_grids(judged(scores))[0]
+    assert grid.head == (
+        "Editor", "Flawless Execution", "Over Modification", "Wrong Action", "Localization Failure", "Judged", "Not judged",
+    )  # fmt: skip
+    assert grid.rows[0].cells == ("e", "1 (33 %)", "0 (0 %)", "0 (0 %)", "2 (67 %)", "3/4", "refused 1")
+
+
+def with_area(id: str, *boxes: Box) -> Sample:
+    """In an image of 1000×1000 px."""
+
+    def image(name: str) -> ImageRef:
+        return ImageRef(sha256=name, width=1000, height=1000, media_type="image/png")
+
+    targets = tuple(Target(boxes={"source": box}) for box in boxes)
+    turn = Turn(instruction="Do it.", edited=image("e" + id))
+    return Sample(id=id, editor="e", source=image("s" + id), turns=(turn,), targets=targets)
+
+
+def test_scores_against_areas():
+    # Twelve squares of 10, 20, … 120 px: the larger six flawless, the smaller failures.
+    samples = [with_area(str(n), Box(0, 0, 10 * n, 10 * n)) for n in range(1, 13)]
+    scores = [score(str(n), IF, 100.0 if n > 6 else 0.0) for n in range(1, 13)]
+    # Two overlapping boxes count once: 100×100 and the same again, 1 %.
+    samples.append(with_area("twice", Box(0, 0, 100, 100), Box(0, 0, 100, 100)))
+    samples.append(with_area("none"))
+    scores += [score("twice", IF, None), score("none", IF, 100.0)]
+    (found,) = by_area(judged(scores, samples))
+    assert found.criterion == IF
+    assert found.without == 1
+    assert [area for area, _ in found.points] == pytest.approx([(10 * n) ** 2 / 1e6 for n in range(1, 13)])
+    # Windows of ten: samples 1..10 hold four flawless ones, 2..11 five, 3..12 six; areas Σ n² / 10 · 100 px².
+    assert [score for _, score in found.trend] == pytest.approx([40, 50, 60])
+    assert [area for area, _ in found.trend] == pytest.approx([385e-5, 505e-5, 645e-5])
+    # x deviations −1.2667, −0.0667, 1.3333 (·1e-3), y −10, 0, 10: r = 26 / (sqrt(3.3867) · sqrt(200)).
+    assert found.windowed.r == pytest.approx(26 / (3.38666666**0.5 * 200**0.5), abs=1e-6)
+    assert found.windowed.n == 3
+    # 10 and 20 px lie under 0.07 %, 30 to 80 px under 0.8 %, 90 px is 0.81 %; "twice" was asked and not judged.
+    assert {name: (e.value, e.judged, e.asked) for name, e in found.buckets.items()} == {
+        "under 0.07 %": (0.0, 2, 2), "0.07 to 0.8 %": (pytest.approx(100 / 3), 6, 6), "0.8 to 10 %": (100.0, 4, 5),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "why"),
+    [([], [], "no points"), ([1.0, 2.0], [0.0, 1.0], "2 points"), ([1.0, 2.0, 3.0], [5.0, 5.0, 5.0], "one score"),
+     ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], "one area")],
+)  # fmt: skip
+def test_a_correlation_that_does_not_exist_says_why(x: list[float], y: list[float], why: str):
+    assert (correlation(x, y).r, correlation(x, y).p, correlation(x, y).why) == (None, None, why)
+
+
+@pytest.mark.parametrize(
+    ("area", "name"),
+    [(0.0001, "under 0.07 %"), (0.0007, "0.07 to 0.8 %"), (0.008, "0.8 to 10 %"), (0.1, "10 % and more"),
+     (1.0, "10 % and more")],
+)  # fmt: skip
+def test_areas_lie_in_the_intervals_of_figure_4(area: float, name: str):
+    assert area_name(area) == name
+
+
+def test_judges_are_compared_on_the_samples_that_all_could_judge():
+    first = judged([score("a", IF, 0.0), score("b", IF, 100.0), score("c", IF, None)], name="first")
+    second = judged([score("a", IF, 100.0), score("b", IF, None), score("c", IF, 100.0)], name="second")
+    grid = side_by_side([first, second])
+    assert grid is not None
+    one, two = (r for r in grid.records if r["criterion"] == IF)
+    assert (one["mean"], one["common"], one["judged"], one["asked"]) == (0.0, 1, 2, 3)
+    assert (two["mean"], two["difference"]) == (100.0, 100.0)
+    none = next(r for r in grid.records if r["criterion"] == VC)
+    assert (none["mean"], none["common"], none["asked"]) == (None, 0, 0)
+    assert side_by_side([first]) is None
+
+
+def test_ten_editors_share_one_radar_and_every_plot_is_well_formed():
+    scores = [
+        score(t, m, 10.0 * i, editor=f"editor <{i}> & co", edit_type=t, label="Flawless Execution")
+        for i in range(10) for t in EDIT_TYPES for m in (IF, VC)
+    ]  # fmt: skip
+    (section,) = make_report([judged(scores)]).sections
+    assert set(section.plots) == {
+        "types-overall", "types-instruction-following", "types-visual-consistency", "labels-instruction-following",
+        "labels-visual-consistency",
+    }  # fmt: skip
+    for text in section.plots.values():
+        root = ElementTree.fromstring(text)
+        assert root.tag.endswith("svg")
+        assert "editor <0> & co" in "".join(root.itertext())
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> dict[str, Path]:
+    """One run a mode over the drawn folder, by a script that finds everything good."""
+    folder = draw_folder(tmp_path / "data")
+    made = {}
+    for mode in ("plain", "oracle"):
+        lmm = ScriptedLMM(
+            lambda r: final("Flawless Execution" if "Instruction Following" in r.messages[0].text else "Single Anomaly")
+        )
+        bench = open_bench(Settings(backend=lmm, mode=mode))  # type: ignore[arg-type]
+        edited = {editor: folder / "outputs" / editor for editor in EDITORS}
+        made[mode] = tmp_path / mode
+        execute(bench, Source(path=folder, edited=edited), made[mode], config={})
+    return made
+
+
+def test_report_writes_its_files_and_says_where(runs: dict[str, Path], editloupe: Callable[..., tuple[int, str, str]]):
+    code, told, _ = editloupe("report", runs["oracle"])
+    assert code == 0
+    assert "Mean of 3 to 4 of 7 types" in told or "Mean of 4 of 7 types" in told
+    assert "r (p)" in told
+    folder = runs["oracle"] / "report"
+    names = {path.name for path in folder.iterdir()}
+    assert {"report.md", "report.json", "scores-overall.csv", "labels-visual-consistency.csv", "scale.csv"} <= names
+    assert {"area-1-instruction-following.svg", "types-overall.svg"} <= names
+    with (folder / "scores-instruction-following.csv").open() as file:
+        rows = {(r["editor"], r["edit_type"]): r for r in csv.DictReader(file)}
+    assert rows["steady", "Change Color"]["mean"] == "100.0"
+    assert rows["careless", "Change Material"] | {"judge": ""} == {
+        "judge": "", "editor": "careless", "criterion": IF, "edit_type": "Change Material", "mean": "", "low": "",
+        "high": "", "judged": "0", "asked": "1",
+    }  # fmt: skip
+    markdown = (folder / "report.md").read_text(encoding="utf-8")
+    assert "| careless | 5 (100 %) |" in markdown
+
+
+def test_modes_stand_side_by_side(runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
+    code, told, said = editloupe("report", runs["plain"], runs["oracle"], "--json")
+    assert (code, said) == (0, "")
+    data = json.loads(told)
+    assert [j["mode"] for j in data["judges"]] == ["plain", "oracle"]
+    both = data["together"]["records"]
+    assert {r["judge"] for r in both} == {"scripted/test, plain", "scripted/test, oracle"}
+    assert {r["common"] for r in both} == {11}
+    code, told, said = editloupe("report", runs["plain"], runs["oracle"])
+    assert (code, "Give --out DIR" in said) == (0, True)
+    code, told, _ = editloupe("report", runs["plain"], runs["oracle"], "--out", tmp_path / "both")
+    assert (tmp_path / "both" / "judge-2" / "scores-overall.csv").is_file()
+
+
+def test_what_cannot_be_reported_is_said(
+    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
+):
+    code, _, said = editloupe("report", tmp_path / "nowhere")
+    assert (code, "is no run folder" in said) == (2, True)
+    (runs["plain"] / "findings.jsonl").write_text("")
+    code, _, said = editloupe("report", runs["plain"])
+    assert (code, "holds no finding yet" in said) == (2, True)
+    info = json.loads((runs["plain"] / "run.json").read_text())
+    info["record"]["rubric"]["title"] = "Another"
+    (runs["plain"] / "run.json").write_text(json.dumps(info))
+    row = json.loads((runs["oracle"] / "findings.jsonl").read_text().splitlines()[0])
+    row["judge_id"] = next(iter(info["judges"]))
+    (runs["plain"] / "findings.jsonl").write_text(json.dumps(row) + "\n")
+    code, _, said = editloupe("report", runs["oracle"], runs["plain"])
+    assert (code, "was judged by rubric dlebench (" in said) == (2, True)
+
+
+def test_rows_that_could_not_be_read_are_counted(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
+    folder = draw_folder(tmp_path / "data")
+    rows = (folder / "data.jsonl").read_text().splitlines()
+    broken = json.loads(rows[0]) | {"bbox": [[50, 50, 50, 90]]}
+    outside = json.loads(rows[1]) | {"bbox": [[0, 0, 900, 20]]}
+    (folder / "data.jsonl").write_text("\n".join([json.dumps(broken), json.dumps(outside), *rows[2:]]) + "\n")
+    out = tmp_path / "run"
+    code, _, _ = editloupe("judge", folder, *edited_options(folder), "--mode", "oracle", "--out", out)
+    assert code == 3
+    (found,) = read_judged([out])
+    bad = [s for s in found.scores if s.missing == "input_error"]
+    assert {s.sample_id for s in bad} == {"colour", "border"}
+    code, told, _ = editloupe("report", out, "--markdown")
+    assert code == 0
+    assert "input_error 2" in told
