@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -114,9 +114,10 @@ def _of_run(folder: Path) -> list[Judged]:
 
 def _named(found: list[Judged]) -> list[Judged]:
     """Each under a name of its own: where two are alike, the run's folder follows, then the judge's id."""
-    for more in (lambda j: j.folder.name, lambda j: j.judge_id[:6]):
+    tells: tuple[Callable[[Judged], str], ...] = (lambda j: j.folder.name, lambda j: j.judge_id[:6])
+    for tell in tells:
         names = [j.name for j in found]
-        found = [replace(j, name=f"{j.name} ({more(j)})") if names.count(j.name) > 1 else j for j in found]
+        found = [replace(j, name=f"{j.name} ({tell(j)})") if names.count(j.name) > 1 else j for j in found]
     return found
 
 
