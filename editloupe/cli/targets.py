@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from editloupe.data.images import ImageStore
     from editloupe.data.samples import Loaded
     from editloupe.reports.targets import TargetTable
+    from editloupe.runs.target_phrase import PhraseFinder
     from editloupe.tools.detectors import Detector
     from editloupe.values import Json
 
@@ -96,9 +97,8 @@ def targets(
         version = "" if looker is None else looker.version
         text, count = report.with_boxes(_lines(paths[0], loaded[0], images), tables[0].rows, detector=version)
         _write(write, text)
-        note(
-            f"{count} boxes added in {write}. They are a detector's and no person's; look at them before you rely on them."
-        )
+        told = "1 box" if count == 1 else f"{count} boxes"
+        note(f"{told} added in {write}, found by a detector and drawn by no person: look at them before you rely on them.")
     if as_json:
         typer.echo(json.dumps(report.as_json(tables, notes=notes), ensure_ascii=False))
     else:
@@ -163,10 +163,8 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return [name if short.count(name) == 1 else str(path) for name, path in zip(short, paths, strict=True)]
 
 
-def _notes(tables: Sequence[TargetTable], phrases: object, absent: str) -> list[str]:
-    from editloupe.runs.target_phrase import PhraseFinder
-
-    assert isinstance(phrases, PhraseFinder)
+def _notes(tables: Sequence[TargetTable], phrases: PhraseFinder, absent: str) -> list[str]:
+    """What a reader must know before the numbers."""
     rows = [row for one in tables for row in one.rows]
     notes = []
     if phrases.by_rules and any(row.phrase_by == phrases.by for row in rows):

@@ -104,7 +104,7 @@ def parse_result(text: str) -> str:
     Raises ReplyError: "unparsed" (no such line, an empty or overlong name), "contradictory" (several names).
     """
     given = [_bare(match[1]) for match in _RESULT.finditer(text)]
-    found = list({name.casefold(): name for name in given}.values())
+    found = list({name.casefold(): name for name in reversed(given)}.values())
     if len(found) > 1:
         raise ReplyError("contradictory", f"it names several objects: {', '.join(map(repr, found[:4]))}")
     if not found:

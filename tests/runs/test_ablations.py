@@ -15,6 +15,7 @@ from editloupe.errors import ConfigError, RunMismatch
 from editloupe.records import Observation
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.testing import check_tool
 from editloupe.traces.events import ToolResult
 from editloupe.traces.read import read_trace
 from editloupe.values import Box, ImageRef, View
@@ -197,3 +198,10 @@ def test_the_python_door_ablates_too(tmp_path: Path) -> None:
         findings = judge.judge(sample)
     plain = Judge("baseline").judge(sample)
     assert [f.label for f in findings] != [f.label for f in plain]
+
+
+def test_ablated_tools_keep_the_contract_of_tools() -> None:
+    for name in ("localize_differences", "zoom_in", "enhancer"):
+        for ablate in (("black-crops",), ("sham-differences", "black-crops")):
+            check_tool(open_bench(Settings(ablate=ablate)).toolbox.tools[name])
+    check_tool(open_bench(Settings(ablate=("sham-differences",))).toolbox.tools["localize_differences"])
