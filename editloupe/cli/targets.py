@@ -29,7 +29,7 @@ _FORMATS: Final = (".json", ".csv")
 
 
 def targets(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Folders of edits, or metadata files.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Folders of edits, or metadata files.")],
     backend: Annotated[
         str | None, typer.Option(help="Who names the objects: provider/model. Default: the baseline's rules.")
     ] = None,
@@ -103,6 +103,8 @@ def targets(
         typer.echo(json.dumps(report.as_json(tables, notes=notes), ensure_ascii=False))
     else:
         out().print(report.terminal(tables, notes=notes))
+        if out_file is None:
+            out().print("Objects, boxes and reasons, target by target: --out FILE.csv or FILE.json", style="dim")
         if ledger.usage.total:
             out().print(plain(spent_told(ledger, lmm)))
     if stop.is_set():

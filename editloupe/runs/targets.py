@@ -177,7 +177,7 @@ class TargetSearch:
         try:
             if known is None:
                 found = search(detector, self.images.array(image), cleaned(phrase)).detections
-                best: list[Json] = [*found[0].box, found[0].score] if found else []
+                best: list[Json] = [*found[0].box, round(found[0].score, 4)] if found else []
                 known = {"best": best, "found": len(found)}
                 self.kept.put(key, known)
         except ImageError as error:
