@@ -14,6 +14,7 @@ from pathlib import Path
 import editloupe
 from editloupe.agent.judge import answer
 from editloupe.agent.state import Context
+from editloupe.backends.base import LMM
 from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
 from editloupe.backends.prices import Prices
 from editloupe.data.images import ImageStore
@@ -306,7 +307,12 @@ def _told_of_rates(limit: ConnectionLimit, throttled: int) -> tuple[str, ...]:
 
 def default_concurrency(bench: Bench) -> int:
     """In-process judges are bound by cores, remote ones by the endpoint, whose ConnectionLimit holds back the rest."""
-    return max(1, os.cpu_count() or 1) if bench.backend.endpoint == "in process" else MOST
+    return concurrency_of(bench.backend)
+
+
+def concurrency_of(backend: LMM) -> int:
+    """Calls at once as `default_concurrency` has them."""
+    return max(1, os.cpu_count() or 1) if backend.endpoint == "in process" else MOST
 
 
 @dataclass(frozen=True, kw_only=True)
