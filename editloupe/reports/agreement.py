@@ -19,6 +19,9 @@ from editloupe.values import Json
 DECIMALS: Final = 9
 """Values that are equal to this many decimals are ties: the square root of a product may differ in its last bit."""
 
+_CHANCE: Final = ("kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal", "alpha_interval")
+"""Figures that take off the agreement expected by chance, which one pair does not show."""
+
 MOST_POINTS: Final = 4000
 """Distinct pairs up to which Kendall's tau is resampled: it looks at every pair of points."""
 
@@ -195,7 +198,8 @@ def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) ->
             except Undefined as error:
                 value, why = None, str(error)
         else:
-            value = cells.value(figure) if judged else None
+            enough = judged >= (2 if name in _CHANCE else 1)
+            value = cells.value(figure) if enough else None
             why = "" if value is not None else _why(name, paired)
         inside = None
         if value is not None and cells.clusters > 1:
@@ -224,6 +228,8 @@ def _f1_adjusted(paired: Paired, good: float) -> float:
 def _why(name: str, paired: Paired) -> str:
     if not paired.both.any():
         return _nothing(paired)
+    if name in _CHANCE and paired.both.sum() < 2:
+        return "fewer than 2 pairs"
     if name == "f1":
         return "neither calls any item good"
     return f"{paired.names[0]} and {paired.names[1]} gave one value only, and the same"

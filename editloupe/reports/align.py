@@ -19,9 +19,19 @@ from editloupe.reports.agreement import (
     errors,
     label_figures,
 )
-from editloupe.reports.estimate import DRAWING, Aggregate, Drawing, Estimate, Floats, Undefined, aggregate, interval
+from editloupe.reports.estimate import (
+    DRAWING,
+    Aggregate,
+    Drawing,
+    Estimate,
+    Floats,
+    Undefined,
+    aggregate,
+    aggregate_each,
+    interval,
+)
 from editloupe.reports.points import CORRELATIONS
-from editloupe.reports.raters import Panel, ceiling
+from editloupe.reports.raters import Panel, ceiling, rater_vs_others
 from editloupe.reports.ratings import Key
 from editloupe.reports.scales import Reading
 from editloupe.rubrics.model import Criterion
@@ -205,20 +215,9 @@ class _Frames:
         left_out: dict[str, dict[str, str]] = {}
         for name in CORRELATIONS:
             figures[name], left_out[name] = self._averaged(name, groups)
-        among = {
-            g: ceiling(self._panel(m), how=self.options.how, drawing=Drawing(resamples=2))["rater_vs_others"]
-            for g, m in groups.items()
-        }
-        if any(estimate.judged for estimate in among.values()):
-            found = [e.value for e in among.values() if e.value is not None]
-            figures["rater_vs_others"] = _average(
-                found,
-                self.options.how,
-                Estimate(
-                    value=None, judged=sum(e.judged for e in among.values()), asked=sum(e.asked for e in among.values())
-                ),
-            )
-            left_out["rater_vs_others"] = {g: e.why for g, e in among.items() if e.value is None}
+        figures["rater_vs_others"], left_out["rater_vs_others"] = self._among_people(groups)
+        if not figures["rater_vs_others"].judged:
+            del figures["rater_vs_others"], left_out["rater_vs_others"]
         return Averages(over=over, how=self.options.how, groups=len(groups), figures=figures, left_out=left_out)
 
     def _averaged(self, name: str, groups: Mapping[str, Sequence[int]]) -> tuple[Estimate, dict[str, str]]:
@@ -244,9 +243,25 @@ class _Frames:
         clusters = len(set(used))
         inside = None
         if clusters > 1:
-            inside = interval(_averages_of(np.stack(rows), self.options.how), level=self.options.drawing.level)
+            inside = interval(aggregate_each(np.stack(rows), self.options.how), level=self.options.drawing.level)
         base = Estimate(value=None, judged=judged, asked=asked, clusters=clusters, interval=inside)
         return _average(found, self.options.how, base), why
+
+    def _among_people(self, groups: Mapping[str, Sequence[int]]) -> tuple[Estimate, dict[str, str]]:
+        """Each rater with the others, averaged over raters and then over groups, both times in the same way."""
+        how, drawing = self.options.how, self.options.drawing
+        frame = tuple(dict.fromkeys(self.sources))
+        found = {group: rater_vs_others(self._panel(members), how, drawing, frame) for group, members in groups.items()}
+        values = [e.value for e, _ in found.values() if e.value is not None]
+        rows = [row for e, row in found.values() if e.value is not None and row is not None]
+        base = Estimate(
+            value=None,
+            judged=sum(e.judged for e, _ in found.values()),
+            asked=sum(e.asked for e, _ in found.values()),
+            clusters=len(frame),
+            interval=interval(aggregate_each(np.stack(rows), how), level=drawing.level) if rows else None,
+        )
+        return _average(values, how, base), {group: e.why for group, (e, _) in found.items() if e.value is None}
 
     def _mask(self, members: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         keep = np.zeros(len(self.sources), dtype=bool)
@@ -262,15 +277,6 @@ def _average(found: Sequence[float], how: Aggregate, base: Estimate) -> Estimate
         return replace(base, value=aggregate(found, how))
     except Undefined as error:
         return replace(base, interval=None, why=str(error))
-
-
-def _averages_of(rows: Floats, how: Aggregate) -> Floats:
-    """`aggregate` of each column: groups×B → B."""
-    with np.errstate(divide="ignore"):
-        mean = (np.arctanh(rows) if how == "fisher" else rows).mean(axis=0)
-    found: Floats = mean if how == "mean" else np.tanh(mean)
-    # Fisher's average of a resample in which a group correlates perfectly does not exist.
-    return np.where(np.isfinite(mean), found, np.nan)
 
 
 def _members(entries: Sequence[Entry], reading: Reading, dimension: str) -> dict[str, list[int]]:

@@ -134,9 +134,9 @@ def join(entries: Sequence[Entry], people: RatingTable, *, where: str, closed: b
     if missing:
         first = ", ".join(sample_key(*key) for key in missing[:4]) + (", …" if len(missing) > 4 else "")
         if closed:
-            notes.append(f"{len(missing)} rated items are not in {where} and left out: {first}")
+            notes.append(f"rated, but not in {where}, and left out: {len(missing)} ({first})")
         else:
-            notes.append(f"{len(missing)} rated items have no row in {where} and count as not judged: {first}")
+            notes.append(f"rated, but without a row in {where}, and counted as not judged: {len(missing)} ({first})")
             found += [
                 Entry(
                     key=key,
