@@ -215,7 +215,7 @@ class _Frames:
         left_out: dict[str, dict[str, str]] = {}
         for name in CORRELATIONS:
             figures[name], left_out[name] = self._averaged(name, groups)
-        figures["rater_vs_others"], left_out["rater_vs_others"] = self._among_people(groups)
+        figures["rater_vs_others"], left_out["rater_vs_others"] = self._among_people(groups, set(left_out["spearman"]))
         if not figures["rater_vs_others"].judged:
             del figures["rater_vs_others"], left_out["rater_vs_others"]
         return Averages(over=over, how=self.options.how, groups=len(groups), figures=figures, left_out=left_out)
@@ -247,11 +247,18 @@ class _Frames:
         base = Estimate(value=None, judged=judged, asked=asked, clusters=clusters, interval=inside)
         return _average(found, self.options.how, base), why
 
-    def _among_people(self, groups: Mapping[str, Sequence[int]]) -> tuple[Estimate, dict[str, str]]:
-        """Each rater with the others, averaged over raters and then over groups, both times in the same way."""
+    def _among_people(self, groups: Mapping[str, Sequence[int]], out: set[str]) -> tuple[Estimate, dict[str, str]]:
+        """Each rater with the others, averaged over raters and then over groups, both times in the same way.
+
+        out: groups in which the judge has no correlation; the ceiling is that of the others, so that the two compare.
+        """
         how, drawing = self.options.how, self.options.drawing
         frame = tuple(dict.fromkeys(self.sources))
-        found = {group: rater_vs_others(self._panel(members), how, drawing, frame) for group, members in groups.items()}
+        found = {
+            group: rater_vs_others(self._panel(members), how, drawing, frame)
+            for group, members in groups.items()
+            if group not in out
+        }
         values = [e.value for e, _ in found.values() if e.value is not None]
         rows = [row for e, row in found.values() if e.value is not None and row is not None]
         base = Estimate(
@@ -261,7 +268,8 @@ class _Frames:
             clusters=len(frame),
             interval=interval(aggregate_each(np.stack(rows), how), level=drawing.level) if rows else None,
         )
-        return _average(values, how, base), {group: e.why for group, (e, _) in found.items() if e.value is None}
+        why = {group: found[group][0].why if group in found else "the judge has no correlation there" for group in groups}
+        return _average(values, how, base), {group: reason for group, reason in why.items() if reason}
 
     def _mask(self, members: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         keep = np.zeros(len(self.sources), dtype=bool)
