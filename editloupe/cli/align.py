@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
+from editloupe.cli.align_votes import pair_reports
 from editloupe.cli.options import words
 from editloupe.cli.output import note, out
 from editloupe.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from editloupe.reports.agreement_table import Report
     from editloupe.reports.align import Dimension, Entry, Options
+    from editloupe.reports.pairwise_table import PairReport
     from editloupe.reports.ratings import RatingTable
+    from editloupe.reports.sheets import Page
     from editloupe.rubrics.model import Criterion
-    from editloupe.runs.store import RunStore
+    from editloupe.values import Json
 
 
 def align(
@@ -31,9 +34,13 @@ def align(
     scores: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A judge's scores from elsewhere, in place of RUN.")
     ] = None,
+    votes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="People's votes on pairs of edits (A>B, B>A, both good, both bad, tie)."),
+    ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(metavar="ROLE=COLUMN,…", help="What the columns of --human hold, where their names do not say it."),
+        typer.Option(metavar="ROLE=COLUMN,…", help="What columns of --human or --votes hold, where names do not say it."),
     ] = None,
     score_columns: Annotated[
         str | None, typer.Option(metavar="ROLE=COLUMN,…", help="The same for the columns of --scores.")
@@ -53,6 +60,10 @@ def align(
     good_from: Annotated[
         str | None, typer.Option(metavar="LABEL", help="The label from which on an edit is good: for accuracy and F1.")
     ] = None,
+    tie: Annotated[
+        str | None,
+        typer.Option(metavar="DIFFERENCE", help="With --votes: scores up to this far apart tie; or best. Default: 0."),
+    ] = None,
     resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2000,
     level: Annotated[float, typer.Option(min=0.5, max=0.999, help="Level of the intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the resamples.")] = 0,
@@ -68,7 +79,7 @@ def align(
     from editloupe.reports.align import Options
     from editloupe.reports.estimate import Aggregate, Drawing
 
-    if (run is None) == (scores is None):
+    if votes is None and (run is None) == (scores is None):
         raise ConfigError("name a run folder, or a table of scores with --scores FILE: one of the two")
     if sum((as_json, as_csv, as_markdown)) > 1:
         raise ConfigError("--json, --csv and --markdown exclude each other")
@@ -79,6 +90,15 @@ def align(
     drawing = Drawing(resamples=resamples, level=level, seed=seed)
     options = Options(how=cast(Aggregate, aggregate), good=good_from, drawing=drawing)
     chosen = words(criteria)
+    if votes is not None:
+        for name, given in (("--human", human), ("--group", group), ("--rubric", rubric)):
+            if given is not None:
+                raise ConfigError(f"{name} does not go with --votes")
+        pairs = pair_reports(votes, run, scores, columns, score_columns, judge, chosen, good_from, tie, drawing)
+        _print_pairs(pairs, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown)
+        return 0
+    if tie is not None:
+        raise ConfigError("--tie goes with --votes")
     if scores is not None:
         if human is None:
             raise ConfigError("--scores needs --human FILE with people's ratings of the same items")
@@ -102,7 +122,7 @@ def _of_run(
     group: str | None,
     options: Options,
 ) -> list[Report]:
-    from editloupe.reports.entries import criteria_of, entries_of_run, join, knows, ratings_of_run
+    from editloupe.reports.entries import criteria_of, entries_of_run, join, judges_of, knows, ratings_of_run
     from editloupe.reports.ratings import column_names, read_ratings
     from editloupe.runs.store import RunStore
 
@@ -118,7 +138,7 @@ def _of_run(
         named = column_names(columns, "--columns")
         people = read_ratings(human, known=known, columns=named, option="--columns", only=only)
     reports = []
-    for id_, uri in _judges(store, judge).items():
+    for id_, uri in judges_of(store, judge).items():
         entries, notes = join(entries_of_run(store, id_), people, where=f"the run {folder}", closed=True)
         asked = [c for c in rubric if c.id in people.criteria]
         wanted = asked if chosen is None else [_one(c, rubric) for c in chosen]
@@ -195,30 +215,37 @@ def _report(
 
 
 def _print(reports: Sequence[Report], *, as_json: bool, as_csv: bool, as_markdown: bool) -> None:
-    from editloupe.reports.agreement_table import csv_text, markdown, terminal
+    from editloupe.reports.agreement_table import csv_text, page
 
-    if as_json:
-        data = {"judges": [report.to_json() for report in reports]}
+    data = {"judges": [report.to_json() for report in reports]}
+    _show(
+        [page(report) for report in reports], data if as_json else None, csv_text(reports) if as_csv else None, as_markdown
+    )
+
+
+def _show(pages: Sequence[Page], data: Mapping[str, Json] | None, table: str | None, as_markdown: bool) -> None:
+    from editloupe.reports.sheets import markdown, terminal
+
+    if data is not None:
         typer.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
-    elif as_csv:
-        typer.echo(csv_text(reports), nl=False)
+    elif table is not None:
+        typer.echo(table, nl=False)
     elif as_markdown:
-        typer.echo("\n".join(map(markdown, reports)), nl=False)
+        typer.echo("\n".join(map(markdown, pages)), nl=False)
     else:
-        for index, report in enumerate(reports):
+        for index, page in enumerate(pages):
             if index:
                 out().print()
-            out().print(terminal(report))
+            out().print(terminal(page))
 
 
-def _judges(store: RunStore, wanted: str | None) -> dict[str, str]:
-    """Judge id → URI: one, or all that have findings. Raises ConfigError."""
-    judges = store.judges()
-    found = {id_: uri for id_, uri in judges.items() if wanted in (None, id_, uri) or (wanted and id_.startswith(wanted))}
-    if not found:
-        known = _listed([f"{uri} ({id_})" for id_, uri in judges.items()])
-        raise ConfigError(f"{store.folder}: no judge {wanted!r}; it has {known}")
-    return found
+def _print_pairs(reports: Sequence[PairReport], *, as_json: bool, as_csv: bool, as_markdown: bool) -> None:
+    from editloupe.reports.pairwise_table import csv_text, page
+
+    data = {"judges": [report.to_json() for report in reports]}
+    _show(
+        [page(report) for report in reports], data if as_json else None, csv_text(reports) if as_csv else None, as_markdown
+    )
 
 
 def _one(name: str, rubric: Sequence[Criterion]) -> Criterion:

@@ -8,14 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rich.console import Group as Renderables
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from editloupe.reports.align import Alignment, Averages, Group
 from editloupe.reports.estimate import Drawing, Estimate
-from editloupe.reports.plain import plain, safe
+from editloupe.reports.sheets import Page, Section, Sheet
 from editloupe.values import Json
 
 FIGURES: Final[Mapping[str, str]] = {
@@ -66,44 +61,16 @@ class Report:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sheet:
-    """One table.
-
-    strong: (row, column) of cells that stand out.   words: columns that hold words; the others hold figures.
-    note: below it.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    strong: frozenset[tuple[int, int]] = frozenset()
-    words: tuple[int, ...] = (0,)
-    note: str = ""
-
-
-def terminal(report: Report) -> RenderableType:
-    parts: list[RenderableType] = [plain(_heading(report), "bold"), *(plain(note, "yellow") for note in report.notes)]
-    for alignment in report.alignments:
-        parts += [Text(), plain(_title(alignment), "bold cyan"), *(plain(note, "yellow") for note in alignment.notes)]
-        for sheet in sheets(alignment, report.drawing):
-            parts += [Text(), _rich(sheet), *([plain(sheet.note, "dim")] if sheet.note else [])]
-    return Renderables(*parts, Text(), plain(_caption(report.drawing), "dim"))
-
-
-def markdown(report: Report) -> str:
-    lines = [_heading(report), *(f"\n> {safe(note)}" for note in report.notes)]
-    for alignment in report.alignments:
-        lines += ["", f"## {safe(_title(alignment))}", *(f"\n> {safe(note)}" for note in alignment.notes)]
-        for sheet in sheets(alignment, report.drawing):
-            lines += ["", f"### {safe(sheet.title)}", "", _md(sheet.columns)]
-            lines += [_md(["---" if i in sheet.words else "---:" for i in range(len(sheet.columns))])]
-            lines += [
-                _md([f"**{cell}**" if (i, j) in sheet.strong else cell for j, cell in enumerate(row)])
-                for i, row in enumerate(sheet.rows)
-            ]
-            lines += ["", safe(sheet.note)] if sheet.note else []
-    return "\n".join([*lines, "", _caption(report.drawing)]) + "\n"
+def page(report: Report) -> Page:
+    """All tables of a report."""
+    return Page(
+        heading=f"Judge: {report.judge}; people: {report.people}",
+        notes=report.notes,
+        sections=tuple(
+            Section(title=_title(a), notes=a.notes, sheets=tuple(sheets(a, report.drawing))) for a in report.alignments
+        ),
+        caption=caption(report.drawing),
+    )
 
 
 def csv_text(reports: Sequence[Report]) -> str:
@@ -123,13 +90,13 @@ def sheets(alignment: Alignment, drawing: Drawing) -> Iterator[Sheet]:
     """All tables of one criterion."""
     inside = f"{100 * drawing.level:g} % interval"
     columns = ("Figure", "Value", inside, "Judged", "Adjusted")
-    rows = [_row(FIGURES[name], f.estimate, f.adjusted) for name, f in alignment.whole.figures.items()]
+    rows = [row(FIGURES[name], f.estimate, f.adjusted) for name, f in alignment.whole.figures.items()]
     yield Sheet(title="Judge and people", columns=columns, rows=tuple(rows))
     if alignment.averages is not None:
         yield from _averages(alignment.averages, columns[:-1])
     if alignment.whole.ceiling:
         title = f"People among themselves ({alignment.raters} raters)"
-        among = [_row(FIGURES[name], e)[:-1] for name, e in alignment.whole.ceiling.items()]
+        among = [row(FIGURES[name], e)[:-1] for name, e in alignment.whole.ceiling.items()]
         yield Sheet(title=title, columns=("Figure", "Value", inside, "Rated"), rows=tuple(among))
     for dimension, groups in alignment.by.items():
         yield _by(_DIMENSIONS[dimension], groups)
@@ -152,7 +119,7 @@ def _averages(averages: Averages, columns: tuple[str, ...]) -> Iterator[Sheet]:
     for name, estimate in averages.figures.items():
         missing = averages.left_out[name]
         used = averages.groups - len(missing)
-        rows.append((*_row(FIGURES[name], estimate)[:-1], f"{used} of {averages.groups}"))
+        rows.append((*row(FIGURES[name], estimate)[:-1], f"{used} of {averages.groups}"))
     over = {"editor": "editors", "edit_type": "edit types", "area": "target areas"}[averages.over]
     yield Sheet(
         title=f"Average over {over} ({_AVERAGES[averages.how]})",
@@ -174,7 +141,7 @@ def _by(title: str, groups: Sequence[Group]) -> Sheet:
     rows = []
     for group in groups:
         first = group.figures[brief[0]].estimate
-        cells = [_brief(group.figures[name].estimate) for name in brief]
+        cells = [brief_of(group.figures[name].estimate) for name in brief]
         rows.append((group.name, f"{first.judged}/{first.asked}", *cells, _number(group.figures[share].estimate.value)))
     columns = (title, "Judged", *(_SHORT[name] for name in brief), "Exact" if share == "exact" else "MAE")
     why: dict[str, list[str]] = {}
@@ -186,7 +153,7 @@ def _by(title: str, groups: Sequence[Group]) -> Sheet:
     return Sheet(title=f"By {title.lower()}", columns=columns, rows=tuple(rows), note=note)
 
 
-def _row(name: str, estimate: Estimate, adjusted: float | None = None) -> tuple[str, ...]:
+def row(name: str, estimate: Estimate, adjusted: float | None = None) -> tuple[str, ...]:
     """A figure's name, value, interval or why there is no value, judged of asked, adjusted value."""
     inside = "" if estimate.interval is None else f"{estimate.interval.low:.3f} to {estimate.interval.high:.3f}"
     value = "undefined" if estimate.value is None else f"{estimate.value:.4f}"
@@ -199,7 +166,7 @@ def _row(name: str, estimate: Estimate, adjusted: float | None = None) -> tuple[
     )
 
 
-def _brief(estimate: Estimate) -> str:
+def brief_of(estimate: Estimate) -> str:
     """ "0.43 [0.31,0.55]"."""
     inside = estimate.interval
     return _number(estimate.value) + ("" if inside is None else f" [{inside.low:.2f},{inside.high:.2f}]")
@@ -227,33 +194,12 @@ def _figures(alignment: Alignment) -> Iterator[list[str | float | int | None]]:
             yield [who, alignment.averages.over, average, name, *told(estimate)]
 
 
-def _rich(sheet: Sheet) -> Table:
-    table = Table(title=plain(sheet.title), title_justify="left")
-    for index, column in enumerate(sheet.columns):
-        if index in sheet.words:
-            table.add_column(plain(column), overflow="fold")
-        else:
-            table.add_column(plain(column), justify="right")
-    for i, row in enumerate(sheet.rows):
-        cells = [plain(cell, "bold" if (i, j) in sheet.strong else "") for j, cell in enumerate(row)]
-        table.add_row(*cells, style="dim" if "undefined" in row else None)
-    return table
-
-
-def _heading(report: Report) -> str:
-    return f"Judge: {report.judge}; people: {report.people}"
-
-
 def _title(alignment: Alignment) -> str:
     return f"{alignment.title}: {alignment.raters} rater" + ("" if alignment.raters == 1 else "s")
 
 
-def _caption(drawing: Drawing) -> str:
+def caption(drawing: Drawing) -> str:
     return (
         "Judged: items with a score, of those with a human label. Adjusted: the same with the unjudged against the judge. "
         f"Intervals: bootstrap over source images, {drawing.resamples} resamples, seed {drawing.seed}."
     )
-
-
-def _md(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(" ".join(safe(cell).split()).replace("|", "\\|") for cell in cells) + " |"

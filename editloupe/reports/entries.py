@@ -25,6 +25,16 @@ def criteria_of(store: RunStore) -> tuple[Criterion, ...]:
     return tuple(_criterion(c) for c in found if isinstance(c, Mapping))
 
 
+def judges_of(store: RunStore, wanted: str | None) -> dict[str, str]:
+    """Judge id → URI: one, or all that have findings. Raises ConfigError."""
+    judges = store.judges()
+    found = {id_: uri for id_, uri in judges.items() if wanted in (None, id_, uri) or (wanted and id_.startswith(wanted))}
+    if not found:
+        known = ", ".join(f"{uri} ({id_})" for id_, uri in judges.items()) or "none"
+        raise ConfigError(f"{store.folder}: no judge {wanted!r}; it has {known}")
+    return found
+
+
 def knows(criteria: Sequence[Criterion]) -> Known:
     """A criterion's id by id, name or short name, whatever the case and the dashes."""
     names = {fold(name): c.id for c in criteria for name in (c.id, c.name, c.short)}
