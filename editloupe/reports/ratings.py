@@ -156,15 +156,15 @@ class _Reader:
         name = self.table.file.name
         notes = [f"{name}: {lines_named(lines)} left out: {what}" for what, lines in self.left_out.items()]
         if self.twice:
-            notes.append(f"{name}: {lines_named(self.twice)} repeat a rating and count once")
+            notes.append(f"{name}: repeated, and counted once: {lines_named(self.twice)}")
         if self.split:
             places = [n for lines in self.split.values() for n in lines]
             hint = (
                 "" if "rater" in self.roles or self.wide else "; if these are several raters, name them in a column rater"
             )
             notes.append(
-                f"{name}: {len(self.split)} ratings are given again with another value ({lines_named(places)}); "
-                f"all of these are left out{hint}"
+                f"{name}: given again with another value, and left out both times: {len(self.split)} "
+                f"({lines_named(places)}){hint}"
             )
         for key, criterion, rater in self.split:
             del self.items[key].ratings[criterion][rater]
