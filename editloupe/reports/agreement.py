@@ -5,7 +5,7 @@ Correlations are SciPy's; their weighted forms (points.py) serve the resamples, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,9 @@ DECIMALS: Final = 9
 
 _CHANCE: Final = ("kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal", "alpha_interval")
 """Figures that take off the agreement expected by chance, which one pair does not show."""
+
+_BLOCK: Final = 4_000_000
+"""Weights that are held at once: 32 MB."""
 
 MOST_POINTS: Final = 4000
 """Distinct pairs up to which Kendall's tau is resampled: it looks at every pair of points."""
@@ -154,7 +157,7 @@ def correlation(name: str, paired: Paired) -> float:
 
 
 class Cells:
-    """The items of a Paired that have both readings, gathered by distinct pairs of values.
+    """The items of a Paired that have both readings, gathered by distinct pairs of values: few, where there are labels.
 
     frame: the clusters that are drawn, where they are more than those of these items (several groups drawn together).
     """
@@ -169,6 +172,7 @@ class Cells:
         self.x, self.y = points[:, 0], points[:, 1]
         self._counts = np.zeros((self.clusters, len(points)))
         np.add.at(self._counts, (cluster, cell.ravel()), 1)
+        self._kept: dict[Drawing, Floats] = {}
 
     def value(self, figure: Points) -> float | None:
         """The figure itself."""
@@ -179,11 +183,18 @@ class Cells:
         """The figure in each resample, NaN where it has no value; all NaN where it looks at too many pairs of points."""
         if len(self.x) > MOST_POINTS and figure is kendall:
             return np.full(drawing.resamples, np.nan)
+        return np.concatenate([figure(self.x, self.y, weights) for weights in self._weights(drawing)])
+
+    def _weights(self, drawing: Drawing) -> Iterable[Floats]:
+        """resamples×points in blocks; kept for the next figure where one block holds them all."""
+        if drawing in self._kept:
+            return [self._kept[drawing]]
         drawn = draws(self.clusters, resamples=drawing.resamples, seed=drawing.seed)
-        step = max(1, 4_000_000 // max(1, len(self.x)))
-        return np.concatenate(
-            [figure(self.x, self.y, drawn[at : at + step] @ self._counts) for at in range(0, drawing.resamples, step)]
-        )
+        step = max(1, _BLOCK // max(1, len(self.x)))
+        if step < drawing.resamples:
+            return (drawn[at : at + step] @ self._counts for at in range(0, drawing.resamples, step))
+        self._kept[drawing] = drawn @ self._counts
+        return [self._kept[drawing]]
 
 
 def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) -> dict[str, Figure]:
