@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def align(
-    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="A run folder.")] = None,
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run folder.")] = None,
     human: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="People's ratings: CSV, JSONL or Parquet. Default: those in the run's samples."),

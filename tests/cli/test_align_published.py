@@ -70,6 +70,11 @@ def test_the_judges_of_viescore(editloupe: Run, tmp_path: Path, task: str, judge
             found = averages[how][criterion]["averages"]["figures"]["spearman"]["value"]
             # The expected averages were taken over values already rounded to four decimals: a last digit may differ.
             assert found == pytest.approx(wanted["aggregate"][criterion][name], abs=1.01e-4), (criterion, how)
+        if (task, judge) != ("text_guided", "gpt4v_0shot"):
+            # That row cannot be had from the published answers; the others are printed to two in the fourth decimal.
+            printed = wanted["aggregate"][criterion]["published"]
+            found = averages["tanh-mean"][criterion]["averages"]["figures"]["spearman"]["value"]
+            assert found == pytest.approx(printed, abs=2.2e-4), criterion
         groups = by_editor(averages["fisher"][criterion])
         for model, figures in wanted["per_model"].items():
             for name, ours in (("spearman", "spearman"), ("kendall_tau_b", "kendall"), ("pearson", "pearson")):
