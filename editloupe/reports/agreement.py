@@ -35,13 +35,11 @@ class Scale:
 
     values: ascending; a label's place on the scale.   names: one for each.
     ordered: False where the values are only numbers for names, so that nothing but equality counts.
-    good: the value from which on a label counts as good, for F1 and accuracy; None where the scale is not divided.
     """
 
     values: tuple[float, ...]
     names: tuple[str, ...]
     ordered: bool = True
-    good: float | None = None
 
     def name(self, value: float) -> str:
         return self.names[self.values.index(value)]
@@ -116,7 +114,7 @@ def errors(paired: Paired, drawing: Drawing = DRAWING) -> dict[str, Figure]:
 def label_figures(paired: Paired, scale: Scale, drawing: Drawing = DRAWING) -> dict[str, Figure]:
     """Agreement in labels: exact match, Cohen's kappa, alpha; on ordered scales also those that weigh distances.
 
-    Every value must be one of the scale's. accuracy and f1 where `scale.good` divides it; F1 is that of the good labels.
+    Every value must be one of the scale's.
     """
     found: dict[str, Points] = {"exact": exact, "kappa": kappa()}
     if scale.ordered:
@@ -127,11 +125,14 @@ def label_figures(paired: Paired, scale: Scale, drawing: Drawing = DRAWING) -> d
             "alpha_ordinal": pair_alpha(scale.values, "ordinal"),
             "alpha_interval": pair_alpha(scale.values, "interval"),
         }
-    if scale.good is not None:
-        found |= {"accuracy": accuracy(scale.good), "f1": f1(scale.good)}
-    figures = _figures(paired, found, drawing)
-    if scale.good is not None and figures["f1"].adjusted is not None:
-        figures["f1"] = Figure(estimate=figures["f1"].estimate, adjusted=_f1_adjusted(paired, scale.good))
+    return _figures(paired, found, drawing)
+
+
+def good_figures(paired: Paired, good: float, drawing: Drawing = DRAWING) -> dict[str, Figure]:
+    """accuracy and f1 of good (at least `good`) or not; F1 is that of the good ones, y being the truth."""
+    figures = _figures(paired, {"accuracy": accuracy(good), "f1": f1(good)}, drawing)
+    if figures["f1"].adjusted is not None:
+        figures["f1"] = Figure(estimate=figures["f1"].estimate, adjusted=_f1_adjusted(paired, good))
     return figures
 
 

@@ -17,6 +17,7 @@ from editloupe.reports.agreement import (
     correlation,
     correlations,
     errors,
+    good_figures,
     label_figures,
 )
 from editloupe.reports.estimate import (
@@ -204,6 +205,9 @@ class _Frames:
             figures |= errors(self.means.where(keep), drawing)
         if scale is not None:
             figures |= label_figures(self.labels.where(keep), scale, drawing)
+        if self.reading.good is not None:
+            readings = self.means if scale is None else self.labels
+            figures |= good_figures(readings.where(keep), self.reading.good, drawing)
         panel = self._panel(members)
         among: Mapping[str, Estimate] = {}
         if any(len(r) > 1 for r in self.reading.ratings):

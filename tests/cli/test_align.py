@@ -137,6 +137,18 @@ def test_words_without_a_rubric_have_no_order(editloupe: Run, tmp_path: Path):
     assert found["f1"]["value"] == pytest.approx(0.8)
 
 
+def test_numbers_that_people_do_not_use_are_no_labels(editloupe: Run, tmp_path: Path):
+    judge = write(tmp_path / "judge.csv", "item,score\np,0.1\nq,0.5\nr,0.9\n")
+    human = write(tmp_path / "h.csv", "item,label\np,0\nq,0.5\nr,1\n")
+    code, out, _ = editloupe("align", "--scores", judge, "--human", human, "--json", *QUICK)
+    assert code == 0
+    assert set(figures(out)) == {"spearman", "kendall", "pearson", "mae", "bias"}
+    assert report(out)["criteria"][0]["confusion"] is None
+    code, out, _ = editloupe("align", "--scores", judge, "--human", human, "--good-from", "0.5", "--json", *QUICK)
+    assert code == 0
+    assert figures(out)["accuracy"]["value"] == 1.0
+
+
 def test_editors_average_and_small_groups_say_why(editloupe: Run, tmp_path: Path):
     """Editor m: 1 2 3 with 1 2 3 and editor n with one item: one of two groups has a correlation, and it is 1."""
     judge = write(tmp_path / "judge.csv", "item,model,score\np,m,1\nq,m,2\nr,m,3\np,n,1\n")
@@ -164,6 +176,7 @@ def test_editors_average_and_small_groups_say_why(editloupe: Run, tmp_path: Path
         ("item,label\np,1\n", ("--aggregate", "median"), "expected fisher, mean, tanh-mean"),
         ("item,label\np,1\n", ("--group", "colour"), "expected editor, edit_type, area or none"),
         ("item,label\np,1\n", ("--good-from", "fine"), "score has numbers"),
+        ("item,label\np,1\nq,unsure\n", (), "holds numbers and words ('unsure')"),
         ("item,label\np,1\n", ("--json", "--csv"), "exclude each other"),
         ("item,editor,label\np,m,1\np,n,2\n", (), "names no editor"),
         ("item,label\n", (), "holds no rows"),
