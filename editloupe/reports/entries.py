@@ -12,7 +12,7 @@ from editloupe.reports.ratings import Key, Known, Rated, RatingTable, as_rating
 from editloupe.rubrics.model import Criterion, Level
 from editloupe.rubrics.parse import fold
 from editloupe.runs.store import RunStore
-from editloupe.values import Json, Sample, sample_key
+from editloupe.values import Json, sample_key
 
 
 def criteria_of(store: RunStore) -> tuple[Criterion, ...]:
@@ -23,6 +23,16 @@ def criteria_of(store: RunStore) -> tuple[Criterion, ...]:
     if not isinstance(found, Sequence) or isinstance(found, str) or not found:
         raise ConfigError(f"{store.folder / 'run.json'} records no rubric; expected one, as editloupe judge writes it")
     return tuple(_criterion(c) for c in found if isinstance(c, Mapping))
+
+
+def judges_of(store: RunStore, wanted: str | None) -> dict[str, str]:
+    """Judge id → URI: one, or all that have findings. Raises ConfigError."""
+    judges = store.judges()
+    found = {id_: uri for id_, uri in judges.items() if wanted in (None, id_, uri) or (wanted and id_.startswith(wanted))}
+    if not found:
+        known = ", ".join(f"{uri} ({id_})" for id_, uri in judges.items()) or "none"
+        raise ConfigError(f"{store.folder}: no judge {wanted!r}; it has {known}")
+    return found
 
 
 def knows(criteria: Sequence[Criterion]) -> Known:
@@ -48,7 +58,7 @@ def entries_of_run(store: RunStore, judge_id: str) -> list[Entry]:
             key=(s.editor, s.id),
             source=s.source.sha256,
             edit_type=edit_type_name(s.edit_type) if s.edit_type else None,
-            area=_area(s),
+            area=relative_area(s),
             scores=scores.get((s.editor, s.id), {}),
         )
         for s in store.samples.values()
@@ -134,9 +144,9 @@ def join(entries: Sequence[Entry], people: RatingTable, *, where: str, closed: b
     if missing:
         first = ", ".join(sample_key(*key) for key in missing[:4]) + (", …" if len(missing) > 4 else "")
         if closed:
-            notes.append(f"{len(missing)} rated items are not in {where} and left out: {first}")
+            notes.append(f"rated, but not in {where}, and left out: {len(missing)} ({first})")
         else:
-            notes.append(f"{len(missing)} rated items have no row in {where} and count as not judged: {first}")
+            notes.append(f"rated, but without a row in {where}, and counted as not judged: {len(missing)} ({first})")
             found += [
                 Entry(
                     key=key,
@@ -172,13 +182,6 @@ def _matched(entries: Sequence[Entry], people: RatingTable, where: str) -> dict[
             "both must name them, or neither"
         )
     return dict(people.items)
-
-
-def _area(sample: Sample) -> float | None:
-    """Share of the source image that its targets' boxes cover, 0..1, overlaps counted once a box; None without boxes."""
-    boxes = [t.boxes["source"] for t in sample.targets if "source" in t.boxes]
-    whole = sample.source.width * sample.source.height
-    return min(1.0, sum(b.area for b in boxes) / whole) if boxes else None
 
 
 def _criterion(data: Mapping[str, Json]) -> Criterion:
