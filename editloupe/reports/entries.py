@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from editloupe.errors import ConfigError
+from editloupe.imaging.targets import relative_area
 from editloupe.protocols.dlebench import edit_type_name
 from editloupe.reports.align import Entry
 from editloupe.reports.ratings import Key, Known, Rated, RatingTable, as_rating
