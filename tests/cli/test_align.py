@@ -48,6 +48,7 @@ def scores(tmp_path: Path) -> Path:
         ("rater_first.csv", "image_id,rater1_score\np,1\nq,3\nr,2\ns,4\n", ()),
         ("own.csv", "picture,mark\np,1\nq,3\nr,2\ns,4\n", ("--columns", "item=picture,label=mark")),
         ("named.csv", "picture,mark\np,1\nq,3\nr,2\ns,4\n", ("--columns", "item=picture,score@anna=mark")),
+        ("tabs.tsv", "item\tlabel\np\t1\nq\t3\nr\t2\ns\t4\n", ()),
         ("criteria.csv", "item,metric,score\np,Score,1\nq,score,3\nr,score,2\ns,score,4\n", ()),
         (
             "lines.jsonl",
@@ -194,6 +195,12 @@ def test_what_cannot_be_compared_says_why(
     assert out == ""
 
 
+def test_a_file_of_another_kind_is_named(editloupe: Run, tmp_path: Path, scores: Path):
+    human = write(tmp_path / "labels.json", '[{"item": "p", "label": 1}]\n')
+    code, _, err = editloupe("align", "--scores", scores, "--human", human)
+    assert code == 2 and "labels.json, line 1" in err and "JSON Lines or Parquet" in " ".join(err.split())
+
+
 def test_scores_by_two_judges_in_one_table_are_refused(editloupe: Run, tmp_path: Path):
     judge = write(tmp_path / "judge.csv", "item,rater,score\np,a,1\np,b,2\n")
     human = write(tmp_path / "h.csv", "item,label\np,1\n")
@@ -214,6 +221,7 @@ def judged(editloupe: Run, edits: Callable[..., Path]) -> Path:
     rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text(encoding="utf-8").splitlines()]
     for row in rows:
         row |= {"human_if": "Flawless Execution", "human_charm": 3}
+    rows[0]["human_if_ben"] = "inf"
     write(folder / "metadata.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     code, _, err = editloupe("judge", folder, "--out", "run", "--criteria", "if", "--mode", "plain")
     assert code == 0, err
@@ -225,7 +233,10 @@ def test_a_run_is_compared_with_its_own_samples_labels(editloupe: Run, judged: P
     assert code == 0
     found = report(out)
     assert found["judge"].startswith("baseline (")
-    assert found["notes"] == ["human_charm: no criterion of the rubric; 4 ratings left out"]
+    assert found["notes"] == [
+        "human_charm: no criterion of the rubric; 4 ratings left out",
+        "human_if of s00: expected a label or a finite number, found text 'inf'; left out",
+    ]
     (criterion,) = found["criteria"]
     assert criterion["criterion"] == "instruction_following"
     assert criterion["all"]["figures"]["spearman"]["why"].endswith("people gave one value only")
