@@ -89,6 +89,7 @@ def test_raters_without_a_common_item_have_no_ceiling(editloupe: Run, tmp_path: 
     assert code == 0
     assert report(out)["criteria"][0]["raters"] == 2
     assert report(out)["criteria"][0]["all"]["ceiling"] == {}
+    assert report(out)["criteria"][0]["notes"] == ["score: 2 raters share no item, so that there is no ceiling"]
     assert figures(out)["exact"]["value"] == 1.0
 
 
@@ -124,6 +125,19 @@ def test_labels_of_a_rubric_bind_both_tables(editloupe: Run, tmp_path: Path):
     )
     assert "people's 5 (1)" in found["notes"][0]
     assert found["notes"][1] == "instruction_following: 1 judged item without a human rating"
+
+
+def test_a_score_between_two_labels_is_no_label(editloupe: Run, tmp_path: Path):
+    """1 and 2.5 against 1 and 2: errors 0 and 0.5; one label of two can be compared."""
+    judge = write(tmp_path / "judge.csv", "item,if\np,1\nq,2.5\n")
+    human = write(tmp_path / "h.csv", "item,if\np,1\nq,2\n")
+    code, out, _ = editloupe("align", "--scores", judge, "--human", human, "--rubric", "dlebench", "--json", *QUICK)
+    assert code == 0
+    assert figures(out)["mae"]["value"] == 0.25
+    exact = figures(out)["exact"]
+    assert (exact["value"], exact["judged"], exact["asked"], exact["adjusted"]) == (1.0, 1, 2, 0.5)
+    told = "instruction_following: 1 score of the judge between two labels, left out of figures on labels"
+    assert report(out)["criteria"][0]["notes"] == [told]
 
 
 def test_words_without_a_rubric_have_no_order(editloupe: Run, tmp_path: Path):
