@@ -178,6 +178,18 @@ def test_editors_average_and_small_groups_say_why(editloupe: Run, tmp_path: Path
     assert fisher["value"] is None and "Fisher's z is infinite" in fisher["why"]
 
 
+def test_items_may_carry_their_editor(editloupe: Run, tmp_path: Path):
+    judge = write(tmp_path / "judge.csv", "item,model,score\np,m,1\nq,m,2\np,n,3\n")
+    human = write(tmp_path / "h.csv", "item,label\nm/p,1\nm/q,2\nn/p,2\n")
+    code, out, err = editloupe("align", "--scores", judge, "--human", human, "--json", *QUICK)
+    assert code == 0, err
+    assert figures(out)["exact"]["value"] == pytest.approx(2 / 3)
+    bare = write(tmp_path / "bare.csv", "item,label\np,1\nq,2\n")
+    code, _, err = editloupe("align", "--scores", judge, "--human", bare)
+    assert code == 2
+    assert "names no editor" in err and "write items as EDITOR/ITEM" in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
     ("human", "more", "message"),
     [
