@@ -25,8 +25,8 @@ _CHANCE: Final = ("kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal", "
 _BLOCK: Final = 4_000_000
 """Weights that are held at once: 32 MB."""
 
-MOST_POINTS: Final = 4000
-"""Distinct pairs up to which Kendall's tau is resampled: it looks at every pair of points."""
+MOST_POINTS: Final = 1500
+"""Distinct pairs of values up to which Kendall's tau has an interval: each resample looks at every pair of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +158,7 @@ def correlation(name: str, paired: Paired) -> float:
 
 
 class Cells:
-    """The items of a Paired that have both readings, gathered by distinct pairs of values: few, where there are labels.
+    """The items of a Paired that have both readings, gathered by distinct pairs of values where these are few (labels).
 
     frame: the clusters that are drawn, where they are more than those of these items (several groups drawn together).
     """
@@ -168,16 +168,19 @@ class Cells:
         names = [c for c, k in zip(paired.clusters, both, strict=True) if k]
         places = {name: i for i, name in enumerate(dict.fromkeys(names if frame is None else frame))}
         self.clusters = len(places)
-        cluster = np.array([places[name] for name in names], dtype=np.intp)
-        points, cell = np.unique(np.stack([paired.x[both], paired.y[both]], axis=1), axis=0, return_inverse=True)
-        self.x, self.y = points[:, 0], points[:, 1]
-        self._counts = np.zeros((self.clusters, len(points)))
-        np.add.at(self._counts, (cluster, cell.ravel()), 1)
+        self._cluster = np.array([places[name] for name in names], dtype=np.intp)
+        self.x, self.y = paired.x[both], paired.y[both]
+        self._counts: Floats | None = None
+        points, cell = np.unique(np.stack([self.x, self.y], axis=1), axis=0, return_inverse=True)
+        if 2 * len(points) <= len(self.x):
+            self.x, self.y = points[:, 0], points[:, 1]
+            self._counts = np.zeros((self.clusters, len(points)))
+            np.add.at(self._counts, (self._cluster, cell.ravel()), 1)
         self._kept: dict[Drawing, Floats] = {}
 
     def value(self, figure: Points) -> float | None:
         """The figure itself."""
-        found = figure(self.x, self.y, self._counts.sum(axis=0)[None])[0]
+        found = figure(self.x, self.y, self._drawn(np.ones((1, self.clusters))))[0]
         return float(found) if np.isfinite(found) else None
 
     def resampled(self, figure: Points, drawing: Drawing) -> Floats:
@@ -193,9 +196,13 @@ class Cells:
         drawn = draws(self.clusters, resamples=drawing.resamples, seed=drawing.seed)
         step = max(1, _BLOCK // max(1, len(self.x)))
         if step < drawing.resamples:
-            return (drawn[at : at + step] @ self._counts for at in range(0, drawing.resamples, step))
-        self._kept[drawing] = drawn @ self._counts
+            return (self._drawn(drawn[at : at + step]) for at in range(0, drawing.resamples, step))
+        self._kept[drawing] = self._drawn(drawn)
         return [self._kept[drawing]]
+
+    def _drawn(self, clusters: Floats) -> Floats:
+        """B×clusters, how often each is drawn, as B×points."""
+        return clusters[:, self._cluster] if self._counts is None else clusters @ self._counts
 
 
 def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) -> dict[str, Figure]:

@@ -169,6 +169,10 @@ def align(entries: Sequence[Entry], criterion: Criterion | str, options: Options
     averages = None
     if options.over is not None and reading.ordered:
         averages = frames.averages(options.over, _members(entries, reading, options.over))
+    raters = len({rater for ratings in reading.ratings for rater in ratings})
+    apart = (
+        [f"{name}: {raters} raters share no item, so that there is no ceiling"] if raters > 1 and not whole.ceiling else []
+    )
     return Alignment(
         criterion=name,
         title=criterion if isinstance(criterion, str) else criterion.name,
@@ -177,8 +181,8 @@ def align(entries: Sequence[Entry], criterion: Criterion | str, options: Options
         by=by,
         averages=averages,
         confusion=None if reading.scale is None else tuple(map(tuple, confusion(frames.labels, reading.scale))),
-        raters=len({rater for ratings in reading.ratings for rater in ratings}),
-        notes=tuple(reading.notes),
+        raters=raters,
+        notes=(*reading.notes, *apart),
     )
 
 

@@ -78,6 +78,7 @@ def ratings_of_run(store: RunStore, known: Known) -> RatingTable:
     """
     items: dict[Key, Rated] = {}
     unknown: dict[str, int] = {}
+    broken: list[str] = []
     for sample in store.samples.values():
         ratings: dict[str, dict[str, float | str]] = {}
         for name, by_rater in sample.human.items():
@@ -85,11 +86,17 @@ def ratings_of_run(store: RunStore, known: Known) -> RatingTable:
             if criterion is None:
                 unknown[name] = unknown.get(name, 0) + len(by_rater)
                 continue
-            given = {rater: value for rater, raw in by_rater.items() if (value := as_rating(raw)) is not None}
-            ratings.setdefault(criterion, {}).update(given)
+            for rater, raw in by_rater.items():
+                try:
+                    value = as_rating(raw)
+                except ValueError as error:
+                    broken.append(f"human_{name} of {sample.key}: {error}; left out")
+                    continue
+                if value is not None:
+                    ratings.setdefault(criterion, {})[rater] = value
         if ratings:
             items[sample.editor, sample.id] = Rated(ratings=ratings)
-    notes = tuple(f"human_{name}: no criterion of the rubric; {n} ratings left out" for name, n in unknown.items())
+    notes = (*(f"human_{name}: no criterion of the rubric; {n} ratings left out" for name, n in unknown.items()), *broken)
     if not items:
         told = f" ({'; '.join(notes)})" if notes else ""
         raise ConfigError(

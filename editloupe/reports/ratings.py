@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from editloupe.data.rows import human_column
 from editloupe.data.tables import Line, Table, read_table, shown
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, SampleError
 from editloupe.values import Json
 
 Key: TypeAlias = tuple[str, str]
@@ -93,7 +93,7 @@ def read_ratings(
     only: the criterion that is meant where the table names none.
     Raises ConfigError and SampleError where nothing in it can be used; lines that cannot be used are in its notes.
     """
-    table = read_table(file)
+    table = read_labels(file)
     roles, named = find_roles(table, columns, option, ROLES)
     if "item" not in roles:
         raise ConfigError(
@@ -211,6 +211,19 @@ class _Reader:
 
     def _leave(self, line: Line, what: str) -> None:
         self.left_out.setdefault(what, []).append(line.number)
+
+
+def read_labels(file: Path) -> Table:
+    """`read_table`, for a file that must have columns. Raises SampleError where no line of it can be read."""
+    table = read_table(file)
+    if not table.columns:
+        line = table.lines[0]
+        raise SampleError(
+            f"{line.fault or 'holds no values'}; expected CSV (.csv, .tsv), JSON Lines or Parquet, by the file's ending",
+            file=file,
+            line=line.number,
+        )
+    return table
 
 
 def find_roles(

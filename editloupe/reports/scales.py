@@ -68,6 +68,11 @@ class Reading:
             self.notes.append(
                 f"{name}: {_n(drawn, 'item')} without a most frequent human label, left out of figures on labels"
             )
+        between = 0 if self.scale is None else sum(s is not None and s not in self.scale.values for s in self.scores)
+        if between:
+            self.notes.append(
+                f"{name}: {_n(between, 'score')} of the judge between two labels, left out of figures on labels"
+            )
         alone = sum(s is not None and not r for s, r in zip(self.scores, self.ratings, strict=True))
         if alone:
             self.notes.append(f"{name}: {_n(alone, 'judged item')} without a human rating")

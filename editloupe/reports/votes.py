@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from editloupe.data.tables import read_table
 from editloupe.errors import ConfigError
-from editloupe.reports.ratings import find_roles, lines_named, text_of
+from editloupe.reports.ratings import find_roles, lines_named, read_labels, text_of
 from editloupe.values import Json
 
 Vote: TypeAlias = Literal["A", "B", "good", "bad", "tie"]
@@ -69,7 +68,7 @@ def read_votes(file: Path, columns: Mapping[str, str], option: str) -> Ballots:
 
     Raises ConfigError and SampleError where nothing in it can be used; rows that cannot be used are in its notes.
     """
-    table = read_table(file)
+    table = read_labels(file)
     roles, unknown = find_roles(table, columns, option, ROLES)
     if unknown:
         raise ConfigError(f"{option} {next(iter(unknown))}=…: no role of a table of votes; expected {', '.join(ROLES)}")

@@ -48,6 +48,7 @@ def scores(tmp_path: Path) -> Path:
         ("rater_first.csv", "image_id,rater1_score\np,1\nq,3\nr,2\ns,4\n", ()),
         ("own.csv", "picture,mark\np,1\nq,3\nr,2\ns,4\n", ("--columns", "item=picture,label=mark")),
         ("named.csv", "picture,mark\np,1\nq,3\nr,2\ns,4\n", ("--columns", "item=picture,score@anna=mark")),
+        ("tabs.tsv", "item\tlabel\np\t1\nq\t3\nr\t2\ns\t4\n", ()),
         ("criteria.csv", "item,metric,score\np,Score,1\nq,score,3\nr,score,2\ns,score,4\n", ()),
         (
             "lines.jsonl",
@@ -88,6 +89,7 @@ def test_raters_without_a_common_item_have_no_ceiling(editloupe: Run, tmp_path: 
     assert code == 0
     assert report(out)["criteria"][0]["raters"] == 2
     assert report(out)["criteria"][0]["all"]["ceiling"] == {}
+    assert report(out)["criteria"][0]["notes"] == ["score: 2 raters share no item, so that there is no ceiling"]
     assert figures(out)["exact"]["value"] == 1.0
 
 
@@ -123,6 +125,19 @@ def test_labels_of_a_rubric_bind_both_tables(editloupe: Run, tmp_path: Path):
     )
     assert "people's 5 (1)" in found["notes"][0]
     assert found["notes"][1] == "instruction_following: 1 judged item without a human rating"
+
+
+def test_a_score_between_two_labels_is_no_label(editloupe: Run, tmp_path: Path):
+    """1 and 2.5 against 1 and 2: errors 0 and 0.5; one label of two can be compared."""
+    judge = write(tmp_path / "judge.csv", "item,if\np,1\nq,2.5\n")
+    human = write(tmp_path / "h.csv", "item,if\np,1\nq,2\n")
+    code, out, _ = editloupe("align", "--scores", judge, "--human", human, "--rubric", "dlebench", "--json", *QUICK)
+    assert code == 0
+    assert figures(out)["mae"]["value"] == 0.25
+    exact = figures(out)["exact"]
+    assert (exact["value"], exact["judged"], exact["asked"], exact["adjusted"]) == (1.0, 1, 2, 0.5)
+    told = "instruction_following: 1 score of the judge between two labels, left out of figures on labels"
+    assert report(out)["criteria"][0]["notes"] == [told]
 
 
 def test_words_without_a_rubric_have_no_order(editloupe: Run, tmp_path: Path):
@@ -163,6 +178,18 @@ def test_editors_average_and_small_groups_say_why(editloupe: Run, tmp_path: Path
     assert fisher["value"] is None and "Fisher's z is infinite" in fisher["why"]
 
 
+def test_items_may_carry_their_editor(editloupe: Run, tmp_path: Path):
+    judge = write(tmp_path / "judge.csv", "item,model,score\np,m,1\nq,m,2\np,n,3\n")
+    human = write(tmp_path / "h.csv", "item,label\nm/p,1\nm/q,2\nn/p,2\n")
+    code, out, err = editloupe("align", "--scores", judge, "--human", human, "--json", *QUICK)
+    assert code == 0, err
+    assert figures(out)["exact"]["value"] == pytest.approx(2 / 3)
+    bare = write(tmp_path / "bare.csv", "item,label\np,1\nq,2\n")
+    code, _, err = editloupe("align", "--scores", judge, "--human", bare)
+    assert code == 2
+    assert "names no editor" in err and "write items as EDITOR/ITEM" in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
     ("human", "more", "message"),
     [
@@ -194,6 +221,12 @@ def test_what_cannot_be_compared_says_why(
     assert out == ""
 
 
+def test_a_file_of_another_kind_is_named(editloupe: Run, tmp_path: Path, scores: Path):
+    human = write(tmp_path / "labels.json", '[{"item": "p", "label": 1}]\n')
+    code, _, err = editloupe("align", "--scores", scores, "--human", human)
+    assert code == 2 and "labels.json, line 1" in err and "JSON Lines or Parquet" in " ".join(err.split())
+
+
 def test_scores_by_two_judges_in_one_table_are_refused(editloupe: Run, tmp_path: Path):
     judge = write(tmp_path / "judge.csv", "item,rater,score\np,a,1\np,b,2\n")
     human = write(tmp_path / "h.csv", "item,label\np,1\n")
@@ -214,6 +247,7 @@ def judged(editloupe: Run, edits: Callable[..., Path]) -> Path:
     rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text(encoding="utf-8").splitlines()]
     for row in rows:
         row |= {"human_if": "Flawless Execution", "human_charm": 3}
+    rows[0]["human_if_ben"] = "inf"
     write(folder / "metadata.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     code, _, err = editloupe("judge", folder, "--out", "run", "--criteria", "if", "--mode", "plain")
     assert code == 0, err
@@ -225,7 +259,10 @@ def test_a_run_is_compared_with_its_own_samples_labels(editloupe: Run, judged: P
     assert code == 0
     found = report(out)
     assert found["judge"].startswith("baseline (")
-    assert found["notes"] == ["human_charm: no criterion of the rubric; 4 ratings left out"]
+    assert found["notes"] == [
+        "human_charm: no criterion of the rubric; 4 ratings left out",
+        "human_if of s00: expected a label or a finite number, found text 'inf'; left out",
+    ]
     (criterion,) = found["criteria"]
     assert criterion["criterion"] == "instruction_following"
     assert criterion["all"]["figures"]["spearman"]["why"].endswith("people gave one value only")
