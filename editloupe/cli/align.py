@@ -122,14 +122,16 @@ def _of_run(
     group: str | None,
     options: Options,
 ) -> list[Report]:
-    from editloupe.reports.entries import criteria_of, entries_of_run, join, judges_of, knows, ratings_of_run
+    from editloupe.reports.entries import entries_of_run, join, knows, ratings_of_run
+    from editloupe.reports.judged import chosen as chosen_judges
+    from editloupe.reports.judged import rubric_of
     from editloupe.reports.ratings import column_names, read_ratings
     from editloupe.runs.store import RunStore
 
     store = RunStore.read(folder)
     for problem in store.problems:
         note(f"warning: {problem}")
-    rubric = criteria_of(store)
+    rubric = rubric_of(store).criteria
     known = knows(rubric)
     if human is None:
         people = ratings_of_run(store, known)
@@ -138,11 +140,11 @@ def _of_run(
         named = column_names(columns, "--columns")
         people = read_ratings(human, known=known, columns=named, option="--columns", only=only)
     reports = []
-    for id_, uri in judges_of(store, judge).items():
-        entries, notes = join(entries_of_run(store, id_), people, where=f"the run {folder}", closed=True)
+    for judged in chosen_judges(store, judge):
+        entries, notes = join(entries_of_run(judged), people, where=f"the run {folder}", closed=True)
         asked = [c for c in rubric if c.id in people.criteria]
         wanted = asked if chosen is None else [_one(c, rubric) for c in chosen]
-        reports.append(_report(f"{uri} ({id_})", people, entries, notes, wanted, group, options))
+        reports.append(_report(f"{judged.backend} ({judged.judge_id})", people, entries, notes, wanted, group, options))
     return reports
 
 

@@ -67,15 +67,17 @@ def _judged(
     run: Path | None, scores: Path | None, score_columns: str | None, judge: str | None
 ) -> tuple[dict[str, tuple[list[Entry], Sequence[Criterion | str]]], tuple[str, ...]]:
     """Judge → its scores and criteria; and what of a table could not be used."""
-    from editloupe.reports.entries import criteria_of, entries_of_run, entries_of_table, judges_of
+    from editloupe.reports.entries import entries_of_run, entries_of_table
+    from editloupe.reports.judged import chosen as chosen_judges
+    from editloupe.reports.judged import rubric_of
     from editloupe.reports.ratings import column_names, read_ratings
     from editloupe.runs.store import RunStore
 
     if run is not None:
         store = RunStore.read(run)
-        criteria = criteria_of(store)
-        judges = judges_of(store, judge)
-        return {f"{uri} ({id_})": (entries_of_run(store, id_), criteria) for id_, uri in judges.items()}, ()
+        criteria = rubric_of(store).criteria
+        found = chosen_judges(store, judge)
+        return {f"{j.backend} ({j.judge_id})": (entries_of_run(j), criteria) for j in found}, ()
     assert scores is not None
     table = read_ratings(
         scores, known=None, columns=column_names(score_columns, "--score-columns"), option="--score-columns"
