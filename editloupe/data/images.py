@@ -294,8 +294,10 @@ def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB
 
 def encode_png(rgb: RGB) -> bytes:
     """PNG bytes of H×W×3 uint8 RGB, the same for the same pixels."""
-    # Runs alone, after PNG's filters: on photographs as small as a full search of deflate, in less than half the time.
+    # One filter for all lines and runs alone, no search for the best of either: half the time of OpenCV's own choice, for
+    # a photograph's file that is a tenth to a fifth longer.
     how = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
+    how += [cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_UP]
     written, data = cv2.imencode(".png", cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR), how)
     if not written:
         raise ImageError(f"an image of {rgb.shape[1]}×{rgb.shape[0]} px cannot be written as PNG")

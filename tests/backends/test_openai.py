@@ -655,6 +655,7 @@ def test_a_backend_that_is_forgotten_closes_its_connections(bench: Bench) -> Non
     server = bench.serve(says("ok"))
     backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"))
     backend.complete(HELLO, STORE)
-    client = backend._client
+    with backend._lanes.one() as client:
+        pass
     del backend
     assert client.is_closed()
