@@ -168,7 +168,7 @@ class OpenAIBackend(Remote):
                 tool_images=self._traits.tool_result_images,
                 image_ids=self._service.image_ids,
             ),
-            lambda ref: self._image_urls.of(images, ref),
+            lambda ref: self._image_urls.ascii(images, ref),
         )
         return lambda: self._negotiated(request, messages)
 

@@ -112,13 +112,13 @@ class Spliced:
         self._pieces = pieces
 
     @classmethod
-    def of(cls, make: Callable[[ImageURL], list[Json]], image_url: ImageURL) -> Spliced:
+    def of(cls, make: Callable[[ImageURL], list[Json]], image_url: Callable[[ImageRef], bytes]) -> Spliced:
         """What `make` writes with the image URLs that it is given, with those of `image_url` in their place."""
         urls: dict[str, bytes] = {}
 
         def gap(ref: ImageRef) -> str:
             if ref.sha256 not in urls:
-                urls[ref.sha256] = image_url(ref).encode("ascii")
+                urls[ref.sha256] = image_url(ref)
             return f"{_GAP}{ref.sha256}"
 
         # Every second piece is the digest that stood behind a gap's mark.

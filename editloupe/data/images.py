@@ -110,7 +110,7 @@ class ImageStore:
     """All images of a run, each held once.
 
     folder: where bytes are kept as `<ab>/<sha256>.<ext>`; None keeps derived images in memory.
-    Thread-safe. Decoded images (read-only arrays) and encoded ones are cached, each kind up to `cache_bytes`.
+    Thread-safe. Decoded images (read-only arrays) are cached up to `cache_bytes`, encoded ones up to an eighth of it.
     """
 
     def __init__(self, folder: Path | None = None, *, max_pixels: int = MAX_PIXELS, cache_bytes: int = 256 * 2**20) -> None:
@@ -245,7 +245,8 @@ class ImageStore:
             )
         with self._lock:
             made = self._encoded.setdefault(key, made)
-            while len(self._encoded) > 1 and sum(len(e.data) for e in self._encoded.values()) > self.cache_bytes:
+            # A run's crops are asked for in their own conversation only: an eighth is enough for those under way.
+            while len(self._encoded) > 1 and sum(len(e.data) for e in self._encoded.values()) > self.cache_bytes // 8:
                 self._encoded.popitem(last=False)
         return made
 
