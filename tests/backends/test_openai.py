@@ -463,7 +463,7 @@ def test_no_attempt_starts_after_the_total_time() -> None:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    policy = RetryPolicy(attempts=99, base_s=1, max_wait_s=1, total_s=25)
+    policy = RetryPolicy(attempts=99, base_s=1, lost_base_s=1, max_wait_s=1, total_s=25)
     with pytest.raises(Unavailable, match="gave up after 3 attempts in 32 s"):
         retry.call(slow, policy=policy, sleep=sleep, rng=lambda: 0.999999, clock=lambda: now[0])
     # 0, then 10 + 1, then 21 + 1; the next would start at 33 + 1 > 25.
