@@ -78,7 +78,7 @@ def report(runs: list[tuple[str, float, Run]], args: argparse.Namespace) -> str:
         f"{args.samples} samples of {CALLS} calls, {args.latency:g} s an answer, {args.timeout:g} s for an attempt; "
         f"{args.share:.0%} of the calls go wrong: {', '.join(FAULTS)}, each as often.",
         "",
-        "| connections | calls that go wrong | calls | of one request at most | labels | other statuses | seconds | times |",
+        "| connections | calls that go wrong | calls | most of one request | labels | other statuses | seconds | times |",
         "|---|---:|---:|---:|---:|---|---:|---:|",
     ]
     for told, share, run in runs:

@@ -143,7 +143,7 @@ class Message:
 
 def message_hash(message: Message, parent: str | None) -> str:
     """Digest of a message and of everything before it: equal hashes mean equal conversations up to here."""
-    # Written by hand, as the canonical JSON of {"message": …, "parent": …} is.
+    # Put together as the canonical JSON of {"message": …, "parent": …} is.
     return text_digest(f'{{"message":{message.canonical},"parent":{canonical_json(parent)}}}')
 
 
@@ -209,8 +209,8 @@ class Request:
 
     def key(self) -> str:
         """SHA-256 of the canonical JSON, images by digest: the base of replay and cache keys."""
-        # Written by hand, as the canonical JSON of `to_json` is: the messages' own texts are used again, since they are most
-        # of it and the same in every turn.
+        # Put together as the canonical JSON of `to_json` is: the messages' own texts are used again, since they are most of
+        # it and the same in every turn.
         fields = {name: canonical_json(value) for name, value in self._settings().items()}
         fields["messages"] = f"[{','.join(m.canonical for m in self.messages)}]"
         return text_digest("{" + ",".join(f'"{name}":{fields[name]}' for name in sorted(fields)) + "}")

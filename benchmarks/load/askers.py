@@ -26,7 +26,10 @@ Work = Callable[[Path, str, int], None]
 
 
 def editloupe() -> Work:
-    """A whole run: the loop, two zoomed crops, traces, blobs, findings. Text in crops is not read."""
+    """A whole run: the loop, two zoomed crops, traces, blobs, findings. Text in crops is not read.
+
+    Its own number of tasks at once: half as many more than connections.
+    """
     import openai  # noqa: F401 - before the clock starts
 
     from editloupe.runs.execute import execute
@@ -36,9 +39,7 @@ def editloupe() -> Work:
     def work(data: Path, url: str, connections: int) -> None:
         weights = ToolSettings(reader="off")
         bench = open_bench(Settings(backend=f"openai/m?base_url={url}&env=none", criteria=("if",), weights=weights))
-        outcome = execute(
-            bench, Source(path=data), data / f"run-{time.time_ns()}", config={}, concurrency=connections, connections=connections
-        )
+        outcome = execute(bench, Source(path=data), data / f"run-{time.time_ns()}", config={}, connections=connections)
         if any(finding.status != "ok" for finding in outcome.findings):
             raise SystemExit(f"not all was judged: {next(f.reason for f in outcome.findings if f.status != 'ok')}")
 
@@ -46,7 +47,7 @@ def editloupe() -> Work:
 
 
 def lean() -> Work:
-    """The requests alone, by the HTTP library below the openai SDK, pictures encoded once for all: the least it can cost."""
+    """The requests alone, by the HTTP library below the openai SDK, pictures encoded once: the least that it can cost."""
     import openai
 
     def work(data: Path, url: str, connections: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
@@ -22,26 +22,32 @@ RECURSION_LIMIT = 1000
 """Steps of the graph; the task's own budget ends a loop long before."""
 
 
+class Step(Protocol):
+    """A node that says itself where the loop goes on."""
+
+    def __call__(self, state: LoopState, runtime: Runtime[Context]) -> Command[str]: ...
+
+
 def build_graph(checkpointer: BaseCheckpointSaver[str] | None = None) -> Loop:
     """T_i, {A_i | R} ~ E(· | S_I, Instruction, E_I, H_{i-1}), until R or a budget ends it.
 
     Nodes name their successor under "next". Any LangGraph checkpointer fits; the trace stays the record.
     """
     graph = StateGraph(LoopState, context_schema=Context)
-    ways = {
-        "think": (nodes.think, ("act", "remind", "conclude", END)),  # send the history; receive actions or a result
-        "act": (nodes.act, ("think", END)),  # run the calls; append the observation
-        "remind": (nodes.remind, ("think", END)),  # neither action nor result, or a broken call: say so, at most twice
-        "conclude": (nodes.conclude, (END,)),  # parse the result against the rubric's labels
-    }
-    for name, (node, destinations) in ways.items():
-        graph.add_node(name, _going_on(node), destinations=destinations)
+    # Send the history; receive a thought and either actions or a result.
+    graph.add_node("think", _going_on(nodes.think), destinations=("act", "remind", "conclude", END))
+    # Run the calls; append the observation.
+    graph.add_node("act", _going_on(nodes.act), destinations=("think", END))
+    # Neither action nor result, or a broken call: say so, at most twice.
+    graph.add_node("remind", _going_on(nodes.remind), destinations=("think", END))
+    # Parse the result against the rubric's labels.
+    graph.add_node("conclude", _going_on(nodes.conclude), destinations=(END,))
     graph.add_edge(START, "think")
     return graph.compile(checkpointer=checkpointer)
 
 
-def _going_on(node: Node) -> Callable[[LoopState, Runtime[Context]], Command[str]]:
-    """The node with its own word on where it goes: an edge that asks the state for it costs half as much as the step."""
+def _going_on(node: Node) -> Step:
+    """The node with a Command: an edge that reads the state for the way costs a third of the graph's time."""
 
     def step(state: LoopState, runtime: Runtime[Context]) -> Command[str]:
         update = node(state, runtime)

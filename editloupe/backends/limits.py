@@ -30,9 +30,9 @@ class ConnectionLimit:
     """The connections of one endpoint, shared by all threads: additive increase, multiplicative decrease.
 
     The limit doubles with each wave of answers (as many as the limit) that used all of it and saw few refusals; once it has
-    fallen, it grows by one a wave (of at least 16). It halves where more than a fifth of the calls is refused for their rate, and falls by a quarter where
-    answers have become three times as slow as they were at the limit's start; both at most once a wave. `fix` sets it for
-    good.
+    fallen, it grows by one a wave (of at least 16). It halves where more than a fifth of the calls is refused for their
+    rate, and falls by a quarter where answers have become three times as slow as they were at the limit's start; both at
+    most once a wave. `fix` sets it for good.
     """
 
     def __init__(self, *, start: int = START, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:

@@ -20,8 +20,9 @@ class RetryPolicy:
     """Bounds of one call, all times in seconds.
 
     attempts: in all, the first one included.   base_s: ceiling of the first wait after a word of the endpoint, such as a
-    rate limit; it doubles with every further one, up to max_wait_s.   lost_base_s: the same where the endpoint said nothing:
-    a lost connection, half an answer, none in time. There is nobody to be spared.   total_s: no attempt starts later than this after the first one; one that runs is not cut short.
+    rate limit; it doubles with every further one, up to max_wait_s.   lost_base_s: the same where the endpoint said
+    nothing: a lost connection, half an answer, none in time. There is no load to be taken off it.   total_s: no attempt
+    starts later than this after the first one; one that runs is not cut short.
     """
 
     attempts: int = 5

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -82,7 +82,7 @@ def _identity(template: str | Path) -> str:
     return Path(template).name if _is_path(template) else str(template)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _builtin_text(name: str) -> str:
     """Read once: it comes with the package, and a sample renders half a dozen."""
     return (_HERE / f"{name}.md").read_text(encoding="utf-8-sig")

@@ -10,7 +10,6 @@ from typing import BinaryIO, Final
 from editloupe.traces.events import Event
 from editloupe.traces.read import cut_torn_line, parse_lines
 
-
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
