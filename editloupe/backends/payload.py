@@ -17,8 +17,8 @@ from editloupe.chat import Message, Part, Request, TextPart
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.values import ImageRef, Json
 
-IMAGE_TEXT_BYTES: Final = 96 * 2**20
-"""Base64 text kept for the turns to come, those of 64 conversations with some photographs; beyond it the longest unused
+IMAGE_TEXT_BYTES: Final = 64 * 2**20
+"""Base64 text kept for the turns to come, of some dozen conversations with photographs; beyond it the longest unused
 goes first, and is made again where it is needed after all."""
 
 # OpenAI and vLLM say "maximum context length", newer vLLM "maximum model length", llama.cpp "context size".

@@ -10,18 +10,21 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from editloupe.backends.limits import ConnectionLimit
-from editloupe.errors import BackendError
+from editloupe.errors import BackendError, RateLimited
 
 T = TypeVar("T")
+
+
+_TOO_MUCH = (503, 529)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
     """Bounds of one call, all times in seconds.
 
-    attempts: in all, the first one included.   base_s: ceiling of the first wait after a word of the endpoint, such as a
-    rate limit; it doubles with every further one, up to max_wait_s.   lost_base_s: the same where the endpoint said
-    nothing: a lost connection, half an answer, none in time. There is no load to be taken off it.   total_s: no attempt
+    attempts: in all, the first one included.   base_s: ceiling of the first wait where the endpoint says that it is too
+    much (429, 503, 529); it doubles with every further one, up to max_wait_s.   lost_base_s: the same for other failures: a
+    lost connection, half an answer, none in time, another 5xx. There is no load to be taken off it.   total_s: no attempt
     starts later than this after the first one; one that runs is not cut short.
     """
 
@@ -79,7 +82,8 @@ def call(
         except BackendError as error:
             if not error.retryable:
                 raise
-            wait = max(policy.wait_s(attempt, rng(), lost=error.status is None), error.retry_after_s or 0.0)
+            lost = not isinstance(error, RateLimited) and error.status not in _TOO_MUCH
+            wait = max(policy.wait_s(attempt, rng(), lost=lost), error.retry_after_s or 0.0)
             elapsed = clock() - start
             if attempt == policy.attempts or elapsed + wait > policy.total_s:
                 error.args = (f"{error} (gave up after {_times(attempt)} in {elapsed:.0f} s)",)
