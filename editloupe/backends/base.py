@@ -11,6 +11,7 @@ from typing import Protocol
 from urllib.parse import parse_qsl, quote
 
 from editloupe import plugins
+from editloupe.backends.image_tokens import ImageTokens
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError
@@ -27,6 +28,7 @@ class Traits:
     sent as they are.   max_image_side: px; longer images are reduced.   max_images: in one request.   boxes: how the
     model writes boxes (a name of `editloupe.backends.boxes.DIALECTS`); everything recorded is in thousandths, x first.
     sampling: the fields of `Sampling` that are sent; what else is asked for is dropped and named in `Reply.sent`.
+    image_tokens: the formula by which an image's tokens are estimated; None where none is known.
     """
 
     describes: str
@@ -39,6 +41,7 @@ class Traits:
     max_images: int | None = None
     boxes: str = "thousandths"
     sampling: tuple[str, ...] = ("temperature", "top_p", "seed", "max_tokens")
+    image_tokens: ImageTokens | None = None
 
     @property
     def image_policy(self) -> ImagePolicy:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from editloupe.backends import boxes, retry
 from editloupe.backends.base import Traits
 from editloupe.backends.endpoint import Address
+from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.limits import limit_of
 from editloupe.backends.payload import moves_pictures
 from editloupe.backends.retry import RetryPolicy
@@ -38,7 +39,8 @@ class Remote(ABC):
         sleep: Callable[[float], None],
     ) -> None:
         self._uri, self._endpoint, self._site = address.uri, place, address.site
-        self._traits, self._tool_images = traits, tool_images
+        self._traits = replace(traits, image_tokens=image_tokens_of(address.uri.model))
+        self._tool_images = tool_images
         self._policy, self._sleep = policy, sleep
         self._lock = threading.Lock()
         self._close = weakref.finalize(self, close)

@@ -81,6 +81,18 @@ def executable() -> Path:
     return Path(found)
 
 
+def unstarted(uri: BackendURI, arguments: Sequence[str] = ()) -> OpenAIBackend:
+    """Who would judge if the server were launched so; it cannot be asked. Raises ConfigError."""
+    check_launch(uri, arguments)
+    return _opened(uri, arguments, "http://127.0.0.1:1/v1")
+
+
+def _opened(uri: BackendURI, arguments: Sequence[str], base_url: str) -> OpenAIBackend:
+    place = "launched: " + shlex.join(["vllm", "serve", uri.model, *arguments])
+    here = BackendURI(provider=uri.provider, model=uri.model, params={**uri.params, "base_url": base_url})
+    return vllm.open_backend(here, place=place)
+
+
 @contextlib.contextmanager
 def launched(
     uri: BackendURI,
@@ -99,9 +111,7 @@ def launched(
     check_launch(uri, arguments)
     with Server(executable(), uri.model, arguments, grace_s=grace_s) as server:
         server.wait(progress, start_s)
-        place = "launched: " + shlex.join(["vllm", "serve", uri.model, *arguments])
-        here = BackendURI(provider=uri.provider, model=uri.model, params={**uri.params, "base_url": server.base_url})
-        backend = vllm.open_backend(here, place=place)
+        backend = _opened(uri, arguments, server.base_url)
         try:
             yield backend, server
         finally:

@@ -62,14 +62,26 @@ class RunStore:
         return store
 
     @classmethod
+    def look(cls, folder: Path, spec: RunSpec, loaded: Loaded) -> RunStore:
+        """What `write` and `begin` would find in a folder, which need not exist: nothing is written, nothing locked.
+
+        Raises RunMismatch and ConfigError as they do, but for what only writing shows.
+        """
+        store = cls(folder)
+        store._refuse_strangers()
+        if (folder / "run.json").exists():
+            store._load()
+            store._compare(spec)
+        store._new_samples(loaded.samples, loaded.rejected)
+        return store
+
+    @classmethod
     def write(cls, folder: Path, spec: RunSpec) -> RunStore:
         """A new run, or an existing one with the same identity, locked for this process; nothing is written yet.
 
         Raises RunMismatch (naming the fields that differ) and ConfigError (not writable, in use, not a run folder).
         """
         store = cls(folder)
-        if folder.exists() and not folder.is_dir():
-            raise ConfigError(f"{folder} is a file; --out needs a folder")
         store._refuse_strangers()
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -221,7 +233,9 @@ class RunStore:
             raise RunMismatch(f"{self.folder} belongs to another run: {told}. Choose another --out, or the same settings")
 
     def _refuse_strangers(self) -> None:
-        """Raises ConfigError where the folder holds other files than a run's, or a run's that was killed at its start."""
+        """Raises ConfigError where the folder is a file, or holds other files than a run's or one's killed at its start."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ConfigError(f"{self.folder} is a file; --out needs a folder")
         if self.folder.is_dir() and not (self.folder / "run.json").exists():
             own = {"run.lock", "run.owner", ".run.json.part", ".run.owner.part"}
             if any(path.name not in own for path in self.folder.iterdir()):
