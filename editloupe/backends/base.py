@@ -24,11 +24,13 @@ class Traits:
     describes: one line for reports ("pixel baseline, not an LMM").   is_lmm: False for the embedded baseline.
     native_tools: takes `Request.tools` and answers with tool calls.   tool_result_images: a tool's message may hold
     pictures on the wire; where it may not, the adapter sends them in a user's message behind it and says so in
-    `Reply.sent["tool_images"]`.   constrains_choices: keeps to `Request.choices`.   image_formats: media types that are
-    sent as they are.   max_image_side: px; longer images are reduced.   max_images: in one request.   boxes: how the
-    model writes boxes (a name of `editloupe.backends.boxes.DIALECTS`); everything recorded is in thousandths, x first.
-    sampling: the fields of `Sampling` that are sent; what else is asked for is dropped and named in `Reply.sent`.
-    image_tokens: the formula by which an image's tokens are estimated; None where none is known.
+    `Reply.sent["tool_images"]`.   constrains_choices: keeps to `Request.choices`.   constrains_schema: keeps to
+    `Request.answer_schema`; where it does not, the schema is left off and named in `Reply.sent["dropped"]`.
+    image_formats: media types that are sent as they are.   max_image_side: px; longer images are reduced.   max_images:
+    in one request.   boxes: how the model writes boxes (a name of `editloupe.backends.boxes.DIALECTS`); everything
+    recorded is in thousandths, x first.   sampling: the fields of `Sampling` that are sent; what else is asked for is
+    dropped and named in `Reply.sent`.   image_tokens: the formula by which an image's tokens are estimated; None where
+    none is known.
     """
 
     describes: str
@@ -36,6 +38,7 @@ class Traits:
     native_tools: bool = False
     tool_result_images: bool = False
     constrains_choices: bool = False
+    constrains_schema: bool = False
     image_formats: tuple[str, ...] = ("image/png", "image/jpeg", "image/webp")
     max_image_side: int | None = None
     max_images: int | None = None

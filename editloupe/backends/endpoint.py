@@ -21,6 +21,9 @@ CONNECT_TIMEOUT_S: Final = 10.0
 MAX_REPLY_BYTES: Final = 64 * 2**20
 """A longer answer is no answer of a chat model; reading stops there."""
 
+SMALLEST_SIDE_PX: Final = 64
+"""A smaller `max_image_side` is a slip: nothing of an edit would be left to see."""
+
 _SHORTEST_SECRET = 8
 """Shorter keys are placeholders ("none", "EMPTY"): taking them out of a reply would change the model's words."""
 
@@ -62,17 +65,19 @@ class Key:
 class Address:
     """A backend's URI, read.
 
-    uri: what the judge's identity rests on: provider, model, base_url and box dialect.   endpoint: where requests go.
+    uri: what the judge's identity rests on: provider, model, base_url, box dialect and image limit.   endpoint: where
+    requests go.   max_image_side: px; None for no limit.
     """
 
     uri: BackendURI
     endpoint: str
     dialect: str
+    max_image_side: int | None
     key: Key
     site: Site
 
 
-PARAMETERS: Final = ("base_url", "boxes", "env", "timeout_s")
+PARAMETERS: Final = ("base_url", "boxes", "env", "max_image_side", "timeout_s")
 
 
 def read_address(
@@ -109,6 +114,7 @@ def read_address(
     if "base_url" in params:
         params["base_url"] = checked_base_url(params["base_url"], example=example)
     dialect = boxes.checked(params.get("boxes", boxes.DEFAULT))
+    max_image_side = checked_side(params.get("max_image_side"))
     timeout_s = checked_timeout(params.get("timeout_s"))
     endpoint = params.get("base_url", base_url)
     variables = (params["env"],) if "env" in params else tuple(key_variables)
@@ -118,10 +124,13 @@ def read_address(
     lasting = {name: value for name, value in params.items() if name == "base_url" and lasting_base_url}
     if dialect != boxes.DEFAULT:
         lasting["boxes"] = dialect
+    if max_image_side is not None:
+        lasting["max_image_side"] = str(max_image_side)
     return Address(
         uri=BackendURI(provider=uri.provider, model=uri.model, params=lasting),
         endpoint=endpoint,
         dialect=dialect,
+        max_image_side=max_image_side,
         key=key,
         site=Site(
             where=f"{endpoint}, model {uri.model!r}",
@@ -208,6 +217,17 @@ def checked_timeout(text: str | None) -> float:
     if not (0 < value < math.inf):
         raise ConfigError(f"timeout_s={text!r}: expected a number of seconds above 0")
     return value
+
+
+def checked_side(text: str | None) -> int | None:
+    """The px of a URI's `max_image_side`; None where there is none. Raises ConfigError."""
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text) >= SMALLEST_SIDE_PX):
+        raise ConfigError(
+            f"max_image_side={text!r}: expected px of the longest side, a whole number from {SMALLEST_SIDE_PX}"
+        )
+    return int(text)
 
 
 def is_loopback(url: str) -> bool:

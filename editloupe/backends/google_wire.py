@@ -34,6 +34,8 @@ SAMPLING: Final[Mapping[str, str]] = {
 }
 """Our name of a parameter → the wire's."""
 
+_SCHEMA: Final = "responseJsonSchema"
+
 NOTHING_SAID: Final = "(nothing)"
 """Stands for an assistant's message without text and calls: the API refuses a content that has nothing in it."""
 
@@ -56,11 +58,15 @@ _BAD_CALLS: Final[Mapping[str, str]] = {
     "UNEXPECTED_TOOL_CALL": "a tool was called where none may be called",
     "TOO_MANY_TOOL_CALLS": "too many calls in one reply",
 }
-_DROPPABLE = {
+DROPPABLE: Final = {
     "temperature": re.compile(r"\btemperature\b", re.IGNORECASE),
     "top_p": re.compile(r"\btop[_ ]?p\b", re.IGNORECASE),
     "seed": re.compile(r"\bseed\b", re.IGNORECASE),
+    # Several models take no schema beside function declarations.
+    "answer_schema": re.compile(r"response[_ ]?(mime[_ ]?type|json[_ ]?schema|schema)|json mode", re.IGNORECASE),
 }
+"""Our name of what a model may refuse and we can do without → how its refusal names it."""
+
 _REFUSES_PARAMETER = re.compile(r"support|not enabled|not allowed|deprecated", re.IGNORECASE)
 _CONTEXT = re.compile(
     r"token count.{0,40}exceeds|exceeds the maximum number of tokens|context (window|length)|"
@@ -89,6 +95,9 @@ def config_of(model: str, request: Request, system: Any, dropped: frozenset[str]
         # The answer as it came: what the SDK makes of it has no place for fields that it does not know.
         should_return_http_response=True,
     )
+    if request.answer_schema is not None and "answer_schema" not in dropped:
+        config.response_mime_type = "application/json"
+        config.response_json_schema = sent[_SCHEMA] = dict(request.answer_schema)
     if request.tools:
         config.tools = [
             types.Tool(
@@ -407,7 +416,8 @@ def refused_parameter(error: Rejected, sent: Object) -> str | None:
         return None
     # Behind the address and the model's name, which may be anything.
     _, _, told = told.partition("HTTP 400")
-    return next((n for n, named in _DROPPABLE.items() if SAMPLING[n] in sent and named.search(told)), None)
+    wire_names = {**SAMPLING, "answer_schema": _SCHEMA}
+    return next((n for n, named in DROPPABLE.items() if wire_names[n] in sent and named.search(told)), None)
 
 
 def backend_error(error: Exception, site: Site) -> BackendError:

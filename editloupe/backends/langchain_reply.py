@@ -68,6 +68,9 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
     if finish == "stop" and (calls or malformed):
         finish = "tools"
     text = payload.clean_text(str(message.text), scrub)
+    blocked = _blocked(metadata)
+    if blocked and not text:
+        text, finish = f"the provider blocked the prompt ({scrub(blocked)})", "filter"
     refusal = _refusal(message)
     if refusal:
         text, finish = payload.clean_text(refusal, scrub), "refusal"
@@ -95,6 +98,13 @@ def _finish(metadata: Mapping[str, Any]) -> Finish:
     return _FINISHES.get(str(said).rpartition(".")[2].lower(), "stop")
 
 
+def _blocked(metadata: Mapping[str, Any]) -> str:
+    """Gemini's reason for answering nothing, which its class keeps beside an empty message; "" where there is none."""
+    feedback = metadata.get("prompt_feedback")
+    reason = feedback.get("block_reason") if isinstance(feedback, Mapping) else None
+    return str(getattr(reason, "name", reason)) if reason else ""
+
+
 def _refusal(message: AIMessage) -> str:
     told = message.additional_kwargs.get("refusal")
     blocks = message.content if isinstance(message.content, list) else []
@@ -118,6 +128,16 @@ def _usage(message: AIMessage) -> Usage:
         cached_tokens=payload.count(inputs, "cache_read"),
         reasoning_tokens=payload.count(outputs, "reasoning"),
     )
+
+
+def filtered_reply(error: Exception, sent: Mapping[str, Json], scrub: Scrub) -> Reply | None:
+    """A 400 by which a provider refuses the prompt for its content, as the reply that it is; None for any other error."""
+    for one in _chain(error):
+        body = getattr(one, "body", None)
+        if _status(one) == 400 and payload.FILTERED.search(payload.error_code(body)):
+            text = payload.clean_text(payload.said(body), scrub)
+            return Reply(text=text, finish="filter", raw=json_of(body, scrub), sent=sent)
+    return None
 
 
 # What the provider wants back

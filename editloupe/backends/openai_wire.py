@@ -10,13 +10,13 @@ import functools
 import importlib
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias, cast
 
 from editloupe.backends.endpoint import Site
 from editloupe.backends.payload import (
+    FILTERED,
     TOO_LONG,
     ImageURL,
     clean_text,
@@ -56,10 +56,6 @@ _FINISHES: Final[Mapping[str, Finish]] = {
 }
 
 
-# Azure says content_filter, OpenAI content_policy_violation, some gateways "moderation".
-_FILTERED = re.compile(r"content_filter|content_policy|moderation|ResponsibleAIPolicyViolation", re.IGNORECASE)
-
-
 _BASE_URL_HINT = "base_url is the address under which /chat/completions lies (it mostly ends in /v1)"
 
 
@@ -77,6 +73,11 @@ def parameters_of(model: str, request: Request, renamed: Mapping[str, str | None
         wire["tools"] = [_wire_tool(tool) for tool in request.tools]
         wire["tool_choice"] = "auto" if request.calls_allowed else "none"
     return wire
+
+
+def response_format(schema: Object) -> dict[str, Json]:
+    """What holds an answer to a JSON Schema. Strict: every object of it must be closed and its properties all required."""
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": True}}
 
 
 def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool = False, image_ids: bool = False) -> list[Json]:
@@ -301,7 +302,7 @@ def filtered_reply(error: Exception, sent: Object, site: Site) -> Reply | None:
 
     if not isinstance(error, openai.APIStatusError) or error.status_code != 400:
         return None
-    if not _FILTERED.search(error_code(error.body)):
+    if not FILTERED.search(error_code(error.body)):
         return None
     try:
         raw = cleaned(cast("Json", error.body), site.scrub)

@@ -48,6 +48,7 @@ def _traits(model: str, endpoint: str) -> Traits:
         native_tools=True,
         tool_result_images=True,
         constrains_choices=True,
+        constrains_schema=True,
     )
 
 
@@ -56,7 +57,9 @@ def _launched_traits(model: str, endpoint: str) -> Traits:
 
 
 def _extras(request: Request) -> dict[str, Json]:
-    """The closed list of answers, with the probabilities of what is chosen from it."""
+    """The schema of the answer; or the closed list of answers, with the probabilities of what is chosen from it."""
+    if request.answer_schema is not None:
+        return {"structured_outputs": {"json": dict(request.answer_schema)}}
     if request.choices is None:
         return {}
     # The older name, guided_choice, is ignored without a word. vLLM gives each token's probability among those that the

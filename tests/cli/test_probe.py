@@ -20,7 +20,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 CALLS = {"id": "c", "type": "function", "function": {"name": "report_colour", "arguments": '{"colour": "green"}'}}
 READY, SEES, APART = says("ready"), says("A red disc; the word is MAPLE."), says("Blue, red, green")
-FETCHED = says("Blue.")
+FETCHED, FORMED = says("Blue."), says('{"sky": "Heavy Rain"}')
 
 
 def calling(**change: Any) -> Act:
@@ -41,16 +41,16 @@ def results(report: dict[str, Any]) -> dict[str, str]:
 
 def test_what_a_model_can_do_is_a_table_and_exit_code_0(editloupe: Run) -> None:
     models = [{"id": "other", "max_model_len": 1}, {"id": "tiny-vl", "max_model_len": 32768}]
-    with OpenAIServer(READY, SEES, APART, calling(), FETCHED, models=models) as server:
+    with OpenAIServer(READY, SEES, APART, calling(), FETCHED, FORMED, models=models) as server:
         code, said, noted = editloupe("backends", "probe", f"openai/tiny-vl?base_url={server.url}")
     assert (code, server.complaints) == (0, [])
     assert "A red disc" in said and "32,768 tokens" in said and "It can judge edits." in said
-    assert "(5 questions answered, 70 tokens)" in said
+    assert "(6 questions answered, 84 tokens)" in said
     assert "asking: see a picture" in noted
 
 
 def test_as_json_every_probe_has_its_question_answer_and_result(editloupe: Run) -> None:
-    code, report = asked(editloupe, READY, SEES, APART, calling(), FETCHED, models=[{"id": "tiny-vl"}])
+    code, report = asked(editloupe, READY, SEES, APART, calling(), FETCHED, FORMED, models=[{"id": "tiny-vl"}])
     assert code == 0
     assert results(report) == {
         "answer": "yes",
@@ -59,6 +59,7 @@ def test_as_json_every_probe_has_its_question_answer_and_result(editloupe: Run) 
         "call a tool": "yes",
         "see a tool's picture": "yes",
         "keep to choices": "not offered",
+        "keep to a JSON schema": "yes",
         "give logprobs": "not told",
         "say its context limit": "not told",
     }
@@ -78,6 +79,7 @@ def test_failed_and_wrong_probes_are_rows_with_their_reasons(editloupe: Run) -> 
     assert (rows["tell pictures apart"]["result"], rows["tell pictures apart"]["answered"]) == ("no", "red")
     assert rows["call a tool"]["answered"].startswith("a broken call: the arguments are not JSON")
     assert rows["see a tool's picture"]["result"] == "no"
+    assert (rows["keep to a JSON schema"]["result"], rows["keep to a JSON schema"]["answered"]) == ("no", "Pink")
     assert rows["say its context limit"]["result"] == "failed"
     assert "HTTP 404" in rows["say its context limit"]["answered"]
 
