@@ -28,6 +28,23 @@ _SHORTEST_SECRET = 8
 """Shorter keys are placeholders ("none", "EMPTY"): taking them out of a reply would change the model's words."""
 
 
+TOO_LONG_ADVICE: Final = (
+    "the conversation does not fit: lower --max-turns, reduce images with ?max_image_side=PX, or take a longer context"
+)
+UNREACHABLE_ADVICE: Final = "check the address, and that a server answers there"
+
+NO_VISION: Final = (
+    # OpenAI's words, vLLM's, those of gateways, of servers that read text only, and Gemini's.
+    re.compile(
+        r"image_url is only supported|not a multimodal model|not support (multimodal|image)|support image input"
+        r"|image input (is not|modality is not)|unknown variant `image_url`|content must be a string",
+        re.IGNORECASE,
+    ),
+    "the model takes no images: name one that does, such as Qwen/Qwen3-VL-8B-Instruct (editloupe backends probe asks it)",
+)
+"""How servers say that a model takes no images, and what to do about it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Site:
     """What a translation must know of the endpoint.
@@ -43,6 +60,10 @@ class Site:
     key_hint: str
     scrub: Callable[[str], str]
     hints: tuple[tuple[re.Pattern[str], str], ...] = ()
+
+    def advice(self, told: str) -> str:
+        """What to do about a refusal in these words; "" where nothing is known."""
+        return next((hint for pattern, hint in (*self.hints, NO_VISION) if pattern.search(told)), "")
 
 
 class Key:

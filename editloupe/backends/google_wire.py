@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from editloupe.backends.endpoint import Site
+from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, Site
 from editloupe.backends.payload import clean_text, cleaned, count, loads, retry_after_s
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.data.images import EncodedImage
@@ -400,10 +400,12 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], site: Site) ->
     if status == 408 or status >= 500:
         return Unavailable(message, status=status, retry_after_s=_delay_s(details, headers))
     if status in (400, 413) and _CONTEXT.search(told):
-        return ContextTooLong(message, status=status)
+        return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     reasons = {str(d.get("reason")) for d in details}
     if status in (401, 403) or reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"} or "API key" in told:
         return Rejected(f"{message}; {site.key_hint}", status=status)
+    if advice := site.advice(told):
+        return Rejected(f"{message}; {advice}", status=status)
     if status in (404, 405) or status < 400:
         return Rejected(f"{message}; check the model's name, and that {_ADDRESS_HINT}", status=status)
     return Rejected(message, status=status)
@@ -430,7 +432,7 @@ def backend_error(error: Exception, site: Site) -> BackendError:
         return Unavailable(f"{site.where}: no connection within {site.connect_s:g} s")
     if "Timeout" in kind:
         return Unavailable(f"{site.where}: no answer within {site.timeout_s:g} s")
-    return Unavailable(f"{site.where}: the connection failed ({kind}: {told})")
+    return Unavailable(f"{site.where}: the connection failed ({kind}: {told}); {UNREACHABLE_ADVICE}")
 
 
 def _error(payload: Json) -> Object:

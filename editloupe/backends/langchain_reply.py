@@ -14,6 +14,7 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage
 
 from editloupe.backends import payload
+from editloupe.backends.endpoint import NO_VISION, TOO_LONG_ADVICE, UNREACHABLE_ADVICE
 from editloupe.chat import Finish, MalformedCall, Message, Reply, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import Json
@@ -223,15 +224,19 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     if "ContextOverflow" in names or (
         status in (None, 400, 413, 422) and (payload.TOO_LONG.search(told) or _TOO_LONG.search(told))
     ):
-        return ContextTooLong(message, status=status)
+        return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     if "insufficient_quota" in told:
         return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status)
     if status == 429 or (status is None and _RATE.search(names)):
         return RateLimited(message, status=status, retry_after_s=retry_after_s)
+    if status is None and re.search("Connect", names):
+        return Unavailable(f"{message}; {UNREACHABLE_ADVICE}")
     if (status is not None and (status == 408 or status >= 500)) or (status is None and _PASSING.search(names)):
         return Unavailable(message, status=status, retry_after_s=retry_after_s)
     if status in (401, 403) or (status is None and _KEY.search(names)):
         return Rejected(f"{message}; check the key that the provider's class reads", status=status)
+    if NO_VISION[0].search(told):
+        return Rejected(f"{message}; {NO_VISION[1]}", status=status)
     if status == 404:
         return Rejected(f"{message}; check the model's name and the address", status=status)
     return Rejected(message, status=status)

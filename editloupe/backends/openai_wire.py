@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias, cast
 
-from editloupe.backends.endpoint import Site
+from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, Site
 from editloupe.backends.payload import (
     FILTERED,
     TOO_LONG,
@@ -293,7 +293,7 @@ def backend_error(error: Exception, site: Site) -> BackendError:
         return Unavailable(f"{site.where}: no answer within {site.timeout_s:g} s")
     if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIConnectionError):
         return Rejected(f"{site.where}: {kind}: {told}")
-    return Unavailable(f"{site.where}: the connection failed ({kind}: {told})")
+    return Unavailable(f"{site.where}: the connection failed ({kind}: {told}); {UNREACHABLE_ADVICE}")
 
 
 def filtered_reply(error: Exception, sent: Object, site: Site) -> Reply | None:
@@ -322,10 +322,11 @@ def _failure(status: int, body: object, site: Site, *, retry_after_s: float | No
     if status == 408 or status >= 500:
         return Unavailable(message, status=status, retry_after_s=retry_after_s)
     if status in (400, 413, 422) and TOO_LONG.search(f"{code} {told}"):
-        return ContextTooLong(message, status=status)
+        return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     if status in (401, 403):
         return Rejected(f"{message}; {site.key_hint}", status=status)
+    if advice := site.advice(told):
+        return Rejected(f"{message}; {advice}", status=status)
     if status in (404, 405) or status < 400:
         return Rejected(f"{message}; check the model's name, and that {_BASE_URL_HINT}", status=status)
-    advice = next((hint for pattern, hint in site.hints if pattern.search(told)), None)
-    return Rejected(f"{message}; {advice}" if advice else message, status=status)
+    return Rejected(message, status=status)

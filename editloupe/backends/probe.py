@@ -106,6 +106,7 @@ class Report:
             "endpoint": self.endpoint,
             "model": self.model,
             "can_judge": self.can_judge,
+            "verdict": self.verdict,
             "probes": [row.to_json() for row in self.rows],
             "usage": self.usage.to_json(),
             "questions_answered": self.asked,

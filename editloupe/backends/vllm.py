@@ -35,10 +35,6 @@ _HINTS: Final = (
         re.compile(r"enable-auto-tool-choice|tool-call-parser", re.IGNORECASE),
         "start the server with --enable-auto-tool-choice --tool-call-parser hermes, or use --tool-protocol text",
     ),
-    (
-        re.compile(r"not a multimodal model|not support (multimodal|image)", re.IGNORECASE),
-        "the model takes no images: serve a vision-language model, such as Qwen/Qwen3-VL-8B-Instruct",
-    ),
 )
 
 

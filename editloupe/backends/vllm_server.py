@@ -39,6 +39,8 @@ GRACE_S: Final = 15.0
 LOG_LINES: Final = 15
 """Of the server's log, where it fails."""
 
+_PR_SET_PDEATHSIG = 1
+
 _LINE_BYTES = 400
 
 _OURS: Final = {
@@ -145,6 +147,7 @@ class Server:
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_dies_with_us(),
             )
         except OSError as error:
             self._log.close()
@@ -230,6 +233,23 @@ class Server:
         self.kill()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+def _dies_with_us() -> Callable[[], None] | None:
+    """What the new process does before it becomes the server: on Linux it asks to end when we do, even by SIGKILL."""
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    # Loaded here and not behind the fork, where an import may wait for ever for another thread's lock.
+    prctl, us = ctypes.CDLL(None).prctl, os.getpid()
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != us:
+            os._exit(1)
+
+    return ask
 
 
 def _free_port() -> int:

@@ -1,4 +1,4 @@
-"""The run folder: run.json, config.yaml, samples.jsonl, findings.jsonl, traces/, blobs/, report/.
+"""The run folder: run.json, config.yaml, samples.jsonl, findings.jsonl, traces/, blobs/, report/, probes/.
 
 Everything that grows is appended; a torn last line is cut off, and the last valid line of a key wins. One process writes
 at a time; any number may read.
@@ -22,7 +22,7 @@ from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.records import Finding, JudgeSpec, RunSpec
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import complete_lines, cut_torn_line, read_trace
-from editloupe.values import Json, Sample, sample_key
+from editloupe.values import Json, Sample, digest, sample_key
 
 Parsed = TypeVar("Parsed")
 
@@ -45,6 +45,10 @@ class RunStore:
     @property
     def blobs(self) -> Path:
         return self.folder / "blobs"
+
+    @property
+    def probes_folder(self) -> Path:
+        return self.folder / "probes"
 
     @property
     def report(self) -> Path:
@@ -196,6 +200,33 @@ class RunStore:
             return order.get(key, len(order)), key, criteria.index(f.criterion) if f.criterion in criteria else 99
 
         return sorted(latest.values(), key=place)
+
+    def write_probe(self, probed: Mapping[str, Json]) -> Path:
+        """What a backend was found to be able to do, in `probes/`: one file a backend, the latest one stays.
+
+        A run that is being judged goes on undisturbed.
+        """
+        name = str(probed["backend"])
+        plain = "".join(c if c.isalnum() or c in "._" else "-" for c in name).strip("-")[:80]
+        with _storage(self.folder):
+            self.probes_folder.mkdir(exist_ok=True)
+            text = json.dumps(dict(probed), indent=2, ensure_ascii=False) + "\n"
+            return _replace(self.probes_folder / f"{plain}-{digest(name)[:6]}.json", text)
+
+    def probes(self) -> list[Mapping[str, Json]]:
+        """What `write_probe` has written; files of another shape are named in `problems`."""
+        found: list[Mapping[str, Json]] = []
+        for path in sorted(self.probes_folder.glob("*.json")):
+            try:
+                data = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                self.problems.append(f"probes/{path.name}: cannot be read as JSON ({error}), left out")
+                continue
+            if isinstance(data, dict) and isinstance(data.get("probes"), list):
+                found.append(data)
+            else:
+                self.problems.append(f"probes/{path.name}: not of the expected shape, left out")
+        return found
 
     def write_report(self, name: str, text: str) -> Path:
         """A file in `report/`, whole or not at all."""

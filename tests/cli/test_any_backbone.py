@@ -197,6 +197,32 @@ def failures(provider: str) -> dict[str, Act]:
     return found
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_what_a_user_can_do_stands_in_the_reason(provider: str, serve: Serve, editloupe: Run, edits: Edits, tmp_path: Path):
+    fails: Callable[..., Act] = gemini_server.fails if provider == "google" else openai_server.fails
+    script = [
+        fails(400, "Image input modality is not enabled for this model"),
+        fails(404, "No endpoints found that support image input"),
+        says(provider, LOOK),
+        fails(400, "maximum context length is 8192 tokens; the input token count exceeds the maximum"),
+    ]
+    house = serve(provider, script)
+    options = ("--backend", house.uri, "--criteria", "if", "--concurrency", "1", "--out", tmp_path / "run")
+    assert editloupe("judge", edits(3), *options)[0] == 1
+    blind, routed, long = RunStore.read(tmp_path / "run").current()
+    for finding in (blind, routed):
+        assert (finding.status, "the model takes no images: name one that does" in finding.reason) == (
+            "backend_failed",
+            True,
+        )
+    assert (long.status, long.turns) == ("over_budget", 1)
+    assert "the conversation does not fit: lower --max-turns" in long.reason
+    nobody = house.uri.replace(str(house.server.port), "9")
+    assert editloupe("judge", edits(1, name="more"), "--backend", nobody, *options[2:-1], tmp_path / "gone")[0] == 1
+    [gone] = RunStore.read(tmp_path / "gone").current()
+    assert (gone.status, "check the address, and that a server answers there" in gone.reason) == ("backend_failed", True)
+
+
 def opened(uri: str) -> LMM:
     parsed = parse_uri(uri)
     backend: LMM = importlib.import_module(f"editloupe.backends.{parsed.provider}").open_backend(parsed)

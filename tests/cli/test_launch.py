@@ -249,6 +249,22 @@ def test_a_signal_while_the_server_starts_leaves_nothing_behind(
     assert vllm.gone()
 
 
+def test_a_server_whose_run_is_killed_outright_ends_too(vllm: StandIn, edits: Edits, tmp_path: Path):
+    vllm.act("hangs")
+    code = "from editloupe.cli import main; main()"
+    command = [sys.executable, "-c", code, "judge", str(edits(1)), "--backend", "vllm/m", "--launch"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _until(lambda: vllm.starts)
+    process.kill()
+    process.wait(10)
+    server, worker = vllm.starts[0]["pids"]
+    try:
+        _until(lambda: not _runs(int(server)), 5)
+    finally:
+        # Its own children are its own affair: vLLM ends them when it gets the signal.
+        os.kill(int(worker), signal.SIGKILL)
+
+
 @pytest.mark.parametrize(
     ("words", "says_what"),
     [

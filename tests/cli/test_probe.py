@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,32 @@ def test_failed_and_wrong_probes_are_rows_with_their_reasons(editloupe: Run) -> 
     assert (rows["keep to a JSON schema"]["result"], rows["keep to a JSON schema"]["answered"]) == ("no", "Pink")
     assert rows["say its context limit"]["result"] == "failed"
     assert "HTTP 404" in rows["say its context limit"]["answered"]
+
+
+def test_the_table_is_kept_in_a_run_and_shown_with_it(editloupe: Run, edits: Callable[..., Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert editloupe("judge", edits(1), "--criteria", "if", "--out", run)[0] == 0
+    with OpenAIServer(READY, SEES, APART, calling(), FETCHED, FORMED) as server:
+        uri = f"openai/tiny-vl?base_url={server.url}"
+        code, _, noted = editloupe("backends", "probe", uri, "--run", run)
+        [kept] = (run / "probes").iterdir()
+        assert (code, f"kept in {kept}" in "".join(noted.splitlines())) == (0, True)
+        # The latest one stays.
+        assert editloupe("backends", "probe", uri, "--run", run)[0] == 1
+        asked = len(server.seen)
+        code, _, told = editloupe("backends", "probe", uri, "--run", tmp_path)
+        assert (code, len(server.seen)) == (2, asked)
+        assert "is no run folder" in told
+    assert list((run / "probes").iterdir()) == [kept]
+    assert json.loads(kept.read_text())["can_judge"] is False
+    (run / "probes" / "torn.json").write_text("{")
+    code, said, warned = editloupe("show", run)
+    assert code == 0
+    assert f"Probed: openai/tiny-vl?base_url={server.url}" in said
+    assert "see a tool's picture" in said and "It cannot judge edits: see a picture" in said
+    assert "probes/torn.json" in warned
+    # The run itself is what it was.
+    assert editloupe("judge", tmp_path / "edits", "--criteria", "if", "--out", run)[0] == 0
 
 
 def test_a_model_that_answers_in_words_where_a_call_was_asked_for(editloupe: Run) -> None:
