@@ -6,7 +6,8 @@ provider/model?key=value        split at the first "/"; `provider:model` is acce
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 from urllib.parse import parse_qsl, quote
 
@@ -102,6 +103,18 @@ def parse_uri(text: str) -> BackendURI:
         if any(word in name.lower() for word in _SECRET_WORDS):
             raise ConfigError(f"backend URI has a parameter {name!r}: keys come from the environment, never from a URI")
     return BackendURI(provider=provider, model=model, params=params)
+
+
+_OF_FILES = ("recorded", "scripted")
+"""Backends whose model is a path."""
+
+
+def settled(uri: str) -> str:
+    """The same backend from whatever folder: a path in the URI is absolute. Raises ConfigError."""
+    parsed = parse_uri(uri)
+    if parsed.provider not in _OF_FILES or not parsed.model:
+        return uri
+    return str(replace(parsed, model=str(Path(parsed.model).absolute())))
 
 
 def open_backend(uri: str) -> LMM:

@@ -236,8 +236,11 @@ class Server:
 
 
 def _dies_with_us() -> Callable[[], None] | None:
-    """What the new process does before it becomes the server: on Linux it asks to end when we do, even by SIGKILL."""
-    if sys.platform != "linux":
+    """What the new process does before it becomes the server: on Linux it asks to end when we do, even by SIGKILL.
+
+    The system watches the thread that starts it, so only the main one may ask this.
+    """
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return None
     import ctypes
 

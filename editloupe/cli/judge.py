@@ -94,6 +94,8 @@ def judge(
     ] = None,
 ) -> int:
     """Judge a folder of edits. The same command again continues the run."""
+    from editloupe.backends.base import settled
+
     if path is None:
         if backend or config or as_json or out_dir or criteria or sample:
             raise ConfigError("PATH is missing: name the folder of edits to judge (editloupe judge --help)")
@@ -133,6 +135,9 @@ def judge(
         "fail_on_error": fail_on_error,
     }
     folder = out_dir or default_out(options)
+    if backend is not None:
+        # config.yaml must mean the same from another folder.
+        options["backend"] = settled(backend)
     if dry_run:
         return _dry_run(options, folder, as_json=as_json)
     return run(options, folder, redo=PENDING, as_json=as_json)
