@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from rich.table import Table
 
 from editloupe.cli.output import note, out, plain
 from editloupe.errors import ConfigError
-from editloupe.values import ImageRef, View, canonical_json, sample_key
+from editloupe.values import ImageRef, Json, View, canonical_json, sample_key
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -65,7 +66,22 @@ def _overview(store: RunStore) -> None:
         out().print(table)
         judged = sum(f.status == "ok" for f in findings)
         out().print(f"{judged} of {len(findings)} findings judged.\n")
+    for probed in store.probes():
+        _probed(probed)
     out().print(plain(f"One sample: editloupe show {store.folder} SAMPLE"), soft_wrap=True)
+
+
+def _probed(probed: Mapping[str, Json]) -> None:
+    """What a backend was found to be able to do (`editloupe backends probe --run`)."""
+    table = Table(title=plain(f"Probed: {probed['backend']} ({probed.get('asked_at', '')})"), title_justify="left")
+    for column in ("Can it …", "", "Answered"):
+        table.add_column(plain(column), overflow="fold")
+    rows = probed["probes"]
+    for row in rows if isinstance(rows, list) else []:
+        if isinstance(row, Mapping):
+            table.add_row(*(plain(str(row.get(name, ""))) for name in ("name", "result", "answered")))
+    out().print(table)
+    out().print(plain(f"{probed.get('verdict', '')}\n"), soft_wrap=True)
 
 
 def _of_sample(store: RunStore, wanted: str) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""The run folder: run.json, config.yaml, samples.jsonl, findings.jsonl, traces/, blobs/, report/.
+"""The run folder: run.json, config.yaml, samples.jsonl, findings.jsonl, traces/, blobs/, report/, probes/.
 
 Everything that grows is appended; a torn last line is cut off, and the last valid line of a key wins. One process writes
 at a time; any number may read.
@@ -22,7 +22,7 @@ from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.records import Finding, JudgeSpec, RunSpec
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import complete_lines, cut_torn_line, read_trace
-from editloupe.values import Json, Sample, sample_key
+from editloupe.values import Json, Sample, digest, sample_key
 
 Parsed = TypeVar("Parsed")
 
@@ -47,6 +47,10 @@ class RunStore:
         return self.folder / "blobs"
 
     @property
+    def probes_folder(self) -> Path:
+        return self.folder / "probes"
+
+    @property
     def report(self) -> Path:
         return self.folder / "report"
 
@@ -62,14 +66,26 @@ class RunStore:
         return store
 
     @classmethod
+    def look(cls, folder: Path, spec: RunSpec, loaded: Loaded) -> RunStore:
+        """What `write` and `begin` would find in a folder, which need not exist: nothing is written, nothing locked.
+
+        Raises RunMismatch and ConfigError as they do, but for what only writing shows.
+        """
+        store = cls(folder)
+        store._refuse_strangers()
+        if (folder / "run.json").exists():
+            store._load()
+            store._compare(spec)
+        store._new_samples(loaded.samples, loaded.rejected)
+        return store
+
+    @classmethod
     def write(cls, folder: Path, spec: RunSpec) -> RunStore:
         """A new run, or an existing one with the same identity, locked for this process; nothing is written yet.
 
         Raises RunMismatch (naming the fields that differ) and ConfigError (not writable, in use, not a run folder).
         """
         store = cls(folder)
-        if folder.exists() and not folder.is_dir():
-            raise ConfigError(f"{folder} is a file; --out needs a folder")
         store._refuse_strangers()
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -187,6 +203,33 @@ class RunStore:
 
         return sorted(latest.values(), key=place)
 
+    def write_probe(self, probed: Mapping[str, Json]) -> Path:
+        """What a backend was found to be able to do, in `probes/`: one file a backend, the latest one stays.
+
+        A run that is being judged goes on undisturbed.
+        """
+        name = str(probed["backend"])
+        plain = "".join(c if c.isalnum() or c in "._" else "-" for c in name).strip("-")[:80]
+        with _storage(self.folder):
+            self.probes_folder.mkdir(exist_ok=True)
+            text = json.dumps(dict(probed), indent=2, ensure_ascii=False) + "\n"
+            return _replace(self.probes_folder / f"{plain}-{digest(name)[:6]}.json", text)
+
+    def probes(self) -> list[Mapping[str, Json]]:
+        """What `write_probe` has written; files of another shape are named in `problems`."""
+        found: list[Mapping[str, Json]] = []
+        for path in sorted(self.probes_folder.glob("*.json")):
+            try:
+                data = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                self.problems.append(f"probes/{path.name}: cannot be read as JSON ({error}), left out")
+                continue
+            if isinstance(data, dict) and isinstance(data.get("probes"), list):
+                found.append(data)
+            else:
+                self.problems.append(f"probes/{path.name}: not of the expected shape, left out")
+        return found
+
     def write_report(self, name: str, text: str) -> Path:
         """A file in `report/`, whole or not at all."""
         with _storage(self.folder):
@@ -223,7 +266,9 @@ class RunStore:
             raise RunMismatch(f"{self.folder} belongs to another run: {told}. Choose another --out, or the same settings")
 
     def _refuse_strangers(self) -> None:
-        """Raises ConfigError where the folder holds other files than a run's, or a run's that was killed at its start."""
+        """Raises ConfigError where the folder is a file, or holds other files than a run's or one's killed at its start."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ConfigError(f"{self.folder} is a file; --out needs a folder")
         if self.folder.is_dir() and not (self.folder / "run.json").exists():
             own = {"run.lock", "run.owner", ".run.json.part", ".run.owner.part"}
             if any(path.name not in own for path in self.folder.iterdir()):
