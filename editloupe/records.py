@@ -298,7 +298,7 @@ class JudgeSpec:
         assert isinstance(sampling, Mapping) and isinstance(tools, Mapping)
         texts = ("backend", "backend_version", "endpoint", "tool_protocol", "image_policy", "prompts", "rubric")
         return cls(
-            **{name: str(data[name]) for name in texts},  # type: ignore[arg-type]
+            **{name: str(data[name]) for name in texts},
             sampling=Sampling(**sampling),  # type: ignore[arg-type]
             constrain_labels=data["constrain_labels"] is True,
             tools={name: str(version) for name, version in tools.items()},

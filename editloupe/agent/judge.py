@@ -72,9 +72,13 @@ def opening(context: Context, views: Mapping[str, View], message: Message | None
 
 def run_loop(context: Context, views: Mapping[str, View], *, loop: Loop | None = None) -> LoopState:
     """From the first message to an outcome. Raises Interrupted, and ImageError for an input that cannot be decoded."""
+    return go_on(opening(context, views), context, loop=loop)
+
+
+def go_on(state: LoopState, context: Context, *, loop: Loop | None = None) -> LoopState:
+    """From a state in which a `think` is due to an outcome. Raises as `run_loop`."""
     graph = loop or _loop()
-    state = graph.invoke(opening(context, views), {"recursion_limit": RECURSION_LIMIT}, context=context)
-    return cast(LoopState, state)
+    return cast(LoopState, graph.invoke(state, {"recursion_limit": RECURSION_LIMIT}, context=context))
 
 
 def answer(context: Context, views: Mapping[str, View], *, judge_id: str, repeat: int, trace: str | None) -> Finding:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import editloupe
-from editloupe.cli import backends, check, judge, listings, retry, show, tools
+from editloupe.cli import backends, check, judge, listings, replay, retry, show, tools
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
@@ -44,6 +44,7 @@ for _name, _command in (
     ("retry", retry.retry),
     ("check", check.check),
     ("show", show.show),
+    ("replay", replay.replay),
     ("rubrics", listings.rubrics),
 ):
     app.command(name=_name)(_exits(_command))
@@ -98,8 +99,8 @@ def _root(
 def main() -> None:
     """Run a command; every error of ours is one message and an exit code, never a traceback.
 
-    0 finished; 1 failed; 2 usage, configuration or input; 3 failures above --fail-on-error; 5 stopped by a budget;
-    130 interrupted.
+    0 finished; 1 failed; 2 usage, configuration or input; 3 failures above --fail-on-error; 4 a replay drifted;
+    5 stopped by a budget; 130 interrupted.
     """
     try:
         app()

@@ -33,8 +33,8 @@ def show(
     if sample is None:
         _overview(store)
     else:
-        wanted = None if criterion is None else _criterion_id(store, criterion)
-        findings = [f for f in _of_sample(store, sample) if wanted in (None, f.criterion)]
+        wanted = None if criterion is None else criterion_id(store, criterion)
+        findings = [f for f in of_sample(store, sample) if wanted in (None, f.criterion)]
         if not findings:
             raise ConfigError(f"{run}: sample {sample!r} has no finding for criterion {criterion!r}")
         for finding in findings:
@@ -66,7 +66,7 @@ def _overview(store: RunStore) -> None:
     out().print(plain(f"One sample: editloupe show {store.folder} SAMPLE"), soft_wrap=True)
 
 
-def _of_sample(store: RunStore, wanted: str) -> list[Finding]:
+def of_sample(store: RunStore, wanted: str) -> list[Finding]:
     found = [f for f in store.current() if wanted in (f.sample_id, sample_key(f.editor, f.sample_id))]
     if not found:
         known = list(dict.fromkeys(f.sample_id for f in store.current()))
@@ -75,7 +75,7 @@ def _of_sample(store: RunStore, wanted: str) -> list[Finding]:
     return found
 
 
-def _criterion_id(store: RunStore, name: str) -> str:
+def criterion_id(store: RunStore, name: str) -> str:
     """A criterion of the run's rubric by id or short name."""
     known = store.criteria()
     for id_, short in known.items():

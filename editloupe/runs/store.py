@@ -87,6 +87,19 @@ class RunStore:
             raise
         return store
 
+    @classmethod
+    def edit(cls, folder: Path) -> RunStore:
+        """An existing run as it stands, locked for this process, to put something beside what is there.
+
+        Raises ConfigError: no run, not writable, in use.
+        """
+        store = cls.read(folder)
+        try:
+            store._take_lock()
+        except OSError as error:
+            raise ConfigError(f"{folder} cannot be written: {error.strerror or error}") from error
+        return store
+
     def begin(self, spec: RunSpec, judge: JudgeSpec, loaded: Loaded, *, config: Mapping[str, Json], narrowed: bool) -> None:
         """Record what is to be judged and by whom; nothing is written where a sample is refused.
 
