@@ -18,7 +18,7 @@ def difference(trace: Trace, request: Request, shared: int) -> str:
         now = request.messages[shared]
         if shared >= len(recorded):
             return f"message {shared + 1} ({now.role}): the recording ends before it"
-        return f"message {shared + 1}: {_message_difference(recorded[shared], now)}"
+        return f"message {shared + 1}: {message_difference(recorded[shared], now)}"
     heads = {event.head: event for event in trace.events if isinstance(event, ModelCall)}
     call = heads.get(chain(request.messages)[-1])
     if call is None:
@@ -26,7 +26,8 @@ def difference(trace: Trace, request: Request, shared: int) -> str:
     return _settings_difference(trace.header, call, request)
 
 
-def _message_difference(recorded: Message, now: Message) -> str:
+def message_difference(recorded: Message, now: Message) -> str:
+    """The first field in which two messages differ: "FIELD: recorded …, now …"."""
     for name, old, new in (
         ("role", recorded.role, now.role),
         ("tool_call_id", recorded.tool_call_id, now.tool_call_id),
@@ -61,6 +62,7 @@ def _settings_difference(header: Header, call: ModelCall, request: Request) -> s
 
 
 def chain(messages: Sequence[Message]) -> list[str]:
+    """The hash of each message, as a trace has it."""
     hashes: list[str] = []
     for message in messages:
         hashes.append(message_hash(message, hashes[-1] if hashes else None))
@@ -72,5 +74,6 @@ def _around(text: str, at: int) -> str:
 
 
 def short(value: object) -> str:
+    """JSON, cut to a line."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 160 else text[:159] + "…"

@@ -14,9 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
-from editloupe.backends.base import BackendURI, Traits, parse_uri
+from editloupe.backends.base import NOT_LMMS, BackendURI, Traits, parse_uri
 from editloupe.backends.nearest import chain, difference
 from editloupe.chat import Message, Reply, Request
 from editloupe.data.images import ImageStore
@@ -24,8 +23,6 @@ from editloupe.errors import BackendError, ConfigError, ContextTooLong, NotRecor
 from editloupe.traces.events import MessageEvent, ModelCall, ModelFailure
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Json, digest
-
-_NO_LMM: Final = ("baseline", "scripted")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +72,7 @@ class RecordedLMM:
         self._uri = str(BackendURI(provider="recorded", model=name, params=params))
         self.traits = Traits(
             describes=f"what {recorded} answered in {folder.name}, from its traces",
-            is_lmm=recorded.provider not in _NO_LMM,
+            is_lmm=recorded.provider not in NOT_LMMS,
             native_tools=judge.get("tool_protocol") == "native",
             tool_result_images=True,
             constrains_choices=judge.get("constrain_labels") is True,

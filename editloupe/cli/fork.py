@@ -119,7 +119,8 @@ def _report(forked: Forked, run: Path, sample: str, *, as_json: bool) -> None:
         return
     then = "not finished" if recorded is None else recorded.label or recorded.status
     now = finding.label or f"{finding.status}: {finding.reason}"
-    kept = "the question" if forked.parent.step == 0 else f"{forked.parent.step} steps"
+    step = forked.parent.step
+    kept = "the question" if step == 0 else "1 step" if step == 1 else f"{step} steps"
     out().print(plain(f"Kept {kept} of {forked.parent.trace}"), soft_wrap=True)
     out().print(plain(f"Parent: {then}\nFork:   {now}"), soft_wrap=True)
     out().print(plain(f"Look at it: {shlex.join(['editloupe', 'show', str(run), sample])}"), soft_wrap=True)

@@ -139,6 +139,7 @@ def _replayed(
                 tools=tools,
                 record_mode=cast("RecordMode", record_mode),
                 stop=stop,
+                run=store.identity,
             )
             done += replay.tasks(mine, concurrency=concurrency)
     return done

@@ -18,7 +18,7 @@ from editloupe.runs.drift import Compared, compare
 from editloupe.runs.executors import ThreadExecutor
 from editloupe.runs.live import Live, begin_child, context_of, judge_of, versions_changed
 from editloupe.runs.play import PlayTape, RecordingEnds, RecordMode, Side
-from editloupe.runs.recording import Recording, read_recording
+from editloupe.runs.recording import Recording, read_recording, strangers
 from editloupe.tools.tolerance import EXACT, tolerance_of
 from editloupe.traces.events import End, FindingEvent, ToolResult
 from editloupe.traces.lineage import Parent
@@ -78,6 +78,7 @@ class Replay:
     model, tools: where answers come from.   record_mode: what is done about a miss. "none": it is named and that task
     ends; "once": a task without any recorded answer is done live; "new_episodes": whatever is not recorded is done live;
     "all": everything is.   live: what the live sides are.   images: holds the run's pictures.
+    run: digest of the run's identity, as its traces name it; None does not look.
     """
 
     folder: Path
@@ -87,6 +88,7 @@ class Replay:
     tools: Side = "recorded"
     record_mode: RecordMode = "none"
     stop: threading.Event | None = None
+    run: str | None = None
 
     def tasks(self, findings: Sequence[Finding], *, concurrency: int = 1) -> Iterator[Replayed]:
         """Each finding that has a trace; in their order, or with several at once as they are ready."""
@@ -106,9 +108,10 @@ class Replay:
             recording = read_recording(self.folder, name)
         except TraceError as error:
             return _damaged(name, listed, str(error))
-        problems = (*recording.trace.problems, *_strange(recording, listed))
-        if any("hash mismatch" in p or "which is missing" in p or "another" in p for p in problems):
-            return _damaged(name, listed, problems[0], problems)
+        problems = (*recording.trace.problems, *strangers(recording.trace, listed, self.run))
+        untrue = [p for p in problems if any(word in p for word in ("hash mismatch", "which is missing", "another"))]
+        if untrue:
+            return _damaged(name, listed, untrue[0], problems)
         played = self._played(recording)
         return replace(played, problems=problems)
 
@@ -192,18 +195,6 @@ def exit_code(replayed: Iterable[Replayed], *, live_model: bool) -> int:
     if verdicts & ({"drift", "miss"} if live_model else {"drift", "miss", "differs"}):
         return 4
     return 1 if "damaged" in verdicts else 0
-
-
-def _strange(recording: Recording, listed: Finding | None) -> Iterator[str]:
-    """What says that a trace is not of this finding."""
-    header = recording.trace.header
-    if listed is not None and (header.task_id, header.judge_id) != (listed.task_id, listed.judge_id):
-        yield (
-            f"{recording.name} is the trace of another task or run: it is of task {header.task_id[:12]} by judge "
-            f"{header.judge_id}, and the finding is of {listed.task_id[:12]} by {listed.judge_id}"
-        )
-    elif recording.task.id != header.task_id:
-        yield f"{recording.name}: its header was changed: the task in it is another than {header.task_id[:12]}"
 
 
 def _replayed(

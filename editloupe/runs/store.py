@@ -22,7 +22,7 @@ from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.records import Finding, JudgeSpec, RunSpec
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import complete_lines, cut_torn_line, read_trace
-from editloupe.values import Json, Sample, sample_key
+from editloupe.values import Json, Sample, digest, sample_key
 
 Parsed = TypeVar("Parsed")
 
@@ -171,6 +171,12 @@ class RunStore:
         """The order of `findings` is the order of writing, so that the latest of a sample and criterion can be told."""
         self.findings.pop(finding.key, None)
         self.findings[finding.key] = finding
+
+    @property
+    def identity(self) -> str:
+        """How its traces name the run."""
+        identity = self.info.get("identity")
+        return digest(dict(identity) if isinstance(identity, Mapping) else {})[:16]
 
     def criteria(self) -> dict[str, str]:
         """The criteria of the run's rubric: id → short name."""
