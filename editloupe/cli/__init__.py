@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import editloupe
-from editloupe.cli import backends, check, fork, judge, listings, replay, retry, show, tools
+from editloupe.cli import backends, check, fork, judge, listings, replay, rescore, retry, show, tools
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
@@ -46,6 +46,7 @@ for _name, _command in (
     ("show", show.show),
     ("replay", replay.replay),
     ("fork", fork.fork),
+    ("rescore", rescore.rescore),
     ("rubrics", listings.rubrics),
 ):
     app.command(name=_name)(_exits(_command))

@@ -53,6 +53,7 @@ def fork(
     )
     store = RunStore.edit(run)
     try:
+        store.refuse_rescored()
         name, uri = _trace(store, sample, criterion, judge, of)
         forked = go(
             store.folder,

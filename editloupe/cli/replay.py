@@ -58,6 +58,7 @@ def replay(
     # What is done live is written beside the run.
     store = RunStore.edit(run) if asks else RunStore.read(run)
     try:
+        store.refuse_rescored()
         findings = chosen(store, sample, criterion)
         done = list(_replayed(store, findings, cast("Side", model), cast("Side", tools), record_mode, backend, concurrency))
     finally:
@@ -170,7 +171,8 @@ def _report(done: Sequence[Replayed], run: Path, how: str, *, untraced: int) -> 
         console.print(f"\n… and {len(bad) - _SHOWN} more; --json lists all.")
     for one in done:
         for problem in one.problems:
-            note(f"warning: {problem}")
+            if problem != one.told:
+                note(f"warning: {problem}")
     skipped = f"; {untraced} findings have no trace" if untraced else ""
     console.print(plain(f"\nReplayed {len(done)} tasks of {run} ({how}): {told or 'none'}{skipped}."), soft_wrap=True)
 

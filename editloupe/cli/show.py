@@ -137,7 +137,9 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
             for number, step in enumerate(trace.steps(), start=1):
                 told = ", shared with what it continues" if number <= kept else ""
                 show_step(number, step, store, partial(prices.of_uri, judge), told)
-            for problem in (*trace.problems, *strangers(trace, finding if fork is None else None, store.identity)):
+            listed = finding if fork is None else None
+            strange = [] if store.rescored else strangers(trace, listed, store.identity)
+            for problem in (*trace.problems, *strange):
                 note(f"warning: {problem}")
         if forks:
             show_tree(finding.trace, finding, store.judges().get(finding.judge_id, ""), forks)

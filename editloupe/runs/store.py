@@ -178,6 +178,19 @@ class RunStore:
         identity = self.info.get("identity")
         return digest(dict(identity) if isinstance(identity, Mapping) else {})[:16]
 
+    @property
+    def rescored(self) -> bool:
+        """Whether its findings are another run's, read by another rubric, and its traces that run's."""
+        record = self.info.get("record")
+        return isinstance(record, Mapping) and "rescored_from" in record
+
+    def refuse_rescored(self) -> None:
+        """Raises ConfigError where the traces do not end in these findings."""
+        if self.rescored:
+            raise ConfigError(
+                f"{self.folder} holds re-scored findings of another run; give that run, whose traces they are"
+            )
+
     def criteria(self) -> dict[str, str]:
         """The criteria of the run's rubric: id → short name."""
         record = self.info.get("record")
