@@ -67,7 +67,7 @@ def replay(
         for one in done:
             typer.echo(json.dumps(one.to_json(), ensure_ascii=False))
     else:
-        _report(done, run, f"{model} model, {tools} tools", untraced=sum(f.trace is None for f in findings))
+        _report(done, store, f"{model} model, {tools} tools", untraced=sum(f.trace is None for f in findings))
     for problem in store.problems:
         note(f"warning: {problem}")
     if not done:
@@ -146,8 +146,10 @@ def _replayed(
     return done
 
 
-def _report(done: Sequence[Replayed], run: Path, how: str, *, untraced: int) -> None:
+def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: int) -> None:
     console = out()
+    judges = store.judges()
+    several = len({one.recorded.judge_id for one in done if one.recorded is not None}) > 1
     counts = Counter(one.verdict for one in done)
     told = ", ".join(f"{n} {_WORDS[verdict]}" for verdict, n in counts.items())
     if any(one.compared for one in done):
@@ -157,7 +159,9 @@ def _report(done: Sequence[Replayed], run: Path, how: str, *, untraced: int) -> 
         console.print(plain(f"{name} was recorded as version {then!r} and is {now!r} here."))
     bad = [one for one in done if one.verdict != "same"]
     for one in bad[:_SHOWN]:
-        console.print(plain(f"\n{sample_key(one.editor, one.sample_id)}, {one.criterion}: {_WORDS[one.verdict]}", "bold"))
+        who = f", {judges.get(one.recorded.judge_id)}" if several and one.recorded is not None else ""
+        about = f"{sample_key(one.editor, one.sample_id)}, {one.criterion}{who}"
+        console.print(plain(f"\n{about}: {_WORDS[one.verdict]}", "bold"))
         if one.told:
             console.print(plain(f"  {one.told}"), soft_wrap=True)
         for compared in one.compared:
@@ -174,7 +178,9 @@ def _report(done: Sequence[Replayed], run: Path, how: str, *, untraced: int) -> 
             if problem != one.told:
                 note(f"warning: {problem}")
     skipped = f"; {untraced} findings have no trace" if untraced else ""
-    console.print(plain(f"\nReplayed {len(done)} tasks of {run} ({how}): {told or 'none'}{skipped}."), soft_wrap=True)
+    console.print(
+        plain(f"\nReplayed {len(done)} tasks of {store.folder} ({how}): {told or 'none'}{skipped}."), soft_wrap=True
+    )
 
 
 _WORDS = {

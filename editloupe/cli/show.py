@@ -27,6 +27,7 @@ def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     sample: Annotated[str | None, typer.Argument(help="A sample id, or EDITOR/ID.")] = None,
     criterion: Annotated[str | None, typer.Option(help="Only this criterion, such as if.")] = None,
+    judge: Annotated[str | None, typer.Option(help="Only this judge: its id, or the beginning of it.")] = None,
     fork: Annotated[int | None, typer.Option(min=1, help="The steps of this fork, as the tree numbers them.")] = None,
     diff: Annotated[
         Path | None, typer.Option(metavar="OTHER_RUN", help="Where the sample's traces part from those of another run.")
@@ -45,6 +46,7 @@ def show(
     else:
         wanted = None if criterion is None else criterion_id(store, criterion)
         findings = [f for f in of_sample(store, sample) if wanted in (None, f.criterion)]
+        findings = [f for f in findings if f.judge_id.startswith(judge or "")]
         if not findings:
             raise ConfigError(f"{run}: sample {sample!r} has no finding for criterion {criterion!r}")
         listed = read_prices(prices)

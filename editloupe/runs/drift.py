@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -87,7 +87,7 @@ def compare(
             return Compared(step=step, tool=tool, verdict="not compared", tolerance=tolerance, told=(str(error),))
         max_abs, psnr = max(max_abs or 0, difference), min(math.inf if psnr is None else psnr, decibels)
         if difference > tolerance.max_abs or decibels < tolerance.psnr_db:
-            wanted = f"at most {tolerance.max_abs} and {tolerance.psnr_db:g} dB"
+            wanted = f"at most {tolerance.max_abs}, at least {tolerance.psnr_db:g} dB"
             told.append(f"picture {number}: differs by up to {difference} of 255, PSNR {decibels:.1f} dB ({wanted})")
     share = _text_share(recorded.text, now.text)
     if share > tolerance.text:
@@ -172,5 +172,5 @@ def _cut(text: str) -> str:
     return flat if len(flat) <= _TEXT_SHOWN else flat[: _TEXT_SHOWN - 1] + "…"
 
 
-def _px(box: Box) -> Sequence[float]:
-    return [round(v, 1) for v in box]
+def _px(box: Box) -> str:
+    return f"[{', '.join(f'{round(v, 1):g}' for v in box)}]"
