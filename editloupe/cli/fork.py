@@ -72,7 +72,7 @@ def fork(
 def _trace(store: RunStore, sample: str, criterion: str | None, judge: str | None, of: int | None) -> tuple[str, str]:
     """(path of the trace inside the run, the judge's URI). Raises ConfigError unless it is exactly one."""
     from editloupe.cli.replay import chosen
-    from editloupe.runs.live import FORKS, family
+    from editloupe.traces.lineage import FORKS, family
 
     uris = store.judges()
     found = [f for f in chosen(store, sample, criterion) if f.judge_id.startswith(judge or "")]

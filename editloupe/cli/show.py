@@ -40,7 +40,7 @@ def show(
 
     if sample is None and (fork is not None or diff is not None):
         raise ConfigError("--fork and --diff are about one sample: name it behind the run")
-    store = RunStore.read(run)
+    store = RunStore.read(run) if sample is None else RunStore.read_sample(run, sample)
     if sample is None:
         _overview(store)
     else:
@@ -50,7 +50,7 @@ def show(
         if not findings:
             raise ConfigError(f"{run}: sample {sample!r} has no finding for criterion {criterion!r}")
         listed = read_prices(prices)
-        other = None if diff is None else RunStore.read(diff)
+        other = None if diff is None else RunStore.read_sample(diff, sample)
         for finding in findings:
             if other is not None:
                 _compare(store, finding, other, listed)
@@ -104,8 +104,7 @@ def criterion_id(store: RunStore, name: str) -> str:
 def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None) -> None:
     """One finding with its steps; or, where it is asked for, one of its forks."""
     from editloupe.errors import TraceError
-    from editloupe.runs.recording import strangers
-    from editloupe.traces.lineage import Parent, read_whole
+    from editloupe.traces.lineage import Parent, read_whole, strangers
 
     console = out()
     key = sample_key(finding.editor, finding.sample_id)

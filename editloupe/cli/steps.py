@@ -60,9 +60,8 @@ def forks_of(folder: Path, name: str) -> dict[str, tuple[Trace, Parent, Finding 
     """
     from editloupe.errors import TraceError
     from editloupe.records import Finding
-    from editloupe.runs.live import FORKS, family
     from editloupe.traces.events import FindingEvent
-    from editloupe.traces.lineage import Parent
+    from editloupe.traces.lineage import FORKS, Parent, family
     from editloupe.traces.read import read_trace
 
     stem = family(name)

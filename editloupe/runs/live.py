@@ -17,12 +17,9 @@ from editloupe.records import JudgeSpec, JudgeTask
 from editloupe.runs.recording import Recording, Silent, offered_tools
 from editloupe.tools.base import Toolbox
 from editloupe.traces.events import Header, Note
-from editloupe.traces.lineage import Parent
+from editloupe.traces.lineage import FORKS, Parent, family
 from editloupe.traces.record import TraceWriter
 from editloupe.values import digest
-
-FORKS = "forks"
-"""Where in a run folder the traces lie that continue another one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,11 +112,6 @@ def begin_child(folder: Path, recording: Recording, task: JudgeTask, live: Live,
     if live.changes_provider(recording.judge) and any(m.carry is not None for m in recording.messages.values()):
         writer.append(Note(text=f"left out of the shared messages: what only {recording.judge.backend} understands"))
     return writer
-
-
-def family(name: str) -> str:
-    """What a trace and all that continue it have in common: TASK.REPEAT."""
-    return ".".join(Path(name).name.split(".")[:2])
 
 
 def _free(folder: Path, name: str) -> Path:

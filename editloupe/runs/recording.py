@@ -141,19 +141,6 @@ def _view(recipe: Recipe, shown: ImagePart) -> View:
     )
 
 
-def strangers(trace: Trace, listed: Finding | None, run: str | None = None) -> list[str]:
-    """What says that a trace is not that of a run's finding. run: digest of the run's identity, where it is known."""
-    header, name = trace.header, "" if trace.path is None else trace.path.name
-    if listed is not None and (header.task_id, header.judge_id) != (listed.task_id, listed.judge_id):
-        return [
-            f"{name}: this is the trace of another task or judge (task {header.task_id[:12]}, judge {header.judge_id}; the "
-            f"finding is of task {listed.task_id[:12]}, judge {listed.judge_id})"
-        ]
-    if run is not None and header.run != run:
-        return [f"{name}: this trace comes from another run ({header.run}; this one is {run})"]
-    return []
-
-
 class Silent:
     """Stands where a backend would, in replays that ask none: what it can do, and no answers."""
 

@@ -18,10 +18,10 @@ from editloupe.runs.drift import Compared, compare
 from editloupe.runs.executors import ThreadExecutor
 from editloupe.runs.live import Live, begin_child, context_of, judge_of, versions_changed
 from editloupe.runs.play import PlayTape, RecordingEnds, RecordMode, Side
-from editloupe.runs.recording import Recording, read_recording, strangers
+from editloupe.runs.recording import Recording, read_recording
 from editloupe.tools.tolerance import EXACT, tolerance_of
 from editloupe.traces.events import End, FindingEvent, ToolResult
-from editloupe.traces.lineage import Parent
+from editloupe.traces.lineage import Parent, strangers
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json
 

@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from editloupe.data.samples import Loaded, Rejected
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.records import Finding, JudgeSpec, RunSpec
+from editloupe.runs.index import RunIndex
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import complete_lines, cut_torn_line, read_trace
 from editloupe.values import Json, Sample, digest, sample_key
@@ -85,6 +86,22 @@ class RunStore:
         except ConfigError:
             store.close()
             raise
+        return store
+
+    @classmethod
+    def read_sample(cls, folder: Path, sample: str) -> RunStore:
+        """A run with what it holds of one sample (an id, or EDITOR/ID) and no other: fast, however large the run.
+
+        Where nothing is known of the sample, or the run is small, it is the whole run. Raises as `read`.
+        """
+        if not (folder / "run.json").exists() or not (folder / "findings.jsonl").exists() or not RunIndex.worth(folder):
+            return cls.read(folder)
+        with RunIndex(folder) as index:
+            lines = index.lines(sample)
+        if not lines:
+            return cls.read(folder)
+        store = cls(folder)
+        store._load(lines)
         return store
 
     @classmethod
@@ -275,7 +292,8 @@ class RunStore:
             text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
             _replace(self.folder / "config.yaml", "# editloupe judge --config THIS_FILE runs this again.\n" + text)
 
-    def _load(self) -> None:
+    def _load(self, part: Mapping[str, bytes] | None = None) -> None:
+        """part: file → those of its lines that are wanted; None reads the files."""
         path = self.folder / "run.json"
         try:
             info = json.loads(path.read_text(encoding="utf-8"))
@@ -288,7 +306,7 @@ class RunStore:
         if isinstance(info.get("schema"), int) and info["schema"] > RUN_SCHEMA:
             raise ConfigError(f"{path}: run schema {info['schema']} is newer than {RUN_SCHEMA}; update editloupe")
         self.info = info
-        for sample in self._parsed("samples.jsonl", _sample_or_row):
+        for sample in self._parsed("samples.jsonl", _sample_or_row, part):
             if isinstance(sample, Sample):
                 self.samples[sample.key] = sample
                 self.rejected.pop(sample.key, None)
@@ -296,12 +314,14 @@ class RunStore:
                 self.rejected[sample_key(str(sample["editor"]), str(sample["id"]))] = sample
         if not (self.folder / "findings.jsonl").exists():
             self.findings = {f.key: f for f in self.findings_from_traces()}
-        for finding in self._parsed("findings.jsonl", Finding.from_json):
+        for finding in self._parsed("findings.jsonl", Finding.from_json, part):
             self._keep(finding)
 
-    def _parsed(self, name: str, parse: Callable[[Mapping[str, Json]], Parsed]) -> Iterator[Parsed]:
+    def _parsed(
+        self, name: str, parse: Callable[[Mapping[str, Json]], Parsed], part: Mapping[str, bytes] | None
+    ) -> Iterator[Parsed]:
         """The lines of a file as values; those of another shape are named in `problems`."""
-        for number, data in self._lines(name):
+        for number, data in self._lines(name, part):
             try:
                 yield parse(data)
             except (KeyError, TypeError, ValueError, AssertionError) as error:
@@ -321,12 +341,12 @@ class RunStore:
             if last is not None:
                 yield Finding.from_json(last.finding)
 
-    def _lines(self, name: str) -> Iterator[tuple[int, dict[str, Json]]]:
+    def _lines(self, name: str, part: Mapping[str, bytes] | None) -> Iterator[tuple[int, dict[str, Json]]]:
         """The valid lines of a JSONL file with their numbers; others are named in `problems`."""
         path = self.folder / name
         if not path.exists():
             return
-        lines, _ = complete_lines(path.read_bytes())
+        lines, _ = complete_lines(path.read_bytes() if part is None else part.get(name, b""))
         for number, line in enumerate(lines, start=1):
             try:
                 data = json.loads(line)

@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.errors import TraceError
+from editloupe.records import Finding
 from editloupe.traces.events import End, Event, FindingEvent, Header, MessageEvent, ModelCall, ToolResult
 from editloupe.traces.read import Trace, read_trace
+
+FORKS = "forks"
+"""Where in a run folder the traces lie that continue another one."""
 
 _DEEPEST = 100
 
@@ -79,6 +83,24 @@ def read_whole(folder: Path, path: Path) -> Trace:
             problems=(*trace.problems, *child.problems),
         )
     return trace
+
+
+def family(name: str) -> str:
+    """What a trace and all that continue it have in common: TASK.REPEAT."""
+    return ".".join(Path(name).name.split(".")[:2])
+
+
+def strangers(trace: Trace, listed: Finding | None, run: str | None = None) -> list[str]:
+    """What says that a trace is not that of a run's finding. run: digest of the run's identity, where it is known."""
+    header, name = trace.header, "" if trace.path is None else trace.path.name
+    if listed is not None and (header.task_id, header.judge_id) != (listed.task_id, listed.judge_id):
+        return [
+            f"{name}: this is the trace of another task or judge (task {header.task_id[:12]}, judge {header.judge_id}; the "
+            f"finding is of task {listed.task_id[:12]}, judge {listed.judge_id})"
+        ]
+    if run is not None and header.run != run:
+        return [f"{name}: this trace comes from another run ({header.run}; this one is {run})"]
+    return []
 
 
 def _shared(trace: Trace, at: Parent, path: Path) -> Iterable[Event]:
