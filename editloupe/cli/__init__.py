@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import editloupe
-from editloupe.cli import backends, check, fork, judge, listings, replay, rescore, retry, show, tools
+from editloupe.cli import backends, check, fork, judge, listings, replay, rescore, retry, runs, show, tools
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
@@ -47,6 +47,9 @@ for _name, _command in (
     ("replay", replay.replay),
     ("fork", fork.fork),
     ("rescore", rescore.rescore),
+    ("runs", runs.runs),
+    ("merge", runs.merge),
+    ("gc", runs.gc),
     ("rubrics", listings.rubrics),
 ):
     app.command(name=_name)(_exits(_command))

@@ -112,7 +112,6 @@ def _replayed(
 ) -> list[Replayed]:
     from editloupe.backends.base import open_backend
     from editloupe.cli.judge import stoppable
-    from editloupe.data.images import ImageStore
     from editloupe.records import JudgeSpec
     from editloupe.runs.live import Live
     from editloupe.runs.rerun import Replay
@@ -131,11 +130,9 @@ def _replayed(
                 continue
             live = Live(backend=open_backend(backend or uri) if asks else None, toolbox=toolbox)
             live.check(JudgeSpec.from_json(judges[judge_id]))
-            images = ImageStore(store.blobs)
             replay = Replay(
                 folder=store.folder,
                 live=live,
-                images=images,
                 model=model,
                 tools=tools,
                 record_mode=cast("RecordMode", record_mode),

@@ -139,6 +139,8 @@ class RunIndex:
 
 
 def _opened(folder: Path) -> sqlite3.Connection:
+    if not RunIndex.worth(folder):
+        return _made(":memory:")
     path = folder / _NAME
     with contextlib.suppress(sqlite3.Error):
         base = _made(str(path))

@@ -77,13 +77,12 @@ class Replay:
 
     model, tools: where answers come from.   record_mode: what is done about a miss. "none": it is named and that task
     ends; "once": a task without any recorded answer is done live; "new_episodes": whatever is not recorded is done live;
-    "all": everything is.   live: what the live sides are.   images: holds the run's pictures.
+    "all": everything is.   live: what the live sides are.   folder: the run's; without a live model nothing is written.
     run: digest of the run's identity, as its traces name it; None does not look.
     """
 
     folder: Path
     live: Live
-    images: ImageStore
     model: Side = "recorded"
     tools: Side = "recorded"
     record_mode: RecordMode = "none"
@@ -128,8 +127,11 @@ class Replay:
             parent = Parent(trace=recording.name, head=head, step=step, tools=tools, why="replay", changes=changes)
             return begin_child(self.folder, recording, recording.task, self.live, parent)
 
+        # A store of its own for each task, so that pictures that are compared and not kept go with it.
+        images = ImageStore(self.folder / "blobs", writes=self.live.backend is not None)
+
         def look(step: int, result: ToolResult, live: Callable[[], ToolOutcome]) -> None:
-            compared.append(self._looked(step, result, live))
+            compared.append(self._looked(step, result, live, images))
 
         tape = PlayTape(
             recording=recording,
@@ -141,7 +143,7 @@ class Replay:
             without_carry=self.live.changes_provider(recording.judge),
             begin=begin if self.live.backend is not None else None,
         )
-        context = context_of(recording, tape, self.live, self.images)
+        context = context_of(recording, tape, self.live, images)
         try:
             # The question is asked as it was asked then, whatever this version would write today.
             state = opening(context, recording.views, recording.messages[recording.first])
@@ -166,7 +168,7 @@ class Replay:
             tape.close()
         return _replayed(recording, finding, tuple(compared), tape, self.folder, self.live)
 
-    def _looked(self, step: int, result: ToolResult, live: Callable[[], ToolOutcome]) -> Compared:
+    def _looked(self, step: int, result: ToolResult, live: Callable[[], ToolOutcome], images: ImageStore) -> Compared:
         """A live tool beside its recording."""
         name = str(result.call["name"])
         toolbox = self.live.toolbox
@@ -180,7 +182,7 @@ class Replay:
             now = live().observation
         except ImageError as error:
             return Compared(step=step, tool=name, verdict="not compared", tolerance=tolerance, told=(str(error),))
-        return compare(recorded, now, step=step, tool=name, tolerance=tolerance, images=self.images)
+        return compare(recorded, now, step=step, tool=name, tolerance=tolerance, images=images)
 
 
 def same(recorded: Finding, now: Finding) -> bool:

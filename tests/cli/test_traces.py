@@ -28,6 +28,14 @@ def test_live_tools_on_the_gallery_stay_within_their_tolerances(editloupe: Editl
     assert "7 as recorded" in told
 
 
+def test_a_drift_check_writes_nothing(gallery: Path, editloupe: Editloupe, monkeypatch: pytest.MonkeyPatch):
+    before = {path: path.read_bytes() for path in gallery.rglob("*") if path.is_file()}
+    crop = render.crop
+    monkeypatch.setattr(render, "crop", lambda rgb, box: crop(rgb, box) // 2)
+    assert editloupe("replay", gallery, "--tools", "live")[0] == 4
+    assert {path: path.read_bytes() for path in gallery.rglob("*") if path.is_file()} == before
+
+
 def test_a_changed_tool_makes_the_drift_check_fail_with_a_report_that_can_be_read(
     editloupe: Editloupe, monkeypatch: pytest.MonkeyPatch
 ):

@@ -42,7 +42,7 @@ def replayed(folder: Path, **how: object) -> list[Replayed]:
     store = RunStore.read(folder)
     wanted = how.pop("judge", "")
     live = how.pop("live", Live())
-    replay = Replay(folder=folder, live=live, images=ImageStore(store.blobs), run=store.identity, **how)  # type: ignore[arg-type]
+    replay = Replay(folder=folder, live=live, run=store.identity, **how)  # type: ignore[arg-type]
     uris = store.judges()
     return list(replay.tasks([f for f in store.current() if str(wanted) in uris[f.judge_id]]))
 
