@@ -122,6 +122,12 @@ def test_a_task_comes_back_from_its_json():
         assert JudgeTask.from_json(header.task).id == header.task_id
 
 
+def test_twenty_turns_with_twenty_crops_cost_little_more_than_their_pictures_and_text(tmp_path: Path):
+    from benchmarks.replay import long_trace
+
+    assert long_trace(tmp_path / "run").ratio <= 1.1
+
+
 # Misses
 
 
