@@ -164,7 +164,7 @@ def _judge(
     heading = heading_of(bench)
     if not as_json:
         note(f"Judging {source.path} with {heading.judge} into {folder}")
-    with stoppable(at_once) as stop, _progress(hidden=as_json) as listener:
+    with _stoppable(at_once) as stop, _progress(hidden=as_json) as listener:
         outcome = execute(
             bench,
             source,
@@ -418,7 +418,7 @@ def _launched(
 
 
 @contextmanager
-def stoppable(at_once: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
+def _stoppable(at_once: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
     """The first Ctrl-C (or SIGTERM) stops after the calls under way, the second at once; either leaves a resumable run.
 
     at_once: called before the second one ends the process, for what would outlive it.

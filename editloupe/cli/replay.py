@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from editloupe.cli.judge import weights_of
 from editloupe.cli.options import read_config
-from editloupe.cli.output import note, out, plain
+from editloupe.cli.output import err, note, out, plain
 from editloupe.errors import ConfigError
 from editloupe.values import Json, sample_key
 
@@ -60,7 +61,13 @@ def replay(
     try:
         store.refuse_rescored()
         findings = chosen(store, sample, criterion)
-        done = list(_replayed(store, findings, cast("Side", model), cast("Side", tools), record_mode, backend, concurrency))
+        sides = cast("tuple[Side, Side]", (model, tools))
+        done: list[Replayed] = []
+        with nullcontext() if as_json else err().status("replaying") as status:
+            for one in _replayed(store, findings, sides, cast("RecordMode", record_mode), backend, concurrency):
+                done.append(one)
+                if status is not None and len(done) % 10 == 0:
+                    status.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
     finally:
         store.close()
     if as_json:
@@ -104,43 +111,33 @@ def run_toolbox(store: RunStore, names: Sequence[str] | None = None) -> Toolbox:
 def _replayed(
     store: RunStore,
     findings: Sequence[Finding],
-    model: Side,
-    tools: Side,
-    record_mode: str,
+    sides: tuple[Side, Side],
+    record_mode: RecordMode,
     backend: str | None,
     concurrency: int,
-) -> list[Replayed]:
+) -> Iterator[Replayed]:
     from editloupe.backends.base import open_backend
-    from editloupe.cli.judge import stoppable
     from editloupe.records import JudgeSpec
     from editloupe.runs.live import Live
     from editloupe.runs.rerun import Replay
 
+    model, tools = sides
     asks = model == "live" or record_mode != "none"
     toolbox = run_toolbox(store) if tools == "live" or record_mode != "none" else None
     if toolbox is not None:
         toolbox.prepare()
-    done: list[Replayed] = []
     judges = store.info.get("judges")
     assert isinstance(judges, dict)
-    with stoppable() as stop:
-        for judge_id, uri in store.judges().items():
-            mine = [f for f in findings if f.judge_id == judge_id]
-            if not mine:
-                continue
-            live = Live(backend=open_backend(backend or uri) if asks else None, toolbox=toolbox)
-            live.check(JudgeSpec.from_json(judges[judge_id]))
-            replay = Replay(
-                folder=store.folder,
-                live=live,
-                model=model,
-                tools=tools,
-                record_mode=cast("RecordMode", record_mode),
-                stop=stop,
-                run=store.identity,
-            )
-            done += replay.tasks(mine, concurrency=concurrency)
-    return done
+    for judge_id, uri in store.judges().items():
+        mine = [f for f in findings if f.judge_id == judge_id]
+        if not mine:
+            continue
+        live = Live(backend=open_backend(backend or uri) if asks else None, toolbox=toolbox)
+        live.check(JudgeSpec.from_json(judges[judge_id]))
+        replay = Replay(
+            folder=store.folder, live=live, model=model, tools=tools, record_mode=record_mode, run=store.identity
+        )
+        yield from replay.tasks(mine, concurrency=concurrency)
 
 
 def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: int) -> None:
@@ -154,7 +151,7 @@ def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: in
     changed = {name: v for one in done for name, v in (one.versions or {}).items()}
     for name, (then, now) in changed.items():
         console.print(plain(f"{name} was recorded as version {then!r} and is {now!r} here."))
-    bad = [one for one in done if one.verdict != "same"]
+    bad = [one for one in done if one.verdict != "same" or any(c.verdict == "not compared" for c in one.compared)]
     for one in bad[:_SHOWN]:
         who = f", {judges.get(one.recorded.judge_id)}" if several and one.recorded is not None else ""
         about = f"{sample_key(one.editor, one.sample_id)}, {one.criterion}{who}"

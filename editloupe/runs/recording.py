@@ -19,7 +19,8 @@ from editloupe.traces.lineage import read_whole
 from editloupe.traces.read import Trace
 from editloupe.values import Box, View
 
-_MALFORMED = (KeyError, TypeError, ValueError, AssertionError, IndexError)
+MALFORMED = (KeyError, TypeError, ValueError, AssertionError, IndexError, AttributeError)
+"""What reading raises on content that somebody changed by hand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +67,7 @@ def read_recording(folder: Path, name: str) -> Recording:
     trace = read_whole(folder, folder / name)
     try:
         return _recording(name, trace)
-    except _MALFORMED as error:
+    except MALFORMED as error:
         more = f"; {trace.problems[0]}" if trace.problems else ""
         raise TraceError(
             f"{name} cannot be replayed: its content is not of the expected shape ({error!r}){more}"

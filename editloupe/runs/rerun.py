@@ -18,7 +18,7 @@ from editloupe.runs.drift import Compared, compare
 from editloupe.runs.executors import ThreadExecutor
 from editloupe.runs.live import Live, begin_child, context_of, judge_of, versions_changed
 from editloupe.runs.play import PlayTape, RecordingEnds, RecordMode, Side
-from editloupe.runs.recording import Recording, read_recording
+from editloupe.runs.recording import MALFORMED, Recording, read_recording
 from editloupe.tools.tolerance import EXACT, tolerance_of
 from editloupe.traces.events import End, FindingEvent, ToolResult
 from editloupe.traces.lineage import Parent, strangers
@@ -86,17 +86,16 @@ class Replay:
     model: Side = "recorded"
     tools: Side = "recorded"
     record_mode: RecordMode = "none"
-    stop: threading.Event | None = None
     run: str | None = None
 
     def tasks(self, findings: Sequence[Finding], *, concurrency: int = 1) -> Iterator[Replayed]:
         """Each finding that has a trace; in their order, or with several at once as they are ready."""
         traced = [f for f in findings if f.trace is not None]
         if concurrency == 1:
-            yield from (self.task(str(f.trace), f) for f in traced if self.stop is None or not self.stop.is_set())
+            yield from (self.task(str(f.trace), f) for f in traced)
             return
         executor = ThreadExecutor(concurrency)
-        yield from executor.run(lambda f: self.task(str(f.trace), f), traced, stop=self.stop or threading.Event())
+        yield from executor.run(lambda f: self.task(str(f.trace), f), traced, stop=threading.Event())
 
     def task(self, name: str, listed: Finding | None = None) -> Replayed:
         """One trace. What goes wrong with it is a verdict, never an exception.
@@ -107,12 +106,17 @@ class Replay:
             recording = read_recording(self.folder, name)
         except TraceError as error:
             return _damaged(name, listed, str(error))
-        problems = (*recording.trace.problems, *strangers(recording.trace, listed, self.run))
-        untrue = [p for p in problems if any(word in p for word in ("hash mismatch", "which is missing", "another"))]
+        strange = strangers(recording.trace, listed, self.run)
+        problems = (*strange, *recording.trace.problems)
+        untrue = [*strange, *(p for p in recording.trace.problems if "hash mismatch" in p or "which is missing" in p)]
         if untrue:
             return _damaged(name, listed, untrue[0], problems)
-        played = self._played(recording)
-        return replace(played, problems=problems)
+        try:
+            return replace(self._played(recording), problems=problems)
+        except MALFORMED as error:
+            return _damaged(
+                name, listed, f"{name} cannot be replayed: its content does not fit together ({error!r})", problems
+            )
 
     def _played(self, recording: Recording) -> Replayed:
         model, tools, mode = self.model, self.tools, self.record_mode
@@ -192,11 +196,14 @@ def same(recorded: Finding, now: Finding) -> bool:
 
 
 def exit_code(replayed: Iterable[Replayed], *, live_model: bool) -> int:
-    """4 where a replay drifted, missed or (with a recorded model) came out otherwise; 1 where a trace was no good."""
-    verdicts = {r.verdict for r in replayed}
+    """4 where a replay drifted, missed or (with a recorded model) came out otherwise; 1 where a trace was no good, or an
+    observation could not be compared."""
+    verdicts: set[str] = set()
+    for one in replayed:
+        verdicts |= {one.verdict, *(c.verdict for c in one.compared)}
     if verdicts & ({"drift", "miss"} if live_model else {"drift", "miss", "differs"}):
         return 4
-    return 1 if "damaged" in verdicts else 0
+    return 1 if verdicts & {"damaged", "not compared"} else 0
 
 
 def _replayed(
