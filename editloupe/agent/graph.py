@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
 
 from editloupe.agent import nodes
 from editloupe.agent.state import Context, LoopState, Next
@@ -33,6 +35,22 @@ def build_graph(checkpointer: BaseCheckpointSaver[str] | None = None) -> Loop:
     graph.add_conditional_edges("remind", _next, {"think": "think", "end": END})
     graph.add_edge("conclude", END)
     return graph.compile(checkpointer=checkpointer)
+
+
+def walk(
+    state: LoopState, context: Context, *, until: Callable[[LoopState], bool] = lambda _: False, first: Next = "think"
+) -> LoopState:
+    """The same nodes one after another without LangGraph, for conversations that are only read again.
+
+    first: the node to begin with.   until: looked at before each node; where it holds, the state is returned as it is,
+    and `build_graph` can go on from there if a `think` is due. Raises what the nodes raise.
+    """
+    steps = {"think": nodes.think, "act": nodes.act, "remind": nodes.remind, "conclude": nodes.conclude}
+    runtime = Runtime(context=context)
+    state = cast(LoopState, {**state, "next": first})
+    while state["next"] != "end" and not until(state):
+        state = cast(LoopState, {**state, **steps[state["next"]](state, runtime)})
+    return state
 
 
 def _next(state: LoopState) -> Next:
