@@ -262,3 +262,5 @@ def test_a_missing_blob_is_not_compared_by_a_drift_check(gallery: Path):
     (one,) = replayed(gallery, judge="native-calls", live=live, tools="live")
     assert {c.verdict for c in one.compared} == {"not compared"}
     assert source[:12] in one.compared[0].told[0]
+    # What could not be looked at is no success.
+    assert exit_code([one], live_model=False) == 1
