@@ -11,6 +11,7 @@ import typer
 
 import editloupe
 from editloupe.cli import (
+    align,
     backends,
     check,
     fork,
@@ -66,6 +67,7 @@ for _name, _command in (
     ("runs", runs.runs),
     ("merge", runs.merge),
     ("gc", runs.gc),
+    ("align", align.align),
     ("rubrics", listings.rubrics),
 ):
     app.command(name=_name)(_exits(_command))
