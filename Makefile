@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help install check test test-slow test-vllm bench docs
+.PHONY: help install check test test-slow test-vllm bench gallery docs
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -25,6 +25,9 @@ test-vllm:  ## The tests against a real vLLM on the CPU; the first time makes it
 
 bench:  ## Measure the pixel baseline on the drawn scenes and print its tables
 	$(PYTHON) -m benchmarks.baseline
+
+gallery:  ## Make the recorded traces of editloupe/traces/gallery again
+	$(PYTHON) examples/make_gallery.py
 
 docs:  ## Draw the example folder and the measured tables of the docs again
 	PYTHONPATH=. $(PYTHON) examples/draw_edits.py

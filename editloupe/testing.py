@@ -21,6 +21,7 @@ from editloupe.data.images import RGB, EncodedImage, ImagePolicy, ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError, ToolError
 from editloupe.records import Observation
 from editloupe.tools.base import Desk, Tool, Toolbox, spec
+from editloupe.tools.tolerance import Tolerance, tolerance_of
 from editloupe.values import Box, ImageRef, Json, View, canonical_json
 
 __all__ = ["check_backend", "check_tool"]
@@ -75,6 +76,9 @@ def _check_schema(tool: Tool) -> Mapping[str, Json]:
         value = getattr(tool, field, None)
         _require(tool, isinstance(value, str) and bool(value.strip()), f"{field} must be a text, found {value!r}")
     _require(tool, re.fullmatch(r"[a-z][a-z0-9_]*", tool.name) is not None, "its name must match [a-z][a-z0-9_]*")
+    _require(
+        tool, isinstance(tolerance_of(tool), Tolerance), f"tolerance must be a Tolerance, found {tolerance_of(tool)!r}"
+    )
     schema = spec(tool).parameters
     jsonschema.Draft202012Validator.check_schema(dict(schema))
     _require(tool, schema.get("type") == "object", f"its schema must describe an object, found {schema.get('type')!r}")

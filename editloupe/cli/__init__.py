@@ -10,7 +10,22 @@ from typing import Annotated
 import typer
 
 import editloupe
-from editloupe.cli import align, backends, check, judge, listings, report, retry, show, targets, tools
+from editloupe.cli import (
+    align,
+    backends,
+    check,
+    fork,
+    judge,
+    listings,
+    replay,
+    report,
+    rescore,
+    retry,
+    runs,
+    show,
+    targets,
+    tools,
+)
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
@@ -46,6 +61,12 @@ for _name, _command in (
     ("show", show.show),
     ("report", report.report),
     ("targets", targets.targets),
+    ("replay", replay.replay),
+    ("fork", fork.fork),
+    ("rescore", rescore.rescore),
+    ("runs", runs.runs),
+    ("merge", runs.merge),
+    ("gc", runs.gc),
     ("align", align.align),
     ("rubrics", listings.rubrics),
 ):
@@ -101,8 +122,8 @@ def _root(
 def main() -> None:
     """Run a command; every error of ours is one message and an exit code, never a traceback.
 
-    0 finished; 1 failed; 2 usage, configuration or input; 3 failures above --fail-on-error; 5 stopped by a budget;
-    130 interrupted.
+    0 finished; 1 failed; 2 usage, configuration or input; 3 failures above --fail-on-error; 4 a replay drifted;
+    5 stopped by a budget; 130 interrupted.
     """
     try:
         app()

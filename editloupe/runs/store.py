@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from editloupe.data.samples import Loaded, Rejected
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.records import Finding, JudgeSpec, RunSpec
+from editloupe.runs.index import RunIndex
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import complete_lines, cut_torn_line, read_trace
 from editloupe.values import Json, Sample, digest, sample_key
@@ -103,6 +104,35 @@ class RunStore:
             raise
         return store
 
+    @classmethod
+    def read_sample(cls, folder: Path, sample: str) -> RunStore:
+        """A run with what it holds of one sample (an id, or EDITOR/ID) and no other: fast, however large the run.
+
+        Where nothing is known of the sample, or the run is small, it is the whole run. Raises as `read`.
+        """
+        if not (folder / "run.json").exists() or not (folder / "findings.jsonl").exists() or not RunIndex.worth(folder):
+            return cls.read(folder)
+        with RunIndex(folder) as index:
+            lines = index.lines(sample)
+        if not lines:
+            return cls.read(folder)
+        store = cls(folder)
+        store._load(lines)
+        return store
+
+    @classmethod
+    def edit(cls, folder: Path) -> RunStore:
+        """An existing run as it stands, locked for this process, to put something beside what is there.
+
+        Raises ConfigError: no run, not writable, in use.
+        """
+        store = cls.read(folder)
+        try:
+            store._take_lock()
+        except OSError as error:
+            raise ConfigError(f"{folder} cannot be written: {error.strerror or error}") from error
+        return store
+
     def begin(self, spec: RunSpec, judge: JudgeSpec, loaded: Loaded, *, config: Mapping[str, Json], narrowed: bool) -> None:
         """Record what is to be judged and by whom; nothing is written where a sample is refused.
 
@@ -174,6 +204,25 @@ class RunStore:
         """The order of `findings` is the order of writing, so that the latest of a sample and criterion can be told."""
         self.findings.pop(finding.key, None)
         self.findings[finding.key] = finding
+
+    @property
+    def identity(self) -> str:
+        """How its traces name the run."""
+        identity = self.info.get("identity")
+        return digest(dict(identity) if isinstance(identity, Mapping) else {})[:16]
+
+    @property
+    def rescored(self) -> bool:
+        """Whether its findings are another run's, read by another rubric, and its traces that run's."""
+        record = self.info.get("record")
+        return isinstance(record, Mapping) and "rescored_from" in record
+
+    def refuse_rescored(self) -> None:
+        """Raises ConfigError where the traces do not end in these findings."""
+        if self.rescored:
+            raise ConfigError(
+                f"{self.folder} holds re-scored findings of another run; give that run, whose traces they are"
+            )
 
     def criteria(self) -> dict[str, str]:
         """The criteria of the run's rubric: id → short name."""
@@ -290,7 +339,8 @@ class RunStore:
             text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
             _replace(self.folder / "config.yaml", "# editloupe judge --config THIS_FILE runs this again.\n" + text)
 
-    def _load(self) -> None:
+    def _load(self, part: Mapping[str, bytes] | None = None) -> None:
+        """part: file → those of its lines that are wanted; None reads the files."""
         path = self.folder / "run.json"
         try:
             info = json.loads(path.read_text(encoding="utf-8"))
@@ -303,7 +353,7 @@ class RunStore:
         if isinstance(info.get("schema"), int) and info["schema"] > RUN_SCHEMA:
             raise ConfigError(f"{path}: run schema {info['schema']} is newer than {RUN_SCHEMA}; update editloupe")
         self.info = info
-        for sample in self._parsed("samples.jsonl", _sample_or_row):
+        for sample in self._parsed("samples.jsonl", _sample_or_row, part):
             if isinstance(sample, Sample):
                 self.samples[sample.key] = sample
                 self.rejected.pop(sample.key, None)
@@ -311,12 +361,14 @@ class RunStore:
                 self.rejected[sample_key(str(sample["editor"]), str(sample["id"]))] = sample
         if not (self.folder / "findings.jsonl").exists():
             self.findings = {f.key: f for f in self.findings_from_traces()}
-        for finding in self._parsed("findings.jsonl", Finding.from_json):
+        for finding in self._parsed("findings.jsonl", Finding.from_json, part):
             self._keep(finding)
 
-    def _parsed(self, name: str, parse: Callable[[Mapping[str, Json]], Parsed]) -> Iterator[Parsed]:
+    def _parsed(
+        self, name: str, parse: Callable[[Mapping[str, Json]], Parsed], part: Mapping[str, bytes] | None
+    ) -> Iterator[Parsed]:
         """The lines of a file as values; those of another shape are named in `problems`."""
-        for number, data in self._lines(name):
+        for number, data in self._lines(name, part):
             try:
                 yield parse(data)
             except (KeyError, TypeError, ValueError, AssertionError) as error:
@@ -336,12 +388,12 @@ class RunStore:
             if last is not None:
                 yield Finding.from_json(last.finding)
 
-    def _lines(self, name: str) -> Iterator[tuple[int, dict[str, Json]]]:
+    def _lines(self, name: str, part: Mapping[str, bytes] | None) -> Iterator[tuple[int, dict[str, Json]]]:
         """The valid lines of a JSONL file with their numbers; others are named in `problems`."""
         path = self.folder / name
         if not path.exists():
             return
-        lines, _ = complete_lines(path.read_bytes())
+        lines, _ = complete_lines(path.read_bytes() if part is None else part.get(name, b""))
         for number, line in enumerate(lines, start=1):
             try:
                 data = json.loads(line)
