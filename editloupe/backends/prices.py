@@ -49,9 +49,11 @@ class Prices:
 
     def of(self, backend: LMM, usage: Usage) -> float | None:
         """USD for these tokens; None where no price is known. Embedded judges cost nothing."""
-        if not backend.traits.is_lmm:
-            return 0.0
-        uri = parse_uri(backend.uri)
+        return self.of_uri(backend.uri, usage) if backend.traits.is_lmm else 0.0
+
+    def of_uri(self, backend_uri: str, usage: Usage) -> float | None:
+        """USD for these tokens of the LMM that a recording names; None where no price is known."""
+        uri = parse_uri(backend_uri)
         for name in (f"{uri.provider}/{uri.model}", uri.model):
             if name in self.by_name:
                 return self.by_name[name].of(usage)
