@@ -33,7 +33,7 @@ def row(entry: Entry, rubric: Rubric, pictures: Pictures, judges: Mapping[str, s
         "id": safe(entry.id),
         "editor": safe(entry.editor),
         "text": safe(" ".join((sample.instruction if sample else _reason(entry)).split())[:_INSTRUCTION]),
-        "type": safe(edit_type_name(sample.edit_type)) if sample else "",
+        "type": safe(edit_type_name(_edit_type(entry))),
         "area": None if sample is None else target_area(sample),
         "thumbs": [] if sample is None else list(thumbs(sample, pictures)),
         "labels": {c: [_label(f, rubric, judges if many else {}) for f in found] for c, found in findings.items()},
@@ -98,6 +98,11 @@ def thumbs(sample: Sample, pictures: Pictures) -> Iterator[str]:
         name = pictures.thumb_name(sample.edited, same_region(region, sample.source, sample.edited))
         if name:
             yield name
+
+
+def _edit_type(entry: Entry) -> str | None:
+    found = entry.sample.edit_type if entry.sample else (entry.rejected or {}).get("edit_type")
+    return None if found is None else str(found)
 
 
 def _reason(entry: Entry) -> str:
