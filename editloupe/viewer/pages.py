@@ -13,7 +13,7 @@ Everything that a model, an instruction or a file says is text: Jinja escapes it
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
@@ -29,10 +29,10 @@ from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.protocols.base import Summary
 from editloupe.protocols.dlebench import edit_type_name
 from editloupe.records import STATUSES
-from editloupe.reports.fragments import label_plot, score_table
+from editloupe.reports.fragments import label_plot, score_table, tone
 from editloupe.reports.plain import safe
 from editloupe.reports.standing import recorded_rubric, summaries
-from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.model import Criterion, Rubric
 from editloupe.values import ImageRef, Json
 from editloupe.viewer.index import Entry, RunIndex, slug
 from editloupe.viewer.pictures import Pictures
@@ -87,6 +87,8 @@ class Site:
     runs: tuple[Run, ...]
     live: bool = False
     prices: Prices = field(default_factory=Prices)
+    _rows: dict[tuple[str, str, bool], tuple[Entry, str]] = field(default_factory=dict)
+    _summaries: dict[tuple[str, str], tuple[int, list[Summary], str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, indexes: Sequence[RunIndex], *, live: bool = False, prices: Prices | None = None) -> Site:
@@ -113,7 +115,7 @@ class Site:
         index.entries()
         judged = []
         for id_, uri in index.store.judges().items():
-            found, trouble = _summaries(run, id_)
+            found, trouble = self._summed(run, id_)
             plots = [label_plot(found, c) for c in rubric.criteria if found and c.id in found[0].criteria] if rubric else []
             tables = [score_table(s, rubric) for s in found] if rubric else []
             judged.append({"id": id_, "uri": uri, "tables": tables, "plots": plots, "trouble": trouble or run.trouble})
@@ -127,13 +129,37 @@ class Site:
         """The sample table's data as JSON, with what its filters offer."""
         index, rubric = run.index, run.rubric
         entries = index.entries()
-        judges = index.store.judges()
-        found = [row(entry, rubric, run.pictures, judges) for entry in entries] if rubric else []
         labels = {c.id: [level.name for level in reversed(c.levels)] for c in rubric.criteria} if rubric else {}
-        return json.dumps(
-            {"version": index.version, "labels": labels, "statuses": list(STATUSES), "rows": found},
-            ensure_ascii=False, allow_nan=False, separators=(",", ":"),
-        )  # fmt: skip
+        head = _compact({"version": index.version, "labels": labels, "statuses": list(STATUSES)})
+        judges = index.store.judges()
+        found = (self._row(run, rubric, entry, judges) for entry in (entries if rubric else ()))
+        return f'{head[:-1]},"rows":[{",".join(found)}]}}'
+
+    def _row(self, run: Run, rubric: Rubric | None, entry: Entry, judges: Mapping[str, str]) -> str:
+        """One row, made anew only where the sample has changed: a run that grows is asked for again and again."""
+        assert rubric is not None
+        key = (run.folder, entry.slug, len(judges) > 1)
+        kept = self._rows.get(key)
+        if kept is None or kept[0] != entry:
+            kept = entry, _compact(row(entry, rubric, run.pictures, judges))
+            self._rows[key] = kept
+        return kept[1]
+
+    def _summed(self, run: Run, judge_id: str) -> tuple[list[Summary], str]:
+        """The summaries of one judge, and why there are none; kept until the run changes."""
+        index, rubric, key = run.index, run.rubric, (run.folder, judge_id)
+        if rubric is None:
+            return [], ""
+        kept = self._summaries.get(key)
+        if kept is None or kept[0] != index.version:
+            version, findings = index.version, index.store.current(judge_id)
+            try:
+                found = summaries(index.store.info, rubric, index.store.samples, findings) if findings else []
+                kept = version, found, ""
+            except ConfigError as error:
+                kept = version, [], str(error)
+            self._summaries[key] = kept
+        return kept[1], kept[2]
 
     def rows_script(self, run: Run) -> str:
         """The same as a script, since a page from a file may not fetch. A string of JSON is read faster than an object."""
@@ -200,17 +226,6 @@ def _page(template: str, site: Site, run: Run | None, up: str, **values: object)
     )
 
 
-def _summaries(run: Run, judge_id: str) -> tuple[list[Summary], str]:
-    index, rubric = run.index, run.rubric
-    if rubric is None:
-        return [], ""
-    findings = index.store.current(judge_id)
-    try:
-        return summaries(index.store.info, rubric, index.store.samples, findings) if findings else [], ""
-    except ConfigError as error:
-        return [], str(error)
-
-
 def _counts(index: RunIndex) -> dict[str, Any]:
     """What stands in the tiles at the top."""
     findings = [f for entry in index.entries() for f in entry.findings]
@@ -243,15 +258,17 @@ def _panes(entry: Entry) -> list[tuple[str, str, ImageRef]]:
     return found + [("more", f"Mask: {name}", mask) for name, mask in sample.masks.items()]
 
 
-def _tone_of(criterion: Any, value: float | None) -> str:
-    from editloupe.reports.fragments import tone
-
+def _tone_of(criterion: Criterion, value: float | None) -> str:
     return tone(None if value is None else criterion.normalise(value))
 
 
-def _mapping(info: Any, name: str) -> dict[str, Json]:
+def _mapping(info: Mapping[str, Json], name: str) -> dict[str, Json]:
     found = info.get(name)
     return dict(found) if isinstance(found, dict) else {}
+
+
+def _compact(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _finalize(value: object) -> object:

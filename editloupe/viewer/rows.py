@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from editloupe.protocols.dlebench import edit_type_name
@@ -16,6 +17,9 @@ from editloupe.viewer.index import Entry
 from editloupe.viewer.pictures import Pictures, same_region, target_region
 
 _INSTRUCTION = 300
+
+_fold = lru_cache(maxsize=1024)(fold)
+"""The same few labels come again in every row."""
 
 
 def row(entry: Entry, rubric: Rubric, pictures: Pictures, judges: Mapping[str, str]) -> dict[str, Any]:
@@ -54,9 +58,9 @@ def target_area(sample: Sample) -> float | None:
 
 def human_values(sample: Sample | None, criterion: Criterion) -> dict[str, tuple[str, float | None]]:
     """What people said of one criterion: rater → (their words, the value on the rubric's scale where it has that label)."""
-    known = {fold(name): level.value for level in criterion.levels for name in (level.name, *level.aliases)}
+    known = {_fold(name): level.value for level in criterion.levels for name in (level.name, *level.aliases)}
     ratings = {} if sample is None else sample.human.get(criterion.id, {})
-    return {r: (str(v), known.get(fold(v)) if isinstance(v, str) else float(v)) for r, v in ratings.items()}
+    return {r: (str(v), known.get(_fold(v)) if isinstance(v, str) else float(v)) for r, v in ratings.items()}
 
 
 def spread(findings: list[Finding], criterion: Criterion) -> float | None:

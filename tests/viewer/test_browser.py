@@ -6,8 +6,11 @@ Playwright drives the Chromium that CHROMIUM names, or the one on the path; it n
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +20,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from editloupe.viewer.index import RunIndex
+from editloupe.viewer.pages import Site
 from editloupe.viewer.serve import Viewer
 from tests.viewer.runs import CROP, HEIGHT, HOSTILE, TARGET, WIDTH
 
@@ -96,9 +101,9 @@ def open_page(browser: Browser, root: str) -> Iterator[Callable[..., Page]]:
     assert not trouble
 
 
-def until(true: Callable[[], bool]) -> None:
-    """Waits for up to 5 s. Playwright's own waiting evaluates text, which the pages' policy forbids."""
-    for _ in range(100):
+def until(true: Callable[[], bool], *, seconds: float = 5) -> None:
+    """Waits until something holds. Playwright's own waiting evaluates text, which the pages' policy forbids."""
+    for _ in range(round(20 * seconds)):
         if true():
             return
         time.sleep(0.05)
@@ -362,3 +367,40 @@ def test_a_sample_reads_without_script(browser: Browser, root: str, folder: Path
     assert page.locator(".verdict").last.is_visible()
     check_box(page, TARGET, page.locator(".pane.source .frame"), GREEN)
     context.close()
+
+
+def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    findings = copy / "findings.jsonl"
+    lines = findings.read_bytes().splitlines(keepends=True)
+    trace = copy / json.loads(lines[-1])["trace"]
+    events = trace.read_bytes().splitlines(keepends=True)
+    # In the middle of the last task: one call answered, no finding; and this process holds the run.
+    begun = 1 + next(i for i, line in enumerate(events) if json.loads(line)["kind"] == "tool_call")
+    findings.write_bytes(b"".join(lines[:-1]))
+    trace.write_bytes(b"".join(events[:begun]))
+    (copy / "run.owner").write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+    with Viewer(Site.of([RunIndex(copy, live=True)], live=True)) as viewer:
+        thread = threading.Thread(target=viewer.serve_forever, daemon=True)
+        thread.start()
+        page, sample = browser.new_page(), browser.new_page()
+        page.goto(viewer.url)
+        assert page.locator("#live").is_visible()
+        assert page.locator("#summary dd").nth(1).inner_text() == "9 of 11"
+        (entry,) = (e for e in viewer.site.runs[0].index.entries() if e.open)
+        sample.goto(f"{viewer.url}samples/{entry.slug}.html")
+        sample.get_by_role("tab", name="(in progress)").click()
+        assert sample.locator(".verdict.open .turn").count() == 1
+        time.sleep(1)  # the page asks once at the start, and then sees what has changed
+        trace.write_bytes(b"".join(events))
+        with findings.open("ab") as file:
+            file.write(lines[-1])
+        until(lambda: sample.locator(".verdict.open .turn").count() == 2, seconds=12)
+        assert sample.locator(".verdict.open .label strong").inner_text() == "Perfect Consistency"
+        until(lambda: page.locator("#summary dd").nth(1).inner_text() == "10 of 12", seconds=12)
+        (copy / "run.owner").write_text("process 1 on another-machine\n", encoding="utf-8")
+        until(lambda: page.locator("#live").is_hidden(), seconds=12)
+        page.close()
+        sample.close()
+        viewer.shutdown()

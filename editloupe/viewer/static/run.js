@@ -208,7 +208,9 @@
   if (!address) return;
   let version = data.version;
   async function ask() {
+    let pause = 2000;
     try {
+      const began = performance.now();
       const news = await (await fetch(address, { cache: "no-store" })).json();
       document.getElementById("live").hidden = !news.running;
       if (news.version !== version) {
@@ -223,10 +225,12 @@
         const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("summary");
         document.getElementById("summary").replaceWith(fresh);
       }
-      setTimeout(ask, news.running ? 2000 : 10000);
+      // A large run is asked for less often than it could be, so that looking does not slow judging down.
+      pause = Math.max(news.running ? 2000 : 10000, 10 * (performance.now() - began));
     } catch {
-      setTimeout(ask, 15000); // the server was stopped, or is busy
+      pause = 15000; // the server was stopped, or is busy
     }
+    setTimeout(ask, pause);
   }
   setTimeout(ask, 2000);
 })();
