@@ -70,8 +70,9 @@ def _sample(writer: _Writer, site: Site, run: Run, entry: Entry) -> None:
     for name in thumbs(entry.sample, run.pictures) if entry.sample else ():
         if writer.missing(where := f"{run.folder}thumbs/{name[:2]}/{name}") and (thumb := run.pictures.thumb(name)):
             writer.write(where, thumb, picture=True)
-    for trace in (*(f.trace for f in entry.findings), *entry.open):
-        path = run.index.inside(trace) if trace else None
+    named = [f.trace for f in entry.findings if f.trace]
+    for trace in (*named, *(fork for name in named for fork in run.index.forks(name)), *entry.open):
+        path = run.index.inside(trace)
         if path is not None:
             writer.write(f"{run.folder}{path.relative_to(run.index.folder).as_posix()}", path.read_bytes())
 

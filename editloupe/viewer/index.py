@@ -24,6 +24,8 @@ from editloupe.traces.read import complete_lines, read_trace
 from editloupe.values import Json, Sample, sample_key
 
 _WATCHED = ("run.json", "samples.jsonl", "findings.jsonl")
+_STEM = re.compile(r"[0-9a-f]{64}\.[0-9]+")
+
 _LOOK_S = 1.0
 """A run's files are looked at no more often than this."""
 
@@ -92,12 +94,40 @@ class RunIndex:
             found = re.fullmatch(r"process (\d+) on (.+)\n", told)
             if found is None or found[2] != socket.gethostname():
                 return False
-            os.kill(int(found[1]), 0)
+            process = int(found[1])
+            os.kill(process, 0)
         except PermissionError:
             return True
         except (OSError, ValueError, OverflowError):
             return False
-        return True
+        return self._locked_by(process)
+
+    def _locked_by(self, process: int) -> bool:
+        """Whether a process that is alive is the one that writes here: its number may have gone to another since.
+
+        Looked up in the kernel's list of locks, since trying the lock could keep a writer out that starts just then;
+        where there is no such list, the process counts.
+        """
+        try:
+            inode = (self.folder / "run.lock").stat().st_ino
+            held = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
+        except FileNotFoundError:
+            return not Path("/proc/locks").exists()
+        except (OSError, ValueError):
+            return True
+        return any(str(process) in words and any(word.endswith(f":{inode}") for word in words) for words in held)
+
+    def forks(self, trace: str) -> list[str]:
+        """The traces of the run that continue a task's trace, or one of its forks, in the order in which they were made."""
+        stem = ".".join(Path(trace).name.split(".")[:2])
+        found = (self.folder / "forks" / stem[:2]).glob(f"{stem}.*.jsonl") if _STEM.fullmatch(stem) else ()
+        names = [path.name for path in found if path.name.split(".")[2].isdigit()]
+        return [f"forks/{stem[:2]}/{name}" for name in sorted(names, key=lambda name: int(name.split(".")[2]))]
+
+    def traces(self) -> frozenset[str]:
+        """Every trace that pages link to, but for forks."""
+        named = {f.trace for f in self._store.findings.values() if f.trace}
+        return frozenset(named | set(self._opened))
 
     def inside(self, relative: str) -> Path | None:
         """A file of the run folder; None for one that is not there, and for a name or a link that leads out of it."""

@@ -214,7 +214,8 @@ def asset(name: str) -> bytes:
 
 def page_version(index: RunIndex, entry: Entry) -> str:
     """Changes whenever the sample's page would."""
-    sizes = [path.stat().st_size for name in entry.open if (path := index.inside(name))]
+    forks = [fork for finding in entry.findings if finding.trace for fork in index.forks(finding.trace)]
+    sizes = [path.stat().st_size for name in (*entry.open, *forks) if (path := index.inside(name))]
     return f"{len(entry.findings)}.{sum(f.seconds for f in entry.findings):.4f}.{len(sizes)}.{sum(sizes)}"
 
 
@@ -295,7 +296,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"px": _number, "on": _on}
+    environment.filters |= {"px": _number, "on": _on, "capitalize_first": lambda text: text[:1].upper() + text[1:]}
     return environment
 
 

@@ -5,25 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from editloupe.agent.answer import parse_reply
-from editloupe.backends.base import parse_uri
+from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.backends.prices import Prices
 from editloupe.chat import Reply, Usage
 from editloupe.errors import ConfigError, TraceError
 from editloupe.records import Finding, Observation, Step
 from editloupe.reports.fragments import tone
 from editloupe.rubrics.model import Rubric
-from editloupe.traces.events import Header
+from editloupe.traces.events import FindingEvent, Header
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Box, ImageRef, Json, View, digest
 from editloupe.viewer.index import Entry, RunIndex
 from editloupe.viewer.rows import finding_tone
 
-_RAW = 20_000
-"""Characters of one raw event on a page; the trace file itself is linked."""
-
-_EMBEDDED = frozenset({"baseline", "scripted"})
+_RAW = 2_000
+"""Characters of one raw event on a page; the trace file itself is linked, and pages of long traces stay light."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +84,8 @@ class Turn:
 class Verdict:
     """One finding, or a trace that is still being written (`finding` is None). id: for links, the same in every visit.
 
-    parent: what a fork continues, in words.   problems: of the trace, in words.   events: (kind, time, JSON).
+    parent: for a fork where it parts and what was changed, in words; its turns are its own only, and `parent_id` is the
+    verdict that it continues.   problems: of the trace, in words.   events: (kind, time, JSON).
     """
 
     id: str
@@ -98,6 +98,7 @@ class Verdict:
     turns: tuple[Turn, ...] = ()
     marks: tuple[Mark, ...] = ()
     parent: str = ""
+    parent_id: str = ""
     trace: str | None = None
     problems: tuple[str, ...] = ()
     events: tuple[tuple[str, str, str], ...] = ()
@@ -133,8 +134,16 @@ class Names:
 
 
 def verdicts(index: RunIndex, entry: Entry, rubric: Rubric | None, prices: Prices) -> list[Verdict]:
-    """Every verdict on a sample, then what is being judged just now."""
-    found = [_verdict(index, entry, rubric, prices, finding, finding.trace) for finding in entry.findings]
+    """Every verdict on a sample, each with the forks that continue it behind it; then what is being judged just now."""
+    found: list[Verdict] = []
+    for finding in entry.findings:
+        found.append(_verdict(index, entry, rubric, prices, finding, finding.trace))
+        family = {finding.trace: found[-1].id}
+        for path in index.forks(finding.trace) if finding.trace else ():
+            fork = _verdict(index, entry, rubric, prices, None, path, family)
+            if fork is not None and fork.parent:
+                family[path] = fork.id
+                found.append(fork)
     return found + [_verdict(index, entry, rubric, prices, None, path) for path in entry.open]
 
 
@@ -159,9 +168,15 @@ def targets(entry: Entry) -> list[Mark]:
 
 
 def _verdict(
-    index: RunIndex, entry: Entry, rubric: Rubric | None, prices: Prices, finding: Finding | None, relative: str | None
+    index: RunIndex,
+    entry: Entry,
+    rubric: Rubric | None,
+    prices: Prices,
+    finding: Finding | None,
+    relative: str | None,
+    family: Mapping[str | None, str] | None = None,
 ) -> Verdict:
-    """A trace that cannot be read costs its steps and nothing else."""
+    """A trace that cannot be read costs its steps and nothing else. family: for a fork, trace → id of its verdict."""
     problems: list[str] = []
     trace: Trace | None = None
     if relative is not None:
@@ -174,15 +189,20 @@ def _verdict(
         except TraceError as error:
             problems.append(str(error))
     header = trace.header if trace else None
+    parent = (header.parent or {}) if header else {}
+    if family is not None and trace is not None:
+        finding = _ending(trace)
     criterion = finding.criterion if finding else str(header.task.get("criterion", "")) if header else ""
     judge_id = finding.judge_id if finding else header.judge_id if header else ""
     repeat = finding.repeat if finding else header.repeat if header else 0
     task_id = finding.task_id if finding else header.task_id if header else ""
     known = {c.id: c.short for c in rubric.criteria} if rubric else {}
-    mark = f"v{digest([task_id, judge_id, repeat, relative if header and header.parent else ''])[:8]}"
+    mark = f"v{digest([task_id, judge_id, repeat, relative if parent else ''])[:8]}"
     names = _names(entry, header)
     judge = str(header.judge.get("backend", "")) if header else index.store.judges().get(judge_id, judge_id)
-    turns = tuple(_turns(trace, mark, names, judge, prices)) if trace else ()
+    kept = parent.get("step")
+    first = 1 + (kept if isinstance(kept, int) else 0)
+    turns = tuple(_turns(trace, mark, names, judge, prices, first)) if trace else ()
     return Verdict(
         id=mark,
         criterion=criterion,
@@ -193,7 +213,8 @@ def _verdict(
         tone=tone(None) if finding is None or rubric is None else finding_tone(finding, rubric),
         turns=turns,
         marks=(*_evidence(finding, header, mark), *_crops(turns, mark)),
-        parent=_parent(header),
+        parent=_parted(parent) if family and parent.get("trace") in family else "",
+        parent_id=family.get(str(parent.get("trace")), "") if family else "",
         trace=relative if trace else None,
         problems=(*problems, *(trace.problems if trace else ())),
         events=tuple(_raw(trace)) if trace else (),
@@ -221,12 +242,15 @@ def _inputs(header: Header | None) -> dict[str, ImageRef]:
     return found
 
 
-def _turns(trace: Trace, mark: str, names: Names, judge: str, prices: Prices) -> Iterator[Turn]:
-    for number, step in enumerate(trace.steps(), start=1):
+def _turns(trace: Trace, mark: str, names: Names, judge: str, prices: Prices, first: int) -> Iterator[Turn]:
+    """first: the number of the first step, which a fork counts on from its parent."""
+    steps = trace.steps()
+    under_way = not any(isinstance(e, FindingEvent) for e in trace.events)
+    for number, step in enumerate(steps, start=first):
         parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
         id_ = f"{mark}-s{number}"
         calls = list(_calls(step, id_, mark, names))
-        if number == len(trace.steps()) and not any(e.kind == "finding" for e in trace.events):
+        if under_way and number == first + len(steps) - 1:
             done = len(calls)
             calls += [Call(name=c.name, arguments=_arguments(c.arguments), running=True) for c in parsed.calls[done:]]
         yield Turn(
@@ -319,22 +343,31 @@ def _arguments(arguments: Mapping[str, Json]) -> tuple[tuple[str, str], ...]:
 def _cost(judge: str, usage: Usage, prices: Prices) -> float | None:
     """USD of one step; None for an embedded judge, which has no price, and where none is known."""
     try:
-        if not usage.total or parse_uri(judge).provider in _EMBEDDED:
-            return None
-        return prices.of_uri(judge, usage)
+        return None if not usage.total or parse_uri(judge).provider in NOT_LMMS else prices.of_uri(judge, usage)
     except ConfigError:
         return None
 
 
-def _parent(header: Header | None) -> str:
-    if header is None or not header.parent:
-        return ""
-    return ", ".join(f"{name} {value}" for name, value in header.parent.items() if value is not None)
+def _ending(trace: Trace) -> Finding | None:
+    """How a fork ended; None where it has not."""
+    last = next((e.finding for e in reversed(trace.events) if isinstance(e, FindingEvent)), None)
+    try:
+        return None if last is None else Finding.from_json(last)
+    except (KeyError, TypeError, ValueError, AssertionError):
+        return None  # the raw events show what stands there
+
+
+def _parted(parent: Mapping[str, Any]) -> str:
+    """Where a fork parts and with what, in words."""
+    step, changes = parent.get("step"), parent.get("changes")
+    where = f"after step {step}" if step else "from the question"
+    told = [f"{name}: {words}" for name, words in changes.items()] if isinstance(changes, Mapping) else []
+    return "; ".join([f"{parent.get('why', 'fork')} {where}", *told])
 
 
 def _raw(trace: Trace) -> Iterator[tuple[str, str, str]]:
     for event in trace.events:
-        text = json.dumps(event.model_dump(), indent=2, ensure_ascii=False)
+        text = json.dumps(event.model_dump(), indent=1, ensure_ascii=False)
         if len(text) > _RAW:
             text = f"{text[:_RAW]}\n… {len(text) - _RAW:,} more characters in the trace file"
         yield event.kind, event.time, text

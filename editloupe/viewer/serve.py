@@ -121,7 +121,7 @@ class Viewer(ThreadingHTTPServer):
             case ["thumbs", _, name]:
                 thumb = run.pictures.thumb(name)
                 return None if thumb is None else Answer(body=thumb, type="image/jpeg", cache=_FOREVER, csp=_PLAIN_CSP)
-            case ["traces", *_]:
+            case ["traces" | "forks", *_]:
                 return _trace(run, "/".join(parts))
         return None
 
@@ -186,9 +186,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _trace(run: Run, relative: str) -> Answer | None:
-    """A trace that a finding, or a task under way, names; nothing else of the folder."""
-    known = any(relative == f.trace for f in run.index.store.findings.values())
-    known = known or any(relative in entry.open for entry in run.index.entries())
+    """A trace that a finding, or a task under way, names, or a fork of one; nothing else of the folder."""
+    known = relative in run.index.traces() or relative in run.index.forks(relative)
     path = run.index.inside(relative) if known else None
     return None if path is None else Answer(body=path.read_bytes(), type="text/plain; charset=utf-8", csp=_PLAIN_CSP)
 

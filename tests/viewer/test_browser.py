@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from PIL import Image
 
 from editloupe.viewer.index import RunIndex
@@ -381,7 +382,8 @@ def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path
     findings.write_bytes(b"".join(lines[:-1]))
     trace.write_bytes(b"".join(events[:begun]))
     (copy / "run.owner").write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
-    with Viewer(Site.of([RunIndex(copy, live=True)], live=True)) as viewer:
+    lock = FileLock(copy / "run.lock")
+    with lock, Viewer(Site.of([RunIndex(copy, live=True)], live=True)) as viewer:
         thread = threading.Thread(target=viewer.serve_forever, daemon=True)
         thread.start()
         page, sample = browser.new_page(), browser.new_page()
@@ -399,7 +401,7 @@ def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path
         until(lambda: sample.locator(".verdict.open .turn").count() == 2, seconds=12)
         assert sample.locator(".verdict.open .label strong").inner_text() == "Perfect Consistency"
         until(lambda: page.locator("#summary dd").nth(1).inner_text() == "10 of 12", seconds=12)
-        (copy / "run.owner").write_text("process 1 on another-machine\n", encoding="utf-8")
+        lock.release()
         until(lambda: page.locator("#live").is_hidden(), seconds=12)
         page.close()
         sample.close()

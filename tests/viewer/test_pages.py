@@ -161,6 +161,34 @@ def test_a_trace_that_leads_out_of_the_run_is_not_read(run: Path, tmp_path: Path
     assert "First thought" not in text
 
 
+def test_a_fork_stands_behind_what_it_continues(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    finding = RunIndex(copy).entries()[1].findings[0]
+    events = [json.loads(line) for line in (copy / str(finding.trace)).read_text(encoding="utf-8").splitlines()]
+    shared = [e["hash"] for e in events if e["kind"] == "message"][2]
+    changes = {"backend": "scripted/<b>other</b>"}
+    parent = {"trace": finding.trace, "head": shared, "step": 1, "tools": 1, "why": "fork", "changes": changes}
+    # What follows the first observation, with another end.
+    rest = [e for e in events if e["kind"] == "model_call" and e["ordinal"] == 1]
+    end = {"time": "", "kind": "finding", "finding": finding.to_json() | {"status": "refused", "answer": None}}
+    name = f"forks/{finding.task_id[:2]}/{finding.task_id}.0.1.jsonl"
+    (copy / name).parent.mkdir(parents=True)
+    lines = [events[0] | {"parent": parent}, *rest, end]
+    (copy / name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    out = tmp_path / "pages"
+    export(Site.of([RunIndex(copy)]), out)
+    text = page(out, "painter-s01")
+    assert "Fork after step 1; backend: scripted/&lt;b&gt;other&lt;/b&gt;." in text
+    tabs = [t["href"] for t in Tags(text).named("a") if t.get("role") == "tab"]
+    assert len(tabs) == 3
+    # Its own step is the second, since the first is its parent's.
+    fork = text[text.index(f'id="{str(tabs[1])[1:]}" role="tabpanel"') : text.index(f'id="{str(tabs[2])[1:]}" role')]
+    assert ">Step 2</a>" in fork and ">Step 1</a>" not in fork and "(refused)" in fork
+    assert f'href="{tabs[0]}">What it continues' in fork
+    assert (out / name).is_file()
+
+
 def test_a_damaged_trace_costs_its_own_lines_only(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
