@@ -169,8 +169,7 @@ class Site:
     def sample_page(self, run: Run, entry: Entry) -> str:
         """One sample: its images, every verdict step by step."""
         index, rubric, sample = run.index, run.rubric, entry.sample
-        entries = index.entries()
-        at = index.place(entry.slug)
+        position, count, before, behind = index.around(entry.slug)
         found = verdicts(index, entry, rubric, self.prices)
         marks = [*targets(entry), *(m for v in found for m in v.marks)]
         people = [
@@ -180,9 +179,8 @@ class Site:
         ]
         return _page(
             "sample.html", self, run, "../", entry=entry, sample=sample, verdicts=found, people=people,
-            panes=_panes(entry), marks=marks, others=self._others(run, entry), position=at + 1, count=len(entries),
-            previous=entries[at - 1].slug if at else None,
-            following=entries[at + 1].slug if at + 1 < len(entries) else None,
+            panes=_panes(entry), marks=marks, others=self._others(run, entry), position=position, count=count,
+            previous=before.slug if before else None, following=behind.slug if behind else None,
             edit_type=edit_type_name(sample.edit_type) if sample and sample.edit_type else "",
             area=target_area(sample) if sample else None,
         )  # fmt: skip

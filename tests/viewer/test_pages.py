@@ -203,6 +203,20 @@ def test_a_damaged_trace_costs_its_own_lines_only(run: Path, tmp_path: Path) -> 
     assert "First thought" in text
 
 
+def test_an_event_of_another_shape_costs_the_steps_and_not_the_page(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    index = RunIndex(copy)
+    entry = index.entries()[1]
+    trace = copy / str(entry.findings[0].trace)
+    events = [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
+    changed = [e | {"reply": {"text": 1}} if e["kind"] == "model_call" else e for e in events]
+    trace.write_text("".join(json.dumps(e) + "\n" for e in changed), encoding="utf-8")
+    site = Site.of([index])
+    text = site.sample_page(site.runs[0], entry)
+    assert "the steps cannot be told" in text and "Flawless Execution" in text
+
+
 def test_a_picture_that_is_gone_is_said_to_be_gone(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)

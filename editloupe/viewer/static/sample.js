@@ -88,7 +88,8 @@
     for (const frame of frames) {
       frame.style.setProperty("--ratio", frame.dataset.width / frame.dataset.height);
       frame.addEventListener("wheel", (event) => {
-        if (!event.ctrlKey && !event.shiftKey && document.activeElement !== frame && view.zoom <= 1.001 && event.deltaY > 0) return;
+        // The wheel scrolls the page, until the image is clicked or Ctrl is held.
+        if (!event.ctrlKey && document.activeElement !== frame) return;
         event.preventDefault();
         const box = frame.getBoundingClientRect();
         zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.06 : 0.0022)), (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
