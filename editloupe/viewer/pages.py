@@ -29,7 +29,7 @@ from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.protocols.base import Summary
 from editloupe.protocols.dlebench import edit_type_name
 from editloupe.records import STATUSES
-from editloupe.reports.fragments import label_plot, score_table, tone
+from editloupe.reports.fragments import editor_table, label_plot, score_table, tone
 from editloupe.reports.plain import safe
 from editloupe.reports.standing import recorded_rubric, summaries
 from editloupe.rubrics.model import Criterion, Rubric
@@ -118,7 +118,9 @@ class Site:
             found, trouble = self._summed(run, id_)
             plots = [label_plot(found, c) for c in rubric.criteria if found and c.id in found[0].criteria] if rubric else []
             tables = [score_table(s, rubric) for s in found] if rubric else []
-            judged.append({"id": id_, "uri": uri, "tables": tables, "plots": plots, "trouble": trouble or run.trouble})
+            editors = editor_table(found, rubric) if rubric and len(found) > 1 else ""
+            shown = {"uri": uri, "editors": editors, "tables": tables, "plots": plots, "trouble": trouble or run.trouble}
+            judged.append(shown)
         return _page(
             "run.html", self, run, "", judges=judged, counts=_counts(index), problems=index.store.problems,
             identity=_mapping(index.store.info, "identity"), record=_mapping(index.store.info, "record"),
