@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
+from itertools import count
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -93,12 +94,13 @@ class Site:
     @classmethod
     def of(cls, indexes: Sequence[RunIndex], *, live: bool = False, prices: Prices | None = None) -> Site:
         """Runs with folders of their own where there are several; two of one name are told apart by a number."""
-        taken: dict[str, int] = {}
+        # The root's own folder is nobody's.
+        taken = {"static"}
         runs = []
         for index in indexes:
             name = slug(index.name).rpartition("-")[0] or "run"
-            taken[name] = taken.get(name, 0) + 1
-            folder = name if taken[name] == 1 else f"{name}-{taken[name]}"
+            folder = next(f for n in count(1) if (f := name if n == 1 else f"{name}-{n}") not in taken)
+            taken.add(folder)
             runs.append(Run(index=index, folder=f"{folder}/" if len(indexes) > 1 else ""))
         return cls(runs=tuple(runs), live=live, prices=prices or Prices())
 

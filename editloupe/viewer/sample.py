@@ -19,7 +19,7 @@ from editloupe.traces.events import FindingEvent, Header
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Box, ImageRef, Json, View, digest
 from editloupe.viewer.index import Entry, RunIndex
-from editloupe.viewer.rows import finding_tone
+from editloupe.viewer.rows import answered, finding_tone
 
 _RAW = 2_000
 """Characters of one raw event on a page; the trace file itself is linked, and pages of long traces stay light."""
@@ -110,7 +110,7 @@ class Verdict:
             return "(in progress)"
         if self.finding.status != "ok":
             return f"({self.finding.status})"
-        return self.finding.label or f"{self.finding.value:g}" if self.finding.value is not None else "ok"
+        return answered(self.finding)
 
     @property
     def usage(self) -> Usage:

@@ -126,6 +126,13 @@ def test_two_runs_link_the_same_sample(run: Path, tmp_path: Path) -> None:
     assert f'href="../../run/samples/{first.name}"' in first.read_text(encoding="utf-8")
 
 
+def test_runs_of_one_name_and_of_awkward_names_have_folders_of_their_own(run: Path, tmp_path: Path) -> None:
+    for name in ("static", "run-2", "…"):
+        shutil.copytree(run, tmp_path / name)
+    site = Site.of([RunIndex(p) for p in (run, run, tmp_path / "run-2", tmp_path / "static", tmp_path / "…")])
+    assert [r.folder for r in site.runs] == ["run/", "run-2/", "run-2-2/", "static-2/", "run-3/"]
+
+
 def test_samples_that_differ_by_a_character_keep_apart() -> None:
     assert slug("a/b") != slug("a b")
     assert re.fullmatch(r"[A-Za-z0-9-]+", slug(f"../../{HOSTILE}"))
