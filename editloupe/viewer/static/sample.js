@@ -267,6 +267,8 @@
     }
   });
 
+  const go = (id) => { const link = document.getElementById(id); if (!link.hidden) link.click(); };
+
   document.addEventListener("keydown", (event) => {
     if (event.target.matches("[role=tab]") && ["ArrowLeft", "ArrowRight"].includes(event.key)) {
       event.preventDefault();
@@ -276,7 +278,7 @@
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox]), select, textarea") || one("dialog[open]")) return;
     const keys = {
       j: () => walk(1), k: () => walk(-1), "]": () => change(1), "[": () => change(-1),
-      n: () => document.getElementById("following")?.click(), p: () => document.getElementById("previous")?.click(),
+      n: () => go("following"), p: () => go("previous"),
       u: () => document.getElementById("up").click(), "?": () => document.getElementById("keys").showModal(),
       ...(source ? {
         s: () => mode("side"), w: () => mode("swipe"), b: () => mode("blink"), d: () => mode("difference"),
@@ -301,8 +303,8 @@
     if (at >= 0) {
       for (const [id, slug] of [["previous", kept.slugs[at - 1]], ["following", kept.slugs[at + 1]]]) {
         const link = document.getElementById(id);
-        if (link && slug) link.href = `${slug}.html`;
-        else if (link) link.remove();
+        link.hidden = !slug;
+        if (slug) link.href = `${slug}.html`;
       }
       document.getElementById("position").textContent = `${(at + 1).toLocaleString("en")} of ${kept.slugs.length.toLocaleString("en")} listed`;
       document.getElementById("up").href = `../index.html#${kept.query}`;
