@@ -1,4 +1,4 @@
-"""Take the picture of the viewer in docs/viewer.md: judges two samples of the example folder and photographs one page.
+"""Take the picture of the viewer in docs/viewer.md: judges the example folder and photographs one page.
 
     python examples/draw_viewer.py        needs Playwright (pip install 'editloupe[browser]') and a Chromium
 
