@@ -42,15 +42,19 @@ def test_pages_do_not_land_among_other_files(editloupe: Callable[..., tuple[int,
     assert "holds other files" in err
 
 
-def test_a_run_is_served_until_it_is_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_is_served_until_it_is_stopped(tmp_path: Path, number: signal.Signals) -> None:
     run = make_run(tmp_path, count=2)
     command = [sys.executable, "-m", "editloupe", "view", str(run), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"}) as served:
-        assert served.stdout is not None
-        told = served.stdout.readline().decode()
-        found = re.search(r"http://127\.0\.0\.1:\d+/", told)
-        assert found, told
-        with urllib.request.urlopen(found[0], timeout=20) as answer:
-            assert answer.url.endswith("/index.html") and b"<title>run" in answer.read()
-        served.send_signal(signal.SIGINT)
-        assert served.wait(10) == 0
+        try:
+            assert served.stdout is not None
+            told = served.stdout.readline().decode()
+            found = re.search(r"http://127\.0\.0\.1:\d+/", told)
+            assert found, told
+            with urllib.request.urlopen(found[0], timeout=20) as answer:
+                assert answer.url.endswith("/index.html") and b"<title>run" in answer.read()
+            served.send_signal(number)
+            assert served.wait(20) == 0
+        finally:
+            served.kill()
