@@ -14,6 +14,7 @@ from editloupe.cli import (
     align,
     backends,
     check,
+    export,
     fork,
     judge,
     listings,
@@ -25,6 +26,7 @@ from editloupe.cli import (
     show,
     targets,
     tools,
+    view,
 )
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
@@ -68,6 +70,8 @@ for _name, _command in (
     ("merge", runs.merge),
     ("gc", runs.gc),
     ("align", align.align),
+    ("view", view.view),
+    ("export", export.export),
     ("rubrics", listings.rubrics),
 ):
     app.command(name=_name)(_exits(_command))
