@@ -122,6 +122,20 @@ class Rubric:
     criteria: tuple[Criterion, ...]
     source: Source = Source()
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Rubric:
+        """The inverse of `to_json`: the rubric as a run wrote it down. Raises RubricError for anything else."""
+        criteria, source = data.get("criteria"), data.get("source")
+        named = {str(c["id"]): {k: v for k, v in c.items() if k != "id"} for c in _objects(criteria) if "id" in c}
+        # A file leaves out what is empty, and may not spell it out.
+        told = {k: v for k, v in source.items() if v} if isinstance(source, Mapping) else {}
+        try:
+            file = _RubricFile.model_validate({**data, "criteria": named, "source": told})
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise RubricError(f"the recorded rubric: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        return _rubric(file)
+
     @property
     def digest(self) -> str:
         """SHA-256 of the content: comments, line breaks and `3` or `3.0` make no difference."""
@@ -323,6 +337,10 @@ def _rubric(file: _RubricFile) -> Rubric:
             for key, c in file.criteria.items()
         ),
     )
+
+
+def _objects(value: Json) -> list[Mapping[str, Json]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def _explain(kind: str, loc: Sequence[int | str], message: str, found: object, ctx: Mapping[str, object]) -> str:
