@@ -28,12 +28,14 @@ _MALFORMED = (KeyError, TypeError, ValueError, AssertionError, AttributeError)
 class Exchange:
     """One request to the model and what came of it.
 
+    number: from 1, in the trace.   ordinal: of the request, from 0; a failed one and the one that takes it up share it.
     messages: the whole conversation that was sent.   new: those that no request before had.   reply: None where the
     endpoint failed.   said: the reply as the conversation keeps it.   results: of the tools called.   after: the messages
     that followed before the next request.   started_ns, ended_ns: Unix time.   shared: of a fork, what its parent did.
     """
 
     number: int
+    ordinal: int
     messages: tuple[Message, ...]
     new: tuple[Message, ...]
     reply: Reply | None
@@ -276,6 +278,7 @@ def _exchanges(events: Iterable[Event], *, shared: int) -> Iterator[Exchange]:
         seconds = begun.seconds if isinstance(begun, ModelCall) else 0.0
         return Exchange(
             number=number,
+            ordinal=begun.ordinal,
             messages=messages,
             new=messages[sent:],
             reply=reply,
