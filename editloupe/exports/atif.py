@@ -59,7 +59,12 @@ class _Writer:
             steps += self._steps(episode, exchange, first=not steps)
         for number, step in enumerate(steps, start=1):
             step["step_id"] = number
-        extra: dict[str, Any] = {"trace": episode.name, "task": header.task, "repeat": header.repeat, "absent": header.absent}
+        extra: dict[str, Any] = {
+            "trace": episode.name,
+            "task": header.task,
+            "repeat": header.repeat,
+            "absent": header.absent,
+        }
         if finding is not None:
             extra["finding"] = finding.to_json()
         if header.parent is not None:
@@ -85,7 +90,7 @@ class _Writer:
     def _steps(self, episode: Episode, exchange: Exchange, *, first: bool) -> list[dict[str, Any]]:
         # What a later request adds are observations and reminders: they stand with the step that they answer.
         asked = exchange.new if first else ()
-        found = [
+        found: list[dict[str, Any]] = [
             {
                 "source": "system" if message.role == "system" else "user",
                 "timestamp": episode.header.time,
@@ -108,9 +113,7 @@ class _Writer:
         reply = exchange.reply
         assert reply is not None, "a failure is no step of the agent"
         calls = {c.id: c for c in (exchange.said.tool_calls if exchange.said else ())}
-        told = [
-            {"tool_call_id": c.id, "function_name": c.name, "arguments": dict(c.arguments)} for c in calls.values()
-        ] + [
+        told = [{"tool_call_id": c.id, "function_name": c.name, "arguments": dict(c.arguments)} for c in calls.values()] + [
             {
                 "tool_call_id": str(r.call["id"]),
                 "function_name": str(r.call["name"]),

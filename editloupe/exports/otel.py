@@ -77,7 +77,9 @@ class _Span:
         }
 
 
-def write_otel(source: Source, path: Path, *, content: bool = False, progress: Callable[[int], None] = lambda n: None) -> int:
+def write_otel(
+    source: Source, path: Path, *, content: bool = False, progress: Callable[[int], None] = lambda n: None
+) -> int:
     """Write every trace as one line, and return how many there are. content: texts, arguments and image addresses too.
 
     Raises ConfigError, StorageError. What could not be read stands in `source.problems`.
@@ -88,7 +90,7 @@ def write_otel(source: Source, path: Path, *, content: bool = False, progress: C
             spans = [span.to_json() for span in _spans(source, episode, content=content)]
             scope = {"scope": {"name": "editloupe", "version": editloupe.__version__}, "spans": spans}
             resource = {semconv.SERVICE_NAME: "editloupe", semconv.SERVICE_VERSION: episode.header.editloupe}
-            line = {
+            line: dict[str, Any] = {
                 "resource": {"attributes": attributes(resource)},
                 "scopeSpans": [{**scope, "schemaUrl": semconv.SCHEMA_URL}],
                 "schemaUrl": semconv.SCHEMA_URL,
@@ -203,9 +205,7 @@ def _link(source: Source, episode: Episode) -> dict[str, Any]:
     }
 
 
-def _model(
-    source: Source, episode: Episode, exchange: Exchange, trace_id: str, root: str, *, content: bool
-) -> _Span:
+def _model(source: Source, episode: Episode, exchange: Exchange, trace_id: str, root: str, *, content: bool) -> _Span:
     reply, failure = exchange.reply, exchange.failure
     # A request that failed shares its ordinal with the one that takes it up.
     mark = ("model", str(exchange.ordinal)) if failure is None else ("failure", str(exchange.number))
@@ -330,9 +330,7 @@ def _tool(episode: Episode, result: ToolResult, trace_id: str, root: str, *, con
     )
 
 
-def _verdict(
-    source: Source, episode: Episode, finding: Finding, trace_id: str, root: str, *, content: bool
-) -> _Span:
+def _verdict(source: Source, episode: Episode, finding: Finding, trace_id: str, root: str, *, content: bool) -> _Span:
     span_id = _id(16, episode.header, episode.name, "verdict")
     replies = [e for e in episode.exchanges if e.reply is not None]
     last = replies[-1].reply if replies else None
