@@ -1,4 +1,4 @@
-"""Trajectories in the Agent Trajectory Interchange Format, ATIF v1.7: one JSON file a trace, with its pictures beside it."""
+"""Trajectories in the Agent Trajectory Interchange Format, ATIF v1.7: one JSON file a trace, its pictures beside it."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class _Writer:
         results: list[dict[str, Any]] = [self._result(result) for result in exchange.results]
         if said := remarks(exchange):
             results.append({"content": said})
-        metrics = _metrics(reply.usage, self.source.cost(episode.header.judge_id, reply.usage))
+        metrics = _metrics(reply.usage, self.source.cost(episode.backend, reply.usage))
         extra: dict[str, Any] = {"finish": reply.finish, "request": sampling(reply)}
         if reply.malformed_calls:
             extra["malformed_calls"] = [call.to_json() for call in reply.malformed_calls]
@@ -134,12 +134,11 @@ class _Writer:
             "timestamp": exchange.time,
             "model_name": reply.model or episode.model,
             "message": reply.text,
-            **({"reasoning_content": reply.reasoning} if reply.reasoning and episode.is_lmm else {}),
+            **({"reasoning_content": reply.reasoning} if reply.reasoning else {}),
             **({"tool_calls": told} if told else {}),
             **({"observation": {"results": results}} if results else {}),
-            # A judge that is no LMM infers nothing, and the format then has no metrics.
-            **({"metrics": metrics} if metrics and episode.is_lmm else {}),
-            "llm_call_count": 1 if episode.is_lmm else 0,
+            **({"metrics": metrics} if metrics else {}),
+            "llm_call_count": 1 if episode.is_lmm or metrics or reply.reasoning else 0,
             "extra": extra,
         }
 
@@ -198,7 +197,7 @@ class _Writer:
         for exchange in episode.exchanges:
             if exchange.reply is not None and not exchange.shared:
                 total += exchange.reply.usage
-        metrics = _metrics(total, self.source.cost(episode.header.judge_id, total))
+        metrics = _metrics(total, self.source.cost(episode.backend, total))
         found: dict[str, Any] = {f"total_{name}": value for name, value in metrics.items() if name != "extra"}
         seconds = {} if episode.finding is None else {"seconds": round(episode.finding.seconds, 4)}
         return {**found, "total_steps": steps, "extra": {**metrics.get("extra", {}), **seconds}}

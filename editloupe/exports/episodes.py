@@ -153,10 +153,9 @@ class Source:
     def sample(self, finding: Finding) -> Sample | None:
         return self.store.samples.get(sample_key(finding.editor, finding.sample_id))
 
-    def cost(self, judge_id: str, usage: Usage) -> float | None:
-        """USD; None where no price is known, or nothing was counted."""
-        uri = self.store.judges().get(judge_id)
-        return None if uri is None or not usage.to_json() else self.prices.of_uri(uri, usage)
+    def cost(self, backend: str | None, usage: Usage) -> float | None:
+        """USD by a judge's URI; None where no price is known, or nothing was counted."""
+        return None if backend is None or not usage.to_json() else self.prices.of_uri(backend, usage)
 
     def episodes(self, *, forks: bool = True) -> Iterator[Episode]:
         """The traces of the findings, then those that have not ended, then the forks. What cannot be read is a problem."""
@@ -178,7 +177,9 @@ class Source:
                 self.problems.append(f"{name}: not of the expected shape ({error!r}), left out")
                 continue
             task = episode.header.task
-            if episode.header.judge_id not in self.judges and episode.parent is None:
+            # A fork may have a judge of its own, which the run does not list.
+            other = episode.header.judge_id not in self.judges
+            if other and (self.judge is not None or episode.parent is None):
                 continue
             if self._asked_for(str(task["editor"]), str(task["sample_id"])):
                 self.problems += episode.trace.problems

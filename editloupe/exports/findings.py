@@ -75,7 +75,7 @@ def _beside(source: Source, finding: Finding) -> dict[str, Json]:
         "dataset": None if sample is None else sample.dataset,
         "edit_type": None if sample is None else sample.edit_type,
         "instruction": None if sample is None else sample.instruction,
-        "cost_usd": source.cost(finding.judge_id, finding.usage),
+        "cost_usd": source.cost(source.judges.get(finding.judge_id), finding.usage),
     }
 
 

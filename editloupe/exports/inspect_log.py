@@ -99,7 +99,7 @@ def _log(source: Source, found: list[tuple[Finding, Episode | None]]) -> dict[st
         "stats": {
             "started_at": times[0] if times else "",
             "completed_at": times[-1] if times else "",
-            "model_usage": {model: _usage(total, source.cost(judge_id, total))} if total.to_json() else {},
+            "model_usage": {model: _usage(total, source.cost(backend, total))} if total.to_json() else {},
         },
         "samples": [_sample(source, finding, episode, model) for finding, episode in found],
     }
@@ -153,7 +153,7 @@ def _sample(source: Source, finding: Finding, episode: Episode | None, model: st
             "instruction": None if sample is None else sample.instruction,
             "trace": finding.trace,
         },
-        "model_usage": {model: _usage(finding.usage, source.cost(finding.judge_id, finding.usage))}
+        "model_usage": {model: _usage(finding.usage, source.cost(source.judges.get(finding.judge_id), finding.usage))}
         if finding.usage.to_json()
         else {},
         "total_time": finding.seconds,
@@ -218,7 +218,9 @@ def _output(source: Source, finding: Finding, reply: Reply | None, model: str) -
         "model": reply.model or model,
         "choices": [{"message": message, "stop_reason": _STOP[reply.finish]}],
         "completion": reply.text,
-        "usage": _usage(reply.usage, source.cost(finding.judge_id, reply.usage)) if reply.usage.to_json() else None,
+        "usage": _usage(reply.usage, source.cost(source.judges.get(finding.judge_id), reply.usage))
+        if reply.usage.to_json()
+        else None,
     }
 
 

@@ -1,6 +1,6 @@
 """JUnit XML: a test case a finding, for the pages on which continuous integration shows tests.
 
-Without an answer a case is an error, whatever the reason; a label is a pass, unless it lies below a limit that was asked for.
+Without an answer a case is an error, whatever the reason; a label is a pass, unless it is worth less than was asked for.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ def _model(source: Source, episode: Episode, exchange: Exchange, trace_id: str, 
             semconv.RESPONSE_FINISH: [messages.FINISH[reply.finish]],
             semconv.OI_FINISH: messages.FINISH[reply.finish],
             semconv.OI_PARAMETERS: _text(sent) if sent else None,
-            semconv.OI_COST: source.cost(episode.header.judge_id, reply.usage),
+            semconv.OI_COST: source.cost(episode.backend, reply.usage),
             semconv.OURS + "malformed_calls": len(reply.malformed_calls),
         }
     if failure is not None:

@@ -122,20 +122,6 @@ class Rubric:
     criteria: tuple[Criterion, ...]
     source: Source = Source()
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Rubric:
-        """The inverse of `to_json`: the rubric as a run wrote it down. Raises RubricError for anything else."""
-        criteria, source = data.get("criteria"), data.get("source")
-        named = {str(c["id"]): {k: v for k, v in c.items() if k != "id"} for c in _objects(criteria) if "id" in c}
-        # A file leaves out what is empty, and may not spell it out.
-        told = {k: v for k, v in source.items() if v} if isinstance(source, Mapping) else {}
-        try:
-            file = _RubricFile.model_validate({**data, "criteria": named, "source": told})
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise RubricError(f"the recorded rubric: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-        return _rubric(file)
-
     @property
     def digest(self) -> str:
         """SHA-256 of the content: comments, line breaks and `3` or `3.0` make no difference."""
