@@ -18,8 +18,6 @@ from editloupe.traces.read import read_trace
 from editloupe.traces.record import TraceWriter
 from tests.conftest import final, pixels
 
-CANARY = "sk-canary-5ea5e11e5-7f3d"
-
 ZOOM = {"target_image": "Edited Image", "bbox": [250, 250, 500, 500]}
 
 INSTRUCTION = "Make square {} red."
@@ -61,11 +59,11 @@ def native_run(folder: Path, *, name: str = "run") -> Path:
 def oracle_run(folder: Path) -> Path:
     """Two targets each: the first is done wrongly, the second flawlessly."""
 
+    labels = iter(("Wrong Action", "Flawless Execution"))
+
     def script(request: Request) -> str:
-        asked = request.messages[0].text
-        if "Instruction Following" not in asked:
-            return final("Perfect Consistency")
-        return final("Wrong Action" if "No. 1" in asked or "target 1" in asked.casefold() else "Flawless Execution")
+        about_target = "Instruction Following" in request.messages[0].text
+        return final(next(labels) if about_target else "Perfect Consistency")
 
     bench = open_bench(Settings(backend=ScriptedLMM(script), mode="oracle"))
     data = edits(folder / "edits", count=2, several=True)
