@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -37,6 +38,9 @@ def view(
             import webbrowser
 
             webbrowser.open(server.url)
+        # Ctrl-C and a plain kill end it alike, also where it was started in the background of a script.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
         try:
             server.serve_forever()
         except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from editloupe.protocols.base import Cell, Summary
 from editloupe.reports.plain import safe
-from editloupe.reports.table import CAPTION, column_heading, table_columns, table_rows, table_title
+from editloupe.reports.table import CAPTION, Row, column_heading, table_columns, table_rows, table_title
 from editloupe.rubrics.model import Criterion, Rubric
 
 WIDTH: Final = 640
@@ -28,7 +28,17 @@ def tone(normalised: float | None) -> str:
 
 def score_table(summary: Summary, rubric: Rubric) -> Markup:
     """Scores by edit type, with judged of asked in every cell."""
-    names = table_columns(summary)
+    return _table(table_title(summary), "Edit type", table_rows(summary), table_columns(summary), rubric)
+
+
+def editor_table(summaries: Sequence[Summary], rubric: Rubric) -> Markup:
+    """One row an editor: means of all its samples."""
+    names = table_columns(summaries[0])
+    found = [Row(name=s.editor or "(not named)", cells=tuple(s.micro[c] for c in names)) for s in summaries]
+    return _table("Editors (means of all samples)", "Editor", found, names, rubric)
+
+
+def _table(caption: str, first: str, rows: Sequence[Row], names: Sequence[str], rubric: Rubric) -> Markup:
     cell = Markup('<th scope="col" class="number">{}</th>')
     head = Markup("").join(cell.format(column_heading(c, rubric)) for c in names)
     body = Markup("").join(
@@ -38,13 +48,13 @@ def score_table(summary: Summary, rubric: Rubric) -> Markup:
             row.cells[0].asked if row.cells else 0,
             Markup("").join(map(_cell, row.cells)),
         )
-        for row in table_rows(summary)
+        for row in rows
     )
     return Markup(
         '<div class="scroll"><table class="scores"><caption>{}<span class="dim">{}</span></caption><thead><tr>'
-        '<th scope="col">Edit type</th><th scope="col" class="number">Samples</th>{}</tr></thead><tbody>{}</tbody>'
+        '<th scope="col">{}</th><th scope="col" class="number">Samples</th>{}</tr></thead><tbody>{}</tbody>'
         "</table></div>"
-    ).format(safe(table_title(summary)), CAPTION, head, body)
+    ).format(safe(caption), CAPTION, first, head, body)
 
 
 def _cell(cell: Cell) -> Markup:

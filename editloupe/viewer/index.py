@@ -47,6 +47,15 @@ class Entry:
     open: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """What is known at one moment; replaced as a whole, so that no reader sees half of it."""
+
+    entries: tuple[Entry, ...]
+    places: Mapping[str, int]
+    by_id: Mapping[str, list[Entry]]
+
+
 class RunIndex:
     """One run folder, thread-safe. Raises ConfigError where `folder` is no run."""
 
@@ -72,20 +81,24 @@ class RunIndex:
     def entries(self) -> tuple[Entry, ...]:
         """Every sample, in the order of the data."""
         self._refresh()
-        return self._entries
+        return self._known.entries
 
     def entry(self, slug: str) -> Entry | None:
         self._refresh()
-        at = self._places.get(slug)
-        return None if at is None else self._entries[at]
+        known = self._known
+        at = known.places.get(slug)
+        return None if at is None else known.entries[at]
 
     def named(self, id_: str) -> list[Entry]:
         """The samples with this id, one an editor."""
-        return self._by_id.get(id_, [])
+        return self._known.by_id.get(id_, [])
 
-    def place(self, slug: str) -> int:
-        """The position of a known sample, from 0."""
-        return self._places[slug]
+    def around(self, slug: str) -> tuple[int, int, Entry | None, Entry | None]:
+        """(position from 1, of how many, the sample before, the one behind) of a known sample."""
+        known = self._known
+        at, count = known.places[slug], len(known.entries)
+        before = known.entries[at - 1] if at else None
+        return at + 1, count, before, known.entries[at + 1] if at + 1 < count else None
 
     def running(self) -> bool:
         """Whether the process that took the run's lock is alive here. A run on another machine cannot be told."""
@@ -219,11 +232,11 @@ class RunIndex:
                     open=tuple(open_by_key.get(key, ())),
                 )
             )
-        self._entries = tuple(entries)
-        self._places = {entry.slug: at for at, entry in enumerate(entries)}
-        self._by_id: dict[str, list[Entry]] = {}
+        by_id: dict[str, list[Entry]] = {}
         for entry in entries:
-            self._by_id.setdefault(entry.id, []).append(entry)
+            by_id.setdefault(entry.id, []).append(entry)
+        places = {entry.slug: at for at, entry in enumerate(entries)}
+        self._known = _Known(entries=tuple(entries), places=places, by_id=by_id)
         self.version += 1
 
     def _find_open(self) -> dict[str, str | None]:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
+from itertools import count
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -29,7 +30,7 @@ from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.protocols.base import Summary
 from editloupe.protocols.dlebench import edit_type_name
 from editloupe.records import STATUSES
-from editloupe.reports.fragments import label_plot, score_table, tone
+from editloupe.reports.fragments import editor_table, label_plot, score_table, tone
 from editloupe.reports.plain import safe
 from editloupe.reports.standing import recorded_rubric, summaries
 from editloupe.rubrics.model import Criterion, Rubric
@@ -93,12 +94,13 @@ class Site:
     @classmethod
     def of(cls, indexes: Sequence[RunIndex], *, live: bool = False, prices: Prices | None = None) -> Site:
         """Runs with folders of their own where there are several; two of one name are told apart by a number."""
-        taken: dict[str, int] = {}
+        # The root's own folder is nobody's.
+        taken = {"static"}
         runs = []
         for index in indexes:
             name = slug(index.name).rpartition("-")[0] or "run"
-            taken[name] = taken.get(name, 0) + 1
-            folder = name if taken[name] == 1 else f"{name}-{taken[name]}"
+            folder = next(f for n in count(1) if (f := name if n == 1 else f"{name}-{n}") not in taken)
+            taken.add(folder)
             runs.append(Run(index=index, folder=f"{folder}/" if len(indexes) > 1 else ""))
         return cls(runs=tuple(runs), live=live, prices=prices or Prices())
 
@@ -118,7 +120,9 @@ class Site:
             found, trouble = self._summed(run, id_)
             plots = [label_plot(found, c) for c in rubric.criteria if found and c.id in found[0].criteria] if rubric else []
             tables = [score_table(s, rubric) for s in found] if rubric else []
-            judged.append({"id": id_, "uri": uri, "tables": tables, "plots": plots, "trouble": trouble or run.trouble})
+            editors = editor_table(found, rubric) if rubric and len(found) > 1 else ""
+            shown = {"uri": uri, "editors": editors, "tables": tables, "plots": plots, "trouble": trouble or run.trouble}
+            judged.append(shown)
         return _page(
             "run.html", self, run, "", judges=judged, counts=_counts(index), problems=index.store.problems,
             identity=_mapping(index.store.info, "identity"), record=_mapping(index.store.info, "record"),
@@ -169,8 +173,7 @@ class Site:
     def sample_page(self, run: Run, entry: Entry) -> str:
         """One sample: its images, every verdict step by step."""
         index, rubric, sample = run.index, run.rubric, entry.sample
-        entries = index.entries()
-        at = index.place(entry.slug)
+        position, count, before, behind = index.around(entry.slug)
         found = verdicts(index, entry, rubric, self.prices)
         marks = [*targets(entry), *(m for v in found for m in v.marks)]
         people = [
@@ -180,9 +183,8 @@ class Site:
         ]
         return _page(
             "sample.html", self, run, "../", entry=entry, sample=sample, verdicts=found, people=people,
-            panes=_panes(entry), marks=marks, others=self._others(run, entry), position=at + 1, count=len(entries),
-            previous=entries[at - 1].slug if at else None,
-            following=entries[at + 1].slug if at + 1 < len(entries) else None,
+            panes=_panes(entry), marks=marks, others=self._others(run, entry), position=position, count=count,
+            previous=before.slug if before else None, following=behind.slug if behind else None,
             edit_type=edit_type_name(sample.edit_type) if sample and sample.edit_type else "",
             area=target_area(sample) if sample else None,
         )  # fmt: skip

@@ -85,11 +85,18 @@ def finding_tone(finding: Finding, rubric: Rubric) -> str:
     return tone(known[finding.criterion].normalise(finding.value))
 
 
+def answered(finding: Finding) -> str:
+    """A judged finding's answer in a word: its label, its number, else that there is one."""
+    if finding.label is not None:
+        return finding.label
+    return "answered" if finding.value is None else f"{finding.value:g}"
+
+
 def _label(finding: Finding, rubric: Rubric, judges: Mapping[str, str]) -> dict[str, Any]:
     told = {"tone": finding_tone(finding, rubric), "status": finding.status, "value": finding.value}
-    words = finding.label if finding.status == "ok" else f"({finding.status})"
+    words = answered(finding) if finding.status == "ok" else f"({finding.status})"
     by = judges.get(finding.judge_id, "")
-    return told | {"name": safe(words or str(finding.value))} | ({"by": safe(by)} if by else {})
+    return told | {"name": safe(words)} | ({"by": safe(by)} if by else {})
 
 
 def thumbs(sample: Sample, pictures: Pictures) -> Iterator[str]:

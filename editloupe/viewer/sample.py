@@ -19,7 +19,7 @@ from editloupe.traces.events import FindingEvent, Header
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Box, ImageRef, Json, View, digest
 from editloupe.viewer.index import Entry, RunIndex
-from editloupe.viewer.rows import finding_tone
+from editloupe.viewer.rows import answered, finding_tone
 
 _RAW = 2_000
 """Characters of one raw event on a page; the trace file itself is linked, and pages of long traces stay light."""
@@ -110,7 +110,7 @@ class Verdict:
             return "(in progress)"
         if self.finding.status != "ok":
             return f"({self.finding.status})"
-        return self.finding.label or f"{self.finding.value:g}" if self.finding.value is not None else "ok"
+        return answered(self.finding)
 
     @property
     def usage(self) -> Usage:
@@ -202,7 +202,11 @@ def _verdict(
     judge = str(header.judge.get("backend", "")) if header else index.store.judges().get(judge_id, judge_id)
     kept = parent.get("step")
     first = 1 + (kept if isinstance(kept, int) else 0)
-    turns = tuple(_turns(trace, mark, names, judge, prices, first)) if trace else ()
+    try:
+        turns = tuple(_turns(trace, mark, names, judge, prices, first)) if trace else ()
+    except (KeyError, TypeError, ValueError, AssertionError) as error:
+        turns = ()
+        problems.append(f"the steps cannot be told: an event is not of the expected shape ({error!r})")
     return Verdict(
         id=mark,
         criterion=criterion,
@@ -212,7 +216,7 @@ def _verdict(
         finding=finding,
         tone=tone(None) if finding is None or rubric is None else finding_tone(finding, rubric),
         turns=turns,
-        marks=(*_evidence(finding, header, mark), *_crops(turns, mark)),
+        marks=(*_evidence(finding, _inputs(entry, header), mark), *_crops(turns, mark)),
         parent=_parted(parent) if family and parent.get("trace") in family else "",
         parent_id=family.get(str(parent.get("trace")), "") if family else "",
         trace=relative if trace else None,
@@ -222,18 +226,18 @@ def _verdict(
 
 
 def _names(entry: Entry, header: Header | None) -> Names:
-    found = {ref.sha256: alias for alias, ref in _inputs(header).items()}
-    if entry.sample is not None:
-        found.setdefault(entry.sample.source.sha256, "Original Image")
-        if entry.sample.edited is not None:
-            found.setdefault(entry.sample.edited.sha256, "Edited Image")
-    return Names(by_sha=found)
+    inputs = _inputs(entry, header)
+    return Names(by_sha={ref.sha256: alias for alias, ref in reversed(inputs.items())})
 
 
-def _inputs(header: Header | None) -> dict[str, ImageRef]:
-    """The images of the first message by alias."""
+def _inputs(entry: Entry, header: Header | None) -> dict[str, ImageRef]:
+    """The images of the first message by alias; without a trace those of the sample."""
     views = header.task.get("views") if header else None
     found: dict[str, ImageRef] = {}
+    if entry.sample is not None:
+        found["Original Image"] = entry.sample.source
+        if entry.sample.edited is not None:
+            found["Edited Image"] = entry.sample.edited
     for view in views if isinstance(views, list) else []:
         try:
             found[str(view["alias"])] = ImageRef.from_json(view["origin"])
@@ -318,8 +322,7 @@ def _crops(turns: Iterable[Turn], mark: str) -> Iterator[Mark]:
                         yield place
 
 
-def _evidence(finding: Finding | None, header: Header | None, mark: str) -> Iterator[Mark]:
-    inputs = _inputs(header)
+def _evidence(finding: Finding | None, inputs: Mapping[str, ImageRef], mark: str) -> Iterator[Mark]:
     for number, evidence in enumerate(finding.evidence if finding else (), start=1):
         image = inputs.get(evidence.image)
         if image is not None:

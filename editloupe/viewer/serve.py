@@ -11,14 +11,16 @@ import hashlib
 import ipaddress
 import json
 import os
+import socket
+import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.viewer.pages import CSP, Run, Site, asset, asset_names, page_version
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -60,6 +62,11 @@ class Viewer(ThreadingHTTPServer):
         except (OSError, OverflowError) as error:
             told = getattr(error, "strerror", None) or error
             raise ConfigError(f"{host}:{port} cannot be served: {told}; choose another --port or --host") from error
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Browsers drop connections as they like; anything else is told."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
     @property
     def url(self) -> str:
@@ -151,7 +158,11 @@ class _Handler(BaseHTTPRequestHandler):
             told = "This address is not served under that name; see editloupe view --allow-host.\n"
             self._send(Answer(body=told.encode(), type="text/plain; charset=utf-8", status=HTTPStatus.MISDIRECTED_REQUEST))
             return
-        self._send(self.server.answer(self.path))
+        try:
+            answer = self.server.answer(self.path)
+        except EditLoupeError as error:  # the run was moved, or is damaged now
+            answer = replace(_text(f"{error}\n", "text/plain"), status=HTTPStatus.INTERNAL_SERVER_ERROR)
+        self._send(answer)
 
     do_HEAD = do_GET  # noqa: N815 - the base class looks for this name
 
@@ -205,6 +216,4 @@ def _missing() -> Answer:
 
 
 def _family(host: str) -> int:
-    import socket
-
     return socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -126,6 +126,13 @@ def test_two_runs_link_the_same_sample(run: Path, tmp_path: Path) -> None:
     assert f'href="../../run/samples/{first.name}"' in first.read_text(encoding="utf-8")
 
 
+def test_runs_of_one_name_and_of_awkward_names_have_folders_of_their_own(run: Path, tmp_path: Path) -> None:
+    for name in ("static", "run-2", "…"):
+        shutil.copytree(run, tmp_path / name)
+    site = Site.of([RunIndex(p) for p in (run, run, tmp_path / "run-2", tmp_path / "static", tmp_path / "…")])
+    assert [r.folder for r in site.runs] == ["run/", "run-2/", "run-2-2/", "static-2/", "run-3/"]
+
+
 def test_samples_that_differ_by_a_character_keep_apart() -> None:
     assert slug("a/b") != slug("a b")
     assert re.fullmatch(r"[A-Za-z0-9-]+", slug(f"../../{HOSTILE}"))
@@ -201,6 +208,20 @@ def test_a_damaged_trace_costs_its_own_lines_only(run: Path, tmp_path: Path) -> 
     text = site.sample_page(site.runs[0], entry)
     assert "not JSON" in text and "the last line is cut off" in text
     assert "First thought" in text
+
+
+def test_an_event_of_another_shape_costs_the_steps_and_not_the_page(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    index = RunIndex(copy)
+    entry = index.entries()[1]
+    trace = copy / str(entry.findings[0].trace)
+    events = [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
+    changed = [e | {"reply": {"text": 1}} if e["kind"] == "model_call" else e for e in events]
+    trace.write_text("".join(json.dumps(e) + "\n" for e in changed), encoding="utf-8")
+    site = Site.of([index])
+    text = site.sample_page(site.runs[0], entry)
+    assert "the steps cannot be told" in text and "Flawless Execution" in text
 
 
 def test_a_picture_that_is_gone_is_said_to_be_gone(run: Path, tmp_path: Path) -> None:

@@ -115,11 +115,12 @@
       if (thumb) pair.append(make("img", { src: `thumbs/${thumb.slice(0, 2)}/${thumb}`, loading: "lazy", alt: `${at ? "Edited" : "Source"}, ${row.id}`, width: 72, height: 72 }));
       else pair.append(make("span", { className: "none", textContent: "none" }));
     }
-    const link = make("a", { href: `samples/${row.slug}.html`, textContent: row.id });
+    const link = make("a", { href: `samples/${row.slug}.html`, textContent: row.id, title: row.id });
     const text = make("p", { textContent: row.text, title: row.text });
     text.dir = "auto";
     const line = make("tr", {}, make("td", { className: "pair" }, pair), make("td", { className: "name" }, link, text), cell("Edit type", "", row.type));
     const editor = cell("Editor", "if-editors", row.editor);
+    editor.title = row.editor;
     editor.hidden = document.querySelector("th.if-editors").hidden;
     line.append(editor);
     for (const criterion of Object.keys(data.labels)) {

@@ -88,7 +88,8 @@
     for (const frame of frames) {
       frame.style.setProperty("--ratio", frame.dataset.width / frame.dataset.height);
       frame.addEventListener("wheel", (event) => {
-        if (!event.ctrlKey && !event.shiftKey && document.activeElement !== frame && view.zoom <= 1.001 && event.deltaY > 0) return;
+        // The wheel scrolls the page, until the image is clicked or Ctrl is held.
+        if (!event.ctrlKey && document.activeElement !== frame) return;
         event.preventDefault();
         const box = frame.getBoundingClientRect();
         zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.06 : 0.0022)), (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
@@ -266,6 +267,8 @@
     }
   });
 
+  const go = (id) => { const link = document.getElementById(id); if (!link.hidden) link.click(); };
+
   document.addEventListener("keydown", (event) => {
     if (event.target.matches("[role=tab]") && ["ArrowLeft", "ArrowRight"].includes(event.key)) {
       event.preventDefault();
@@ -275,7 +278,7 @@
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox]), select, textarea") || one("dialog[open]")) return;
     const keys = {
       j: () => walk(1), k: () => walk(-1), "]": () => change(1), "[": () => change(-1),
-      n: () => document.getElementById("following")?.click(), p: () => document.getElementById("previous")?.click(),
+      n: () => go("following"), p: () => go("previous"),
       u: () => document.getElementById("up").click(), "?": () => document.getElementById("keys").showModal(),
       ...(source ? {
         s: () => mode("side"), w: () => mode("swipe"), b: () => mode("blink"), d: () => mode("difference"),
@@ -300,8 +303,8 @@
     if (at >= 0) {
       for (const [id, slug] of [["previous", kept.slugs[at - 1]], ["following", kept.slugs[at + 1]]]) {
         const link = document.getElementById(id);
-        if (link && slug) link.href = `${slug}.html`;
-        else if (link) link.remove();
+        link.hidden = !slug;
+        if (slug) link.href = `${slug}.html`;
       }
       document.getElementById("position").textContent = `${(at + 1).toLocaleString("en")} of ${kept.slugs.length.toLocaleString("en")} listed`;
       document.getElementById("up").href = `../index.html#${kept.query}`;
