@@ -23,6 +23,7 @@ from editloupe.cli import (
     rescore,
     retry,
     runs,
+    schema,
     show,
     targets,
     tools,
@@ -72,6 +73,7 @@ for _name, _command in (
     ("align", align.align),
     ("view", view.view),
     ("export", export.export),
+    ("schema", schema.schema),
     ("rubrics", listings.rubrics),
 ):
     app.command(name=_name)(_exits(_command))
