@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help install check test test-slow test-vllm bench docs
+.PHONY: help install check test test-slow test-browser test-vllm bench docs
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -19,6 +19,10 @@ test:  ## The default tests: no network, no key, no GPU
 
 test-slow:  ## The tests that take longer
 	$(PYTHON) -m pytest -m slow
+
+test-browser:  ## The viewer's tests in the Chromium that CHROMIUM names, or the one on the path
+	$(PYTHON) -c "import playwright" 2>/dev/null || $(PYTHON) -m pip install -q -e ".[browser]"
+	$(PYTHON) -m pytest -m browser
 
 test-vllm:  ## The tests against a real vLLM on the CPU; the first time makes its environment (3.5 GB, minutes)
 	EDITLOUPE_VLLM="$$($(PYTHON) -m tests.backends.vllm_peer)" $(PYTHON) -m pytest -m vllm -s

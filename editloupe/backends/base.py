@@ -88,6 +88,9 @@ class BackendURI:
         return self.provider + (f"/{self.model}" if self.model else "") + (f"?{query}" if query else "")
 
 
+NOT_LMMS = ("baseline", "scripted")
+"""Providers of this package that are no LMM and cost nothing, for readers of a trace that holds no more than a URI."""
+
 _SECRET_WORDS = ("key", "token", "secret", "password", "credential")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import editloupe
-from editloupe.cli import align, backends, check, judge, listings, report, retry, show, targets, tools
+from editloupe.cli import align, backends, check, export, judge, listings, report, retry, schema, show, targets, tools, view
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
@@ -47,6 +47,9 @@ for _name, _command in (
     ("report", report.report),
     ("targets", targets.targets),
     ("align", align.align),
+    ("view", view.view),
+    ("export", export.export),
+    ("schema", schema.schema),
     ("rubrics", listings.rubrics),
 ):
     app.command(name=_name)(_exits(_command))

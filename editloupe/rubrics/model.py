@@ -325,6 +325,10 @@ def _rubric(file: _RubricFile) -> Rubric:
     )
 
 
+def _objects(value: Json) -> list[Mapping[str, Json]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
 def _explain(kind: str, loc: Sequence[int | str], message: str, found: object, ctx: Mapping[str, object]) -> str:
     """One complaint of pydantic in our words, behind the key that it is about."""
     where, known = _where(loc), _known_keys(loc[:-1])
