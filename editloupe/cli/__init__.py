@@ -10,7 +10,22 @@ from typing import Annotated
 import typer
 
 import editloupe
-from editloupe.cli import align, backends, check, export, judge, listings, report, retry, schema, show, targets, tools, view
+from editloupe.cli import (
+    align,
+    backends,
+    check,
+    compare,
+    export,
+    judge,
+    listings,
+    report,
+    retry,
+    schema,
+    show,
+    targets,
+    tools,
+    view,
+)
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
@@ -47,6 +62,7 @@ for _name, _command in (
     ("report", report.report),
     ("targets", targets.targets),
     ("align", align.align),
+    ("compare", compare.compare),
     ("view", view.view),
     ("export", export.export),
     ("schema", schema.schema),

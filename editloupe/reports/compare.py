@@ -303,8 +303,8 @@ def _check_same_data(judges: Sequence[Judged]) -> None:
     if differing:
         named = ", ".join(differing[:5]) + (f" and {len(differing) - 5} more" if len(differing) > 5 else "")
         raise ConfigError(
-            f"{judges[0].folder} and {other.folder} judged different data: {named} differ in image, instruction or targets; "
-            "compare runs over the same folder"
+            f"{judges[0].folder} and {other.folder} judged different data: {named} differ in image, instruction or "
+            "targets; compare runs over the same folder"
         )
     common = set.intersection(*(set(j.samples) for j in judges))
     if not common:
@@ -361,9 +361,7 @@ def _pair(
 ) -> Pair:
     both = [k for k in keys if k in own_a and k in own_b]
     clusters = [a.cluster(own_a[k]) for k in both]
-    paired = Paired.of(
-        [own_a[k].value for k in both], [own_b[k].value for k in both], clusters, names=(a.name, b.name)
-    )
+    paired = Paired.of([own_a[k].value for k in both], [own_b[k].value for k in both], clusters, names=(a.name, b.name))
     scale = scale_of(criterion)
     on_scale = _on_scale(paired, scale)
     figures = {**correlations(paired, drawing), **errors(paired, drawing), **label_figures(on_scale, scale, drawing)}
@@ -478,7 +476,9 @@ def _nearness(
         rated = [k for k in truth if k in own]
         values = [own[k].value for k in rated]
         right.append({k: v == truth[k] for k, v in zip(rated, values, strict=True) if v is not None})
-        paired = Paired.of(values, [truth[k] for k in rated], [judge.cluster(own[k]) for k in rated], (judge.name, "people"))
+        paired = Paired.of(
+            values, [truth[k] for k in rated], [judge.cluster(own[k]) for k in rated], (judge.name, "people")
+        )
         figures = {**correlations(paired, drawing), **errors(paired, drawing)}
         figures |= label_figures(_on_scale(paired, scale), scale, drawing)
         found.append(Nearness(judge=judge.name, criterion=criterion.id, figures=figures))
@@ -521,8 +521,7 @@ def _effort(judge: Judged, prices: Prices, people: People | None) -> Effort:
     if people is not None:
         agreeing = sum(
             s.value is not None
-            and s.value
-            == _label_value(judge.rubric.criterion(s.metric), people.get((s.editor, s.sample_id, s.metric)))
+            and s.value == _label_value(judge.rubric.criterion(s.metric), people.get((s.editor, s.sample_id, s.metric)))
             for s in judge.scores
         )
     return Effort(
