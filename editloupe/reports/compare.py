@@ -574,6 +574,6 @@ def _disagreements(
             values = [s.normalised for s in given.values() if s.normalised is not None]
             if len(values) > 1 and max(values) > min(values):
                 labels = {name: s.label or f"{s.value:g}" for name, s in given.items()}
-                spread = (max(values) - min(values)) / 100
+                spread = round((max(values) - min(values)) / 100, 6)
                 found.append(Disagreement(sample=key[1], criterion=criterion.id, labels=labels, spread=spread))
     return sorted(found, key=lambda d: -d.spread)
