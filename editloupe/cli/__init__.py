@@ -11,6 +11,9 @@ import typer
 
 import editloupe
 from editloupe.cli import (
+    <<<<<<< HEAD     export,
+    =======     compare,
+    >>>>>>> compare     schema,
     align,
     backends,
     check,
@@ -23,7 +26,6 @@ from editloupe.cli import (
     rescore,
     retry,
     runs,
-    schema,
     show,
     targets,
     tools,
@@ -71,6 +73,7 @@ for _name, _command in (
     ("merge", runs.merge),
     ("gc", runs.gc),
     ("align", align.align),
+    ("compare", compare.compare),
     ("view", view.view),
     ("export", export.export),
     ("schema", schema.schema),
