@@ -11,12 +11,10 @@ import typer
 
 import editloupe
 from editloupe.cli import (
-    <<<<<<< HEAD     export,
-    =======     compare,
-    >>>>>>> compare     schema,
     align,
     backends,
     check,
+    compare,
     export,
     fork,
     judge,
@@ -26,6 +24,7 @@ from editloupe.cli import (
     rescore,
     retry,
     runs,
+    schema,
     show,
     targets,
     tools,
