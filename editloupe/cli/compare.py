@@ -13,7 +13,6 @@ from editloupe.cli.output import note, out, plain
 from editloupe.errors import ConfigError
 
 if TYPE_CHECKING:
-    from editloupe.reports.compare import People
     from editloupe.reports.judged import Judged
 
 
@@ -47,9 +46,11 @@ def compare(
     from editloupe.reports.compare_grids import grids
     from editloupe.reports.estimate import Drawing
     from editloupe.reports.judged import read_judged
+    from editloupe.reports.people import labels_of_people
+    from editloupe.reports.ratings import column_names
 
     found = _chosen(read_judged(runs), words(judges))
-    people, where, notes = _people(found, human, columns)
+    people, where, notes = labels_of_people(found, human, column_names(columns, "--columns"))
     comparison = compare_judges(
         found,
         prices=read_prices(prices),
@@ -88,32 +89,3 @@ def _chosen(found: list[Judged], wanted: tuple[str, ...] | None) -> list[Judged]
             raise ConfigError(f"--judges {name}: {what} of that name; there are {known}")
         chosen.append(named[0])
     return chosen
-
-
-def _people(judges: list[Judged], human: Path | None, columns: str | None) -> tuple[People | None, str, tuple[str, ...]]:
-    """(labels by editor, sample and criterion, where they are from, notes); None without any."""
-    from editloupe.reports.entries import entries_of_run, join, knows, ratings_of_run
-    from editloupe.reports.ratings import column_names, read_ratings
-    from editloupe.reports.scales import Reading
-    from editloupe.runs.store import RunStore
-
-    rubric = judges[0].rubric.criteria
-    known = knows(rubric)
-    if human is None:
-        if not any(sample.human for sample in judges[0].samples.values()):
-            return None, "", ()
-        people = ratings_of_run(RunStore.read(judges[0].folder), known)
-    else:
-        only = rubric[0].id if len(rubric) == 1 else None
-        people = read_ratings(human, known=known, columns=column_names(columns, "--columns"), option="--columns", only=only)
-    entries, notes = join(entries_of_run(judges[0]), people, where=f"the run {judges[0].folder}", closed=True)
-    labels = {}
-    for criterion in rubric:
-        rated = [entry.ratings.get(criterion.id, {}) for entry in entries]
-        reading = Reading([None] * len(entries), rated, criterion, None)
-        notes = [*notes, *reading.notes]
-        for entry, label in zip(entries, reading.labels, strict=True):
-            if label is not None:
-                labels[(*entry.key, criterion.id)] = label
-    where = "the samples' own columns" if human is None else human.name
-    return labels, where, (*people.notes, *notes)

@@ -12,6 +12,7 @@ from typing import Final
 from markupsafe import Markup
 
 from editloupe.protocols.base import Cell, Summary
+from editloupe.reports.grid import Grid
 from editloupe.reports.plain import safe
 from editloupe.reports.table import CAPTION, Row, column_heading, table_columns, table_rows, table_title
 from editloupe.rubrics.model import Criterion, Rubric
@@ -36,6 +37,30 @@ def editor_table(summaries: Sequence[Summary], rubric: Rubric) -> Markup:
     names = table_columns(summaries[0])
     found = [Row(name=s.editor or "(not named)", cells=tuple(s.micro[c] for c in names)) for s in summaries]
     return _table("Editors (means of all samples)", "Editor", found, names, rubric)
+
+
+def grid_table(grid: Grid) -> Markup:
+    """A grid as a table; a row that sums up stands out."""
+    head = Markup("").join(
+        Markup('<th scope="col"{}>{}</th>').format(Markup("") if i < grid.fixed else Markup(' class="number"'), safe(name))
+        for i, name in enumerate(grid.head)
+    )
+    body = Markup("").join(
+        Markup("<tr{}>{}</tr>").format(
+            Markup(' class="strong"') if row.strong else "",
+            Markup("").join(
+                Markup('<th scope="row">{}</th>').format(safe(cell))
+                if i == 0
+                else Markup("<td{}>{}</td>").format(Markup("") if i < grid.fixed else Markup(' class="number"'), safe(cell))
+                for i, cell in enumerate(row.cells)
+            ),
+        )
+        for row in grid.rows
+    )
+    return Markup(
+        '<div class="scroll"><table class="scores"><caption>{}<span class="dim">{}</span></caption>'
+        "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>"
+    ).format(safe(grid.title), safe(grid.caption), head, body)
 
 
 def _table(caption: str, first: str, rows: Sequence[Row], names: Sequence[str], rubric: Rubric) -> Markup:

@@ -51,8 +51,14 @@ def export(site: Site, out: Path, *, progress: Callable[[int, int], None] = lamb
                 _sample(writer, site, run, entry)
                 done += 1
                 progress(done, total)
+            writer.text(f"{run.folder}report.html", site.report_page(run))
+            for name, svg in site.plots(run).items():
+                writer.text(f"{run.folder}plots/{name}.svg", svg)
             # Last, so that a page that opens is a page that is whole.
             writer.text(f"{run.folder}index.html", site.run_page(run))
+        compared = site.compare_page()
+        if compared is not None:
+            writer.text("compare.html", compared)
         if len(site.runs) > 1:
             writer.text("index.html", site.runs_page())
     except OSError as error:

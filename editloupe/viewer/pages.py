@@ -2,6 +2,8 @@
 
     index.html                       the run (with several runs: their list, and each run in a folder of its own)
     rows.js                          the sample table's data
+    report.html, plots/NAME.svg      the paper's tables and plots
+    compare.html                     at the root, where there are several judges: they against each other
     samples/SLUG.html                one sample
     blobs/AB/SHA256.EXT  thumbs/…    pictures
     traces/…                         the traces themselves
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
 from itertools import count
@@ -30,9 +32,13 @@ from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.protocols.base import Summary
 from editloupe.protocols.dlebench import edit_type_name
 from editloupe.records import STATUSES
-from editloupe.reports.fragments import editor_table, label_plot, score_table, tone
-from editloupe.reports.judged import judged_in, rubric_of
+from editloupe.reports.compare import Comparison, Disagreement, compare
+from editloupe.reports.compare_grids import grids
+from editloupe.reports.fragments import editor_table, grid_table, label_plot, score_table, tone
+from editloupe.reports.judged import judged_in, read_judged, rubric_of
+from editloupe.reports.people import labels_of_people
 from editloupe.reports.plain import safe
+from editloupe.reports.report import Report, make_report
 from editloupe.rubrics.model import Criterion, Rubric
 from editloupe.values import ImageRef, Json
 from editloupe.viewer.index import Entry, RunIndex, slug
@@ -45,6 +51,9 @@ CSP: Final = (
     "base-uri 'none'; form-action 'none'"
 )
 """For every page: nothing inline, nothing from elsewhere."""
+
+_CASES: Final = 60
+"""Disagreements that the page of comparison shows step by step."""
 
 _TWINS: Final = 24
 """Editors of one sample that a page links to."""
@@ -90,6 +99,8 @@ class Site:
     prices: Prices = field(default_factory=Prices)
     _rows: dict[tuple[str, str, bool], tuple[Entry, str]] = field(default_factory=dict)
     _summaries: dict[tuple[str, str], tuple[int, list[Summary], str]] = field(default_factory=dict)
+    _reports: dict[str, tuple[int, Report | None]] = field(default_factory=dict)
+    _compared: dict[tuple[()], tuple[tuple[int, ...], Comparison | None]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, indexes: Sequence[RunIndex], *, live: bool = False, prices: Prices | None = None) -> Site:
@@ -128,6 +139,83 @@ class Site:
             identity=_mapping(index.store.info, "identity"), record=_mapping(index.store.info, "record"),
             criteria=[(c.id, c.short, c.name) for c in rubric.criteria] if rubric else [],
         )  # fmt: skip
+
+    def report(self, run: Run) -> Report | None:
+        """The tables and plots of a run; None where nothing can be told yet. Kept until the run changes."""
+        run.index.entries()
+        kept = self._reports.get(run.folder)
+        if kept is None or kept[0] != run.index.version:
+            try:
+                made: Report | None = make_report(judged_in(run.index.store))
+            except EditLoupeError:
+                made = None
+            kept = run.index.version, made
+            self._reports[run.folder] = kept
+        return kept[1]
+
+    def report_page(self, run: Run) -> str:
+        """The paper's tables and plots of every judge of a run."""
+        report = self.report(run)
+        sections = [
+            (section.judged, [grid_table(g) for g in section.grids], [(f"{n}-{name}", name) for name in section.plots])
+            for n, section in enumerate(report.sections if report else (), start=1)
+        ]
+        return _page("report.html", self, run, "", sections=sections)
+
+    def plots(self, run: Run) -> dict[str, str]:
+        """The report's plots as SVG, by the name of their file without ending."""
+        report = self.report(run)
+        sections = report.sections if report else ()
+        return {f"{n}-{name}": svg for n, section in enumerate(sections, start=1) for name, svg in section.plots.items()}
+
+    def comparison(self) -> Comparison | None:
+        """All judges of all runs against each other; None where there is one judge, or where they cannot be compared."""
+        for run in self.runs:
+            run.index.entries()
+        versions = tuple(run.index.version for run in self.runs)
+        kept = self._compared.get(())
+        if kept is None or kept[0] != versions:
+            made: Comparison | None
+            try:
+                judges = read_judged([run.index.folder for run in self.runs])
+                people, where, notes = labels_of_people(judges)
+                made = compare(judges, prices=self.prices, people=people)
+                made = replace(made, people=where, notes=(*made.notes, *notes))
+            except EditLoupeError:
+                made = None
+            kept = versions, made
+            self._compared[()] = kept
+        return kept[1]
+
+    def compare_page(self) -> str | None:
+        """Judges against each other, and the samples on which they part, the furthest apart first."""
+        found = self.comparison()
+        if found is None:
+            return None
+        cases = [case for d in found.disagreements[:_CASES] if (case := self._case(found, d)) is not None]
+        tables = [grid_table(g) for g in grids(found) if g.name != "disagreements"]
+        more = len(found.disagreements) - len(cases)
+        return _page("compare.html", self, None, "", comparison=found, tables=tables, cases=cases, more=more)
+
+    def _case(self, found: Comparison, case: Disagreement) -> dict[str, Any] | None:
+        """One disagreement: the sample, and each judge's steps with the first at which they part."""
+        columns = []
+        for judge in found.judges:
+            run = next(r for r in self.runs if r.index.folder == judge.folder)
+            entry = next((e for e in run.index.entries() if e.key == case.sample), None)
+            if entry is None:
+                continue
+            told = [
+                v for v in verdicts(run.index, entry, run.rubric, self.prices)
+                if v.finding is not None and v.finding.judge_id == judge.judge_id and v.criterion == case.criterion
+            ]  # fmt: skip
+            if told:
+                columns.append((judge, run, entry, told[0]))
+        if not columns:
+            return None
+        # Two models never think in the same words: what they do and answer is compared.
+        steps = [[([(c.name, c.arguments) for c in t.calls], t.answer) for t in v.turns] for *_, v in columns]
+        return {"case": case, "columns": columns, "parting": _parting(steps), "entry": columns[0][2], "run": columns[0][1]}
 
     def rows(self, run: Run) -> str:
         """The sample table's data as JSON, with what its filters offer."""
@@ -202,6 +290,16 @@ class Site:
                     ]
                     found.append((other, twin, told))
         return found
+
+
+def _parting(steps: Sequence[Sequence[object]]) -> int:
+    """The number, from 1, of the first step that is not the same in all."""
+    number = 1
+    for same in zip(*steps, strict=False):
+        if any(step != same[0] for step in same):
+            break
+        number += 1
+    return number
 
 
 def asset_names() -> tuple[str, ...]:

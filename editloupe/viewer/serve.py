@@ -100,6 +100,9 @@ class Viewer(ThreadingHTTPServer):
             type_ = _ASSET_TYPES[parts[1].rpartition(".")[2]]
             return Answer(body=asset(parts[1]), type=f"{type_}; charset=utf-8")
         several = len(self.site.runs) > 1
+        if parts == ["compare.html"]:
+            compared = self.site.compare_page()
+            return _missing() if compared is None else _text(compared)
         if several and parts == ["index.html"]:
             return Answer(body=self.site.runs_page().encode())
         run = self.site.run(f"{parts[0]}/" if several else "")
@@ -113,6 +116,11 @@ class Viewer(ThreadingHTTPServer):
                 return Answer(body=b"", status=HTTPStatus.FOUND, location=f"/{run.folder}index.html")
             case ["index.html"]:
                 return _text(self.site.run_page(run))
+            case ["report.html"]:
+                return _text(self.site.report_page(run))
+            case ["plots", name]:
+                svg = self.site.plots(run).get(name.removesuffix(".svg"))
+                return None if svg is None else _svg(svg)
             case ["rows.js"]:
                 return _text(self.site.rows_script(run), "text/javascript")
             case ["rows.json"]:
@@ -205,6 +213,11 @@ def _trace(run: Run, relative: str) -> Answer | None:
 
 def _text(text: str, type_: str = "text/html") -> Answer:
     return Answer(body=text.encode("utf-8", "backslashreplace"), type=f"{type_}; charset=utf-8")
+
+
+def _svg(text: str) -> Answer:
+    """A plot: shown as a picture, and styled by what it holds itself."""
+    return Answer(body=text.encode(), type="image/svg+xml; charset=utf-8", csp=_PLAIN_CSP)
 
 
 def _json(data: dict[str, object]) -> Answer:

@@ -20,7 +20,7 @@ def test_a_run_is_exported(editloupe: Callable[..., tuple[int, str, str]], tmp_p
     run = make_run(tmp_path, count=2)
     code, out, _ = editloupe("export", run, "--html", tmp_path / "pages")
     assert code == 0
-    assert re.match(r"3 pages and \d+ pictures, \d\.\d MB; open .*pages/index\.html", out)
+    assert re.match(r"4 pages and \d+ pictures, \d\.\d MB; open .*pages/index\.html", out)
     assert (tmp_path / "pages" / "index.html").is_file()
     # Again into the same folder: our own pages may be written over.
     assert editloupe("export", run, "--html", tmp_path / "pages")[0] == 0

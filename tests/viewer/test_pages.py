@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError
+from editloupe.runs.execute import execute
+from editloupe.runs.spec import Settings, Source, open_bench
 from editloupe.viewer.export import MARKER, export
 from editloupe.viewer.index import RunIndex, slug
 from editloupe.viewer.pages import CSP, Site
+from editloupe.viewer.serve import Viewer
+from tests.conftest import LOOK, final
 from tests.viewer.runs import CROP, HOSTILE, TARGET, make_run
 
 
@@ -121,7 +127,8 @@ def test_a_row_that_could_not_be_read_says_why(folder: Path) -> None:
 def test_two_runs_link_the_same_sample(run: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path, count=2, name="other")
     done = export(Site.of([RunIndex(run), RunIndex(other)]), tmp_path / "pages")
-    assert done.pages == 6 + 2 + 2 + 1
+    # Samples, then each run's page and report, their list, and the judges compared.
+    assert done.pages == 6 + 2 + 2 + 2 + 1 + 1
     (first,) = (tmp_path / "pages" / "other" / "samples").glob("editor-*.html")
     assert f'href="../../run/samples/{first.name}"' in first.read_text(encoding="utf-8")
 
@@ -236,3 +243,46 @@ def test_a_picture_that_is_gone_is_said_to_be_gone(run: Path, tmp_path: Path) ->
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"run\.json"):
         RunIndex(tmp_path)
+
+
+def test_the_report_has_tables_and_pictures_of_its_plots(run: Path) -> None:
+    site = Site.of([RunIndex(run)])
+    page = site.report_page(site.runs[0])
+    assert "Mean of all samples" in page
+    named = re.findall(r'src="plots/([\w-]+)\.svg"', page)
+    assert named and set(named) == set(site.plots(site.runs[0]))
+
+
+def test_judges_are_compared_on_a_page_with_the_first_step_at_which_they_part(
+    edits: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = edits(2)
+    scripts = {"quick": [final("Flawless Execution")], "careful": [LOOK, final("Wrong Action", "<b>Crop 1</b> shows it.")]}
+    runs = []
+    for name, lines in scripts.items():
+        bench = open_bench(Settings(backend=ScriptedLMM(lines, name=name), criteria=("if",)))
+        execute(bench, Source(path=folder), tmp_path / name, config={})
+        runs.append(tmp_path / name)
+    site = Site.of([RunIndex(path) for path in runs])
+    page = site.compare_page()
+    assert page is not None
+    assert page.count("They part here") == 2 * 2, "two samples, two judges"
+    assert "&lt;b&gt;Crop 1&lt;/b&gt; shows it." in page
+    for address in re.findall(r'href="((?:quick|careful)/samples/[^"#]+)', page):
+        folder_, _, slug = address.partition("/samples/")
+        other = site.run(f"{folder_}/")
+        assert other is not None and other.index.entry(slug.removesuffix(".html")) is not None
+    with Viewer(site) as server:
+        assert server.answer("/compare.html").status == 200
+        assert server.answer("/quick/report.html").status == 200
+        name = next(iter(site.plots(site.runs[0])))
+        assert server.answer(f"/quick/plots/{name}.svg").type.startswith("image/svg+xml")
+        assert server.answer("/quick/plots/nothing.svg").status == 404
+
+
+def test_one_judge_is_compared_with_nobody(run: Path) -> None:
+    site = Site.of([RunIndex(run)])
+    assert site.compare_page() is None
+    assert "compare.html" not in site.run_page(site.runs[0])
+    with Viewer(site) as server:
+        assert server.answer("/compare.html").status == 404
