@@ -31,7 +31,8 @@ class Exchange:
     number: from 1, in the trace.   ordinal: of the request, from 0; a failed one and the one that takes it up share it.
     messages: the whole conversation that was sent.   new: those that no request before had.   reply: None where the
     endpoint failed.   said: the reply as the conversation keeps it.   results: of the tools called.   after: the messages
-    that followed before the next request.   added: what a fork put before this request.   started_ns, ended_ns: Unix time.   shared: of a fork, what its parent did.
+    that followed before the next request.   added: what a fork put before this request.   started_ns, ended_ns: Unix
+    time.   shared: of a fork, what its parent did.
     """
 
     number: int
