@@ -89,11 +89,11 @@ class _Writer:
 
     def _steps(self, episode: Episode, exchange: Exchange, *, first: bool) -> list[dict[str, Any]]:
         # What a later request adds are observations and reminders: they stand with the step that they answer.
-        asked = exchange.new if first else ()
+        asked = exchange.new if first else exchange.added
         found: list[dict[str, Any]] = [
             {
                 "source": "system" if message.role == "system" else "user",
-                "timestamp": episode.header.time,
+                "timestamp": episode.header.time if first else exchange.time,
                 "message": self._content(message),
             }
             for message in asked

@@ -31,7 +31,8 @@ class Exchange:
     number: from 1, in the trace.   ordinal: of the request, from 0; a failed one and the one that takes it up share it.
     messages: the whole conversation that was sent.   new: those that no request before had.   reply: None where the
     endpoint failed.   said: the reply as the conversation keeps it.   results: of the tools called.   after: the messages
-    that followed before the next request.   started_ns, ended_ns: Unix time.   shared: of a fork, what its parent did.
+    that followed before the next request.   added: what a fork put before this request.   started_ns, ended_ns: Unix
+    time.   shared: of a fork, what its parent did.
     """
 
     number: int
@@ -43,6 +44,7 @@ class Exchange:
     said: Message | None
     results: tuple[ToolResult, ...]
     after: tuple[Message, ...]
+    added: tuple[Message, ...]
     started_ns: int
     ended_ns: int
     time: str
@@ -226,7 +228,7 @@ class Source:
             finding=finding,
             sample=self.store.samples.get(sample_key(str(task["editor"]), str(task["sample_id"]))),
             parent=parent,
-            exchanges=tuple(_exchanges(trace.events, shared=0 if parent is None else parent.step)),
+            exchanges=tuple(_exchanges(trace.events, parent)),
             notes=tuple(e for e in trace.events if isinstance(e, Note)),
         )
 
@@ -260,7 +262,7 @@ def sampling(reply: Reply) -> dict[str, Json]:
     return {name: value for name, value in reply.sent.items() if isinstance(value, bool | int | float | str)}
 
 
-def _exchanges(events: Iterable[Event], *, shared: int) -> Iterator[Exchange]:
+def _exchanges(events: Iterable[Event], parent: Parent | None) -> Iterator[Exchange]:
     known: dict[str | None, tuple[str | None, Message]] = {}
     head: str | None = None
     sent = 0
@@ -268,6 +270,11 @@ def _exchanges(events: Iterable[Event], *, shared: int) -> Iterator[Exchange]:
     messages: tuple[Message, ...] = ()
     results: list[ToolResult] = []
     after: list[Message] = []
+    added: tuple[Message, ...] = ()
+    shared = 0 if parent is None else parent.step
+    # Behind the last message that a fork shares, until it asks: what it says itself. An observation that was edited is
+    # recorded again and stays an observation.
+    own: list[Message] | None = None
     number = 0
 
     def ended() -> Exchange:
@@ -287,10 +294,11 @@ def _exchanges(events: Iterable[Event], *, shared: int) -> Iterator[Exchange]:
             said=said,
             results=tuple(results),
             after=tuple(after if said is None else after[1:]),
+            added=added,
             started_ns=end - round(seconds * 1e9),
             ended_ns=end,
             time=begun.time,
-            shared=isinstance(begun, ModelCall) and begun.ordinal < shared,
+            shared=_shared(begun, shared),
         )
 
     for event in events:
@@ -299,7 +307,9 @@ def _exchanges(events: Iterable[Event], *, shared: int) -> Iterator[Exchange]:
                 message = Message.from_json(event.message)
                 known[event.hash] = (event.parent, message)
                 head = event.hash
-                after.append(message)
+                (after if own is None else own).append(message)
+                if parent is not None and event.hash == parent.head:
+                    own = []
             case ModelCall() | ModelFailure():
                 if begun is not None:
                     yield ended()
@@ -307,10 +317,18 @@ def _exchanges(events: Iterable[Event], *, shared: int) -> Iterator[Exchange]:
                 begun = event
                 messages = _chain(known, event.head if isinstance(event, ModelCall) else head)
                 results, after, number = [], [], number + 1
+                # A reply that is kept without its message may stand behind the last shared one.
+                added, own = ((), own) if _shared(event, shared) else (tuple(own or ()), None)
             case ToolResult():
                 results.append(event)
+                own = None
     if begun is not None:
         yield ended()
+
+
+def _shared(event: ModelCall | ModelFailure, step: int) -> bool:
+    """Whether a request is one of the `step` that a fork keeps of its parent."""
+    return isinstance(event, ModelCall) and event.ordinal < step
 
 
 def _chain(known: Mapping[str | None, tuple[str | None, Message]], head: str | None) -> tuple[Message, ...]:

@@ -44,16 +44,26 @@ def write_inspect(source: Source, path: Path) -> int:
     Raises ConfigError where the run has several judges and none was chosen: a log has one model. Raises StorageError.
     """
     if len(source.judges) != 1:
-        listed = "; ".join(f"{id_} {uri}" for id_, uri in source.judges.items()) or "none"
-        raise ConfigError(f"a log of Inspect has one model; choose a judge with --judge: {listed}")
-    episodes = {episode.name: episode for episode in source.episodes(forks=False) if episode.finding is not None}
-    log = _log(source, [(finding, episodes.get(finding.trace or "")) for finding in source.findings])
+        known = "; ".join(f"{id_} {uri}" for id_, uri in source.judges.items()) or "none"
+        raise ConfigError(f"a log of Inspect has one model; choose a judge with --judge: {known}")
+    model = next(iter(source.judges.values())).partition("?")[0]
+    samples: dict[str, dict[str, Any]] = {}
+    span: list[str] = []
+    # One trace at a time: of a large run, only what is written is held.
+    for episode in source.episodes(forks=False):
+        if episode.finding is not None:
+            samples[episode.name] = _sample(source, episode.finding, episode, model)
+            span = sorted((*span, episode.header.time, episode.trace.events[-1].time))
+            span = [span[0], span[-1]]
+    listed = [samples.get(f.trace or "") or _sample(source, f, None, model) for f in source.findings]
+    data = _log(source, listed, span)
     with whole(path) as file:
-        file.write(json_bytes(log, indent=1) + b"\n")
+        file.write(json_bytes(data, indent=1) + b"\n")
     return len(source.findings)
 
 
-def _log(source: Source, found: list[tuple[Finding, Episode | None]]) -> dict[str, Any]:
+def _log(source: Source, samples: list[dict[str, Any]], span: list[str]) -> dict[str, Any]:
+    """span: the first and the last time of the traces; empty where there is none."""
     judge_id, backend = next(iter(source.judges.items()))
     model = backend.partition("?")[0]
     info = source.store.info
@@ -61,13 +71,14 @@ def _log(source: Source, found: list[tuple[Finding, Episode | None]]) -> dict[st
     judge = judges.get(judge_id, {}) if isinstance(judges, Mapping) else {}
     identity = info["identity"]
     assert isinstance(judge, Mapping) and isinstance(identity, Mapping), "as the store has read them"
-    times = sorted(e.time for _, episode in found if episode is not None for e in episode.trace.events)
-    ids = list(dict.fromkeys(_sample_id(finding) for finding, _ in found))
-    run_id = _id(source.folder.resolve().name, judge_id, *times[:1])
+    findings = source.findings
+    ids = list(dict.fromkeys(map(_sample_id, findings)))
+    started, completed = span or ("", "")
+    run_id = _id(source.folder.resolve().name, judge_id, started)
     sampling = judge.get("sampling")
     config = {k: v for k, v in sampling.items() if v is not None} if isinstance(sampling, Mapping) else {}
     total = Usage()
-    for finding, _ in found:
+    for finding in findings:
         total += finding.usage
     name = f"editloupe/{identity.get('protocol', 'judge')}"
     return {
@@ -76,7 +87,7 @@ def _log(source: Source, found: list[tuple[Finding, Episode | None]]) -> dict[st
         "eval": {
             "eval_id": _id(run_id, "eval"),
             "run_id": run_id,
-            "created": times[0] if times else "1970-01-01T00:00:00+00:00",
+            "created": started or "1970-01-01T00:00:00+00:00",
             "task": name,
             "task_id": _id(run_id, "task"),
             "task_version": 1,
@@ -86,22 +97,22 @@ def _log(source: Source, found: list[tuple[Finding, Episode | None]]) -> dict[st
             "model": model,
             "model_generate_config": config,
             **_base_url(str(judge.get("endpoint", ""))),
-            "config": {"epochs": 1 + max((f.repeat for f, _ in found), default=0)},
+            "config": {"epochs": 1 + max((f.repeat for f in findings), default=0)},
             "packages": {"editloupe": str(_record(info).get("editloupe", ""))},
             "metadata": {"judge_id": judge_id, "judge": dict(judge)},
         },
         "plan": {"name": "editloupe", "steps": [{"solver": "editloupe", "params": {}}], "config": config},
         "results": {
-            "total_samples": len(found),
-            "completed_samples": sum(f.status not in _BROKEN for f, _ in found),
-            "scores": _scores(source, [f for f, _ in found]),
+            "total_samples": len(findings),
+            "completed_samples": sum(f.status not in _BROKEN for f in findings),
+            "scores": _scores(source, findings),
         },
         "stats": {
-            "started_at": times[0] if times else "",
-            "completed_at": times[-1] if times else "",
+            "started_at": started,
+            "completed_at": completed,
             "model_usage": {model: _usage(total, source.cost(backend, total))} if total.to_json() else {},
         },
-        "samples": [_sample(source, finding, episode, model) for finding, episode in found],
+        "samples": samples,
     }
 
 

@@ -185,7 +185,7 @@ class Identity(BaseModel):
     tools: dict[str, str]
     absent_tools: list[str]
     budget: dict[str, float | None]
-    options: dict[str, Any]
+    options: dict[str, Any] = {}
     ablations: list[str] = []
 
 

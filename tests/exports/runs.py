@@ -92,9 +92,12 @@ def add_fork(run: Path, *, at: int = 1) -> str:
     with TraceWriter(run / name) as writer:
         header = trace.header.model_dump() | {"judge": judge, "judge_id": "0123456789abcdef", "parent": parent}
         writer.append(Header(**header))
-        call = ModelCall(ordinal=at, request_key="k", head=heads[at], choices=None, reply=reply.to_json(), seconds=0.01)
+        hint = Message.of_text("user", "Look again.")
+        asked = message_hash(hint, heads[at])
+        writer.append(MessageEvent(hash=asked, parent=heads[at], message=hint.to_json()))
+        call = ModelCall(ordinal=at, request_key="k", head=asked, choices=None, reply=reply.to_json(), seconds=0.01)
         writer.append(call)
-        writer.append(MessageEvent(hash=message_hash(said, heads[at]), parent=heads[at], message=said.to_json()))
+        writer.append(MessageEvent(hash=message_hash(said, asked), parent=asked, message=said.to_json()))
         told = finding.to_json() | {
             "judge_id": "0123456789abcdef",
             "label": "Over Modification",

@@ -98,7 +98,8 @@ def test_a_fork_copies_its_parents_steps_and_marks_them(native: Path, tmp_path: 
     shutil.copytree(native, run)
     name = add_fork(run)
     fork = exported(run, tmp_path / "out")[name]
-    assert [s.get("is_copied_context", False) for s in fork["steps"]] == [True, True, False]
+    assert [s.get("is_copied_context", False) for s in fork["steps"]] == [True, True, False, False]
+    assert fork["steps"][2]["message"] == "Look again.", "what the fork itself put there"
     assert fork["steps"][1]["observation"]["results"][0]["source_call_id"] == "a"
     assert fork["agent"]["model_name"] == "other"
     # Its own request only: what was copied was paid for by the parent.

@@ -15,11 +15,12 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
 from editloupe.exports.inspect_log import write_inspect
+from editloupe.records import Budget
 from editloupe.runs.execute import execute
 from editloupe.runs.spec import Settings, open_bench
 from editloupe.runs.spec import Source as Edits
-from tests.conftest import final
-from tests.exports.runs import add_fork
+from tests.conftest import LOOK, final
+from tests.exports.runs import add_fork, edits
 
 
 def exported(run: Path, out: Path, **options: Any) -> dict[str, Any]:
@@ -96,3 +97,12 @@ def test_inspects_own_reader_takes_the_log(native: Path, oracle: Path, tmp_path:
         )
         told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert told.stdout.split() == ["2", "success", str(count)]
+
+
+def test_a_budget_that_is_used_up_is_a_limit(tmp_path: Path):
+    """One turn is allowed, and the last word holds no label."""
+    bench = open_bench(Settings(backend=ScriptedLMM([LOOK, "I cannot tell."]), budget=Budget(max_turns=1)))
+    execute(bench, Edits(path=edits(tmp_path / "edits", count=2)), tmp_path / "run", config={}, concurrency=1)
+    sample = exported(tmp_path / "run", tmp_path)["samples"]
+    limits = [s["limit"] for s in sample if s["metadata"]["status"] == "over_budget"]
+    assert [(limit["type"], limit["limit"]) for limit in limits] == [("turn", 1)] * 2
