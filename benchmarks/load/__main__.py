@@ -6,8 +6,9 @@
 
 A server in a process of its own answers every chat completion after a fixed time: two turns with a call of zoom_in, then a
 label. Beside editloupe stand Inspect AI and a plain LangGraph loop where they are installed, and a lean loop over the HTTP
-library alone: the least that such a run can cost. All send the same two pictures of 1024×768 px with each call; editloupe
-alone runs a tool, and sends its crops too. They take turns, round after round, and the middle round counts.
+library alone: the least that such a run can cost. All send the same two pictures of 1024×768 px with each call and hold the
+same dialogue; editloupe does so twice, the second time with a tool that cuts crops, which then travel too. They take turns,
+round after round, and the middle round counts.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from benchmarks.pages import put
 
 NAMES = {
     "lean": "a lean loop",
-    "editloupe": "editloupe",
+    "editloupe_alike": "editloupe, the same dialogue",
+    "editloupe": "editloupe with two crops of photographs",
     "langgraph": "LangGraph + langchain-openai",
     "inspect_ai": "Inspect AI",
 }
@@ -59,7 +61,7 @@ def main() -> None:
         data = draw(Path(folder) / "data", args.samples)
         for number in range(args.rounds):
             for who in [who for who in NAMES if who not in missing]:
-                python = sys.executable if who in ("lean", "editloupe") else args.peers
+                python = args.peers if who in ("langgraph", "inspect_ai") else sys.executable
                 told = _asked(python, who, data, server.url, args.connections)
                 if "missing" in told:
                     missing[who] = str(told["missing"])
@@ -81,16 +83,16 @@ def main() -> None:
 def report(rows: dict[str, list[Row]], missing: dict[str, str], args: argparse.Namespace) -> str:
     """The middle of the rounds as a Markdown table, with the ratio of editloupe's CPU time to each."""
     middle = {who: _middle(found) for who, found in rows.items()}
-    ours = middle["editloupe"].cpu_ms
+    ours = middle["editloupe_alike"].cpu_ms
     lines = [
         f"{args.connections} connections, {args.latency:g} s an answer, {args.samples} samples of {CALLS} calls, "
         f"{os.cpu_count()} cores; the median of {args.rounds} rounds; memory above what the imports take.",
         "",
-        "| asked by | share of connections ÷ latency | CPU ms a sample | editloupe's CPU ÷ its | peak MB |",
+        "| asked by | share of connections ÷ latency | CPU ms a sample | editloupe's (same dialogue) ÷ its | peak MB |",
         "|---|---:|---:|---:|---:|",
     ]
     for who, row in sorted(middle.items(), key=lambda item: item[1].cpu_ms):
-        ratio = "" if who == "editloupe" else f"{ours / row.cpu_ms:.2f}"
+        ratio = "" if who.startswith("editloupe") else f"{ours / row.cpu_ms:.2f}"
         lines.append(f"| {NAMES[who]} | {row.share:.2f} | {row.cpu_ms:.0f} | {ratio} | {row.peak_mb:.0f} |")
     told = [f"{NAMES[who]} was not measured: {package} is not installed." for who, package in missing.items()]
     return "\n".join([*lines, *(["", *told] if told else [])])

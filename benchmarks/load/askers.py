@@ -30,15 +30,35 @@ def editloupe() -> Work:
 
     Its own number of tasks at once: half as many more than connections.
     """
+    return _run(crops=True)
+
+
+def editloupe_alike() -> Work:
+    """The same run with the others' dialogue: the tool that is called answers in two words and shows no picture."""
+    return _run(crops=False)
+
+
+def _run(*, crops: bool) -> Work:
+    from dataclasses import replace
+
     import openai  # noqa: F401 - before the clock starts
 
+    from editloupe.records import Observation
     from editloupe.runs.execute import execute
     from editloupe.runs.spec import Settings, Source, open_bench
     from editloupe.tools.settings import ToolSettings
+    from editloupe.tools.zoom_in import ZoomIn
+
+    class Words(ZoomIn):
+        def __call__(self, args: Any, desk: Any) -> Observation:
+            return Observation(text=GO_ON)
 
     def work(data: Path, url: str, connections: int) -> None:
         weights = ToolSettings(reader="off")
         bench = open_bench(Settings(backend=f"openai/m?base_url={url}&env=none", criteria=("if",), weights=weights))
+        if not crops:
+            tools = {**bench.toolbox.tools, "zoom_in": Words.open(weights)}
+            bench = replace(bench, toolbox=replace(bench.toolbox, tools=tools))
         outcome = execute(bench, Source(path=data), data / f"run-{time.time_ns()}", config={}, connections=connections)
         if any(finding.status != "ok" for finding in outcome.findings):
             raise SystemExit(f"not all was judged: {next(f.reason for f in outcome.findings if f.status != 'ok')}")
@@ -142,7 +162,7 @@ def inspect_ai() -> Work:
     return work
 
 
-ASKERS: dict[str, Callable[[], Work]] = {f.__name__: f for f in (lean, editloupe, langgraph, inspect_ai)}
+ASKERS: dict[str, Callable[[], Work]] = {f.__name__: f for f in (lean, editloupe, editloupe_alike, langgraph, inspect_ai)}
 
 
 def _files(data: Path) -> list[Path]:
