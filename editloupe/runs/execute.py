@@ -16,6 +16,7 @@ from editloupe.agent.judge import answer
 from editloupe.agent.state import Context
 from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
 from editloupe.backends.prices import Prices
+from editloupe.chat import Sampling
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, Rejected, load
 from editloupe.errors import DataError, EditLoupeError, ImageError, Interrupted, ReplayMiss, StorageError
@@ -23,11 +24,13 @@ from editloupe.protocols.base import Summary, groups, rejected_scores, scored
 from editloupe.records import PENDING, Finding, Status, Task
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import Executor, ThreadExecutor
+from editloupe.runs.judges import Entry
 from editloupe.runs.replay import TraceTape, set_aside
-from editloupe.runs.spec import Bench, Source
+from editloupe.runs.spec import Bench, Source, device_of
 from editloupe.runs.store import RunStore
 from editloupe.runs.views import make_view
 from editloupe.runs.wire import SMALLEST_TARGET_PX, SentTarget, sent_targets, small_targets_told
+from editloupe.tools.cache import ToolCache
 from editloupe.traces.events import End, FindingEvent, Header, ModelCall, Note, ToolResult
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, Score, View, digest, sample_key
@@ -47,8 +50,8 @@ class Progress:
 class Outcome:
     """A run as it ended. `findings` are those of this judge for the samples asked, in the order of the samples.
 
-    ledger: what this visit spent, and which budget ended it.   notes: what a reader should know of the data and of how it
-    was sent.
+    ledger: what this visit spent, and which budget ended it.   tool_calls, cached: calls of tools in this visit that ran,
+    and that were answered from equal ones before.   notes: what a reader should know of the data and of how it was sent.
     """
 
     store: RunStore
@@ -62,6 +65,8 @@ class Outcome:
     interrupted: bool
     seconds: float
     ledger: Ledger
+    tool_calls: int = 0
+    cached: int = 0
     notes: tuple[str, ...] = ()
 
     @property
@@ -89,6 +94,8 @@ class Worker:
     clock: Callable[[], float] = time.monotonic
     targets: Mapping[str, Sequence[SentTarget]] = field(default_factory=dict)
     """By sample key: what the trace says of the size at which the targets are sent."""
+    cache: ToolCache | None = None
+    """What tools have said before in this run; None runs every call."""
 
     def run_task(
         self, task: Task, *, trace: Path | None = None, name: str | None = None, repeat: int = 0, anew: str = ""
@@ -148,7 +155,8 @@ class Worker:
                 task=task,
                 clock=self.clock,
                 started=self.clock(),
-                sampling=self.bench.settings.sampling,
+                sampling=self._sampling(repeat, writer),
+                cache=self.cache,
                 constrain_labels=self.bench.settings.constrain_labels,
                 tool_protocol=self.bench.tool_protocol,
             )
@@ -156,6 +164,16 @@ class Worker:
             writer.append(FindingEvent(finding=finding.to_json()))
             writer.append(End())
             return finding
+
+    def _sampling(self, repeat: int, writer: TraceWriter) -> Sampling:
+        """The judge's own, with a seed of its own for each repeat: the judge's plus the repeat's number."""
+        sampling = self.bench.settings.sampling
+        if not repeat or sampling.seed is None:
+            return sampling
+        told = f"repeat {repeat + 1}: seed {sampling.seed + repeat}"
+        if not any(isinstance(event, Note) and event.text == told for event in writer.events):
+            writer.append(Note(text=told, data={"repeat": repeat, "seed": sampling.seed + repeat}))
+        return replace(sampling, seed=sampling.seed + repeat)
 
     def _on_the_wire(self, task: Task, views: dict[str, View]) -> Iterable[tuple[str, dict[str, Json]]]:
         """What the backend gets of each image and of the sample's targets; nothing for one that sees pixels themselves."""
@@ -221,12 +239,14 @@ def execute(
     budget: RunBudget | None = None,
     prices: Prices | None = None,
     executor: Executor | None = None,
+    entries: Sequence[Entry] = (),
 ) -> Outcome:
     """Judge `source` into the run folder `out`; the same call again goes on where it stopped.
 
     concurrency: tasks at once.   connections: calls at once at the endpoint; None adapts to what it takes.
     redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
     budget: of this visit to the run, counted in `prices`; it ends like a stop, and the same call goes on.
+    entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
     Raises ConfigError, RunMismatch and DataError before anything is spent.
     """
     began = time.monotonic()
@@ -242,20 +262,22 @@ def execute(
     bench.protocol.check(loaded.samples)
     store = RunStore.write(out, bench.spec)
     try:
-        store.begin(bench.spec, bench.judge, loaded, config=config, narrowed=source.narrowed)
+        store.begin(bench.spec, bench.judge, loaded, config=config, narrowed=source.narrowed, entries=entries)
         policy = bench.backend.traits.image_policy
         targets = {sample.key: sent_targets(sample, policy) for sample in loaded.samples}
         metered = replace(bench, backend=Metered(bench.backend, ledger))
-        worker = Worker(bench=metered, images=images, stop=stop, targets=targets)
+        cache = ToolCache(out / "cache" / "tools", device=device_of(bench.settings))
+        worker = Worker(bench=metered, images=images, stop=stop, targets=targets, cache=cache)
         tasks = [t for group in groups(loaded.samples) for t in bench.protocol.plan(group, {})]
+        places = _places(tasks, bench.settings.repeats.count)
         refused = [f for row in loaded.rejected for f in _rejected_findings(bench, row)]
-        asked = len(tasks) + len(refused)
-        findings: dict[str, Finding] = {}
+        asked = len(places) + len(refused)
+        findings: dict[tuple[str, int], Finding] = {}
         for finding in refused:
-            findings[finding.task_id] = finding
+            findings[finding.task_id, 0] = finding
             if store.latest(finding) != finding:
                 store.add_finding(finding)
-        due, reused = _due(tasks, store, bench.judge.id, redo)
+        due, reused = _due(places, store, bench.judge.id, redo)
         if due:
             # Weights that cannot be loaded are found before anything is spent.
             bench.toolbox.prepare()
@@ -266,7 +288,7 @@ def execute(
         runner = executor or ThreadExecutor(concurrency or default_concurrency(bench))
         for finding in filter(None, runner.run(partial(_work, worker, store), due, stop=stop)):
             store.add_finding(finding)
-            findings[finding.task_id] = finding
+            findings[finding.task_id, finding.repeat] = finding
             ledger.look()
             seen.done += 1
             seen.failed += finding.status != "ok"
@@ -274,13 +296,16 @@ def execute(
                 listener(Progress(done=seen.done, total=asked, failed=seen.failed, finding=finding))
     finally:
         store.close()
-    scores = _scores(bench, loaded, findings)
-    order = [task.id for task in tasks] + [finding.task_id for finding in refused]
+    scores = _scores(bench, loaded, findings.values())
+    # Those of one question stand together, whenever they were asked.
+    rank = {task.id: number for number, task in enumerate(tasks)}
+    order = sorted(((task.id, repeat) for task, repeat in places), key=lambda place: rank[place[0]])
+    order += [(finding.task_id, 0) for finding in refused]
     return Outcome(
         store=store,
         bench=bench,
         loaded=loaded,
-        findings=tuple(findings[id_] for id_ in order if id_ in findings),
+        findings=tuple(findings[place] for place in order if place in findings),
         scores=tuple(scores),
         summaries=tuple(bench.protocol.summarise(scores)),
         asked=asked,
@@ -288,13 +313,35 @@ def execute(
         interrupted=stop.is_set() and len(findings) < asked,
         seconds=time.monotonic() - began,
         ledger=ledger,
-        notes=(*loaded.notes, *_told_of_targets(bench, loaded), *_told_of_rates(limit, limit.throttled - throttled)),
+        tool_calls=cache.ran,
+        cached=cache.hits,
+        notes=(
+            *loaded.notes,
+            *_told_of_targets(bench, loaded),
+            *_told_of_rates(limit, limit.throttled - throttled),
+            *_told_of_repeats(bench),
+        ),
     )
 
 
 def _told_of_targets(bench: Bench, loaded: Loaded) -> tuple[str, ...]:
     told = small_targets_told(loaded.samples, bench.backend.traits.image_policy) if bench.backend.traits.is_lmm else None
     return () if told is None else (told,)
+
+
+def _told_of_repeats(bench: Bench) -> tuple[str, ...]:
+    """Where repeats cannot differ, their agreement says nothing."""
+    sampling = bench.settings.sampling
+    if bench.settings.repeats.count == 1:
+        return ()
+    if bench.backend.uri == "baseline":
+        return ("The pixel baseline answers the same each time: its repeats say nothing of doubt.",)
+    if sampling.temperature == 0:
+        return (
+            "Repeats were asked at temperature 0, where most models answer (nearly) the same each time; "
+            "--temperature 1 lets them differ.",
+        )
+    return ()
 
 
 def _told_of_rates(limit: ConnectionLimit, throttled: int) -> tuple[str, ...]:
@@ -314,6 +361,7 @@ class _Due:
     """A task to be run. anew: its earlier trace is set aside when it begins, and a new one written."""
 
     task: Task
+    repeat: int
     anew: bool
 
 
@@ -345,18 +393,25 @@ def _selected(loaded: Loaded, source: Source) -> Loaded:
     return Loaded(format=loaded.format, samples=tuple(samples), rejected=tuple(rejected), notes=loaded.notes)
 
 
+def _places(tasks: Sequence[Task], count: int) -> list[tuple[Task, int]]:
+    """Every task as often as it is to be asked: all of them once before any a second time, so that a run that is stopped
+    covers as many samples as it can. One that cannot be asked ends the same each time, and counts once.
+    """
+    return [(task, repeat) for repeat in range(count) for task in tasks if repeat == 0 or task.blocked is None]
+
+
 def _due(
-    tasks: Sequence[Task], store: RunStore, judge_id: str, redo: frozenset[str]
-) -> tuple[list[_Due], dict[str, Finding]]:
+    places: Sequence[tuple[Task, int]], store: RunStore, judge_id: str, redo: frozenset[str]
+) -> tuple[list[_Due], dict[tuple[str, int], Finding]]:
     """The tasks to be run, and the findings that stand."""
     due: list[_Due] = []
-    standing: dict[str, Finding] = {}
-    for task in tasks:
-        finding = store.findings.get((task.id, judge_id, 0))
+    standing: dict[tuple[str, int], Finding] = {}
+    for task, repeat in places:
+        finding = store.findings.get((task.id, judge_id, repeat))
         if finding is not None and finding.status not in redo:
-            standing[task.id] = finding
+            standing[task.id, repeat] = finding
         else:
-            due.append(_Due(task=task, anew=finding is not None and _ends_the_same(finding)))
+            due.append(_Due(task=task, repeat=repeat, anew=finding is not None and _ends_the_same(finding)))
     return due, standing
 
 
@@ -369,13 +424,13 @@ def _ends_the_same(finding: Finding) -> bool:
 
 def _work(worker: Worker, store: RunStore, due: _Due) -> Finding | None:
     task = due.task
-    path = store.trace_path(worker.bench.judge.id, task.id, 0)
+    path = store.trace_path(worker.bench.judge.id, task.id, due.repeat)
     if worker.stop.is_set():
         return None
     if due.anew:
         set_aside(path)
     try:
-        return worker.run_task(task, trace=path, name=str(path.relative_to(store.folder)))
+        return worker.run_task(task, trace=path, name=str(path.relative_to(store.folder)), repeat=due.repeat)
     except Interrupted:
         return None
 
@@ -417,7 +472,7 @@ def _criteria(bench: Bench) -> list[str]:
     return ids if chosen is None else [i for i in ids if i in {bench.rubric.criterion(c).id for c in chosen}]
 
 
-def _scores(bench: Bench, loaded: Loaded, findings: dict[str, Finding]) -> list[Score]:
+def _scores(bench: Bench, loaded: Loaded, findings: Iterable[Finding]) -> list[Score]:
     rows = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
-    scores = scored(bench.protocol, loaded.samples, findings.values())
+    scores = scored(bench.protocol, loaded.samples, findings, bench.settings.repeats)
     return [*scores, *rejected_scores(rows, _criteria(bench))]
