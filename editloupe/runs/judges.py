@@ -79,9 +79,9 @@ def with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
         return dict(config)
     if len(known) == 1 and not any(j.get("name") for j in known.values()):
         (only,) = known.values()
-        options = only["options"]
+        options, several = only["options"], config.get("judges") or isinstance(config.get("backend"), list)
         assert isinstance(options, Mapping)
-        return {**_without(config, ("judges", *OWN, *LAUNCHED)), **options} if "judges" in config else dict(config)
+        return {**_without(config, ("judges", *OWN, *LAUNCHED)), **options} if several else dict(config)
     listed: dict[str, Json] = {}
     for id_, judge in known.items():
         options = judge["options"]
