@@ -55,7 +55,9 @@ def _overview(store: RunStore) -> None:
         editors = any(f.editor for f in findings)
         columns = [*(["Editor"] if editors else []), "Sample", *(c.replace("_", " ").capitalize() for c in criteria)]
         named = uri if names[judge_id].startswith(uri) else f"{names[judge_id]}, {uri}"
-        table = Table(title=plain(f"Judge: {named} ({judge_id})"), title_justify="left")
+        # A line and not the table's title, which would be broken at the table's width.
+        out().print(plain(f"Judge: {named} ({judge_id})", "italic"), soft_wrap=True)
+        table = Table()
         for column in columns:
             table.add_column(plain(column), overflow="fold")
         cells: dict[tuple[str, str], dict[str, Text]] = {}

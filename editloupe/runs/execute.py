@@ -266,7 +266,7 @@ def execute(
         policy = bench.backend.traits.image_policy
         targets = {sample.key: sent_targets(sample, policy) for sample in loaded.samples}
         metered = replace(bench, backend=Metered(bench.backend, ledger))
-        cache = ToolCache(out / "cache" / "tools", device=device_of(bench.settings))
+        cache = ToolCache(tool_cache_of(out), device=device_of(bench.settings))
         worker = Worker(bench=metered, images=images, stop=stop, targets=targets, cache=cache)
         tasks = [t for group in groups(loaded.samples) for t in bench.protocol.plan(group, {})]
         places = _places(tasks, bench.settings.repeats.count)
@@ -322,6 +322,11 @@ def execute(
             *_told_of_repeats(bench),
         ),
     )
+
+
+def tool_cache_of(run: Path) -> Path:
+    """Where a run keeps what its tools have said; it may be deleted at any time."""
+    return run / "cache" / "tools"
 
 
 def _told_of_targets(bench: Bench, loaded: Loaded) -> tuple[str, ...]:
