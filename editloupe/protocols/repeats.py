@@ -46,8 +46,11 @@ class Repeats:
         return {"count": self.count, "by": self.by, "abstain_above": self.abstain_above}
 
     @classmethod
-    def read(cls, data: Json, *, count: int) -> Repeats:
-        """The rule that a run's record holds, for so many repeats; the default where it holds none."""
+    def of_run(cls, info: Mapping[str, Json], findings: Iterable[Finding]) -> Repeats:
+        """How often a judge's findings were asked, and the rule that run.json holds; the default where it has none."""
+        record = info.get("record")
+        data = record.get("repeats") if isinstance(record, Mapping) else None
+        count = 1 + max((f.repeat for f in findings), default=0)
         if not isinstance(data, Mapping):
             return cls(count=count)
         above = data.get("abstain_above")

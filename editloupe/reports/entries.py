@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from editloupe.errors import ConfigError
 from editloupe.protocols.dlebench import edit_type_name
+from editloupe.protocols.repeats import Repeats, joined
 from editloupe.reports.align import Entry
 from editloupe.reports.ratings import Key, Known, Rated, RatingTable, as_rating
 from editloupe.rubrics.model import Criterion, Level
@@ -40,7 +41,10 @@ def knows_names(names: Sequence[str]) -> Known:
 def entries_of_run(store: RunStore, judge_id: str) -> list[Entry]:
     """Every sample of the run, rows that could not be judged included, with one judge's values."""
     scores: dict[Key, dict[str, float | str | None]] = {}
-    for finding in store.current(judge_id):
+    given = store.current(judge_id)
+    for one in joined(given, Repeats.of_run(store.info, given)):
+        if (finding := one.finding) is None:
+            continue
         value = finding.value if finding.value is not None else finding.label
         scores.setdefault((finding.editor, finding.sample_id), {})[finding.criterion] = value
     found = [

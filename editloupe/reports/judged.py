@@ -98,8 +98,7 @@ def _of_run(folder: Path) -> list[Judged]:
         protocol = make_protocol(str(identity.get("protocol")), rubric, mode=mode, criteria=criteria, options=options)
         rows = [(str(r["editor"]), str(r["id"]), _text(r.get("edit_type"))) for r in store.rejected.values()]
         samples = [s for key, s in store.samples.items() if key not in store.rejected]
-        count = 1 + max(f.repeat for f in findings)
-        rule = Repeats.read(record.get("repeats"), count=count)
+        rule = Repeats.of_run(store.info, findings)
         scores = [*scored(protocol, samples, findings, rule), *rejected_scores(rows, criteria)]
         found.append(
             Judged(
