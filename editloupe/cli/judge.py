@@ -184,11 +184,11 @@ def run(options: dict[str, Json], folder: Path, *, redo: frozenset[str], as_json
             _tell_together(folder)
         return done.code
     entries = _entries(chosen, options, budget)
-    codes: list[int] = []
+    codes: dict[str, int] = {}
     for number, one in enumerate(chosen, start=1):
         if budget.used_up:
             note(f"The budget is used up before {one.title} has begun. The same command goes on from here.")
-            codes.append(5)
+            codes[one.title] = 5
             break
         if not as_json:
             out().print(plain(f"\nJudge {number} of {len(chosen)}: {one.title}", "bold cyan"))
@@ -196,14 +196,14 @@ def run(options: dict[str, Json], folder: Path, *, redo: frozenset[str], as_json
             done = _judge_with(one, options, folder, budget, entries, redo=redo, as_json=as_json)
         except BackendError as error:
             fail(f"{one.title}: {error}")
-            codes.append(1)
+            codes[one.title] = 1
             continue
-        codes.append(done.code)
+        codes[one.title] = done.code
         if done.outcome.interrupted:
             break
         budget = budget.after(done.outcome.ledger, done.outcome.seconds)
     _tell_together(folder, codes if as_json else None)
-    return code_of_all(codes)
+    return code_of_all(list(codes.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,8 +323,8 @@ def _prices(options: Mapping[str, Json]) -> Prices:
     return read_prices(None if options.get("prices") is None else Path(str(options["prices"])))
 
 
-def _tell_together(folder: Path, codes: Sequence[int] | None = None) -> None:
-    """The judges of a run side by side, where it has several; with `codes` as a line of JSON."""
+def _tell_together(folder: Path, codes: Mapping[str, int] | None = None) -> None:
+    """The judges of a run side by side, where it has several; with the exit codes of this command's as a line of JSON."""
     from editloupe.reports import grid
     from editloupe.reports.judged import read_judged
     from editloupe.reports.paper import side_by_side
@@ -345,7 +345,7 @@ def _tell_together(folder: Path, codes: Sequence[int] | None = None) -> None:
             "event": "judges",
             "run": str(folder),
             "judges": listed,
-            "exit_codes": list(codes),
+            "exit_codes": dict(codes),
             "together": None if together is None else grid.to_json(together),
         }
         typer.echo(json.dumps(told, ensure_ascii=False))

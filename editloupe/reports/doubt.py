@@ -30,7 +30,6 @@ def doubt_grids(judged: Judged) -> list[Grid]:
                         judged.rubric.criterion(criterion).short,
                         f"{same}/{len(doubts)}",
                         "–" if mean is None else f"{mean:.2f}",
-                        f"{max(doubts):.2f}" if doubts else "–",
                         *map(str, lost.values()),
                     )
                 )
@@ -53,7 +52,7 @@ def doubt_grids(judged: Judged) -> list[Grid]:
         Grid(
             name="doubt",
             title=f"Doubt: {rule.count} repeats a question, the {rule.by} label counts",
-            head=("Editor", "", "All the same", "Mean entropy", "Highest", "Abstained", "Contradictory"),
+            head=("Editor", "", "All the same", "Mean entropy", "Abstained", "Contradictory"),
             rows=tuple(rows),
             caption=f"Entropy of a question's labels in bits: 0 where all repeats give the same.{above}",
             fixed=2,

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from editloupe import Judge
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
+from editloupe.data.images import ImageStore
 from editloupe.errors import PromptError, RunMismatch, Unavailable
 from editloupe.protocols.repeats import Repeats
 from editloupe.records import Finding
@@ -24,7 +26,8 @@ from editloupe.runs.store import RunStore
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.traces.events import Note, ToolResult
 from editloupe.traces.read import read_trace
-from tests.conftest import LOOK, final
+from editloupe.values import Sample
+from tests.conftest import LOOK, final, pixels
 
 Edits = Callable[..., Path]
 
@@ -225,6 +228,18 @@ def test_a_prompt_that_cannot_work_is_refused_before_anything_is_asked(tmp_path:
         open_bench(Settings(prompt=tmp_path / "none.md"))
 
 
+def test_the_python_door_takes_a_prompt_and_finds_what_tools_have_shown(sample: Sample, tmp_path: Path):
+    prompt, out = tmp_path / "mine.md", tmp_path / "run"
+    prompt.write_text("{{ criterion.question }} {{ instruction }}")
+    held = ImageStore(out / "blobs")
+    before, after = pixels(0, spots=3)
+    sample = replace(sample, source=held.add_array(before), turns=(replace(sample.turns[0], edited=held.add_array(after)),))
+    for name, cached in (("a", 0), ("b", 1)):
+        with Judge(talker(name=name), criteria="if", prompt=prompt, out=out) as judge:
+            (finding,) = judge.judge(sample)
+        assert (finding.label, finding.counts.get("cached_tools", 0)) == (WRONG, cached)
+
+
 # Repeats.
 
 
@@ -289,7 +304,7 @@ def test_repeats_stand_in_the_report_as_they_were_joined(edits: Edits, tmp_path:
     assert judged.repeats == rule
     assert [s.missing for s in judged.scores] == ["abstained", "abstained"]
     grids = {g.name: g for g in make_report([judged]).sections[0].grids}
-    assert grids["doubt"].rows[0].cells == ("(not named)", "IF", "0/2", "0.92", "0.92", "2", "0")
+    assert grids["doubt"].rows[0].cells == ("(not named)", "IF", "0/2", "0.92", "2", "0")
     assert grids["doubt"].records[0]["mean_entropy_bits"] == pytest.approx(0.9183, abs=5e-5)
     json.dumps([dict(r) for r in grids["doubt"].records], allow_nan=False)
     # Beside people's ratings too, what the repeats come to counts.
