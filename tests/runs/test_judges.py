@@ -15,7 +15,6 @@ import yaml
 from editloupe import Judge
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
-from editloupe.data.images import ImageStore
 from editloupe.errors import PromptError, RunMismatch, Unavailable
 from editloupe.protocols.repeats import Repeats
 from editloupe.records import Finding
@@ -27,7 +26,7 @@ from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.traces.events import Note, ToolResult
 from editloupe.traces.read import read_trace
 from editloupe.values import Sample
-from tests.conftest import LOOK, final, pixels
+from tests.conftest import LOOK, final
 
 Edits = Callable[..., Path]
 
@@ -228,14 +227,12 @@ def test_a_prompt_that_cannot_work_is_refused_before_anything_is_asked(tmp_path:
         open_bench(Settings(prompt=tmp_path / "none.md"))
 
 
-def test_the_python_door_takes_a_prompt_and_finds_what_tools_have_shown(sample: Sample, tmp_path: Path):
-    prompt, out = tmp_path / "mine.md", tmp_path / "run"
+def test_the_python_door_takes_a_prompt_and_finds_what_tools_have_shown(edits: Edits, tmp_path: Path):
+    prompt, folder = tmp_path / "mine.md", edits(2)
     prompt.write_text("{{ criterion.question }} {{ instruction }}")
-    held = ImageStore(out / "blobs")
-    before, after = pixels(0, spots=3)
-    sample = replace(sample, source=held.add_array(before), turns=(replace(sample.turns[0], edited=held.add_array(after)),))
+    sample = Sample.from_files(folder / "source" / "s01.png", folder / "edited" / "s01.png", "Make it red.")
     for name, cached in (("a", 0), ("b", 1)):
-        with Judge(talker(name=name), criteria="if", prompt=prompt, out=out) as judge:
+        with Judge(talker(name=name), criteria="if", prompt=prompt, out=tmp_path / "run") as judge:
             (finding,) = judge.judge(sample)
         assert (finding.label, finding.counts.get("cached_tools", 0)) == (WRONG, cached)
 
