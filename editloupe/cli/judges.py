@@ -99,7 +99,8 @@ def chosen_judges(options: Mapping[str, Json]) -> list[Chosen]:
 def _chosen(name: str, own: Mapping[str, Json], options: Mapping[str, Json], **instead: Json) -> Chosen:
     """What a judge does not say for itself, the command says for all."""
     mine = {field: own.get(field, options.get(field)) for field in FIELDS}
-    kept = {field: value for field, value in mine.items() if value not in (None, False) and (field, value) != _TEXT}
+    # A seed of 0 is one; what stands at its default needs no word.
+    kept = {k: v for k, v in mine.items() if v is not None and v is not False and (k, v) != _TEXT}
     rest = {key: value for key, value in options.items() if key != "judges"}
     return Chosen(name=name, own=kept, options={**rest, **mine, **instead})
 

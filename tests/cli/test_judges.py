@@ -156,14 +156,18 @@ def test_judges_have_names_and_options_of_their_own(editloupe: Run, serve: Serve
     assert "warm, tool" in editloupe("report", out)[1]
     shown = editloupe("show", out)[1]
     assert "Judge: pixels, baseline (" in shown
-    file.write_text(file.read_text() + f"hot:\n  backend: {uri(server)}\n  temperature: 2\n")
+    file.write_text(
+        file.read_text() + f"zero:\n  backend: {uri(server)}\n  seed: 0\nhot:\n  backend: {uri(server)}\n  temperature: 2\n"
+    )
     before = len(server.seen)
     assert editloupe(*words)[0] == 0
-    assert len(server.seen) == before + 2
+    assert len(server.seen) == before + 4
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["judges"]["warm"] == {"backend": uri(server), "temperature": 1, "seed": 7, "reply_tokens": 99}
+    assert config["judges"]["zero"] == {"backend": uri(server), "seed": 0}
     assert editloupe("retry", out)[0] == 0
-    assert len(server.seen) == before + 2
+    assert len(server.seen) == before + 4
+    assert len(statuses(out)) == 5
 
 
 @pytest.mark.parametrize(
