@@ -14,6 +14,7 @@ from rich.table import Table
 from editloupe.cli.output import note, out, plain
 from editloupe.cli.steps import forks_of, show_image, show_step, show_tree
 from editloupe.errors import ConfigError
+from editloupe.protocols.repeats import counted
 from editloupe.values import Json, sample_key
 
 if TYPE_CHECKING:
@@ -62,21 +63,30 @@ def show(
 
 
 def _overview(store: RunStore) -> None:
-    judges = store.judges()
-    for judge_id, uri in judges.items():
+    names = store.judge_names()
+    for judge_id, uri in store.judges().items():
         findings = store.current(judge_id)
+        if not findings and len(names) > 1:
+            out().print(plain(f"Judge: {names[judge_id]} has judged nothing yet.\n"))
+            continue
         criteria = list(dict.fromkeys(f.criterion for f in findings))
         editors = any(f.editor for f in findings)
         columns = [*(["Editor"] if editors else []), "Sample", *(c.replace("_", " ").capitalize() for c in criteria)]
-        table = Table(title=plain(f"Judge: {uri} ({judge_id})"), title_justify="left")
+        named = uri if names[judge_id].startswith(uri) else f"{names[judge_id]}, {uri}"
+        # A line and not the table's title, which would be broken at the table's width.
+        out().print(plain(f"Judge: {named} ({judge_id})", "italic"), soft_wrap=True)
+        table = Table()
         for column in columns:
             table.add_column(plain(column), overflow="fold")
         cells: dict[tuple[str, str], dict[str, Text]] = {}
+        asked: dict[tuple[str, str, str, int], list[Finding]] = {}
         for f in findings:
-            text = plain(f.label or "") if f.status == "ok" else plain(f"({f.status})", "red")
-            row_of = cells.setdefault((f.editor, f.sample_id), {})
+            asked.setdefault(f.question, []).append(f)
+        for (editor, sample, criterion, _), repeats in asked.items():
+            text = _answers(repeats)
+            row_of = cells.setdefault((editor, sample), {})
             # Targets that are judged one by one share a cell, a line each.
-            row_of[f.criterion] = text if f.criterion not in row_of else row_of[f.criterion] + plain("\n") + text
+            row_of[criterion] = text if criterion not in row_of else row_of[criterion] + plain("\n") + text
         for (editor, sample), found in cells.items():
             row = [plain(editor)] if editors else []
             table.add_row(*row, plain(sample), *(found.get(c, plain("–")) for c in criteria))
@@ -86,6 +96,13 @@ def _overview(store: RunStore) -> None:
     for probed in store.probes():
         _probed(probed)
     out().print(plain(f"One sample: editloupe show {store.folder} SAMPLE"), soft_wrap=True)
+
+
+def _answers(repeats: list[Finding]) -> Text:
+    """The label of a question, or why there is none; of one that was asked several times each answer with its number."""
+    words = [f.label or "" if f.status == "ok" else f"({f.status})" for f in repeats]
+    failed = all(f.status != "ok" for f in repeats)
+    return plain(counted(words), "red" if failed else "")
 
 
 def _probed(probed: Mapping[str, Json]) -> None:
@@ -127,7 +144,8 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
     console = out()
     key = sample_key(finding.editor, finding.sample_id)
     about = "" if finding.target is None else f", target {finding.target}"
-    console.print(Rule(plain(f"{key}: {finding.criterion.replace('_', ' ')}{about}"), align="left"))
+    again = f", repeat {finding.repeat + 1}" if finding.repeat else ""
+    console.print(Rule(plain(f"{key}: {finding.criterion.replace('_', ' ')}{about}{again}"), align="left"))
     sample = store.samples.get(key)
     if sample is not None:
         console.print(plain(f"Instruction: {sample.instruction}"))
@@ -151,12 +169,14 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
         except TraceError as error:
             note(f"warning: {error}")
         else:
-            judge = str(trace.header.judge.get("backend"))
-            console.print(plain(f"Judge: {judge}"))
+            uri, named = str(trace.header.judge.get("backend")), store.judge_names().get(finding.judge_id, "")
+            # A fork may have another judge than what it continues.
+            named = named if fork is None else ""
+            console.print(plain(f"Judge: {uri}" if named in ("", uri) else f"Judge: {named}, {uri}"))
             console.print(plain(f"Trace: {store.folder / name}"), soft_wrap=True)
             for number, step in enumerate(trace.steps(), start=1):
                 told = ", shared with what it continues" if number <= kept else ""
-                show_step(number, step, store, partial(prices.of_uri, judge), told)
+                show_step(number, step, store, partial(prices.of_uri, uri), told)
             listed = finding if fork is None else None
             strange = [] if store.rescored else strangers(trace, listed, store.identity)
             for problem in (*trace.problems, *strange):
