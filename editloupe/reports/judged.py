@@ -13,6 +13,7 @@ from editloupe.protocols.dlebench import Mode, Options
 from editloupe.protocols.repeats import Repeats
 from editloupe.records import Finding
 from editloupe.rubrics.model import Rubric
+from editloupe.runs.judges import titled
 from editloupe.runs.spec import make_protocol
 from editloupe.runs.store import RunStore
 from editloupe.values import Json, Sample, Score, sample_key
@@ -61,8 +62,8 @@ class Judged:
 
     def describe(self) -> str:
         hidden = f", ablated: {', '.join(self.ablations)}" if self.ablations else ""
-        named = "" if self.title in ("", self.backend) else f"{self.title}, "
-        return f"Judge: {named}{self.backend}; mode {self.mode}{hidden}; rubric {self.rubric.id}; run {self.folder}"
+        judge = titled(self.title or self.backend, self.backend)
+        return f"Judge: {judge}; mode {self.mode}{hidden}; rubric {self.rubric.id}; run {self.folder}"
 
 
 def read_judged(folders: Sequence[Path]) -> list[Judged]:
@@ -133,13 +134,13 @@ def judged_in(store: RunStore) -> list[Judged]:
 
 
 def chosen(store: RunStore, wanted: str | None) -> list[Judged]:
-    """One judge by id, its beginning, or URI; or all of a run. Raises ConfigError."""
+    """One judge by name, URI, id or its beginning; or all of a run. Raises ConfigError."""
     found = judged_in(store)
     if wanted is None:
         return found
-    named = [j for j in found if wanted in (j.judge_id, j.backend) or (wanted and j.judge_id.startswith(wanted))]
+    named = [j for j in found if j.judge_id in store.judges_called(wanted)]
     if not named:
-        known = ", ".join(f"{j.backend} ({j.judge_id})" for j in found)
+        known = ", ".join(f"{j.title} ({j.judge_id})" for j in found)
         raise ConfigError(f"{store.folder}: no judge {wanted!r}; it has {known}")
     return named
 

@@ -76,6 +76,11 @@ def names_of(judges: Json) -> dict[str, str]:
     return {id_: name if often[name] == 1 else f"{name} ({id_[:6]})" for id_, name in names.items()}
 
 
+def titled(name: str, uri: str) -> str:
+    """A judge's name with its URI, where the name does not say it."""
+    return name if name.startswith(uri) else f"{name}, {uri}"
+
+
 def with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
     """Options for config.yaml that ask all of a run's judges again: one without a name as `backend` and its options, else
     all under `judges`. Judges whose options were never recorded are left out.

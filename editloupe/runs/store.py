@@ -259,6 +259,14 @@ class RunStore:
         """The judges of the run: id → the name that was given to it, else its backend's URI; no two alike."""
         return names_of(self.info.get("judges"))
 
+    def judges_called(self, wanted: str | None) -> list[str]:
+        """The ids of the judges that a word means: a name, a URI, an id or its beginning; all without a word."""
+        names, uris = self.judge_names(), self.judges()
+        if wanted is None:
+            return list(uris)
+        exactly = [id_ for id_ in uris if wanted in (id_, names[id_], uris[id_])]
+        return exactly or [id_ for id_ in uris if wanted and id_.startswith(wanted)]
+
     def current(self, judge_id: str | None = None) -> list[Finding]:
         """One finding a judge, sample, criterion, target and repeat, in the order of the samples: the latest where there
         are several."""
