@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -187,6 +187,10 @@ class Sampling:
 
     def to_json(self) -> dict[str, Json]:
         return {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed, "max_tokens": self.max_tokens}
+
+    def of_repeat(self, repeat: int) -> Sampling:
+        """The same with a seed of its own for each repeat of a question (from 0): the seed plus the repeat's number."""
+        return self if self.seed is None or not repeat else replace(self, seed=self.seed + repeat)
 
 
 @dataclass(frozen=True, kw_only=True)

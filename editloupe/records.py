@@ -271,6 +271,7 @@ class JudgeSpec:
     backend: canonical URI, and the version of the code behind it where that is ours.
     endpoint: where it answers ("in process" for embedded ones).   tools: name → version.
     prompts: digest of the agent's own templates.   rubric: digest.
+    prompt: digest of the question's template where it is a user's own; the built-in one is in every task as it was asked.
     """
 
     backend: str
@@ -283,6 +284,7 @@ class JudgeSpec:
     prompts: str
     rubric: str
     tools: Mapping[str, str]
+    prompt: str = ""
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -296,6 +298,7 @@ class JudgeSpec:
             "prompts": self.prompts,
             "rubric": self.rubric,
             "tools": dict(self.tools),
+            **({"prompt": self.prompt} if self.prompt else {}),
         }
 
     @classmethod
@@ -309,6 +312,7 @@ class JudgeSpec:
             sampling=Sampling(**sampling),  # type: ignore[arg-type]
             constrain_labels=data["constrain_labels"] is True,
             tools={name: str(version) for name, version in tools.items()},
+            prompt=str(data.get("prompt", "")),
         )
 
     @property
@@ -389,7 +393,8 @@ class Finding:
     """The outcome of one task under one judge. `answer is None` exactly when `status` is not "ok".
 
     reason: the model's own words, or what went wrong.   seconds: wall time of the task.   turns: turns with calls.
-    trace: path of the trace inside the run folder.   counts: malformed calls, tool errors, reminders.
+    trace: path of the trace inside the run folder.   counts: malformed calls, tool errors, tool calls that were answered
+    from equal ones before, reminders.
     target: as the task has it.
     """
 

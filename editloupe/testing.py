@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import re
+import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, cast, get_args
 from urllib.parse import urlsplit
 
@@ -21,6 +23,7 @@ from editloupe.data.images import RGB, EncodedImage, ImagePolicy, ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError, ToolError
 from editloupe.records import Observation
 from editloupe.tools.base import Desk, Tool, Toolbox, spec
+from editloupe.tools.cache import ToolCache
 from editloupe.tools.tolerance import Tolerance, tolerance_of
 from editloupe.values import Box, ImageRef, Json, View, canonical_json
 
@@ -38,7 +41,8 @@ def check_tool(
 
     Checked: name, version and description; a schema that is valid, described and closed; an unknown image, a missing and
     an additional argument and a box outside 0..1000 are ToolErrors; text that states boxes or sizes; views inside their
-    origins and pictures in the store; the same call, the same text and pictures; inputs untouched.
+    origins and pictures in the store; the same call, the same text and pictures; inputs untouched; of one that says
+    `repeatable`, the same in a conversation that has seen more.
 
     Raises AssertionError, which names the tool and what it broke.
     """
@@ -68,7 +72,27 @@ def check_tool(
 
     _check_observation(tool, first, desk)
     _check_refusals(tool, schema, call, box, desk)
+    if getattr(tool, "repeatable", False):
+        _check_repeatable(tool, call, box, inputs)
     return first
+
+
+def _check_repeatable(tool: Tool, call: Mapping[str, Json], box: Toolbox, inputs: Mapping[str, RGB]) -> None:
+    """What one conversation was told must be what another is told that has seen more."""
+    with tempfile.TemporaryDirectory() as folder:
+        store, cache = ImageStore(Path(folder) / "blobs"), ToolCache(Path(folder) / "cache")
+        views = {name: View.whole(store.add_array(rgb)) for name, rgb in inputs.items()}
+        other = View.whole(store.add_array(np.full((64, 64, 3), 128, dtype=np.uint8)))
+        seen = frozenset({canonical_json({"name": tool.name, "arguments": {"another": "call"}})})
+        cache.call(box, tool.name, call, Desk(images=store, views=views))
+        desk = Desk(images=store, views={**views, "Crop 1": other}, crops=1, past_calls=seen)
+        kept, _ = cache.call(box, tool.name, call, desk)
+        _require(
+            tool,
+            kept.to_json() == box.call(tool.name, call, desk).to_json(),
+            "it says repeatable, and what it says depends on other images, pictures shown or calls made; it must name its "
+            "pictures by desk.crop_name and look at nothing else, or not say so",
+        )
 
 
 def _check_schema(tool: Tool) -> Mapping[str, Json]:

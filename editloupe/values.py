@@ -399,6 +399,7 @@ class Score:
     metric: the criterion's id.   value: in the rubric's own units (higher is better); None where `missing` says why.
     normalised: 0..100.   findings: keys of the findings that it rests on.
     by_target: where each target was judged on its own, its label, or its status in brackets, in the targets' order.
+    entropy: bits by which the labels of repeats differ; None where the question was asked once.
     """
 
     sample_id: str
@@ -411,6 +412,7 @@ class Score:
     missing: str | None = None
     findings: tuple[str, ...] = ()
     by_target: tuple[str, ...] = ()
+    entropy: float | None = None
 
 
 def sample_key(editor: str, id: str) -> str:

@@ -87,7 +87,7 @@ def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
         crops=state["crops"],
         past_calls=tuple(state["past_calls"]),
     )
-    crashes, errors = 0, 0
+    crashes, errors, cached = 0, 0, 0
     answers: list[tuple[ToolCall, list[Part]]] = []
     for index, data in enumerate(state["calls"]):
         call = ToolCall.from_json(_object(data))
@@ -102,6 +102,7 @@ def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
         observation = outcome.observation
         crashes += outcome.crashed is not None
         errors += observation.error
+        cached += outcome.cached
         talk = talk.after(call.name, call.arguments, observation, outcome.aliases)
         parts: list[Part] = [TextPart(text=f"Observation of {neutralise(call.name)}:\n{neutralise(observation.text)}")]
         for alias, image in zip(outcome.aliases, observation.images, strict=True):
@@ -114,7 +115,7 @@ def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     ]
     going_on = render("agent/continue", labels=context.labels, native=context.native)
     closing.append(TextPart(text=_last_word(context) if last else going_on))
-    counts = _counted(state, tool_errors=errors, tool_crashes=crashes)
+    counts = _counted(state, tool_errors=errors, tool_crashes=crashes, cached_tools=cached)
     history = list(state["history"])
     for message in _observed(answers, closing, native=context.native):
         history.append(context.tape.add(message, history[-1]))
@@ -211,8 +212,12 @@ def _observed(answers: list[tuple[ToolCall, list[Part]]], closing: list[Part], *
 
 def run_tool(context: Context, call: ToolCall, desk: Desk) -> ToolOutcome:
     """One call, live. What the model can mend is an observation; what a tool should not have raised is one too, counted."""
+    box, cached = context.toolbox, False
     try:
-        observation = context.toolbox.call(call.name, call.arguments, desk)
+        if context.cache is None:
+            observation = box.call(call.name, call.arguments, desk)
+        else:
+            observation, cached = context.cache.call(box, call.name, call.arguments, desk)
     except ToolError as error:
         return ToolOutcome(observation=Observation(text=f"Error: {error}", error=True))
     except (Interrupted, ImageError):
@@ -220,7 +225,7 @@ def run_tool(context: Context, call: ToolCall, desk: Desk) -> ToolOutcome:
     except Exception as error:  # noqa: BLE001 - a tool may be anybody's; its fault is recorded and must not end the run
         told = f"Error: {call.name} failed ({type(error).__name__}); try other arguments or another tool"
         return ToolOutcome(observation=Observation(text=told, error=True), crashed=f"{type(error).__name__}: {error}")
-    return ToolOutcome(observation=observation, aliases=desk.names(observation))
+    return ToolOutcome(observation=observation, aliases=desk.names(observation), cached=cached)
 
 
 def _ask(context: Context, request: Request) -> Reply:

@@ -11,6 +11,7 @@ from editloupe.chat import Message, Reply, Request, Sampling, ToolCall, ToolProt
 from editloupe.data.images import ImageStore
 from editloupe.records import JudgeTask, Observation
 from editloupe.tools.base import Toolbox
+from editloupe.tools.cache import ToolCache
 from editloupe.values import Json
 
 Next: TypeAlias = Literal["think", "act", "remind", "conclude", "end"]
@@ -64,11 +65,15 @@ class Tape(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolOutcome:
-    """An observation, the names under which its pictures are shown, and the exception behind it where a tool crashed."""
+    """An observation, the names under which its pictures are shown, and the exception behind it where a tool crashed.
+
+    cached: an equal call had been answered before, and the tool did not run.
+    """
 
     observation: Observation
     aliases: tuple[str, ...] = ()
     crashed: str | None = None
+    cached: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +81,7 @@ class Context:
     """The loop's dependencies, handed in through LangGraph's runtime context: swap `backend` to swap the backbone.
 
     started: the clock's reading when the task began.   clock: seconds; wall time, for `Budget.max_seconds`.
+    cache: of what tools have said before; None runs every call.
     """
 
     backend: LMM
@@ -88,6 +94,7 @@ class Context:
     sampling: Sampling = field(default_factory=Sampling)
     constrain_labels: bool = False
     tool_protocol: ToolProtocol = "text"
+    cache: ToolCache | None = None
 
     @property
     def native(self) -> bool:

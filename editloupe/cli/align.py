@@ -49,7 +49,9 @@ def align(
         str | None, typer.Option(help="With --scores: the rubric whose labels both tables use, a name or a file.")
     ] = None,
     criteria: Annotated[str | None, typer.Option(help="Comma-separated criteria. Default: all that both have.")] = None,
-    judge: Annotated[str | None, typer.Option(help="One judge of the run, by id or URI. Default: each in turn.")] = None,
+    judge: Annotated[
+        str | None, typer.Option(help="One judge of the run, by name, id or URI. Default: each in turn.")
+    ] = None,
     aggregate: Annotated[
         str, typer.Option(help="How correlations of groups are averaged: fisher, mean or tanh-mean.")
     ] = "fisher",
@@ -144,7 +146,7 @@ def _of_run(
         entries, notes = join(entries_of_run(judged), people, where=f"the run {folder}", closed=True)
         asked = [c for c in rubric if c.id in people.criteria]
         wanted = asked if chosen is None else [_one(c, rubric) for c in chosen]
-        reports.append(_report(f"{judged.backend} ({judged.judge_id})", people, entries, notes, wanted, group, options))
+        reports.append(_report(f"{judged.title} ({judged.judge_id})", people, entries, notes, wanted, group, options))
     return reports
 
 

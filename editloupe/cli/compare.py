@@ -82,7 +82,7 @@ def _chosen(found: list[Judged], wanted: tuple[str, ...] | None) -> list[Judged]
         return found
     chosen = []
     for name in wanted:
-        named = [j for j in found if name in (j.name, j.judge_id, j.backend) or j.judge_id.startswith(name)]
+        named = [j for j in found if name in (j.name, j.title, j.judge_id, j.backend) or j.judge_id.startswith(name)]
         if len(named) != 1:
             known = ", ".join(f"{j.name} ({j.judge_id})" for j in found)
             what = "no judge" if not named else "several judges"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,64 +17,97 @@ from editloupe.values import Json, sample_key
 if TYPE_CHECKING:
     from editloupe.backends.prices import Prices
     from editloupe.reports.table import Heading
-    from editloupe.runs.estimate import Ahead, Estimate
+    from editloupe.runs.estimate import Ahead, End, Estimate
+    from editloupe.runs.judges import Entry
     from editloupe.runs.spec import Bench, Source
 
 _SHOWN = 10
 """Lines of a list that a terminal shows; --json gives all."""
 
 
-def dry_run(bench: Bench, source: Source, folder: Path, heading: Heading, prices: Prices, *, as_json: bool) -> int:
-    """Show what judging `source` into `folder` would do. Nobody is asked, nothing is written."""
-    from editloupe.runs.estimate import RULES, estimate, look_ahead
-    from editloupe.runs.wire import small_targets_told
+def dry_run(
+    judges: Sequence[tuple[Bench, Heading]],
+    entries: Sequence[Entry],
+    source: Source,
+    folder: Path,
+    prices: Prices,
+    *,
+    as_json: bool,
+) -> int:
+    """Show what judging `source` into `folder` would do, by each judge and by all. Nobody is asked, nothing is written."""
+    from editloupe.runs.estimate import RULES, estimate, look_ahead, total
 
-    found = estimate(bench, look_ahead(bench, source, folder), prices)
-    told = prices.told(bench.backend)
-    is_lmm = bench.backend.traits.is_lmm
+    ahead = [look_ahead(bench, source, folder, entries=entries) for bench, _ in judges]
+    found = [estimate(bench, one, prices) for (bench, _), one in zip(judges, ahead, strict=True)]
+    together = total([(bench, one) for (bench, _), one in zip(judges, found, strict=True)])
     if as_json:
-        typer.echo(json.dumps(_as_json(bench, folder, heading, found, told, RULES), ensure_ascii=False))
+        for (bench, heading), one in zip(judges, found, strict=True):
+            told = _as_json(bench, folder, heading, one, prices.told(bench.backend), RULES)
+            typer.echo(json.dumps(told, ensure_ascii=False))
+        if len(judges) > 1:
+            ends = dict(zip(("least", "most"), (end.to_json() for end in together), strict=True))
+            told = {"event": "dry_run_total", "run": str(folder), "judges": len(judges), **ends}
+            typer.echo(json.dumps(told, ensure_ascii=False))
         return 0
     console = out()
-    ahead = found.ahead
     console.print(plain("Dry run: nobody is asked and nothing is written.", "bold"))
-    console.print(plain(heading.text), soft_wrap=True)
-    for line in (*heading.notes, *ahead.loaded.notes):
-        console.print(plain(line, "yellow"), soft_wrap=True)
-    console.print(plain(_of_run(folder, ahead)), soft_wrap=True)
+    _of_data(ahead[0])
+    for number, ((bench, heading), one) in enumerate(zip(judges, found, strict=True), start=1):
+        if len(judges) > 1:
+            console.print(plain(f"\nJudge {number} of {len(judges)}: {bench.name}", "bold cyan"))
+        _of_judge(bench, heading, one, folder, prices)
+    asks = any(bench.backend.traits.is_lmm for bench, _ in judges)
+    if len(judges) > 1:
+        console.print()
+        console.print(_table(together, f"All {len(judges)} judges together", is_lmm=asks))
+    if asks:
+        console.print(plain(f"Rough rules: {RULES}.", "dim"), soft_wrap=True)
+    return 0
+
+
+def _of_data(ahead: Ahead) -> None:
+    """What holds whoever judges."""
+    for line in ahead.loaded.notes:
+        out().print(plain(line, "yellow"), soft_wrap=True)
     rejected = [f"{sample_key(row.editor, row.id)}: {row.message}" for row in ahead.loaded.rejected]
     _list("Rejected, and not asked about:", rejected)
     blocked = [(d.task, d.task.blocked) for d in ahead.due if d.task.blocked is not None]
     keys = {f"{sample_key(task.editor, task.sample_id)}: {why[0]}: {why[1]}" for task, why in blocked}
     _list("Not asked about:", sorted(keys))
+
+
+def _of_judge(bench: Bench, heading: Heading, found: Estimate, folder: Path, prices: Prices) -> None:
+    from editloupe.runs.wire import small_targets_told
+
+    console, ahead, is_lmm = out(), found.ahead, bench.backend.traits.is_lmm
+    console.print(plain(heading.text), soft_wrap=True)
+    for line in heading.notes:
+        console.print(plain(line, "yellow"), soft_wrap=True)
+    console.print(plain(_of_run(folder, ahead, bench.settings.repeats.count)), soft_wrap=True)
     if is_lmm:
         policy = bench.backend.traits.image_policy
         small = small_targets_told(ahead.loaded.samples, policy)
         sizes = [f"{key}, {t.role}: {t.name} is {t.sent_width:.0f}×{t.sent_height:.0f} px" for key, t in found.small]
         _list(small or "", sizes)
     console.print()
-    console.print(_table(found, is_lmm=is_lmm))
+    console.print(_table((found.least, found.most), "Estimate", is_lmm=is_lmm))
     if is_lmm:
         image_rule = found.image_rule or "no formula is known for this model: unknown, and so is the cost"
+        told = prices.told(bench.backend)
         console.print(plain(f"Image tokens: {image_rule}. Prices: {told}.", "dim"), soft_wrap=True)
-        console.print(plain(f"Rough rules: {RULES}.", "dim"), soft_wrap=True)
-    return 0
 
 
-def _of_run(folder: Path, ahead: Ahead) -> str:
-    tasks = len(ahead.due) + ahead.reused
+def _of_run(folder: Path, ahead: Ahead, repeats: int) -> str:
+    tasks = _many(len(ahead.due) + ahead.reused, "task") + (f" ({repeats} repeats a question)" if repeats > 1 else "")
     begun = f", {ahead.begun} of them go on from where they stopped" if ahead.begun else ""
     reused = f"{ahead.reused} stand in {folder}" if ahead.reused else f"none stands in {folder} yet"
-    return (
-        f"{_many(len(ahead.loaded.samples), 'sample')}, {_many(tasks, 'task')}: {reused}, {len(ahead.asked)} to ask{begun}."
-    )
+    return f"{_many(len(ahead.loaded.samples), 'sample')}, {tasks}: {reused}, {len(ahead.asked)} to ask{begun}."
 
 
-def _table(found: Estimate, *, is_lmm: bool) -> Table:
-    table = Table("", title="Estimate", title_justify="left")
+def _table(ends: tuple[End, End], title: str, *, is_lmm: bool) -> Table:
+    table = Table("", title=title, title_justify="left")
     table.add_column("One call a task", justify="right")
     table.add_column("Every turn used", justify="right")
-    ends = (found.least, found.most)
     table.add_row("Calls", *(f"{end.calls:,}" for end in ends))
     if not is_lmm:
         return table
@@ -108,6 +142,8 @@ def _as_json(bench: Bench, folder: Path, heading: Heading, found: Estimate, told
         "run": str(folder),
         "judge": heading.judge,
         "judge_id": bench.judge.id,
+        "name": bench.name,
+        "repeats": bench.settings.repeats.count,
         "samples": len(ahead.loaded.samples),
         "tasks": len(ahead.due) + ahead.reused,
         "reused": ahead.reused,

@@ -26,7 +26,8 @@ def fork(
         int, typer.Option("--at", min=0, help="Steps to keep, as show numbers them; 0 keeps the question alone.")
     ],
     criterion: Annotated[str | None, typer.Option(help="Of which criterion, such as if.")] = None,
-    judge: Annotated[str | None, typer.Option(help="Of which judge, where the run has several: its id.")] = None,
+    judge: Annotated[str | None, typer.Option(help="Of which judge, where the run has several: its name or id.")] = None,
+    repeat: Annotated[int | None, typer.Option(min=1, help="Of which repeat, where there are several, from 1.")] = None,
     of: Annotated[int | None, typer.Option(min=1, help="Continue this fork, as show numbers them.")] = None,
     backend: Annotated[str | None, typer.Option(help="Who goes on. Default: who judged.")] = None,
     add_instruction: Annotated[Path | None, typer.Option(help="A text file: said to the model after that step.")] = None,
@@ -54,7 +55,7 @@ def fork(
     store = RunStore.edit(run)
     try:
         store.refuse_rescored()
-        name, uri = _trace(store, sample, criterion, judge, of)
+        name, uri = _trace(store, sample, criterion, judge, repeat, of)
         forked = go(
             store.folder,
             name,
@@ -69,20 +70,31 @@ def fork(
     return 0 if forked.finding.status == "ok" else 1
 
 
-def _trace(store: RunStore, sample: str, criterion: str | None, judge: str | None, of: int | None) -> tuple[str, str]:
+def _trace(
+    store: RunStore, sample: str, criterion: str | None, judge: str | None, repeat: int | None, of: int | None
+) -> tuple[str, str]:
     """(path of the trace inside the run, the judge's URI). Raises ConfigError unless it is exactly one."""
     from editloupe.cli.replay import chosen
     from editloupe.traces.lineage import FORKS, family
 
-    uris = store.judges()
-    found = [f for f in chosen(store, sample, criterion) if f.judge_id.startswith(judge or "")]
+    uris, names, called = store.judges(), store.judge_names(), store.judges_called(judge)
+    found = [f for f in chosen(store, sample, criterion) if f.judge_id in called and repeat in (None, f.repeat + 1)]
     traced = [f for f in found if f.trace is not None]
     if not traced:
-        why = f": {found[0].status}: {found[0].reason}" if found else f" by a judge {judge!r}; there are {', '.join(uris)}"
+        told = (
+            f"judge {judge!r}" if repeat is None else f"judge {judge!r}, repeat {repeat}" if judge else f"repeat {repeat}"
+        )
+        there = ", ".join(f"{names[id_]} ({id_})" for id_ in uris)
+        why = f": {found[0].status}: {found[0].reason}" if found else f" of {told}; its judges are {there}"
         raise ConfigError(f"{store.folder}: sample {sample!r} has no trace{why}")
     if len(traced) > 1:
-        listed = "; ".join(f"{sample_key(f.editor, f.sample_id)}, {f.criterion}, judge {f.judge_id}" for f in traced)
-        raise ConfigError(f"{sample!r} has {len(traced)} traces; choose one with --criterion or --judge: {listed}")
+        listed = "; ".join(
+            f"{sample_key(f.editor, f.sample_id)}, {f.criterion}, judge {names.get(f.judge_id, '?')} ({f.judge_id})"
+            + (f", repeat {f.repeat + 1}" if any(g.repeat for g in traced) else "")
+            for f in traced
+        )
+        options = "--criterion, --judge or --repeat" if any(f.repeat for f in traced) else "--criterion or --judge"
+        raise ConfigError(f"{sample!r} has {len(traced)} traces; choose one with {options}: {listed}")
     (finding,) = traced
     if of is None:
         return str(finding.trace), uris.get(finding.judge_id, "")

@@ -10,7 +10,8 @@ import signal
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +20,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from editloupe.cli.judges import Chosen, chosen_judges, read_judges
 from editloupe.cli.options import editors, read_config, use_config, words
-from editloupe.cli.output import err, note, out, plain
-from editloupe.errors import ConfigError
+from editloupe.cli.output import err, fail, note, out, plain
+from editloupe.errors import BackendError, ConfigError
 from editloupe.records import PENDING, Budget
 from editloupe.values import Json, digest, sample_key
 
@@ -31,8 +33,9 @@ if TYPE_CHECKING:
     from editloupe.backends.vllm_server import Server
     from editloupe.protocols.base import Summary
     from editloupe.reports.table import Heading
-    from editloupe.runs.budget import Ledger
+    from editloupe.runs.budget import Ledger, RunBudget
     from editloupe.runs.execute import Outcome, Progress
+    from editloupe.runs.judges import Entry
     from editloupe.runs.spec import Bench, Settings, Source, ToolProtocolChoice
     from editloupe.tools.settings import ToolSettings
 
@@ -51,7 +54,12 @@ PATH holds metadata.jsonl (or .csv, .parquet), or the folders source/ and edited
 
 def judge(
     path: Annotated[Path | None, typer.Argument(help="Folder of edits, or a metadata file.", show_default=False)] = None,
-    backend: Annotated[str | None, typer.Option(help="Who judges: provider/model. Default: the pixel baseline.")] = None,
+    backend: Annotated[
+        list[str] | None, typer.Option(help="Who judges: provider/model; may be repeated. Default: the pixel baseline.")
+    ] = None,
+    judges: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Named judges with options of their own (YAML).")
+    ] = None,
     mode: Annotated[
         str, typer.Option(help="tool: an agent with tools. oracle: with known boxes. plain: one look.")
     ] = "tool",
@@ -60,6 +68,12 @@ def judge(
         list[str] | None, typer.Option(help="NAME=VALUE of the protocol, such as mask_pad=0.1; may be repeated.")
     ] = None,
     rubric: Annotated[str, typer.Option(help="A built-in rubric or your own .toml file.")] = "dlebench",
+    prompt: Annotated[Path | None, typer.Option(help="Your own template (.md) of the question.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, max=100, help="Ask each question so often.")] = 1,
+    aggregate_repeats: Annotated[str, typer.Option(help="The label that counts then: median or majority.")] = "median",
+    abstain_above: Annotated[
+        float | None, typer.Option(min=0, help="No score where the labels' entropy exceeds so many bits.")
+    ] = None,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Run folder. Default: runs/NAME-BACKEND-MODE.")] = None,
     edited: Annotated[list[str] | None, typer.Option(help="NAME=DIR: an editor's outputs; may be repeated.")] = None,
     format: Annotated[str, typer.Option(help="auto, imagefolder, pairs or dlebench.")] = "auto",
@@ -83,6 +97,10 @@ def judge(
     constrain_labels: Annotated[
         bool, typer.Option(help="Constrain the last answer to the labels, where possible.")
     ] = False,
+    temperature: Annotated[float | None, typer.Option(min=0, help="Default: 0.")] = None,
+    top_p: Annotated[float | None, typer.Option(min=0, max=1, help="Nucleus sampling.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the first repeat; each further one adds 1.")] = None,
+    reply_tokens: Annotated[int | None, typer.Option(min=1, help="At most so many tokens a reply.")] = None,
     launch: Annotated[bool, typer.Option("--launch", help="Start vllm serve for --backend vllm/MODEL.")] = False,
     launch_args: Annotated[str | None, typer.Option(help="Arguments for that vllm serve, in one string.")] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, max=1024, help="Tasks at once.")] = None,
@@ -106,19 +124,24 @@ def judge(
     from editloupe.backends.base import settled
 
     if path is None:
-        if backend or config or as_json or out_dir or criteria or sample:
+        if backend or judges or config or as_json or out_dir or criteria or sample:
             raise ConfigError("PATH is missing: name the folder of edits to judge (editloupe judge --help)")
         typer.echo(HELLO)
         return 0
-    if backend is not None and not backend.strip():
+    if not all(uri.strip() for uri in backend or []):
         raise ConfigError("--backend is empty; leave it out for the pixel baseline, or name provider/model")
     options: dict[str, Json] = {
         "path": str(path.resolve()),
-        "backend": backend,
+        "backend": backend[0] if backend and len(backend) == 1 else list(backend or []) or None,
+        **({} if judges is None else {"judges": read_judges(judges)}),
         "mode": mode,
         "criteria": criteria,
         "option": list(option or []),
         "rubric": str(Path(rubric).resolve()) if Path(rubric).is_file() else rubric,
+        "prompt": None if prompt is None else str(prompt.resolve()),
+        "repeats": repeats,
+        "aggregate_repeats": aggregate_repeats,
+        "abstain_above": abstain_above,
         "edited": [f"{name}={folder.resolve()}" for name, folder in editors(edited or []).items()],
         "format": format,
         "fields": None if fields is None else str(fields.resolve()),
@@ -135,6 +158,10 @@ def judge(
         "max_seconds": max_seconds,
         "tool_protocol": tool_protocol,
         "constrain_labels": constrain_labels,
+        "temperature": temperature,
+        "top_p": top_p,
+        "seed": seed,
+        "reply_tokens": reply_tokens,
         "launch": launch,
         "launch_args": launch_args,
         "concurrency": concurrency,
@@ -146,59 +173,146 @@ def judge(
         "fail_on_error": fail_on_error,
     }
     folder = out_dir or default_out(options)
-    if backend is not None:
+    if backend:
         # config.yaml must mean the same from another folder.
-        options["backend"] = settled(backend)
+        options["backend"] = settled(backend[0]) if len(backend) == 1 else [settled(uri) for uri in backend]
     if dry_run:
         return _dry_run(options, folder, as_json=as_json)
     return run(options, folder, redo=PENDING, as_json=as_json)
 
 
 def run(options: dict[str, Json], folder: Path, *, redo: frozenset[str], as_json: bool) -> int:
-    """Judge as `options` say into `folder`, show what came of it, and give the exit code."""
+    """Judge as `options` say into `folder`, show what came of it, and give the exit code.
+
+    Several judges judge one after another: each has the endpoint's whole width, finds what tools have said to those before
+    it, and stops none of the others by failing.
+    """
+    chosen = chosen_judges(options)
+    budget = _budget(options)
+    if len(chosen) == 1:
+        done = _judge_with(chosen[0], options, folder, budget, (), redo=redo, as_json=as_json)
+        if not as_json:
+            _tell_together(folder)
+        return done.code
+    entries = _entries(chosen, options, budget)
+    codes: dict[str, int] = {}
+    for number, one in enumerate(chosen, start=1):
+        if budget.used_up:
+            note(f"The budget is used up before {one.title} has begun. The same command goes on from here.")
+            codes[one.title] = 5
+            break
+        if not as_json:
+            out().print(plain(f"\nJudge {number} of {len(chosen)}: {one.title}", "bold cyan"))
+        try:
+            done = _judge_with(one, options, folder, budget, entries, redo=redo, as_json=as_json)
+        except BackendError as error:
+            fail(f"{one.title}: {error}")
+            codes[one.title] = 1
+            continue
+        codes[one.title] = done.code
+        if done.outcome.interrupted:
+            break
+        budget = budget.after(done.outcome.ledger, done.outcome.seconds)
+    _tell_together(folder, codes if as_json else None)
+    return code_of_all(list(codes.values()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Done:
+    """One judge's visit."""
+
+    outcome: Outcome
+    code: int
+
+
+def _judge_with(
+    one: Chosen,
+    options: dict[str, Json],
+    folder: Path,
+    budget: RunBudget,
+    entries: Sequence[Entry],
+    *,
+    redo: frozenset[str],
+    as_json: bool,
+) -> _Done:
+    """entries: all judges of this command."""
     from editloupe.runs.estimate import look_ahead
     from editloupe.runs.spec import open_bench
 
-    settings, source = settings_of(options), source_of(options)
-    launch = _launch_of(options)
+    settings, source = replace(settings_of(one.options), name=one.name), source_of(options)
+
+    def judged(settings: Settings, at_once: Callable[[], None] = lambda: None) -> _Done:
+        return _judge(one, options, settings, source, folder, budget, entries, redo=redo, as_json=as_json, at_once=at_once)
+
+    launch = _launch_of(one.options)
     if launch is None:
-        return _judge(options, settings, source, folder, redo=redo, as_json=as_json)
+        return judged(settings)
     unstarted = _unstarted(settings, launch)
     # What is wrong with the rest is said now, not when a model has been loaded for minutes; and where nothing is left to
     # ask, no model is loaded at all.
     if not look_ahead(open_bench(unstarted), source, folder, redo=redo).asked:
-        return _judge(options, unstarted, source, folder, redo=redo, as_json=as_json)
+        return judged(unstarted)
     with _launched(launch, hidden=as_json) as (backend, server):
-        launched = replace(settings, backend=backend)
-        code = _judge(options, launched, source, folder, redo=redo, as_json=as_json, at_once=server.kill)
+        done = judged(replace(settings, backend=backend), server.kill)
         if trouble := server.trouble():
             note(trouble)
-        return code
+        return done
+
+
+def _entries(chosen: Sequence[Chosen], options: dict[str, Json], budget: RunBudget) -> list[Entry]:
+    """What is wrong with any judge is said before the first one has spent anything. Raises ConfigError."""
+    from editloupe.runs.budget import Ledger
+    from editloupe.runs.judges import Entry
+
+    titles = Counter(one.name for one in chosen if one.name)
+    if twice := [name for name, times in titles.items() if times > 1]:
+        raise ConfigError(f"several judges are called {', '.join(twice)}; each needs a name of its own")
+    found: dict[str, tuple[Chosen, Entry]] = {}
+    for one in chosen:
+        bench = _bench_of(one)
+        Ledger(budget=budget, prices=_prices(options), stop=threading.Event()).check(bench.backend)
+        if (same := found.get(bench.judge.id)) is not None:
+            raise ConfigError(
+                f"{same[0].title} and {one.title} are the same judge: nothing differs that an answer could rest on. Leave "
+                "one out; --repeats asks a judge several times"
+            )
+        found[bench.judge.id] = one, Entry(judge=bench.judge, name=one.name, options=one.own)
+    return [entry for _, entry in found.values()]
 
 
 def _dry_run(options: dict[str, Json], folder: Path, *, as_json: bool) -> int:
     from editloupe.cli.dry_run import dry_run
+
+    chosen = chosen_judges(options)
+    entries = _entries(chosen, options, _budget(options))
+    judges = [(bench, heading_of(bench)) for bench in map(_bench_of, chosen)]
+    return dry_run(judges, entries, source_of(options), folder, _prices(options), as_json=as_json)
+
+
+def _bench_of(one: Chosen) -> Bench:
+    """What a judge would judge with; a server that it launches has not started. Raises ConfigError."""
     from editloupe.runs.spec import open_bench
 
-    settings, source = settings_of(options), source_of(options)
-    launch = _launch_of(options)
-    bench = open_bench(settings if launch is None else _unstarted(settings, launch))
-    return dry_run(bench, source, folder, heading_of(bench), _prices(options), as_json=as_json)
+    settings, launch = replace(settings_of(one.options), name=one.name), _launch_of(one.options)
+    return open_bench(settings if launch is None else _unstarted(settings, launch))
 
 
 def _judge(
+    one: Chosen,
     options: dict[str, Json],
     settings: Settings,
     source: Source,
     folder: Path,
+    budget: RunBudget,
+    entries: Sequence[Entry],
     *,
     redo: frozenset[str],
     as_json: bool,
-    at_once: Callable[[], None] = lambda: None,
-) -> int:
+    at_once: Callable[[], None],
+) -> _Done:
     """at_once: called before a second Ctrl-C ends the process."""
-    from editloupe.runs.budget import RunBudget
     from editloupe.runs.execute import execute
+    from editloupe.runs.judges import Entry
     from editloupe.runs.spec import open_bench
 
     bench = open_bench(settings)
@@ -213,19 +327,72 @@ def _judge(
             config=options,
             concurrency=_int(options["concurrency"]),
             connections=_int(options.get("max_connections")),
-            budget=RunBudget(
-                max_tokens=_int(options.get("max_run_tokens")),
-                max_seconds=_float(options.get("max_run_seconds")),
-                max_cost=_float(options.get("max_cost")),
-            ),
+            budget=budget,
             prices=_prices(options),
             redo=redo,
             listener=listener,
             stop=stop,
+            entries=[Entry(judge=bench.judge, name=one.name, options=one.own), *entries],
         )
     _report(outcome, heading, folder, as_json=as_json)
     tolerated = options["fail_on_error"]
-    return exit_code(outcome, tolerated=float(tolerated) if isinstance(tolerated, int | float) else 0.0)
+    code = exit_code(outcome, tolerated=float(tolerated) if isinstance(tolerated, int | float) else 0.0)
+    return _Done(outcome=outcome, code=code)
+
+
+def _budget(options: Mapping[str, Json]) -> RunBudget:
+    from editloupe.runs.budget import RunBudget
+
+    return RunBudget(
+        max_tokens=_int(options.get("max_run_tokens")),
+        max_seconds=_float(options.get("max_run_seconds")),
+        max_cost=_float(options.get("max_cost")),
+    )
+
+
+def _prices(options: Mapping[str, Json]) -> Prices:
+    from editloupe.backends.prices import read_prices
+
+    return read_prices(None if options.get("prices") is None else Path(str(options["prices"])))
+
+
+def _tell_together(folder: Path, codes: Mapping[str, int] | None = None) -> None:
+    """The judges of a run side by side, where it has several; with the exit codes of this command's as a line of JSON."""
+    from editloupe.reports import grid
+    from editloupe.reports.judged import read_judged
+    from editloupe.reports.paper import side_by_side
+    from editloupe.runs.store import RunStore
+
+    names = RunStore.read(folder).judge_names() if (folder / "run.json").exists() else {}
+    if len(names) < 2 and codes is None:
+        return
+    try:
+        judged = read_judged([folder]) if names else []
+    except ConfigError:
+        # Nothing has been judged yet, and that is told already.
+        judged = []
+    together = side_by_side(judged)
+    if codes is not None:
+        listed: list[Json] = [{"judge_id": id_, "name": name} for id_, name in names.items()]
+        told: dict[str, Json] = {
+            "event": "judges",
+            "run": str(folder),
+            "judges": listed,
+            "exit_codes": dict(codes),
+            "together": None if together is None else grid.to_json(together),
+        }
+        typer.echo(json.dumps(told, ensure_ascii=False))
+    elif together is not None:
+        out().print()
+        out().print(grid.terminal(together, at_once=3))
+
+
+def code_of_all(codes: Sequence[int]) -> int:
+    """The exit code of several judges: that of an interruption; theirs where it is the same; 3 where only some failed."""
+    stopped = [code for code in codes if code in (5, 130)]
+    if stopped:
+        return stopped[0]
+    return codes[0] if len(set(codes)) == 1 else 3
 
 
 def exit_code(outcome: Outcome, *, tolerated: float) -> int:
@@ -238,15 +405,19 @@ def exit_code(outcome: Outcome, *, tolerated: float) -> int:
     return 3 if outcome.failed > tolerated * outcome.asked + 1e-9 else 0
 
 
-def settings_of(options: dict[str, Json]) -> Settings:
+def settings_of(options: Mapping[str, Json]) -> Settings:
+    """Of one judge."""
+    from editloupe.chat import Sampling
     from editloupe.protocols.dlebench import MODES
+    from editloupe.protocols.repeats import By, Repeats
     from editloupe.runs.spec import Settings
     from editloupe.tools.base import PAPER_TOOLS
 
     mode, tools = str(options["mode"]), _text(options["tools"])
     if mode not in MODES:
         raise ConfigError(f"--mode {mode}: expected {', '.join(MODES)}")
-    seconds = options["max_seconds"]
+    seconds, heat = options["max_seconds"], _float(options.get("temperature"))
+    own = _text(options.get("prompt"))
     return Settings(
         backend=_text(options["backend"]) or "baseline",
         mode=mode,
@@ -258,11 +429,23 @@ def settings_of(options: dict[str, Json]) -> Settings:
             max_tokens=_int(options["max_tokens"]),
             max_seconds=float(seconds) if isinstance(seconds, int | float) else None,
         ),
+        sampling=Sampling(
+            temperature=0.0 if heat is None else heat,
+            top_p=_float(options.get("top_p")),
+            seed=_int(options.get("seed")),
+            max_tokens=_int(options.get("reply_tokens")),
+        ),
         constrain_labels=bool(options["constrain_labels"]),
         options=protocol_options(options.get("option")),
         tool_protocol=cast("ToolProtocolChoice", str(options.get("tool_protocol") or "text")),
         weights=weights_of(options),
         ablate=words(_text(options.get("ablate"))) or (),
+        repeats=Repeats(
+            count=_int(options.get("repeats")) or 1,
+            by=cast(By, str(options.get("aggregate_repeats") or "median")),
+            abstain_above=_float(options.get("abstain_above")),
+        ),
+        prompt=None if own is None else Path(own),
     )
 
 
@@ -277,7 +460,7 @@ def protocol_options(given: Json) -> dict[str, Json]:
     return found
 
 
-def weights_of(options: dict[str, Json]) -> ToolSettings:
+def weights_of(options: Mapping[str, Json]) -> ToolSettings:
     """What the environment says of the tools' weights, and the options above it."""
     from editloupe.tools.settings import ToolSettings
 
@@ -286,7 +469,7 @@ def weights_of(options: dict[str, Json]) -> ToolSettings:
     return replace(ToolSettings.from_environment(), **given)
 
 
-def source_of(options: dict[str, Json]) -> Source:
+def source_of(options: Mapping[str, Json]) -> Source:
     from editloupe.runs.spec import Source
 
     edited, only, fields = options["edited"], options["sample"], _text(options["fields"])
@@ -327,7 +510,7 @@ def heading_of(bench: Bench) -> Heading:
         if isinstance(reader, NoReader) and reader.absent:
             notes.append(f"Text in crops is not read: {reader.reason}.")
     return Heading(
-        judge=bench.backend.uri,
+        judge=f"{bench.settings.name}, {bench.backend.uri}" if bench.settings.name else bench.backend.uri,
         describes=bench.backend.traits.describes,
         mode=bench.settings.mode,
         rubric=bench.rubric.id,
@@ -338,16 +521,16 @@ def heading_of(bench: Bench) -> Heading:
 
 def default_out(options: dict[str, Json]) -> Path:
     """runs/NAME-BACKEND-MODE, with the rubric's name where it is not DLEBench's, and ablations: the same command finds its
-    run again.
+    run again. Of several judges the first gives its name, so that others can join them later.
 
     Where that folder is the run of other data with the same name, a short digest of the path follows.
     """
     path = Path(str(options["path"]))
     rubric = str(options["rubric"])
-    parts = [path.parent.name if path.is_file() else path.name, _text(options["backend"]) or "baseline"]
+    parts = [path.parent.name if path.is_file() else path.name, chosen_judges(options)[0].title]
     parts += [str(options["mode"]), *([] if rubric == "dlebench" else [Path(rubric).stem])]
     parts += sorted(words(_text(options.get("ablate"))) or ())
-    folder = Path("runs") / "-".join(re.sub(r"[^\w.]+", "-", p).strip("-") for p in parts)
+    folder = Path("runs") / "-".join(map(_slug, parts))
     config = folder / "config.yaml"
     if config.exists() and read_config(config).get("path") != str(path):
         return folder.with_name(f"{folder.name}-{digest(str(path))[:6]}")
@@ -362,21 +545,25 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
     if held:
         told = f"{held} of {len(outcome.findings)} labels come from a last word that was held to the list of labels."
         heading = replace(heading, notes=(*heading.notes, told))
+    heading = replace(heading, notes=(*heading.notes, *_told_of_repeats(outcome)))
     summary = table_json(outcome.summaries, heading)
     if outcome.whole:
-        outcome.store.write_report("summary.json", json_text(summary))
-        outcome.store.write_report("summary.md", markdown(outcome.summaries, outcome.bench.rubric, heading))
+        name = _summary_name(outcome)
+        outcome.store.write_report(f"{name}.json", json_text(summary))
+        outcome.store.write_report(f"{name}.md", markdown(outcome.summaries, outcome.bench.rubric, heading))
     judged = sum(f.status == "ok" for f in outcome.findings)
     if as_json:
         done: dict[str, Json] = {
             "event": "done",
             "run": str(folder),
             "judge_id": outcome.bench.judge.id,
+            "name": outcome.bench.name,
             "asked": outcome.asked,
             "judged": judged,
             "failed": outcome.failed,
             "constrained": held,
             "reused": outcome.reused,
+            "tool_calls": {"run": outcome.tool_calls, "from_cache": outcome.cached},
             "interrupted": outcome.interrupted,
             "spent": outcome.ledger.to_json(),
             "seconds": round(outcome.seconds, 3),
@@ -392,6 +579,9 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
     out().print(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
     if outcome.ledger.usage.total:
         out().print(plain(spent_told(outcome.ledger, outcome.bench.backend)))
+    if outcome.cached:
+        calls = outcome.tool_calls + outcome.cached
+        out().print(f"Tools: {calls:,} calls, {outcome.cached:,} of them answered from equal ones before.")
     if outcome.interrupted:
         why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
         out().print(f"{why}. The same command goes on from here.")
@@ -401,6 +591,29 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
         first = outcome.findings[0]
         words_ = ["editloupe", "show", str(folder), sample_key(first.editor, first.sample_id)]
         out().print(plain(f"Look at one: {shlex.join(words_)}"), soft_wrap=True)
+
+
+def _summary_name(outcome: Outcome) -> str:
+    """Of the files in report/; each judge of several has its own."""
+    names = outcome.store.judge_names()
+    if len(names) < 2:
+        return "summary"
+    id_ = outcome.bench.judge.id
+    return f"summary-{_slug(outcome.bench.name)}-{id_[:6]}"
+
+
+def _told_of_repeats(outcome: Outcome) -> list[str]:
+    """How far a judge agrees with itself."""
+    rule, doubts = outcome.bench.settings.repeats, [s.entropy for s in outcome.scores if s.entropy is not None]
+    if rule.count == 1 or not doubts:
+        return []
+    same = sum(bits == 0 for bits in doubts)
+    abstained = sum(s.missing == "abstained" for s in outcome.scores)
+    gone = "" if rule.abstain_above is None else f"; {abstained} abstained, above {rule.abstain_above:g} bits"
+    return [
+        f"{rule.count} repeats a question, the {rule.by} label counts. Repeats agree on {same} of {len(doubts)} scores; "
+        f"mean entropy of labels {sum(doubts) / len(doubts):.2f} bits{gone}."
+    ]
 
 
 def spent_told(ledger: Ledger, backend: LMM) -> str:
@@ -442,7 +655,7 @@ class _Launch:
     arguments: tuple[str, ...]
 
 
-def _launch_of(options: dict[str, Json]) -> _Launch | None:
+def _launch_of(options: Mapping[str, Json]) -> _Launch | None:
     """None without --launch. Raises ConfigError."""
     from editloupe.backends.base import parse_uri
     from editloupe.backends.vllm_server import check_launch
@@ -551,10 +764,9 @@ def _progress(*, hidden: bool) -> Iterator[Callable[[Progress], None] | None]:
         yield listen
 
 
-def _prices(options: dict[str, Json]) -> Prices:
-    from editloupe.backends.prices import read_prices
-
-    return read_prices(None if options.get("prices") is None else Path(str(options["prices"])))
+def _slug(text: str) -> str:
+    """As part of a file's name."""
+    return re.sub(r"[^\w.]+", "-", text).strip("-")
 
 
 def _text(value: Json) -> str | None:

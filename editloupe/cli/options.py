@@ -9,7 +9,7 @@ import typer
 import yaml
 
 from editloupe.errors import ConfigError
-from editloupe.values import Json
+from editloupe.values import Json, canonical_json
 
 
 def words(text: str | None) -> tuple[str, ...] | None:
@@ -58,5 +58,11 @@ def use_config(context: typer.Context, value: Path | None) -> Path | None:
         unknown = sorted(set(config) - known)
         if unknown:
             raise ConfigError(f"{value}: unknown option {', '.join(unknown)}; see editloupe judge --help")
+        for param in context.command.params:
+            given = config.get(str(param.name))
+            if getattr(param, "multiple", False) and isinstance(given, str):
+                config[str(param.name)] = [given]
+            elif isinstance(given, Mapping):
+                config[str(param.name)] = canonical_json(given)
         context.default_map = {**(context.default_map or {}), **config}
     return value

@@ -145,7 +145,7 @@ def _replayed(
 
 def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: int) -> None:
     console = out()
-    judges = store.judges()
+    judges = store.judge_names()
     several = len({one.recorded.judge_id for one in done if one.recorded is not None}) > 1
     counts = Counter(one.verdict for one in done)
     told = ", ".join(f"{n} {_WORDS[verdict]}" for verdict, n in counts.items())

@@ -60,12 +60,12 @@ def rescore(
 
 def _report(done: Sequence[Rescored], store: RunStore, rubric: Rubric) -> None:
     console = out()
-    for judge_id, uri in store.judges().items():
+    for judge_id, name in store.judge_names().items():
         mine = [one for one in done if one.before.judge_id == judge_id]
         for criterion in dict.fromkeys(one.before.criterion for one in mine):
             rows = [one for one in mine if one.before.criterion == criterion and one.now is not None]
             if rows:
-                console.print(_table(rows, store, rubric, f"{criterion.replace('_', ' ').capitalize()}, judged by {uri}"))
+                console.print(_table(rows, store, rubric, f"{criterion.replace('_', ' ').capitalize()}, judged by {name}"))
     changed = [one for one in done if one.changed]
     for one in changed[:_SHOWN]:
         assert one.now is not None

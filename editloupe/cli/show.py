@@ -14,6 +14,7 @@ from rich.table import Table
 from editloupe.cli.output import note, out, plain
 from editloupe.cli.steps import forks_of, show_image, show_step, show_tree
 from editloupe.errors import ConfigError
+from editloupe.protocols.repeats import counted
 from editloupe.values import Json, sample_key
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     sample: Annotated[str | None, typer.Argument(help="A sample id, or EDITOR/ID.")] = None,
     criterion: Annotated[str | None, typer.Option(help="Only this criterion, such as if.")] = None,
-    judge: Annotated[str | None, typer.Option(help="Only this judge: its id, or the beginning of it.")] = None,
+    judge: Annotated[str | None, typer.Option(help="Only this judge: its name, its URI, its id or its beginning.")] = None,
+    repeat: Annotated[int | None, typer.Option(min=1, help="Only this repeat of a question, from 1.")] = None,
     fork: Annotated[int | None, typer.Option(min=1, help="The steps of this fork, as the tree numbers them.")] = None,
     diff: Annotated[
         Path | None, typer.Option(metavar="OTHER_RUN", help="Where the sample's traces part from those of another run.")
@@ -47,9 +49,13 @@ def show(
     else:
         wanted = None if criterion is None else criterion_id(store, criterion)
         findings = [f for f in of_sample(store, sample) if wanted in (None, f.criterion)]
-        findings = [f for f in findings if f.judge_id.startswith(judge or "")]
+        judges = store.judges_called(judge)
+        findings = [f for f in findings if f.judge_id in judges and repeat in (None, f.repeat + 1)]
         if not findings:
-            raise ConfigError(f"{run}: sample {sample!r} has no finding for criterion {criterion!r}")
+            asked = {"criterion": criterion, "judge": judge, "repeat": repeat}
+            told = ", ".join(f"{name} {value!r}" for name, value in asked.items() if value is not None)
+            there = ", ".join(store.judge_names().values())
+            raise ConfigError(f"{run}: sample {sample!r} has no finding for {told}; the run's judges are {there}")
         listed = read_prices(prices)
         other = None if diff is None else RunStore.read_sample(diff, sample)
         for finding in findings:
@@ -62,21 +68,30 @@ def show(
 
 
 def _overview(store: RunStore) -> None:
-    judges = store.judges()
-    for judge_id, uri in judges.items():
+    names = store.judge_names()
+    for judge_id, uri in store.judges().items():
         findings = store.current(judge_id)
+        if not findings and len(names) > 1:
+            out().print(plain(f"Judge: {names[judge_id]} has judged nothing yet.\n"))
+            continue
         criteria = list(dict.fromkeys(f.criterion for f in findings))
         editors = any(f.editor for f in findings)
         columns = [*(["Editor"] if editors else []), "Sample", *(c.replace("_", " ").capitalize() for c in criteria)]
-        table = Table(title=plain(f"Judge: {uri} ({judge_id})"), title_justify="left")
+        # A line and not the table's title, which would be broken at the table's width.
+        named = uri if names[judge_id].startswith(uri) else f"{names[judge_id]}, {uri}"
+        out().print(plain(f"Judge: {named} ({judge_id})", "italic"), soft_wrap=True)
+        table = Table()
         for column in columns:
             table.add_column(plain(column), overflow="fold")
         cells: dict[tuple[str, str], dict[str, Text]] = {}
+        asked: dict[tuple[str, str, str, int], list[Finding]] = {}
         for f in findings:
-            text = plain(f.label or "") if f.status == "ok" else plain(f"({f.status})", "red")
-            row_of = cells.setdefault((f.editor, f.sample_id), {})
+            asked.setdefault(f.question, []).append(f)
+        for (editor, sample, criterion, _), repeats in asked.items():
+            text = _answers(repeats)
+            row_of = cells.setdefault((editor, sample), {})
             # Targets that are judged one by one share a cell, a line each.
-            row_of[f.criterion] = text if f.criterion not in row_of else row_of[f.criterion] + plain("\n") + text
+            row_of[criterion] = text if criterion not in row_of else row_of[criterion] + plain("\n") + text
         for (editor, sample), found in cells.items():
             row = [plain(editor)] if editors else []
             table.add_row(*row, plain(sample), *(found.get(c, plain("–")) for c in criteria))
@@ -86,6 +101,13 @@ def _overview(store: RunStore) -> None:
     for probed in store.probes():
         _probed(probed)
     out().print(plain(f"One sample: editloupe show {store.folder} SAMPLE"), soft_wrap=True)
+
+
+def _answers(repeats: list[Finding]) -> Text:
+    """The label of a question, or why there is none; of one that was asked several times each answer with its number."""
+    words = [f.label or "" if f.status == "ok" else f"({f.status})" for f in repeats]
+    failed = all(f.status != "ok" for f in repeats)
+    return plain(counted(words), "red" if failed else "")
 
 
 def _probed(probed: Mapping[str, Json]) -> None:
@@ -122,12 +144,14 @@ def criterion_id(store: RunStore, name: str) -> str:
 def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None) -> None:
     """One finding with its steps; or, where it is asked for, one of its forks."""
     from editloupe.errors import TraceError
+    from editloupe.runs.judges import titled
     from editloupe.traces.lineage import Parent, read_whole, strangers
 
     console = out()
     key = sample_key(finding.editor, finding.sample_id)
     about = "" if finding.target is None else f", target {finding.target}"
-    console.print(Rule(plain(f"{key}: {finding.criterion.replace('_', ' ')}{about}"), align="left"))
+    again = f", repeat {finding.repeat + 1}" if finding.repeat else ""
+    console.print(Rule(plain(f"{key}: {finding.criterion.replace('_', ' ')}{about}{again}"), align="left"))
     sample = store.samples.get(key)
     if sample is not None:
         console.print(plain(f"Instruction: {sample.instruction}"))
@@ -151,18 +175,20 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
         except TraceError as error:
             note(f"warning: {error}")
         else:
-            judge = str(trace.header.judge.get("backend"))
-            console.print(plain(f"Judge: {judge}"))
+            uri = str(trace.header.judge.get("backend"))
+            # A fork may have another judge than those of the run.
+            named = store.judge_names().get(trace.header.judge_id, uri)
+            console.print(plain(f"Judge: {titled(named, uri)}"), soft_wrap=True)
             console.print(plain(f"Trace: {store.folder / name}"), soft_wrap=True)
             for number, step in enumerate(trace.steps(), start=1):
                 told = ", shared with what it continues" if number <= kept else ""
-                show_step(number, step, store, partial(prices.of_uri, judge), told)
+                show_step(number, step, store, partial(prices.of_uri, uri), told)
             listed = finding if fork is None else None
             strange = [] if store.rescored else strangers(trace, listed, store.identity)
             for problem in (*trace.problems, *strange):
                 note(f"warning: {problem}")
         if forks:
-            show_tree(finding.trace, finding, store.judges().get(finding.judge_id, ""), forks)
+            show_tree(finding.trace, finding, store.judge_names().get(finding.judge_id, ""), forks)
     if shown is None:
         console.print(plain("\nNot finished.", style="bold red"))
     else:
@@ -176,14 +202,15 @@ def _compare(store: RunStore, finding: Finding, other: RunStore, prices: Prices)
 
     console = out()
     key = sample_key(finding.editor, finding.sample_id)
-    console.print(Rule(plain(f"{key}: {finding.criterion.replace('_', ' ')}"), align="left"))
-    found = [f for f in other.current() if f.question == finding.question]
+    again = f", repeat {finding.repeat + 1}" if finding.repeat else ""
+    console.print(Rule(plain(f"{key}: {finding.criterion.replace('_', ' ')}{again}"), align="left"))
+    found = [f for f in other.current() if f.question == finding.question and f.repeat == finding.repeat]
     if not found:
         console.print(plain(f"{other.folder} has no finding for it.\n"))
         return
     for second in found:
         for where, f, run in (("here", finding, store), ("there", second, other)):
-            judge = run.judges().get(f.judge_id, "")
+            judge = run.judge_names().get(f.judge_id, "")
             console.print(plain(f"{where.capitalize():<6} {f.label or f.status}  ({judge}, {run.folder})"))
         if finding.trace is None or second.trace is None:
             console.print("One of them has no trace.\n")

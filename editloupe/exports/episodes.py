@@ -108,7 +108,7 @@ class Episode:
 class Source:
     """A run to be exported, and which part of it.
 
-    judge: an id, or a beginning of one.   samples: ids or EDITOR/id.   blob_base_url: where `blobs/` can be reached;
+    judge: a name, an id, or its beginning.   samples: ids or EDITOR/id.   blob_base_url: where `blobs/` can be reached;
     None for the folder's own file:// address.   problems: what could not be read, filled while it is read.
     """
 
@@ -129,9 +129,9 @@ class Source:
     def judges(self) -> dict[str, str]:
         """The judges that are exported: id → backend. Raises ConfigError for one that the run does not have."""
         known = self.store.judges()
-        found = {id_: uri for id_, uri in known.items() if self.judge is None or id_.startswith(self.judge)}
+        found = {id_: known[id_] for id_ in self.store.judges_called(self.judge)}
         if self.judge is not None and len(found) != 1:
-            listed = "; ".join(f"{id_} {uri}" for id_, uri in known.items()) or "none"
+            listed = "; ".join(f"{id_} {name}" for id_, name in self.store.judge_names().items()) or "none"
             raise ConfigError(f"--judge {self.judge!r} names {len(found)} of this run's judges; there are: {listed}")
         return found
 

@@ -44,7 +44,7 @@ def write_junit(source: Source, path: Path, *, fail_below: str | None = None) ->
     for finding in source.findings:
         key = (finding.judge_id, finding.criterion)
         if key not in suites:
-            name = f"{source.judges[finding.judge_id]} {finding.criterion}"
+            name = f"{source.store.judge_names()[finding.judge_id]} {finding.criterion}"
             suites[key] = ET.SubElement(root, "testsuite", name=_xml(name), tests="0", failures="0", errors="0", time="0")
             properties = ET.SubElement(suites[key], "properties")
             for told, value in (("judge_id", finding.judge_id), ("criterion", finding.criterion)):
@@ -68,7 +68,7 @@ def _case(suite: ET.Element, source: Source, finding: Finding, limit: float | No
     """One case; which counter of its suite it raises besides `tests`."""
     name = sample_key(finding.editor, finding.sample_id)
     name += "" if finding.target is None else f" [target {finding.target}]"
-    name += "" if finding.repeat == 0 else f" [repeat {finding.repeat}]"
+    name += "" if finding.repeat == 0 else f" [repeat {finding.repeat + 1}]"
     protocol = source.store.info.get("identity")
     named = protocol.get("protocol") if isinstance(protocol, dict) else None
     case = ET.SubElement(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
+from editloupe.protocols.repeats import Repeats, joined
 from editloupe.records import Finding, Task
 from editloupe.values import Json, Sample, Score, sample_key
 
@@ -110,14 +111,25 @@ def rejected_scores(rows: Iterable[tuple[str, str, str | None]], criteria: Seque
     ]
 
 
-def scored(protocol: EvalProtocol, samples: Sequence[Sample], findings: Iterable[Finding]) -> list[Score]:
-    """The scores of all samples, in their order. Of several findings on one question the last counts."""
+def scored(
+    protocol: EvalProtocol, samples: Sequence[Sample], findings: Iterable[Finding], repeats: Repeats | None = None
+) -> list[Score]:
+    """The scores of all samples, in their order. Of several findings on one question the last counts, or, where each was
+    asked several times (`repeats`), what they come to together.
+    """
     by_sample: dict[str, dict[str, Finding]] = {}
-    for finding in {f.question: f for f in findings}.values():
-        by_sample.setdefault(sample_key(finding.editor, finding.sample_id), {})[finding.task_id] = finding
+    doubts: dict[str, float] = {}
+    for one in joined(findings, repeats or Repeats()):
+        if one.finding is not None:
+            key = sample_key(one.finding.editor, one.finding.sample_id)
+            by_sample.setdefault(key, {})[one.finding.task_id] = one.finding
+            if one.entropy is not None:
+                doubts[one.finding.task_id] = one.entropy
     scores: dict[str, list[Score]] = {}
     for group in groups(samples):
         done = {id_: f for sample in group for id_, f in by_sample.get(sample.key, {}).items()}
         for score in protocol.score(group, done):
-            scores.setdefault(sample_key(score.editor, score.sample_id), []).append(score)
+            # Of several targets the one in most doubt.
+            doubt = max((doubts[id_] for id_ in score.findings if id_ in doubts), default=None)
+            scores.setdefault(sample_key(score.editor, score.sample_id), []).append(replace(score, entropy=doubt))
     return [score for sample in samples for score in scores.get(sample.key, [])]

@@ -15,9 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from editloupe.errors import ConfigError, DataError
+from editloupe.errors import ConfigError, DataError, PromptError
 from editloupe.imaging import geometry
 from editloupe.imaging.targets import Placed, covered_area, extent, images_of, padded, placed, without_boxes
 from editloupe.prompts import render
@@ -26,6 +27,8 @@ from editloupe.protocols.base import Cell, Done, Group, Summary
 from editloupe.records import STATUSES, Budget, Finding, JudgeTask, Label, Recipe, Status, Task
 from editloupe.rubrics.model import Criterion, Rubric
 from editloupe.values import ImageRef, Json, Role, Sample, Score, Target, sample_key
+
+PROMPT = "dlebench/judge"
 
 Mode: TypeAlias = Literal["tool", "oracle", "plain"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -117,6 +120,9 @@ class DLEBench:
     """The protocol over one rubric: DLEBench's own, or a user's with criteria of their own.
 
     criteria: ids or short names; None for all of the rubric's.   tools: offered where the mode has tools, in this order.
+    prompt: the question's template: the path of a .md file of one's own, which knows `criterion`, `instruction`, `images`
+    (names) and `focus` (None, or what the oracle mode leaves to be seen), or the built-in one.
+    Raises ConfigError, and PromptError for a prompt that cannot be rendered.
     """
 
     name = "dlebench"
@@ -130,8 +136,9 @@ class DLEBench:
         tools: Sequence[str] = (),
         budget: Budget | None = None,
         options: Options | None = None,
+        prompt: str | Path = PROMPT,
     ) -> None:
-        self.rubric, self.mode = rubric, mode
+        self.rubric, self.mode, self.prompt = rubric, mode, prompt
         chosen = [c.id for c in rubric.criteria] if criteria is None else [rubric.criterion(c).id for c in criteria]
         self.criteria = [c for c in rubric.criteria if c.id in chosen]
         if not self.criteria:
@@ -140,6 +147,8 @@ class DLEBench:
         self.tools = () if mode == "plain" else tuple(tools)
         self.budget = budget or Budget()
         self.options = options or Options()
+        if prompt != PROMPT:
+            self._try_prompt()
 
     def check(self, samples: Sequence[Sample]) -> None:
         """Raises DataError where the oracle mode is to judge samples without boxes."""
@@ -204,7 +213,7 @@ class DLEBench:
         views = [self._recipe(sample, role, images, shown, target) for role in images]
         names = dict.fromkeys(["Original Image", "Edited Image", *(view.alias for view in views)])
         prompt = render(
-            "dlebench/judge",
+            self.prompt,
             criterion=criterion,
             instruction=neutralise(" ".join(sample.instruction.split())),
             images=list(names),
@@ -225,6 +234,16 @@ class DLEBench:
             target=number or None,
             blocked=blocked,
         )
+
+    def _try_prompt(self) -> None:
+        """What is wrong with a prompt is found before anything is asked."""
+        focus = {"shown": "crop", "targets": 2, "name": "mug"}
+        for criterion in self.criteria:
+            for given in (None, focus, {**focus, "shown": "mask"}) if self.mode == "oracle" else (None,):
+                images = ["Original Image", "Edited Image"]
+                text = render(self.prompt, criterion=criterion, instruction="Make it red.", images=images, focus=given)
+                if "Make it red." not in text:
+                    raise PromptError(f"prompt {str(self.prompt)!r} never shows {{{{ instruction }}}}")
 
     def _shown(self, criterion: Criterion) -> Literal["whole", "crop", "mask"]:
         if self.mode != "oracle" or criterion.concerns is None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import EvalProtocol, Summary, rejected_scores, scored
 from editloupe.protocols.dlebench import Mode, Options
+from editloupe.protocols.repeats import Repeats
 from editloupe.records import Finding
 from editloupe.rubrics.model import Rubric
+from editloupe.runs.judges import titled
 from editloupe.runs.spec import make_protocol
 from editloupe.runs.store import RunStore
 from editloupe.values import Json, Sample, Score, sample_key
@@ -21,7 +23,9 @@ from editloupe.values import Json, Sample, Score, sample_key
 class Judged:
     """One judge over one run.
 
-    name: unique in a report.   backend: URI.   ablations: what of the tools was hidden.   samples: by key.
+    name: unique in a report.   title: what the run calls it.   backend: URI.
+    ablations: what of the tools was hidden.   samples: by key.
+    repeats: how often each question was asked, and how the answers were joined.
     scores: a criterion and sample each, in the order of the samples; those without a value say why.
     notes: what could not be read.
     """
@@ -38,7 +42,9 @@ class Judged:
     samples: Mapping[str, Sample]
     findings: tuple[Finding, ...]
     scores: tuple[Score, ...]
+    repeats: Repeats = field(default_factory=Repeats)
     notes: tuple[str, ...] = ()
+    title: str = ""
 
     @property
     def editors(self) -> tuple[str, ...]:
@@ -56,7 +62,8 @@ class Judged:
 
     def describe(self) -> str:
         hidden = f", ablated: {', '.join(self.ablations)}" if self.ablations else ""
-        return f"Judge: {self.backend}; mode {self.mode}{hidden}; rubric {self.rubric.id}; run {self.folder}"
+        judge = titled(self.title or self.backend, self.backend)
+        return f"Judge: {judge}; mode {self.mode}{hidden}; rubric {self.rubric.id}; run {self.folder}"
 
 
 def read_judged(folders: Sequence[Path]) -> list[Judged]:
@@ -89,6 +96,7 @@ def judged_in(store: RunStore) -> list[Judged]:
         raise ConfigError(f"{folder} holds no finding yet; judge something first: editloupe judge PATH --out {folder}")
     mode, ablations = cast(Mode, str(identity.get("mode"))), identity.get("ablations")
     found = []
+    names = store.judge_names()
     for judge_id, uri in store.judges().items():
         findings = store.current(judge_id)
         if not findings:
@@ -99,14 +107,19 @@ def judged_in(store: RunStore) -> list[Judged]:
         protocol = make_protocol(str(identity.get("protocol")), rubric, mode=mode, criteria=criteria, options=options)
         rows = [(str(r["editor"]), str(r["id"]), _text(r.get("edit_type"))) for r in store.rejected.values()]
         samples = [s for key, s in store.samples.items() if key not in store.rejected]
-        scores = [*scored(protocol, samples, findings), *rejected_scores(rows, criteria)]
+        rule = Repeats.of_run(store.info, findings)
+        scores = [*scored(protocol, samples, findings, rule), *rejected_scores(rows, criteria)]
         found.append(
             Judged(
-                name=", ".join([uri, mode, *(str(a) for a in (ablations if isinstance(ablations, list) else []))]),
+                name=", ".join(
+                    [names[judge_id], mode, *(str(a) for a in (ablations if isinstance(ablations, list) else []))]
+                ),
                 folder=folder,
                 judge_id=judge_id,
+                title=names[judge_id],
                 backend=uri,
                 mode=mode,
+                repeats=rule,
                 ablations=tuple(str(a) for a in ablations) if isinstance(ablations, list) else (),
                 rubric=rubric,
                 protocol=protocol,
@@ -121,13 +134,13 @@ def judged_in(store: RunStore) -> list[Judged]:
 
 
 def chosen(store: RunStore, wanted: str | None) -> list[Judged]:
-    """One judge by id, its beginning, or URI; or all of a run. Raises ConfigError."""
+    """One judge by name, URI, id or its beginning; or all of a run. Raises ConfigError."""
     found = judged_in(store)
     if wanted is None:
         return found
-    named = [j for j in found if wanted in (j.judge_id, j.backend) or (wanted and j.judge_id.startswith(wanted))]
+    named = [j for j in found if j.judge_id in store.judges_called(wanted)]
     if not named:
-        known = ", ".join(f"{j.backend} ({j.judge_id})" for j in found)
+        known = ", ".join(f"{j.title} ({j.judge_id})" for j in found)
         raise ConfigError(f"{store.folder}: no judge {wanted!r}; it has {known}")
     return named
 

@@ -11,6 +11,7 @@ from editloupe.errors import StorageError
 from editloupe.protocols.dlebench import EDIT_TYPES
 from editloupe.reports import grid, plots
 from editloupe.reports.areas import ByArea, by_area
+from editloupe.reports.doubt import doubt_grids
 from editloupe.reports.grid import Grid
 from editloupe.reports.judged import Judged
 from editloupe.reports.paper import OVERALL, area_grids, label_grids, score_grids, side_by_side
@@ -44,6 +45,7 @@ class Report:
                     "mode": section.judged.mode,
                     "ablations": list(section.judged.ablations),
                     "rubric": section.judged.rubric.id,
+                    "repeats": section.judged.repeats.to_json(),
                     "run": str(section.judged.folder),
                     "notes": list(section.judged.notes),
                     "grids": {g.name: grid.to_json(g) for g in section.grids},
@@ -102,7 +104,7 @@ def write_files(files: Iterable[tuple[str, str]], folder: Path) -> list[Path]:
 
 def _section(judged: Judged) -> Section:
     areas = by_area(judged)
-    grids = (*score_grids(judged), *label_grids(judged), *area_grids(judged, areas))
+    grids = (*score_grids(judged), *label_grids(judged), *doubt_grids(judged), *area_grids(judged, areas))
     return Section(judged=judged, grids=grids, plots=dict(_plots(judged, areas)))
 
 

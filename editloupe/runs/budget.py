@@ -26,6 +26,19 @@ class RunBudget:
     max_seconds: float | None = None
     max_cost: float | None = None
 
+    def after(self, ledger: Ledger, seconds: float) -> RunBudget:
+        """What is left of it when a visit has spent so much; never less than nothing."""
+        cost = ledger.cost or 0.0
+        return RunBudget(
+            max_tokens=None if self.max_tokens is None else max(0, self.max_tokens - ledger.usage.total),
+            max_seconds=None if self.max_seconds is None else max(0.0, self.max_seconds - seconds),
+            max_cost=None if self.max_cost is None else max(0.0, self.max_cost - cost),
+        )
+
+    @property
+    def used_up(self) -> bool:
+        return 0 in (self.max_tokens, self.max_seconds, self.max_cost)
+
     @property
     def limited(self) -> bool:
         return (self.max_tokens, self.max_seconds, self.max_cost) != (None, None, None)

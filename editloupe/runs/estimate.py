@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,8 @@ from editloupe.chat import Message, Usage
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.records import PENDING, JudgeTask
-from editloupe.runs.plan import Due, due_tasks, selected, tasks_of
+from editloupe.runs.judges import Entry
+from editloupe.runs.plan import Due, due_tasks, places_of, selected, tasks_of
 from editloupe.runs.replay import TraceTape
 from editloupe.runs.spec import Bench, Source
 from editloupe.runs.store import RunStore
@@ -43,8 +44,9 @@ RULES: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Ahead:
-    """What is to be done, found without writing. due: tasks to be run, blocked ones (a missing output) included.
+    """What is to be done, found without writing.
 
+    due: tasks to be run, once for each repeat, blocked ones (a missing output) included.
     reused: findings of an earlier visit that stand.   begun: due tasks that go on from a trace.
     """
 
@@ -55,7 +57,7 @@ class Ahead:
 
     @property
     def asked(self) -> tuple[JudgeTask, ...]:
-        """The tasks about which a model is asked."""
+        """The tasks about which a model is asked; each as often as it is still to be asked."""
         return tuple(due.task for due in self.due if due.task.blocked is None)
 
 
@@ -101,13 +103,16 @@ class Estimate:
     small: tuple[tuple[str, SentTarget], ...]
 
 
-def look_ahead(bench: Bench, source: Source, out: Path, *, redo: frozenset[str] = PENDING) -> Ahead:
+def look_ahead(
+    bench: Bench, source: Source, out: Path, *, redo: frozenset[str] = PENDING, entries: Iterable[Entry] = ()
+) -> Ahead:
     """What `execute` with the same arguments would do. Raises what it raises before anything is spent; writes nothing."""
     loaded = selected(source, ImageStore())
     bench.protocol.check(loaded.samples)
-    store = RunStore.look(out, bench.spec, loaded)
-    due, standing = due_tasks(tasks_of(bench, loaded), store, bench.judge.id, redo)
-    begun = sum(not d.anew and store.trace_path(bench.judge.id, d.task.id, 0).exists() for d in due)
+    store = RunStore.look(out, bench.spec, loaded, entries)
+    places = places_of(tasks_of(bench, loaded), bench.settings.repeats.count)
+    due, standing = due_tasks(places, store, bench.judge.id, redo)
+    begun = sum(not d.anew and store.trace_path(bench.judge.id, d.task.id, d.repeat).exists() for d in due)
     return Ahead(loaded=loaded, due=tuple(due), reused=len(standing), begun=begun)
 
 
@@ -135,6 +140,13 @@ def estimate(bench: Bench, ahead: Ahead, prices: Prices) -> Estimate:
         image_rule="" if rule is None else rule.rule,
         small=tuple(small),
     )
+
+
+def total(judges: Sequence[tuple[Bench, Estimate]]) -> tuple[End, End]:
+    """Both ends of several judges together. What is not known of one is not known of all; one that is no LMM is sent
+    nothing, and adds its calls alone.
+    """
+    return _together([(b, e.least) for b, e in judges]), _together([(b, e.most) for b, e in judges])
 
 
 def most_calls(bench: Bench, task: JudgeTask) -> int:
@@ -176,6 +188,20 @@ def _end(total: _Sum, bench: Bench, prices: Prices) -> End:
         image_tokens=total.image_tokens if known else None,
         output_tokens=total.output,
         cost=prices.of(bench.backend, usage) if priced else None,
+    )
+
+
+def _together(judges: Sequence[tuple[Bench, End]]) -> End:
+    sent = [end for bench, end in judges if bench.backend.traits.is_lmm]
+    costs = [end.cost for end in sent]
+    images = [end.image_tokens for end in sent]
+    return End(
+        calls=sum(end.calls for _, end in judges),
+        images=sum(end.images for end in sent),
+        text_tokens=sum(end.text_tokens for end in sent),
+        image_tokens=None if None in images else sum(filter(None, images)),
+        output_tokens=sum(end.output_tokens for end in sent),
+        cost=None if None in costs else sum(filter(None, costs), 0.0),
     )
 
 

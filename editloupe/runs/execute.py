@@ -18,6 +18,7 @@ from editloupe.agent.state import Context
 from editloupe.backends.base import LMM
 from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
 from editloupe.backends.prices import Prices
+from editloupe.chat import Sampling
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import EditLoupeError, ImageError, Interrupted, ReplayMiss, StorageError
@@ -25,12 +26,14 @@ from editloupe.protocols.base import Summary, rejected_scores, scored
 from editloupe.records import PENDING, Finding, Status, Task
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import Executor, ThreadExecutor
-from editloupe.runs.plan import Due, criteria_of, due_tasks, rejected_findings, selected, tasks_of
+from editloupe.runs.judges import Entry
+from editloupe.runs.plan import Due, criteria_of, due_tasks, places_of, rejected_findings, selected, tasks_of
 from editloupe.runs.replay import TraceTape, set_aside
-from editloupe.runs.spec import Bench, Source
+from editloupe.runs.spec import Bench, Source, device_of
 from editloupe.runs.store import RunStore
 from editloupe.runs.views import make_view
 from editloupe.runs.wire import SMALLEST_TARGET_PX, SentTarget, sent_targets, small_targets_told
+from editloupe.tools.cache import ToolCache
 from editloupe.traces.events import End, FindingEvent, Header, ModelCall, Note, ToolResult
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, Score, View, digest, sample_key
@@ -50,8 +53,8 @@ class Progress:
 class Outcome:
     """A run as it ended. `findings` are those of this judge for the samples asked, in the order of the samples.
 
-    ledger: what this visit spent, and which budget ended it.   notes: what a reader should know of the data and of how it
-    was sent.
+    ledger: what this visit spent, and which budget ended it.   tool_calls, cached: calls of tools in this visit that ran,
+    and that were answered from equal ones before.   notes: what a reader should know of the data and of how it was sent.
     """
 
     store: RunStore
@@ -65,6 +68,8 @@ class Outcome:
     interrupted: bool
     seconds: float
     ledger: Ledger
+    tool_calls: int = 0
+    cached: int = 0
     notes: tuple[str, ...] = ()
 
     @property
@@ -92,6 +97,8 @@ class Worker:
     clock: Callable[[], float] = time.monotonic
     targets: Mapping[str, Sequence[SentTarget]] = field(default_factory=dict)
     """By sample key: what the trace says of the size at which the targets are sent."""
+    cache: ToolCache | None = None
+    """What tools have said before in this run; None runs every call."""
 
     def run_task(
         self, task: Task, *, trace: Path | None = None, name: str | None = None, repeat: int = 0, anew: str = ""
@@ -151,7 +158,8 @@ class Worker:
                 task=task,
                 clock=self.clock,
                 started=self.clock(),
-                sampling=self.bench.settings.sampling,
+                sampling=self._sampling(repeat, writer),
+                cache=self.cache,
                 constrain_labels=self.bench.settings.constrain_labels,
                 tool_protocol=self.bench.tool_protocol,
             )
@@ -159,6 +167,14 @@ class Worker:
             writer.append(FindingEvent(finding=finding.to_json()))
             writer.append(End())
             return finding
+
+    def _sampling(self, repeat: int, writer: TraceWriter) -> Sampling:
+        sampling = self.bench.settings.sampling.of_repeat(repeat)
+        if repeat and sampling.seed is not None:
+            told = f"repeat {repeat + 1}: seed {sampling.seed}"
+            if not any(isinstance(event, Note) and event.text == told for event in writer.events):
+                writer.append(Note(text=told, data={"repeat": repeat, "seed": sampling.seed}))
+        return sampling
 
     def _on_the_wire(self, task: Task, views: dict[str, View]) -> Iterable[tuple[str, dict[str, Json]]]:
         """What the backend gets of each image and of the sample's targets; nothing for one that sees pixels themselves."""
@@ -224,12 +240,14 @@ def execute(
     budget: RunBudget | None = None,
     prices: Prices | None = None,
     executor: Executor | None = None,
+    entries: Sequence[Entry] = (),
 ) -> Outcome:
     """Judge `source` into the run folder `out`; the same call again goes on where it stopped.
 
     concurrency: tasks at once.   connections: calls at once at the endpoint; None adapts to what it takes.
     redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
     budget: of this visit to the run, counted in `prices`; it ends like a stop, and the same call goes on.
+    entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
     Raises ConfigError, RunMismatch and DataError before anything is spent.
     """
     began = time.monotonic()
@@ -245,20 +263,22 @@ def execute(
     bench.protocol.check(loaded.samples)
     store = RunStore.write(out, bench.spec)
     try:
-        store.begin(bench.spec, bench.judge, loaded, config=config, narrowed=source.narrowed)
+        store.begin(bench.spec, bench.judge, loaded, config=config, narrowed=source.narrowed, entries=entries)
         policy = bench.backend.traits.image_policy
         targets = {sample.key: sent_targets(sample, policy) for sample in loaded.samples}
         metered = replace(bench, backend=Metered(bench.backend, ledger))
-        worker = Worker(bench=metered, images=images, stop=stop, targets=targets)
+        cache = ToolCache(tool_cache_of(out), device=device_of(bench.settings))
+        worker = Worker(bench=metered, images=images, stop=stop, targets=targets, cache=cache)
         tasks = tasks_of(bench, loaded)
+        places = places_of(tasks, bench.settings.repeats.count)
         refused = rejected_findings(bench, loaded)
-        asked = len(tasks) + len(refused)
-        findings: dict[str, Finding] = {}
+        asked = len(places) + len(refused)
+        findings: dict[tuple[str, int], Finding] = {}
         for finding in refused:
-            findings[finding.task_id] = finding
+            findings[finding.task_id, 0] = finding
             if store.latest(finding) != finding:
                 store.add_finding(finding)
-        due, reused = due_tasks(tasks, store, bench.judge.id, redo)
+        due, reused = due_tasks(places, store, bench.judge.id, redo)
         if due:
             # Weights that cannot be loaded are found before anything is spent.
             bench.toolbox.prepare()
@@ -269,7 +289,7 @@ def execute(
         runner = executor or ThreadExecutor(concurrency or default_concurrency(bench, connections))
         for finding in filter(None, runner.run(partial(_work, worker, store), due, stop=stop)):
             store.add_finding(finding)
-            findings[finding.task_id] = finding
+            findings[finding.task_id, finding.repeat] = finding
             ledger.look()
             seen.done += 1
             seen.failed += finding.status != "ok"
@@ -277,13 +297,16 @@ def execute(
                 listener(Progress(done=seen.done, total=asked, failed=seen.failed, finding=finding))
     finally:
         store.close()
-    scores = _scores(bench, loaded, findings)
-    order = [task.id for task in tasks] + [finding.task_id for finding in refused]
+    scores = _scores(bench, loaded, findings.values())
+    # Those of one question stand together, whenever they were asked.
+    rank = {task.id: number for number, task in enumerate(tasks)}
+    order = sorted(((task.id, repeat) for task, repeat in places), key=lambda place: rank[place[0]])
+    order += [(finding.task_id, 0) for finding in refused]
     return Outcome(
         store=store,
         bench=bench,
         loaded=loaded,
-        findings=tuple(findings[id_] for id_ in order if id_ in findings),
+        findings=tuple(findings[place] for place in order if place in findings),
         scores=tuple(scores),
         summaries=tuple(bench.protocol.summarise(scores)),
         asked=asked,
@@ -291,8 +314,20 @@ def execute(
         interrupted=stop.is_set() and len(findings) < asked,
         seconds=time.monotonic() - began,
         ledger=ledger,
-        notes=(*loaded.notes, *_told_of_targets(bench, loaded), *_told_of_rates(limit, limit.throttled - throttled)),
+        tool_calls=cache.ran,
+        cached=cache.hits,
+        notes=(
+            *loaded.notes,
+            *_told_of_targets(bench, loaded),
+            *_told_of_rates(limit, limit.throttled - throttled),
+            *_told_of_repeats(bench),
+        ),
     )
+
+
+def tool_cache_of(run: Path) -> Path:
+    """Where a run keeps what its tools have said; it may be deleted at any time."""
+    return run / "cache" / "tools"
 
 
 def _told_of_targets(bench: Bench, loaded: Loaded) -> tuple[str, ...]:
@@ -301,6 +336,21 @@ def _told_of_targets(bench: Bench, loaded: Loaded) -> tuple[str, ...]:
         return ()
     told = small_targets_told(loaded.samples, bench.backend.traits.image_policy)
     return () if told is None else (told,)
+
+
+def _told_of_repeats(bench: Bench) -> tuple[str, ...]:
+    """Where repeats cannot differ, their agreement says nothing."""
+    sampling = bench.settings.sampling
+    if bench.settings.repeats.count == 1:
+        return ()
+    if bench.backend.uri == "baseline":
+        return ("The pixel baseline answers the same each time: its repeats say nothing of doubt.",)
+    if sampling.temperature == 0:
+        return (
+            "Repeats were asked at temperature 0, where most models answer (nearly) the same each time; "
+            "--temperature 1 lets them differ.",
+        )
+    return ()
 
 
 def _told_of_rates(limit: ConnectionLimit, throttled: int) -> tuple[str, ...]:
@@ -334,13 +384,13 @@ class _Count:
 
 def _work(worker: Worker, store: RunStore, due: Due) -> Finding | None:
     task = due.task
-    path = store.trace_path(worker.bench.judge.id, task.id, 0)
+    path = store.trace_path(worker.bench.judge.id, task.id, due.repeat)
     if worker.stop.is_set():
         return None
     if due.anew:
         set_aside(path)
     try:
-        return worker.run_task(task, trace=path, name=str(path.relative_to(store.folder)))
+        return worker.run_task(task, trace=path, name=str(path.relative_to(store.folder)), repeat=due.repeat)
     except Interrupted:
         return None
 
@@ -361,7 +411,7 @@ def _finished(writer: TraceWriter) -> Finding | None:
     return None
 
 
-def _scores(bench: Bench, loaded: Loaded, findings: dict[str, Finding]) -> list[Score]:
+def _scores(bench: Bench, loaded: Loaded, findings: Iterable[Finding]) -> list[Score]:
     rows = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
-    scores = scored(bench.protocol, loaded.samples, findings.values())
+    scores = scored(bench.protocol, loaded.samples, findings, bench.settings.repeats)
     return [*scores, *rejected_scores(rows, criteria_of(bench))]

@@ -14,12 +14,13 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError
 from editloupe.protocols.dlebench import Mode
 from editloupe.records import PENDING, Budget, Finding, Task
-from editloupe.runs.execute import Worker, default_concurrency
+from editloupe.runs.execute import Worker, default_concurrency, tool_cache_of
 from editloupe.runs.executors import ThreadExecutor
-from editloupe.runs.spec import Settings, ToolProtocolChoice, open_bench
+from editloupe.runs.spec import Settings, ToolProtocolChoice, device_of, open_bench
 from editloupe.runs.store import RunStore
 from editloupe.runs.wire import sent_targets
 from editloupe.tools.base import PAPER_TOOLS
+from editloupe.tools.cache import ToolCache
 from editloupe.values import Json, Sample
 
 
@@ -31,6 +32,7 @@ class Judge:
     rubric: "dlebench" or the path of a TOML file.   criteria: ids or short names; None for all.
     max_turns: turns with tool calls.   tools: names on offer.   tool_protocol: "text" (the paper's tags, the same for every
     backend), "native" or "auto".   options: the protocol's own (`editloupe.protocols.dlebench.Options`).
+    prompt: the path of a question's template of your own (.md).
     ablate: "black-crops", "sham-differences" or both (docs/tools.md).
     out: a run folder, which `editloupe show` opens and a later Judge continues; None keeps nothing. With `out`, close the
     judge, or use it in a `with` block.
@@ -50,6 +52,7 @@ class Judge:
         sampling: Sampling | None = None,
         tool_protocol: ToolProtocolChoice = "text",
         options: Mapping[str, Json] | None = None,
+        prompt: str | Path | None = None,
         ablate: str | Sequence[str] = (),
         out: str | Path | None = None,
     ) -> None:
@@ -68,6 +71,7 @@ class Judge:
             sampling=sampling or Sampling(),
             tool_protocol=tool_protocol,
             options=options or {},
+            prompt=None if prompt is None else Path(prompt),
             ablate=(ablate,) if isinstance(ablate, str) else tuple(ablate),
         )
         self._bench = open_bench(settings)
@@ -75,6 +79,7 @@ class Judge:
         self._lock = threading.Lock()
         self._busy: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._store = None if out is None else RunStore.write(Path(out), self._bench.spec)
+        self._cache = None if out is None else ToolCache(tool_cache_of(Path(out)), device=device_of(settings))
         if self._store is not None:
             nothing = Loaded(format="python", samples=(), rejected=())
             self._store.begin(self._bench.spec, self._bench.judge, nothing, config={}, narrowed=False)
@@ -122,7 +127,7 @@ class Judge:
 
     def _worker(self, sample: Sample, images: ImageStore) -> Worker:
         targets = {sample.key: sent_targets(sample, self._bench.backend.traits.image_policy)}
-        return Worker(bench=self._bench, images=images, stop=self._stop, targets=targets)
+        return Worker(bench=self._bench, images=images, stop=self._stop, targets=targets, cache=self._cache)
 
     def _recorded(self, store: RunStore, task: Task, sample: Sample) -> Finding:
         """The finding of a task in the run folder: the one that stands, or a new one."""

@@ -52,7 +52,7 @@ def context_of(recording: Recording, tape: Tape, live: Live, images: ImageStore,
         task=task or recording.task,
         clock=clock,
         started=clock(),
-        sampling=recording.judge.sampling,
+        sampling=recording.judge.sampling.of_repeat(recording.trace.header.repeat),
         constrain_labels=recording.judge.constrain_labels,
         tool_protocol="native" if recording.judge.tool_protocol == "native" else "text",
     )

@@ -12,8 +12,9 @@ from typing import Any, cast
 from editloupe.data.rows import Rejected
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
-from editloupe.records import PENDING, Finding, JudgeSpec, RunSpec
+from editloupe.records import PENDING, Finding, RunSpec
 from editloupe.runs.folders import bring, place, same_file
+from editloupe.runs.judges import Entry, joined
 from editloupe.runs.replay import set_aside
 from editloupe.runs.store import RunStore
 from editloupe.traces.lineage import FORKS
@@ -48,6 +49,10 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
             for name, ours, theirs in spec.differs_from(_spec(store)):
                 told = f"{name} is {_short(theirs)}, and {_short(ours)} in {stores[0].folder}"
                 raise RunMismatch(f"{store.folder} is no shard of the same run: {told}")
+        # A name that means two judges is refused before anything is written.
+        known = RunStore.read(out).info.get("judges") if (out / "run.json").exists() else {}
+        for store in stores:
+            known = joined(known, _entries(store), out)
         total = Merged()
         for store in stores:
             total = _joined(total, store, out, spec)
@@ -58,8 +63,7 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
 
 
 def _joined(total: Merged, shard: RunStore, out: Path, spec: RunSpec) -> Merged:
-    judges = shard.info.get("judges")
-    assert isinstance(judges, Mapping)
+    judges = _entries(shard)
     loaded = Loaded(
         format="merged",
         samples=tuple(shard.samples.values()),
@@ -67,13 +71,12 @@ def _joined(total: Merged, shard: RunStore, out: Path, spec: RunSpec) -> Merged:
     )
     found = stayed = known = 0
     # Once even for a shard without a judge, whose samples are to come along.
-    for judge_id, judge in judges.items():
-        assert isinstance(judge, Mapping)
+    for entry in judges:
         target = RunStore.write(out, spec)
         try:
             known = known or len(target.samples)
-            target.begin(spec, JudgeSpec.from_json(judge), loaded, config={}, narrowed=False)
-            for finding in (f for f in shard.findings.values() if f.judge_id == judge_id):
+            target.begin(spec, entry.judge, loaded, config={}, narrowed=False, entries=[entry])
+            for finding in (f for f in shard.findings.values() if f.judge_id == entry.judge.id):
                 if _take(target, shard, finding):
                     found += 1
                 else:
@@ -151,6 +154,13 @@ def _bring_forks(source: Path, target: Path) -> int:
 
 def _stem(path: Path) -> str:
     return ".".join(path.name.split(".")[:2])
+
+
+def _entries(store: RunStore) -> list[Entry]:
+    """The judges of a run with their names and options."""
+    judges = store.info.get("judges")
+    assert isinstance(judges, Mapping)
+    return [Entry.from_json(judge) for judge in judges.values() if isinstance(judge, Mapping)]
 
 
 def _spec(store: RunStore) -> RunSpec:

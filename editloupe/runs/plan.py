@@ -17,9 +17,13 @@ from editloupe.values import digest
 
 @dataclass(frozen=True, kw_only=True)
 class Due:
-    """A task to be run. anew: its earlier trace is set aside when it begins, and a new one written."""
+    """A task to be run.
+
+    repeat: which time it is asked, from 0.   anew: its earlier trace is set aside when it begins, and a new one written.
+    """
 
     task: Task
+    repeat: int
     anew: bool
 
 
@@ -49,18 +53,28 @@ def tasks_of(bench: Bench, loaded: Loaded) -> list[Task]:
     return [task for group in groups(loaded.samples) for task in bench.protocol.plan(group, {})]
 
 
+def places_of(tasks: Sequence[Task], count: int) -> list[tuple[Task, int]]:
+    """Every task as often as it is to be asked: all of them once before any a second time, so that a run that is stopped
+    covers as many samples as it can. One that cannot be asked ends the same each time, and counts once.
+    """
+    return [(task, repeat) for repeat in range(count) for task in tasks if repeat == 0 or task.blocked is None]
+
+
 def due_tasks(
-    tasks: Sequence[Task], store: RunStore, judge_id: str, redo: frozenset[str]
-) -> tuple[list[Due], dict[str, Finding]]:
-    """The tasks to be run, and the findings that stand. redo: statuses of earlier findings that are judged again."""
+    places: Sequence[tuple[Task, int]], store: RunStore, judge_id: str, redo: frozenset[str]
+) -> tuple[list[Due], dict[tuple[str, int], Finding]]:
+    """The tasks to be run, and by task id and repeat the findings that stand.
+
+    places: as `places_of` gives them.   redo: statuses of earlier findings that are judged again.
+    """
     due: list[Due] = []
-    standing: dict[str, Finding] = {}
-    for task in tasks:
-        finding = store.findings.get((task.id, judge_id, 0))
+    standing: dict[tuple[str, int], Finding] = {}
+    for task, repeat in places:
+        finding = store.findings.get((task.id, judge_id, repeat))
         if finding is not None and finding.status not in redo:
-            standing[task.id] = finding
+            standing[task.id, repeat] = finding
         else:
-            due.append(Due(task=task, anew=finding is not None and _ends_the_same(finding)))
+            due.append(Due(task=task, repeat=repeat, anew=finding is not None and _ends_the_same(finding)))
     return due, standing
 
 

@@ -100,6 +100,7 @@ class TraceTape:
                 observation=Observation.from_json(recorded.observation),
                 aliases=tuple(recorded.aliases),
                 crashed=recorded.crashed,
+                cached=recorded.cached,
             )
         self._check_stop()
         self.writer.append(ToolStarted(ordinal=ordinal, call=call.to_json()))
@@ -112,6 +113,7 @@ class TraceTape:
                 observation=outcome.observation.to_json(),
                 aliases=list(outcome.aliases),
                 crashed=outcome.crashed,
+                cached=outcome.cached,
                 seconds=round(time.monotonic() - began, 4),
             )
         )

@@ -12,10 +12,11 @@ from editloupe.agent.answer import parse_reply
 from editloupe.chat import Reply
 from editloupe.data.samples import Loaded
 from editloupe.errors import ReplyError, TraceError
-from editloupe.records import Answer, Finding, JudgeSpec, RunSpec, Status
+from editloupe.records import Answer, Finding, RunSpec, Status
 from editloupe.rubrics.model import Criterion, Rubric
 from editloupe.rubrics.parse import parse_label
 from editloupe.runs.folders import bring
+from editloupe.runs.judges import Entry
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import ModelCall
 from editloupe.traces.lineage import read_whole
@@ -60,7 +61,7 @@ def rescore(store: RunStore, rubric: Rubric) -> Iterator[Rescored]:
         if criterion is None:
             yield Rescored(before=finding, now=None, why=f"the rubric has no criterion {finding.criterion!r}")
             continue
-        now = replace(finding, judge_id=judges[finding.judge_id].id, criterion=criterion.id)
+        now = replace(finding, judge_id=judges[finding.judge_id].judge.id, criterion=criterion.id)
         if finding.trace is None or finding.status not in _ABOUT_WORDS:
             yield Rescored(before=finding, now=now)
             continue
@@ -75,14 +76,15 @@ def rescore(store: RunStore, rubric: Rubric) -> Iterator[Rescored]:
             yield Rescored(before=finding, now=replace(now, status=status, answer=None, reason=reason, evidence=()))
 
 
-def judges_by(store: RunStore, rubric: Rubric) -> dict[str, JudgeSpec]:
-    """The run's judges as they would be with this rubric, by the id that they have there."""
+def judges_by(store: RunStore, rubric: Rubric) -> dict[str, Entry]:
+    """The run's judges as they would be with this rubric, under their names, by the id that they have there."""
     judges = store.info["judges"]
     assert isinstance(judges, Mapping)
-    found: dict[str, JudgeSpec] = {}
+    found: dict[str, Entry] = {}
     for id_, judge in judges.items():
         assert isinstance(judge, Mapping)
-        found[id_] = replace(JudgeSpec.from_json(judge), rubric=rubric.digest)
+        entry = Entry.from_json(judge)
+        found[id_] = replace(entry, judge=replace(entry.judge, rubric=rubric.digest))
     return found
 
 
@@ -104,10 +106,10 @@ def write_rescored(store: RunStore, rubric: Rubric, rescored: Sequence[Rescored]
         },
     )
     samples = Loaded(format="rescored", samples=tuple(store.samples.values()), rejected=())
-    for judge_id, judge in judges_by(store, rubric).items():
+    for judge_id, entry in judges_by(store, rubric).items():
         target = RunStore.write(out, spec)
         try:
-            target.begin(spec, judge, samples, config={}, narrowed=False)
+            target.begin(spec, entry.judge, samples, config={}, narrowed=False, entries=[entry])
             for one in rescored:
                 if one.now is not None and one.before.judge_id == judge_id:
                     target.add_finding(one.now)

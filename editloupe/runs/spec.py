@@ -16,6 +16,7 @@ from editloupe.errors import ConfigError
 from editloupe.prompts import prompt_digest
 from editloupe.protocols.base import EvalProtocol
 from editloupe.protocols.dlebench import MODES, Mode, Options
+from editloupe.protocols.repeats import Repeats
 from editloupe.records import Budget, JudgeSpec, RunSpec
 from editloupe.rubrics.model import Rubric, load_rubric
 from editloupe.tools.ablations import ablated, checked
@@ -37,6 +38,9 @@ class Settings:
     tool_protocol: how tools are called; "auto" is native where the backend can. Text is the default for every backend, so
     that judges are comparable.
     ablate: what the tools show is hidden or shown from elsewhere (`tools.ablations`); in mode "tool" only.
+    repeats: how often each question is asked, and how the answers are joined.
+    prompt: the path of a question of one's own (.md); None for the protocol's.
+    name: what the judge is called in tables; "" for its URI.
     """
 
     backend: str | LMM = "baseline"
@@ -52,6 +56,9 @@ class Settings:
     weights: ToolSettings | None = None
     tool_protocol: ToolProtocolChoice = "text"
     ablate: tuple[str, ...] = ()
+    repeats: Repeats = field(default_factory=Repeats)
+    prompt: Path | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +95,11 @@ class Bench:
     spec: RunSpec
     tool_protocol: ToolProtocol
 
+    @property
+    def name(self) -> str:
+        """What the judge is called."""
+        return self.settings.name or self.judge.backend
+
 
 class _MakesProtocol(Protocol):
     def __call__(
@@ -99,6 +111,7 @@ class _MakesProtocol(Protocol):
         tools: tuple[str, ...],
         budget: Budget,
         options: Options,
+        **own: Path,
     ) -> EvalProtocol: ...
 
 
@@ -111,10 +124,15 @@ def make_protocol(
     tools: tuple[str, ...] = (),
     budget: Budget | None = None,
     options: Options | None = None,
+    prompt: Path | None = None,
 ) -> EvalProtocol:
-    """A protocol by name. Raises UnknownPlugin, and ConfigError for criteria that the rubric does not have."""
+    """A protocol by name. Raises UnknownPlugin, and ConfigError for criteria that the rubric does not have or a prompt that
+    cannot be rendered.
+    """
     make: _MakesProtocol = plugins.load("protocols", name)  # type: ignore[assignment]
-    return make(rubric, mode=mode, criteria=criteria, tools=tools, budget=budget or Budget(), options=options or Options())
+    own = {} if prompt is None else {"prompt": prompt}
+    budget, options = budget or Budget(), options or Options()
+    return make(rubric, mode=mode, criteria=criteria, tools=tools, budget=budget, options=options, **own)
 
 
 def open_bench(settings: Settings) -> Bench:
@@ -140,8 +158,9 @@ def open_bench(settings: Settings) -> Bench:
         tools=settings.tools,
         budget=settings.budget,
         options=options,
+        prompt=settings.prompt,
     )
-    prompts = prompt_digest([f"{settings.protocol}/judge", *TEMPLATES])
+    prompts = prompt_digest([settings.prompt or f"{settings.protocol}/judge", *TEMPLATES])
     judge = JudgeSpec(
         backend=backend.uri,
         backend_version=backend.version,
@@ -153,6 +172,7 @@ def open_bench(settings: Settings) -> Bench:
         prompts=agent_digest(),
         rubric=rubric.digest,
         tools=toolbox.versions(),
+        prompt="" if settings.prompt is None else prompt_digest([settings.prompt]),
     )
     identity: dict[str, Json] = {
         "protocol": settings.protocol,
@@ -166,6 +186,9 @@ def open_bench(settings: Settings) -> Bench:
         # Only where there are some, so that runs of before stay what they are.
         **({"ablations": list(ablations)} if ablations else {}),
     }
+    record: dict[str, Json] = {"editloupe": editloupe.__version__, "rubric": rubric.to_json()}
+    if settings.repeats.count > 1:
+        record["repeats"] = settings.repeats.to_json()
     return Bench(
         settings=settings,
         backend=backend,
@@ -173,9 +196,14 @@ def open_bench(settings: Settings) -> Bench:
         rubric=rubric,
         protocol=protocol,
         judge=judge,
-        spec=RunSpec(identity=identity, record={"editloupe": editloupe.__version__, "rubric": rubric.to_json()}),
+        spec=RunSpec(identity=identity, record=record),
         tool_protocol=tool_protocol,
     )
+
+
+def device_of(settings: Settings) -> str:
+    """The tools' device, as the settings or the environment name it."""
+    return (settings.weights or ToolSettings.from_environment()).device
 
 
 def _tool_protocol(settings: Settings, backend: LMM) -> ToolProtocol:

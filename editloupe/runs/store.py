@@ -21,6 +21,7 @@ from editloupe.data.samples import Loaded, Rejected
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.records import Finding, JudgeSpec, RunSpec
 from editloupe.runs.index import RunIndex
+from editloupe.runs.judges import Entry, joined, names_of, with_judges
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import complete_lines, cut_torn_line, read_trace
 from editloupe.values import Json, Sample, digest, sample_key
@@ -28,6 +29,8 @@ from editloupe.values import Json, Sample, digest, sample_key
 Parsed = TypeVar("Parsed")
 
 RUN_SCHEMA = 1
+
+_CONFIG_HEAD = "# editloupe judge --config THIS_FILE runs this again.\n"
 
 
 class RunStore:
@@ -67,7 +70,7 @@ class RunStore:
         return store
 
     @classmethod
-    def look(cls, folder: Path, spec: RunSpec, loaded: Loaded) -> RunStore:
+    def look(cls, folder: Path, spec: RunSpec, loaded: Loaded, entries: Iterable[Entry] = ()) -> RunStore:
         """What `write` and `begin` would find in a folder, which need not exist: nothing is written, nothing locked.
 
         Raises RunMismatch and ConfigError as they do, but for what only writing shows.
@@ -77,6 +80,7 @@ class RunStore:
         if (folder / "run.json").exists():
             store._load()
             store._compare(spec)
+        joined(store.info.get("judges"), entries, folder)
         store._new_samples(loaded.samples, loaded.rejected)
         return store
 
@@ -133,18 +137,31 @@ class RunStore:
             raise ConfigError(f"{folder} cannot be written: {error.strerror or error}") from error
         return store
 
-    def begin(self, spec: RunSpec, judge: JudgeSpec, loaded: Loaded, *, config: Mapping[str, Json], narrowed: bool) -> None:
+    def begin(
+        self,
+        spec: RunSpec,
+        judge: JudgeSpec,
+        loaded: Loaded,
+        *,
+        config: Mapping[str, Json],
+        narrowed: bool,
+        entries: Iterable[Entry] = (),
+    ) -> None:
         """Record what is to be judged and by whom; nothing is written where a sample is refused.
 
         config: the options for config.yaml; without any, none is written.
         narrowed: they ask for a part of the data only, so that those of an earlier visit stay.
-        Raises RunMismatch where a sample's content is no longer what was judged, StorageError.
+        entries: the judge again with its name and options, and others that are to come; each joins those of before.
+        Raises RunMismatch where a sample's content is no longer what was judged, or where a name is another judge's
+        already; StorageError.
         """
+        judges = joined(self.info.get("judges"), [Entry(judge=judge), *entries], self.folder)
         lines = self._new_samples(loaded.samples, loaded.rejected)
         rebuilt = [] if (self.folder / "findings.jsonl").exists() else list(self.findings.values())
         with _storage(self.folder):
             keep = not config or (narrowed and (self.folder / "config.yaml").exists())
-            self._write_info(spec, judge, None if keep else config)
+            self._write_info(spec, judges)
+            self._write_config(None if keep else config)
             for name in ("samples.jsonl", "findings.jsonl"):
                 if (self.folder / name).exists():
                     cut_torn_line(self.folder / name)
@@ -238,17 +255,29 @@ class RunStore:
         found = judges if isinstance(judges, Mapping) else {}
         return {id_: str(j.get("backend")) for id_, j in found.items() if isinstance(j, Mapping)}
 
+    def judge_names(self) -> dict[str, str]:
+        """The judges of the run: id → the name that was given to it, else its backend's URI; no two alike."""
+        return names_of(self.info.get("judges"))
+
+    def judges_called(self, wanted: str | None) -> list[str]:
+        """The ids of the judges that a word means: a name, a URI, an id or its beginning; all without a word."""
+        names, uris = self.judge_names(), self.judges()
+        if wanted is None:
+            return list(uris)
+        exactly = [id_ for id_ in uris if wanted in (id_, names[id_], uris[id_])]
+        return exactly or [id_ for id_ in uris if wanted and id_.startswith(wanted)]
+
     def current(self, judge_id: str | None = None) -> list[Finding]:
-        """One finding a judge, sample, criterion and target, in the order of the samples: the latest where there are
-        several."""
+        """One finding a judge, sample, criterion, target and repeat, in the order of the samples: the latest where there
+        are several."""
         latest = {_place(f): f for f in self.findings.values() if judge_id is None or f.judge_id == judge_id}
         order = {key: i for i, key in enumerate(self.samples)}
         criteria = list(self.criteria())
 
-        def place(f: Finding) -> tuple[int, str, int, int]:
+        def place(f: Finding) -> tuple[int, str, int, int, int]:
             key = sample_key(f.editor, f.sample_id)
             criterion = criteria.index(f.criterion) if f.criterion in criteria else 99
-            return order.get(key, len(order)), key, criterion, f.target or 0
+            return order.get(key, len(order)), key, criterion, f.target or 0, f.repeat
 
         return sorted(latest.values(), key=place)
 
@@ -325,19 +354,25 @@ class RunStore:
                     f"{self.folder} holds other files and is no run; name an empty or a new folder with --out"
                 )
 
-    def _write_info(self, spec: RunSpec, judge: JudgeSpec, config: Mapping[str, Json] | None) -> None:
-        judges = self.info.get("judges")
-        known = dict(judges) if isinstance(judges, Mapping) else {}
+    def _write_info(self, spec: RunSpec, judges: Mapping[str, Json]) -> None:
         self.info = {
             "schema": RUN_SCHEMA,
             "identity": dict(spec.identity),
             "record": dict(spec.record),
-            "judges": {**known, judge.id: judge.to_json()},
+            "judges": dict(judges),
         }
         _replace(self.folder / "run.json", json.dumps(self.info, indent=2, ensure_ascii=False) + "\n")
-        if config is not None:
-            text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
-            _replace(self.folder / "config.yaml", "# editloupe judge --config THIS_FILE runs this again.\n" + text)
+
+    def _write_config(self, config: Mapping[str, Json] | None) -> None:
+        """config: None keeps what is there, but for the judges."""
+        path = self.folder / "config.yaml"
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        told = config if config is not None else yaml.safe_load(text) if text else None
+        if isinstance(told, Mapping):
+            told = with_judges(told, self.info["judges"])
+            new = _CONFIG_HEAD + yaml.safe_dump(dict(told), sort_keys=False, allow_unicode=True)
+            if new != text:
+                _replace(path, new)
 
     def _load(self, part: Mapping[str, bytes] | None = None) -> None:
         """part: file → those of its lines that are wanted; None reads the files."""

@@ -58,6 +58,10 @@ class BlackPictures:
         return self._tool.Args
 
     @property
+    def repeatable(self) -> bool:
+        return bool(getattr(self._tool, "repeatable", False))
+
+    @property
     def version(self) -> str:
         return f"{self._tool.version} +black"
 

@@ -82,7 +82,12 @@ class Desk:
 
 
 class Tool(Protocol):
-    """One visual tool. Instances are stateless towards a conversation and may be called from several threads."""
+    """One visual tool. Instances are stateless towards a conversation and may be called from several threads.
+
+    A tool with `repeatable = True` says that its observations rest on nothing but its arguments, the images that they name,
+    and whether exactly this call was made before, and that it speaks of its own pictures by `Desk.crop_name` only; then a
+    run answers an equal call from the first one.
+    """
 
     name: ClassVar[str]
     description: ClassVar[str]

@@ -18,6 +18,7 @@ class DetectObject:
     """Asks an object detector for a name; see docs/tools.md for what a miss means."""
 
     name: ClassVar[str] = "detect_object"
+    repeatable: ClassVar[bool] = True
     description: ClassVar[str] = (
         "Asks an object detector whether an image shows an object: how many, boxes and scores as text, without pictures. "
         "It can miss small or unusual things; that it finds nothing does not show that nothing is there."

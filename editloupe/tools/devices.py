@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -60,6 +61,16 @@ def check_device(name: str) -> None:
         if find_spec("torch") is None:
             raise MissingExtra(f"Device {name!r}", "vision")
         open_device(name)
+
+
+def device_class(name: str) -> str:
+    """The kind of device that a name stands for: "cpu", "cuda" or "mps"; "auto" as `open_device` would choose.
+
+    Where nothing has imported torch yet, nothing computes elsewhere than on the CPU.
+    """
+    if name == "auto":
+        name = open_device(name).name if "torch" in sys.modules else "cpu"
+    return name.partition(":")[0]
 
 
 def open_device(name: str) -> Device:

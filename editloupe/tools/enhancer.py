@@ -25,6 +25,7 @@ class Enhancer(Enlarges):
     """Enlarges a box of an image with an upscaler; the plain crop is kept beside it in the trace."""
 
     name: ClassVar[str] = "enhancer"
+    repeatable: ClassVar[bool] = True
     description: ClassVar[str] = (
         "Enlarges a part of one image two or four times, for a place that is too small to judge. The result is at most "
         f"{MAX_SIDE} px a side."

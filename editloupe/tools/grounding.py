@@ -29,6 +29,7 @@ class Grounding:
     """Finds a phrase with an object detector and shows what it found; see docs/tools.md."""
 
     name: ClassVar[str] = "grounding"
+    repeatable: ClassVar[bool] = True
     description: ClassVar[str] = (
         "Finds what a phrase names in one image with an object detector. Shows the image with the boxes drawn and a crop "
         "of the best one; the text gives boxes and scores. It can miss small or unusual things; that it finds nothing does "

@@ -40,6 +40,7 @@ class LocalizeDifferences(Enlarges):
     """Compares two images pixel by pixel; see docs/tools.md for how."""
 
     name: ClassVar[str] = "localize_differences"
+    repeatable: ClassVar[bool] = True
     revision: ClassVar[str] = "2"
     description: ClassVar[str] = (
         "Compares the pixels of two images and shows the places that differ most, each as a picture of two panes: left of "

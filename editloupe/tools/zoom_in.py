@@ -23,6 +23,7 @@ class ZoomIn(Enlarges):
     """Cuts a box out of an image, with a margin, and enlarges it where it is small."""
 
     name: ClassVar[str] = "zoom_in"
+    repeatable: ClassVar[bool] = True
     description: ClassVar[str] = (
         "Shows a part of one image at full resolution, with a small margin; small parts are enlarged. Move or shrink the "
         "bbox and call again until you see what you look for."

@@ -95,6 +95,8 @@ class ToolResult(_Event):
     aliases: list[str]
     crashed: str | None = None
     """Type and text of an exception that the tool should not have raised."""
+    cached: bool = False
+    """The tool did not run: an equal call on equal images had been answered before in this run."""
     seconds: float
 
 

@@ -166,6 +166,8 @@ def _steps(events: Iterable[Event]) -> Iterable[Step]:
             reply, results = event, []
         elif isinstance(event, ToolResult):
             results.append(event)
+            if event.cached:
+                notes.append(f"{event.call.get('name')} did not run: an equal call was answered before in this run")
         elif isinstance(event, Note):
             notes.append(event.text)
         elif isinstance(event, ModelFailure):

@@ -40,6 +40,7 @@ from editloupe.reports.people import labels_of_people
 from editloupe.reports.plain import safe
 from editloupe.reports.report import Report, make_report
 from editloupe.rubrics.model import Criterion, Rubric
+from editloupe.runs.judges import titled
 from editloupe.values import ImageRef, Json
 from editloupe.viewer.index import Entry, RunIndex, slug
 from editloupe.viewer.pictures import Pictures
@@ -127,13 +128,14 @@ class Site:
         index, rubric = run.index, run.rubric
         index.entries()
         judged = []
+        names = index.store.judge_names()
         for id_, uri in index.store.judges().items():
             found, trouble = self._summed(run, id_)
             plots = [label_plot(found, c) for c in rubric.criteria if found and c.id in found[0].criteria] if rubric else []
             tables = [score_table(s, rubric) for s in found] if rubric else []
             editors = editor_table(found, rubric) if rubric and len(found) > 1 else ""
-            shown = {"uri": uri, "editors": editors, "tables": tables, "plots": plots, "trouble": trouble or run.trouble}
-            judged.append(shown)
+            told = {"told": titled(names[id_], uri), "trouble": trouble or run.trouble}
+            judged.append({**told, "editors": editors, "tables": tables, "plots": plots})
         return _page(
             "run.html", self, run, "", judges=judged, counts=_counts(index), problems=index.store.problems,
             identity=_mapping(index.store.info, "identity"), record=_mapping(index.store.info, "record"),
@@ -223,7 +225,7 @@ class Site:
         entries = index.entries()
         labels = {c.id: [level.name for level in reversed(c.levels)] for c in rubric.criteria} if rubric else {}
         head = _compact({"version": index.version, "labels": labels, "statuses": list(STATUSES)})
-        judges = index.store.judges()
+        judges = index.store.judge_names()
         found = (self._row(run, rubric, entry, judges) for entry in (entries if rubric else ()))
         return f'{head[:-1]},"rows":[{",".join(found)}]}}'
 
@@ -339,7 +341,7 @@ def _counts(index: RunIndex) -> dict[str, Any]:
         "seconds": sum(f.seconds for f in findings),
         "usage": usage,
         "running": index.live and index.running(),
-        "judges": index.store.judges(),
+        "judges": index.store.judge_names(),
     }
 
 

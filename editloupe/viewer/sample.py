@@ -15,6 +15,7 @@ from editloupe.errors import ConfigError, TraceError
 from editloupe.records import Finding, Observation, Step
 from editloupe.reports.fragments import tone
 from editloupe.rubrics.model import Rubric
+from editloupe.runs.judges import titled
 from editloupe.traces.events import FindingEvent, Header
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Box, ImageRef, Json, View, digest
@@ -84,6 +85,7 @@ class Turn:
 class Verdict:
     """One finding, or a trace that is still being written (`finding` is None). id: for links, the same in every visit.
 
+    judge: its URI.   by: what the run calls it.   repeat: from 0.
     parent: for a fork where it parts and what was changed, in words; its turns are its own only, and `parent_id` is the
     verdict that it continues.   problems: of the trace, in words.   events: (kind, time, JSON).
     """
@@ -92,6 +94,7 @@ class Verdict:
     criterion: str
     short: str
     judge: str
+    by: str
     repeat: int
     finding: Finding | None
     tone: str
@@ -102,6 +105,11 @@ class Verdict:
     trace: str | None = None
     problems: tuple[str, ...] = ()
     events: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def told(self) -> str:
+        """The judge's name with its URI."""
+        return titled(self.by, self.judge)
 
     @property
     def label(self) -> str:
@@ -212,6 +220,8 @@ def _verdict(
         criterion=criterion,
         short=known.get(criterion, criterion.replace("_", " ")),
         judge=judge,
+        # A fork may have another judge than those of the run.
+        by=index.store.judge_names().get(judge_id, judge),
         repeat=repeat,
         finding=finding,
         tone=tone(None) if finding is None or rubric is None else finding_tone(finding, rubric),

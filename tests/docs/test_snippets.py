@@ -58,7 +58,7 @@ def reader_environment() -> dict[str, str]:
 def test_a_block_runs_as_it_stands(block: Block, workplace: Path):
     if block.page.name == "traces.md":
         judge_first(workplace)
-    for named in (b for b in BLOCKS if b.page == block.page and b.info.startswith("toml ")):
+    for named in (b for b in BLOCKS if b.page == block.page and " " in b.info and b.info.split()[0] in DATA):
         (workplace / named.info.split()[1]).write_text(named.text, encoding="utf-8")
     command = ["bash", "-euo", "pipefail", "-c", block.text] if block.info == "sh" else [sys.executable, "-c", block.text]
     done = subprocess.run(

@@ -1,0 +1,120 @@
+"""A question that was asked several times: one finding that counts, and how far its answers agree.
+
+median: the median label of the scale; of the two in the middle of an even number the worse, as of several targets the worst
+counts. It is always a label that was given, and of ordered labels the one with the least distance to all.
+majority: the label that more than half of the labels are; without one the question has no score and is `contradictory`,
+since any choice among equals would be a guess.
+Either needs labels from more than half of the repeats; with fewer, what failed most often is said instead. Answers that
+have no value have no median and are counted, whatever the rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, cast, get_args
+
+from editloupe.errors import ConfigError
+from editloupe.records import Finding
+from editloupe.values import Json
+
+By: TypeAlias = Literal["median", "majority"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeats:
+    """How often each question is asked, and how its answers become one.
+
+    abstain_above: entropy of the labels, in bits, above which a question has no score and is `abstained`; None never.
+    """
+
+    count: int = 1
+    by: By = "median"
+    abstain_above: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ConfigError(f"expected at least 1 repeat, found {self.count}")
+        if self.by not in get_args(By):
+            raise ConfigError(f"repeats are joined by {' or '.join(get_args(By))}; found {self.by!r}")
+        if self.abstain_above is not None and not (math.isfinite(self.abstain_above) and self.abstain_above >= 0):
+            raise ConfigError(f"expected an entropy of 0 bits or more to abstain above, found {self.abstain_above!r}")
+
+    def to_json(self) -> dict[str, Json]:
+        return {"count": self.count, "by": self.by, "abstain_above": self.abstain_above}
+
+    @classmethod
+    def of_run(cls, info: Mapping[str, Json], findings: Iterable[Finding]) -> Repeats:
+        """How often a judge's findings were asked, and the rule that run.json holds; the default where it has none."""
+        record = info.get("record")
+        data = record.get("repeats") if isinstance(record, Mapping) else None
+        count = 1 + max((f.repeat for f in findings), default=0)
+        if not isinstance(data, Mapping):
+            return cls(count=count)
+        above = data.get("abstain_above")
+        return cls(
+            count=count,
+            by=cast(By, str(data.get("by"))),
+            abstain_above=float(above) if isinstance(above, int | float) else None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """One question.
+
+    finding: the one that counts; None where too few have been asked yet.   entropy: of the labels, in bits, 0 where all are
+    the same; None where there is nothing to compare.
+    """
+
+    finding: Finding | None
+    entropy: float | None = None
+
+
+def join(findings: Sequence[Finding], rule: Repeats) -> Joined:
+    """The findings of one question, one a repeat, as one."""
+    if rule.count == 1:
+        return Joined(finding=findings[-1])
+    given = [f for f in sorted(findings, key=lambda f: f.repeat) if f.answer is not None]
+    if 2 * len(given) <= rule.count:
+        failed = Counter(f.status for f in findings if f.answer is None).most_common(1)
+        return Joined(finding=next((f for f in findings if failed and f.status == failed[0][0]), None))
+    names = [str(f.label if f.label is not None else f.answer) for f in given]
+    bits = entropy(names)
+    if rule.abstain_above is not None and bits > rule.abstain_above:
+        told = f"its labels differ by {bits:.2f} bits: {counted(names)}"
+        return Joined(finding=_without_label(given[0], "abstained", told), entropy=bits)
+    if rule.by == "median" and all(f.value is not None for f in given):
+        ordered = sorted(given, key=lambda f: cast(float, f.value))
+        return Joined(finding=ordered[(len(ordered) - 1) // 2], entropy=bits)
+    name, times = Counter(names).most_common(1)[0]
+    if 2 * times > len(given):
+        return Joined(finding=given[names.index(name)], entropy=bits)
+    told = f"no label has a majority: {counted(names)}"
+    return Joined(finding=_without_label(given[0], "contradictory", told), entropy=bits)
+
+
+def joined(findings: Iterable[Finding], rule: Repeats) -> list[Joined]:
+    """One for each question, in the order in which they first appear. Of several findings of a repeat the last counts."""
+    latest: dict[tuple[str, str, str, int], dict[int, Finding]] = {}
+    for finding in findings:
+        latest.setdefault(finding.question, {})[finding.repeat] = finding
+    return [join(list(by_repeat.values()), rule) for by_repeat in latest.values()]
+
+
+def entropy(names: Iterable[str]) -> float:
+    """Shannon entropy in bits of how often each name occurs; 0 for names that are all the same."""
+    counts = Counter(names)
+    total = counts.total()
+    return max(0.0, -sum(n / total * math.log2(n / total) for n in counts.values()))
+
+
+def counted(names: Iterable[str]) -> str:
+    """ "Wrong Action ×2, Fully Executed": each name once, the most frequent first."""
+    return ", ".join(name if n == 1 else f"{name} ×{n}" for name, n in Counter(names).most_common())
+
+
+def _without_label(finding: Finding, status: Literal["abstained", "contradictory"], reason: str) -> Finding:
+    return replace(finding, status=status, answer=None, reason=reason, evidence=())

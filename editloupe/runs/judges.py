@@ -1,0 +1,118 @@
+"""The judges of one run: their names, and the options by which each can be asked again.
+
+What a judge of a run may have for itself is what its JudgeSpec holds and the run's identity does not. The rest (mode,
+rubric, prompt, tools, budget) is the run's: judges that differ in it answer another question.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from editloupe.errors import RunMismatch
+from editloupe.records import JudgeSpec
+from editloupe.values import Json
+
+OWN: Final = ("backend", "temperature", "top_p", "seed", "reply_tokens", "tool_protocol", "constrain_labels")
+"""The options that judges of one run may differ in."""
+
+LAUNCHED: Final = ("launch", "launch_args")
+"""How its server is started: of a judge too, and no part of who it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A judge as run.json has it.
+
+    name: as the user gave it; "" for none.   options: those of OWN and LAUNCHED that were set, to ask it again.
+    """
+
+    judge: JudgeSpec
+    name: str = ""
+    options: Mapping[str, Json] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            **self.judge.to_json(),
+            **({"name": self.name} if self.name else {}),
+            **({"options": dict(self.options)} if self.options else {}),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Entry:
+        """The inverse of `to_json`; raises as `JudgeSpec.from_json`."""
+        options = data.get("options", {})
+        assert isinstance(options, Mapping)
+        return cls(judge=JudgeSpec.from_json(data), name=str(data.get("name") or ""), options=options)
+
+
+def joined(known: Json, entries: Iterable[Entry], folder: Path) -> dict[str, Json]:
+    """The judges of a run with these: id → entry; the order in which they came stays.
+
+    Raises RunMismatch where a name is another judge's already.
+    """
+    found = dict(known) if isinstance(known, Mapping) else {}
+    for entry in entries:
+        before = found.get(entry.judge.id)
+        found[entry.judge.id] = {**(before if isinstance(before, Mapping) else {}), **entry.to_json()}
+        for id_, other in found.items():
+            if entry.name and id_ != entry.judge.id and isinstance(other, Mapping) and other.get("name") == entry.name:
+                told = "; ".join(_differences(other, entry.judge.to_json()))
+                raise RunMismatch(
+                    f"{folder} has a judge {entry.name!r} already, and it is another one: {told}. "
+                    "Give the new one a name of its own"
+                )
+    return found
+
+
+def names_of(judges: Json) -> dict[str, str]:
+    """Id → name, else URI; where several would be called the same, the beginning of the id follows."""
+    found = {id_: j for id_, j in (judges if isinstance(judges, Mapping) else {}).items() if isinstance(j, Mapping)}
+    names = {id_: str(j.get("name") or j.get("backend")) for id_, j in found.items()}
+    often = Counter(names.values())
+    return {id_: name if often[name] == 1 else f"{name} ({id_[:6]})" for id_, name in names.items()}
+
+
+def titled(name: str, uri: str) -> str:
+    """A judge's name with its URI, where the name does not say it."""
+    return name if name.startswith(uri) else f"{name}, {uri}"
+
+
+def with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
+    """Options for config.yaml that ask all of a run's judges again: one without a name as `backend` and its options, else
+    all under `judges`. Judges whose options were never recorded are left out.
+    """
+    found = judges if isinstance(judges, Mapping) else {}
+    known = {id_: j for id_, j in found.items() if isinstance(j, Mapping) and isinstance(j.get("options"), Mapping)}
+    if not known:
+        return dict(config)
+    if len(known) == 1 and not any(j.get("name") for j in known.values()):
+        (only,) = known.values()
+        options, several = only["options"], config.get("judges") or isinstance(config.get("backend"), list)
+        assert isinstance(options, Mapping)
+        return {**_without(config, ("judges", *OWN, *LAUNCHED)), **options} if several else dict(config)
+    listed: dict[str, Json] = {}
+    for id_, judge in known.items():
+        options = judge["options"]
+        assert isinstance(options, Mapping)
+        # A judge without a name stands under its backend as it was asked for, by which it is known to have none.
+        key = str(judge.get("name") or options.get("backend") or judge.get("backend"))
+        listed[f"{key} ({id_[:6]})" if key in listed else key] = dict(options)
+    return {**_without(config, ("judges", *OWN, *LAUNCHED)), "judges": listed}
+
+
+def _without(config: Mapping[str, Json], names: Iterable[str]) -> dict[str, Json]:
+    gone = set(names)
+    return {name: value for name, value in config.items() if name not in gone}
+
+
+def _differences(ours: Mapping[str, Json], theirs: Mapping[str, Json]) -> Iterable[str]:
+    for name, new in theirs.items():
+        old = ours.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from (f"{name} {told}" for told in _differences(old, new))
+        elif old != new:
+            yield f"{name} was {old!r} and is {new!r}"

@@ -1,0 +1,142 @@
+"""What tools have said before in a run: an equal call on equal images runs once, whoever asks, however often.
+
+An answer is kept under the tool's name and version, its arguments, the images that they name (name and View, hence the
+pixels' digest), whether the conversation has made the call before, and the kind of device. Names count, since an
+observation speaks of "Crop 2": the same picture under another name is another call. The numbers of the pictures that a call
+itself makes do not: they are filled in for the conversation that gets the answer.
+
+Only tools that say so are kept (`repeatable = True`): their observations rest on nothing else. Errors never are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from pydantic import BaseModel
+
+from editloupe.data.images import ImageStore
+from editloupe.records import Observation
+from editloupe.tools.base import Desk, Prepares, Tool, Toolbox, validated
+from editloupe.tools.devices import device_class
+from editloupe.values import Json, canonical_json, digest
+
+_SCHEMA = 1
+_BLANK = re.compile("\ue000(\\d+)\ue001")
+
+
+class ToolCache:
+    """The answers kept in a folder, for all threads of a process; several processes may share it.
+
+    device: as the tools' settings name it.   ran, hits: calls that were run, and that were answered from before.
+    """
+
+    def __init__(self, folder: Path, *, device: str = "auto") -> None:
+        self._folder, self._device = folder, device
+        self._lock = threading.Lock()
+        self._busy: dict[str, threading.Lock] = {}
+        self.ran = self.hits = 0
+
+    def call(self, box: Toolbox, name: str, arguments: Mapping[str, Json], desk: Desk) -> tuple[Observation, bool]:
+        """As `Toolbox.call`, and whether it was answered from before. Raises what that raises, and keeps nothing then."""
+        tool = box.tools.get(name)
+        if tool is None or not getattr(tool, "repeatable", False):
+            self._count(hit=False)
+            return box.call(name, arguments, desk), False
+        args = validated(tool, arguments)
+        key = self._key(tool, arguments, args, desk)
+        with self._lock:
+            busy = self._busy.setdefault(key, threading.Lock())
+        # A second caller of the same waits for the first, instead of doing the same work beside it.
+        with busy:
+            try:
+                kept = self._kept(key, desk.images)
+                self._count(hit=kept is not None)
+                made = kept or tool(args, _Nameless(images=desk.images, views=desk.views, past_calls=desk.past_calls))
+                if kept is None and not made.error:
+                    self._keep(key, tool.name, made)
+            finally:
+                with self._lock:
+                    self._busy.pop(key, None)
+        return _named(made, desk), kept is not None
+
+    def _key(self, tool: Tool, arguments: Mapping[str, Json], args: BaseModel, desk: Desk) -> str:
+        if isinstance(tool, Prepares):
+            # Only what is loaded says where it computes.
+            tool.prepare()
+        names = {name.casefold(): name for name in desk.views}
+
+        def spelt(given: Mapping[str, Json]) -> dict[str, Json]:
+            return {k: names.get(v.strip().casefold(), v) if isinstance(v, str) else v for k, v in given.items()}
+
+        told = spelt(args.model_dump(mode="json"))
+        named = sorted({v for v in told.values() if isinstance(v, str) and v in desk.views})
+        # As the conversation has written the call down, and as the tool spells it.
+        calls = [spelt(arguments), spelt(args.model_dump(mode="json", exclude_unset=True))]
+        return digest(
+            {
+                "schema": _SCHEMA,
+                "tool": tool.name,
+                "version": tool.version,
+                "device": device_class(self._device),
+                "arguments": told,
+                "images": {name: desk.views[name].to_json() for name in named},
+                "repeated": [canonical_json({"name": tool.name, "arguments": c}) in desk.past_calls for c in calls],
+            }
+        )
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key[:2] / f"{key}.json"
+
+    def _kept(self, key: str, images: ImageStore) -> Observation | None:
+        """None also where the file is damaged, or one of its pictures is gone."""
+        try:
+            data = json.loads(self._path(key).read_bytes())
+            found = Observation.from_json(data["observation"])
+        except (OSError, ValueError, KeyError, TypeError, AssertionError):
+            return None
+        pictures = {view.image for view in (*found.views, *found.kept)}
+        return found if all(images.path(image) is not None for image in pictures) else None
+
+    def _keep(self, key: str, tool: str, made: Observation) -> None:
+        path = self._path(key)
+        text = json.dumps({"tool": tool, "observation": made.to_json()}, ensure_ascii=False, separators=(",", ":"))
+        part = path.with_name(f".{key}.{os.getpid()}.part")
+        # What cannot be kept is asked again; a full disk is told by the trace, which must be written.
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(text, encoding="utf-8", errors="backslashreplace")
+            part.replace(path)
+
+    def _count(self, *, hit: bool) -> None:
+        with self._lock:
+            self.hits += hit
+            self.ran += not hit
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Nameless(Desk):
+    """A desk on which the pictures to come have no number yet, so that what is said of them fits every conversation."""
+
+    def crop_name(self, number: int) -> str:
+        return f"\ue000{number}\ue001"
+
+
+def _named(made: Observation, desk: Desk) -> Observation:
+    """With the names that the pictures get in this conversation."""
+
+    def filled(value: Json) -> Json:
+        if isinstance(value, str):
+            return _BLANK.sub(lambda found: desk.crop_name(int(found[1])), value)
+        if isinstance(value, Mapping):
+            return {name: filled(item) for name, item in value.items()}
+        return [filled(item) for item in value] if isinstance(value, list | tuple) else value
+
+    return replace(made, text=cast(str, filled(made.text)), data=cast(Mapping[str, Json], filled(dict(made.data))))

@@ -1,0 +1,123 @@
+"""Questions that were asked several times: the label that counts, doubt in bits, abstention."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from editloupe.errors import ConfigError
+from editloupe.protocols.base import scored
+from editloupe.protocols.dlebench import DLEBench
+from editloupe.protocols.repeats import Repeats, counted, entropy, join
+from editloupe.records import Choice, Finding, Label
+from editloupe.rubrics.model import load_rubric
+from editloupe.values import Box, Sample, Target
+
+IF = load_rubric("dlebench").criterion("instruction_following")
+VALUES = {level.name: level.value for level in IF.levels}
+BEST, OVER, WRONG, LOST = (level.name for level in reversed(IF.levels))
+
+
+def finding(given: str, repeat: int, **more: Any) -> Finding:
+    """given: a label, or a status in brackets."""
+    failed = given.startswith("(")
+    return Finding(
+        **{
+            "task_id": "t",
+            "judge_id": "j",
+            "sample_id": "dustpan",
+            "editor": "",
+            "criterion": IF.id,
+            "repeat": repeat,
+            "status": given.strip("()") if failed else "ok",
+            "answer": None if failed else Label(name=given, value=VALUES[given]),
+            **more,
+        }
+    )
+
+
+def joined(*answers: str, **rule: Any) -> tuple[str | None, float | None]:
+    """The label or status that counts, and the entropy."""
+    one = join([finding(a, i) for i, a in enumerate(answers)], Repeats(**{"count": len(answers), **rule}))
+    return one.finding and (one.finding.label or one.finding.status), one.entropy
+
+
+# Values 4, 3, 2, 1 for BEST, OVER, WRONG, LOST; entropies by hand: −Σ p log2 p.
+@pytest.mark.parametrize(
+    ("answers", "median", "majority", "bits"),
+    [
+        ((WRONG, WRONG, WRONG), WRONG, WRONG, 0.0),
+        ((WRONG, BEST, WRONG), WRONG, WRONG, 0.9183),
+        ((BEST, OVER, LOST), OVER, "contradictory", 1.5850),
+        # Of the two in the middle the worse.
+        ((BEST, WRONG), WRONG, "contradictory", 1.0),
+        ((BEST, BEST, LOST, LOST), LOST, "contradictory", 1.0),
+        # Two of five are the most, and no majority.
+        ((BEST, BEST, OVER, WRONG, LOST), OVER, "contradictory", 1.9219),
+        ((BEST, BEST, BEST, LOST, LOST), BEST, BEST, 0.9710),
+    ],
+)
+def test_the_label_that_counts(answers: tuple[str, ...], median: str, majority: str, bits: float):
+    assert joined(*answers) == (median, pytest.approx(bits, abs=5e-5))
+    assert joined(*answers, by="majority") == (majority, pytest.approx(bits, abs=5e-5))
+
+
+def test_too_few_labels_are_no_score_and_the_commonest_failure_is_said():
+    assert joined(WRONG, "(refused)", "(unparsed)", "(unparsed)") == ("unparsed", None)
+    # Exactly half is not more than half.
+    assert joined(WRONG, "(refused)") == ("refused", None)
+    assert joined(WRONG, WRONG, "(refused)") == (WRONG, 0.0)
+    # Two of five have been asked so far.
+    assert joined(WRONG, WRONG, count=5) == (None, None)
+    assert joined("(missing_output)", count=3) == ("missing_output", None)
+
+
+def test_a_judge_in_doubt_abstains():
+    assert joined(BEST, WRONG, BEST, abstain_above=0.9) == ("abstained", pytest.approx(0.9183, abs=5e-5))
+    assert joined(BEST, WRONG, BEST, abstain_above=0.95) == (BEST, pytest.approx(0.9183, abs=5e-5))
+    assert joined(BEST, BEST, BEST, abstain_above=0) == (BEST, 0.0)
+    one = join([finding(BEST, 0), finding(WRONG, 1), finding(BEST, 2)], Repeats(count=3, abstain_above=0.5)).finding
+    assert one is not None and one.answer is None and one.reason == f"its labels differ by 0.92 bits: {BEST} ×2, {WRONG}"
+
+
+def test_answers_without_a_value_have_no_median_and_are_counted():
+    found = [finding(BEST, i, answer=Choice(name=n)) for i, n in enumerate(("left", "right", "left"))]
+    one = join(found, Repeats(count=3)).finding
+    assert one is not None and one.label == "left"
+    two = join(found[:2], Repeats(count=2)).finding
+    assert two is not None and two.status == "contradictory"
+
+
+def test_once_is_as_it_always_was():
+    assert joined(WRONG) == (WRONG, None)
+    assert joined("(refused)") == ("refused", None)
+
+
+def test_scores_carry_their_doubt_and_of_several_targets_that_of_the_most_doubtful(sample: Sample):
+    protocol = DLEBench(load_rubric("dlebench"), criteria=["if"])
+    (score,) = scored(protocol, [sample], [finding(a, i) for i, a in enumerate((BEST, WRONG, WRONG))], Repeats(count=3))
+    assert (score.label, score.normalised) == (WRONG, pytest.approx(100 / 3))
+    assert score.entropy == pytest.approx(0.9183, abs=5e-5)
+    boxes = [Target(boxes={"source": Box(0, 0, 9, 9)}), Target(boxes={"source": Box(20, 20, 40, 40)})]
+    two = replace(sample, targets=tuple(boxes))
+    oracle = DLEBench(load_rubric("dlebench"), mode="oracle", criteria=["if"])
+    given = [
+        *(finding(a, i, task_id="t1", target=1) for i, a in enumerate((BEST, BEST, BEST))),
+        *(finding(a, i, task_id="t2", target=2) for i, a in enumerate((OVER, OVER, WRONG))),
+    ]
+    (score,) = scored(oracle, [two], given, Repeats(count=3))
+    assert (score.label, score.by_target, score.entropy) == (OVER, (BEST, OVER), pytest.approx(0.9183, abs=5e-5))
+
+
+def test_entropy_and_counts():
+    assert entropy([]) == 0
+    assert entropy("abcd") == 2
+    assert counted(["a", "b", "a"]) == "a ×2, b"
+
+
+@pytest.mark.parametrize("wrong", [{"count": 0}, {"by": "mean"}, {"abstain_above": -1}, {"abstain_above": float("nan")}])
+def test_rules_that_are_none(wrong: dict[str, Any]):
+    with pytest.raises(ConfigError, match=r"expected|median or majority"):
+        Repeats(**wrong)

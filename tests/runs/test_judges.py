@@ -1,0 +1,325 @@
+"""Several judges in one run: what is asked, what is reused, what stands in run.json and config.yaml; repeats."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from editloupe import Judge
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Request, Sampling
+from editloupe.errors import PromptError, RunMismatch, Unavailable
+from editloupe.protocols.repeats import Repeats
+from editloupe.records import Finding
+from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.judges import Entry
+from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.store import RunStore
+from editloupe.tools.localize_differences import LocalizeDifferences
+from editloupe.traces.events import Note, ToolResult
+from editloupe.traces.read import read_trace
+from editloupe.values import Sample
+from tests.conftest import LOOK, final
+
+Edits = Callable[..., Path]
+
+BEST, WRONG = "Flawless Execution", "Wrong Action"
+
+
+class Elsewhere(ScriptedLMM):
+    """The same URI at another address."""
+
+    endpoint = "http://other:8000/v1"  # type: ignore[assignment]
+
+
+def talker(label: str = WRONG, *, name: str = "test") -> ScriptedLMM:
+    return ScriptedLMM([LOOK, final(label)], name=name)
+
+
+def errs(share: float, *, name: str) -> ScriptedLMM:
+    """Says WRONG, and with the given share of the questions BEST instead: which ones, their text decides."""
+
+    def script(request: Request) -> str:
+        if len(request.messages) == 1:
+            return LOOK
+        number = int(hashlib.sha256((name + request.messages[0].text).encode()).hexdigest()[:8], 16)
+        return final(BEST if number % 1000 < 1000 * share else WRONG)
+
+    return ScriptedLMM(script, name=name)
+
+
+def run(lmm: ScriptedLMM, folder: Path, out: Path, *, name: str = "", **settings: Any) -> Outcome:
+    bench = open_bench(Settings(backend=lmm, name=name, **{"criteria": ("if",), **settings}))
+    entry = Entry(judge=bench.judge, name=name, options={"backend": lmm.uri})
+    config = {"path": str(folder), "backend": lmm.uri}
+    return execute(bench, Source(path=folder), out, config=config, concurrency=2, entries=[entry])
+
+
+def findings(outcome: Outcome) -> list[tuple[str, int, str | None]]:
+    return [(f.sample_id, f.repeat, f.label) for f in outcome.findings]
+
+
+def test_judges_share_a_run_and_none_is_asked_twice(edits: Edits, tmp_path: Path):
+    folder, out = edits(3), tmp_path / "run"
+    judges = [talker(name="a"), errs(0.3, name="b"), talker(BEST, name="c")]
+    assert [run(lmm, folder, out).asked for lmm in judges] == [3, 3, 3]
+    asked = [len(lmm.requests) for lmm in judges]
+    assert asked == [6, 6, 6]
+    fourth = talker(name="d")
+    run(fourth, folder, out)
+    assert [run(lmm, folder, out).reused for lmm in (*judges, fourth)] == [3, 3, 3, 3]
+    assert [len(lmm.requests) for lmm in (*judges, fourth)] == [6, 6, 6, 6]
+    store = RunStore.read(out)
+    assert list(store.judge_names().values()) == ["scripted/a", "scripted/b", "scripted/c", "scripted/d"]
+    assert {p.name for p in (out / "traces").iterdir()} == set(store.judges())
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    assert config["judges"] == {f"scripted/{n}": {"backend": f"scripted/{n}"} for n in "abcd"}
+    assert "backend" not in config
+
+
+def test_tools_run_once_for_all_judges_and_the_trace_says_so(edits: Edits, tmp_path: Path):
+    folder, out = edits(3), tmp_path / "run"
+    first, second = run(talker(name="a"), folder, out), run(talker(name="b"), folder, out)
+    assert (first.tool_calls, first.cached, second.tool_calls, second.cached) == (3, 0, 0, 3)
+    assert [f.counts.get("cached_tools", 0) for f in (*first.findings, *second.findings)] == [0, 0, 0, 1, 1, 1]
+
+    def results(outcome: Outcome) -> list[ToolResult]:
+        traces = [read_trace(out / str(f.trace)) for f in outcome.findings]
+        return [e for t in traces for e in t.events if isinstance(e, ToolResult)]
+
+    before, after = results(first), results(second)
+    assert ([e.cached for e in before], [e.cached for e in after]) == ([False] * 3, [True] * 3)
+    assert [(e.observation, e.aliases) for e in before] == [(e.observation, e.aliases) for e in after]
+    step = read_trace(out / str(second.findings[0].trace)).steps()[0]
+    assert step.note == "localize_differences did not run: an equal call was answered before in this run"
+
+
+def test_a_name_is_kept_and_belongs_to_one_judge(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    run(talker(), folder, out, name="cool")
+    run(talker(), folder, out, name="warm", sampling=Sampling(temperature=1.0))
+    assert list(RunStore.read(out).judge_names().values()) == ["cool", "warm"]
+    # Named or not, it is the same judge.
+    assert run(talker(), folder, out).reused == 1
+    assert list(RunStore.read(out).judge_names().values()) == ["cool", "warm"]
+    lmm = talker()
+    with pytest.raises(RunMismatch, match=r"a judge 'warm' already, .* sampling temperature was 1\.0 and is 0\.5"):
+        run(lmm, folder, out, name="warm", sampling=Sampling(temperature=0.5))
+    assert lmm.requests == []
+
+
+def test_judges_of_one_uri_are_told_apart_by_their_ids(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    ids = [run(talker(), folder, out, sampling=Sampling(temperature=t)).bench.judge.id for t in (0.0, 1.0)]
+    assert list(RunStore.read(out).judge_names().values()) == [f"scripted/test ({i[:6]})" for i in ids]
+
+
+def test_a_failing_judge_leaves_the_others_what_they_are(edits: Edits, tmp_path: Path):
+    folder, out = edits(2), tmp_path / "run"
+    run(ScriptedLMM([LOOK, Unavailable("gone")], name="a"), folder, out)
+    assert run(talker(name="b"), folder, out).failed == 0
+    assert sorted(f.status for f in RunStore.read(out).current()) == ["backend_failed"] * 2 + ["ok"] * 2
+
+
+# With the same URI but something else: nothing is reused.
+
+
+def asked_anew(edits: Edits, tmp_path: Path, lmm: ScriptedLMM | None = None, **other: Any) -> None:
+    """Another judge in the same run: all of its questions are asked."""
+    folder, out = edits(2), tmp_path / "run"
+    first = run(talker(), folder, out)
+    lmm = lmm or talker()
+    second = run(lmm, folder, out, **other)
+    assert (second.reused, len(lmm.requests)) == (0, 4)
+    assert second.bench.judge.id != first.bench.judge.id
+    assert len(RunStore.read(out).current()) == 4
+
+
+def test_another_endpoint_reuses_nothing(edits: Edits, tmp_path: Path):
+    asked_anew(edits, tmp_path, Elsewhere([LOOK, final(WRONG)]))
+
+
+def test_another_temperature_reuses_nothing(edits: Edits, tmp_path: Path):
+    asked_anew(edits, tmp_path, sampling=Sampling(temperature=0.7))
+
+
+def test_another_seed_reuses_nothing(edits: Edits, tmp_path: Path):
+    asked_anew(edits, tmp_path, sampling=Sampling(seed=3))
+
+
+def refused(folder: Path, out: Path, field: str, ids: set[str], **other: Any) -> None:
+    """Settings that are the run's are refused there, and elsewhere give another judge or another question."""
+    lmm = talker()
+    with pytest.raises(RunMismatch, match=field):
+        run(lmm, folder, out, **other)
+    assert lmm.requests == []
+    elsewhere = run(lmm, folder, out.with_name("elsewhere"), **other)
+    assert (elsewhere.reused, len(lmm.requests)) == (0, 2)
+    assert elsewhere.bench.judge.id not in ids
+
+
+def test_another_prompt_file_reuses_nothing(edits: Edits, tmp_path: Path):
+    folder, out, prompt = edits(1), tmp_path / "run", tmp_path / "mine.md"
+    ids = {run(talker(), folder, out).bench.judge.id}
+    prompt.write_text("{{ criterion.question }}\n{{ instruction }}\n{{ images | join }}\n")
+    refused(folder, out, "prompts", ids, prompt=prompt)
+    mine = tmp_path / "elsewhere"
+    ids.add(RunStore.read(mine).findings.popitem()[1].judge_id)
+    prompt.write_text("{{ criterion.question }}\n{{ instruction }} Look.\n{{ images | join }}\n")
+    lmm = talker()
+    with pytest.raises(RunMismatch, match="prompts"):
+        run(lmm, folder, mine, prompt=prompt)
+    assert lmm.requests == []
+    assert open_bench(Settings(backend=lmm, prompt=prompt)).judge.id not in ids
+
+
+def test_another_rubric_reuses_nothing(edits: Edits, tmp_path: Path):
+    folder, out, rubric = edits(1), tmp_path / "run", tmp_path / "dlebench.toml"
+    ids = {run(talker(), folder, out).bench.judge.id}
+    import editloupe.rubrics
+
+    built_in = Path(editloupe.rubrics.__path__[0]) / "dlebench.toml"
+    changed = built_in.read_text(encoding="utf-8").replace("Stop.", "Stop at once.").replace("stop", "stop now", 1)
+    assert changed != built_in.read_text(encoding="utf-8")
+    rubric.write_text(changed, encoding="utf-8")
+    refused(folder, out, "rubric", ids, rubric=rubric)
+
+
+def test_another_tool_version_reuses_nothing(edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder, out = edits(1), tmp_path / "run"
+    ids = {run(talker(), folder, out).bench.judge.id}
+    monkeypatch.setattr(LocalizeDifferences, "revision", "99")
+    refused(folder, out, r"tools\.localize_differences", ids)
+
+
+# A prompt of one's own.
+
+
+def test_a_prompt_of_ones_own_is_what_is_asked(edits: Edits, tmp_path: Path):
+    prompt, lmm = tmp_path / "mine.md", talker()
+    prompt.write_text("Look at {{ images | join(' and ') }}: {{ instruction }} By {{ criterion.name }}?\n")
+    run(lmm, edits(1), tmp_path / "run", prompt=prompt)
+    asked = lmm.requests[0].messages[0].text
+    assert asked.startswith("Look at Original Image and Edited Image: Make square 0 red. By Instruction Following?")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{{ instruction }}\n{{ criterium }}\n", r"mine\.md', line 2: 'criterium' is undefined; did you mean 'criterion'"),
+        ("What do you see?\n", "never shows {{ instruction }}"),
+        ("{% if %}", r"mine\.md', line 1"),
+    ],
+)
+def test_a_prompt_that_cannot_work_is_refused_before_anything_is_asked(tmp_path: Path, text: str, told: str):
+    prompt = tmp_path / "mine.md"
+    prompt.write_text(text)
+    with pytest.raises(PromptError, match=told):
+        open_bench(Settings(prompt=prompt))
+    with pytest.raises(PromptError, match="no such file"):
+        open_bench(Settings(prompt=tmp_path / "none.md"))
+
+
+def test_the_python_door_takes_a_prompt_and_finds_what_tools_have_shown(edits: Edits, tmp_path: Path):
+    prompt, folder = tmp_path / "mine.md", edits(2)
+    prompt.write_text("{{ criterion.question }} {{ instruction }}")
+    sample = Sample.from_files(folder / "source" / "s01.png", folder / "edited" / "s01.png", "Make it red.")
+    for name, cached in (("a", 0), ("b", 1)):
+        with Judge(talker(name=name), criteria="if", prompt=prompt, out=tmp_path / "run") as judge:
+            (finding,) = judge.judge(sample)
+        assert (finding.label, finding.counts.get("cached_tools", 0)) == (WRONG, cached)
+
+
+# Repeats.
+
+
+def turns(*labels: str) -> ScriptedLMM:
+    """A judge whose n-th repeat says the n-th label: by the seed, from 5."""
+
+    def script(request: Request) -> str:
+        return final(labels[(request.sampling.seed or 5) - 5])
+
+    return ScriptedLMM(script)
+
+
+def test_each_repeat_is_a_finding_with_a_trace_and_a_seed_of_its_own(edits: Edits, tmp_path: Path):
+    folder, out, lmm = edits(2), tmp_path / "run", turns(BEST, WRONG, WRONG)
+    warm = Sampling(temperature=1.0, seed=5)
+    outcome = run(lmm, folder, out, sampling=warm, repeats=Repeats(count=3))
+    assert findings(outcome) == [(s, i, label) for s in ("s00", "s01") for i, label in enumerate((BEST, WRONG, WRONG))]
+    assert sorted(r.sampling.seed or 0 for r in lmm.requests) == [5, 5, 6, 6, 7, 7]
+    assert len({f.trace for f in outcome.findings}) == 6
+    assert len({f.judge_id for f in outcome.findings}) == 1
+    second = read_trace(out / str(outcome.findings[1].trace))
+    assert second.header.repeat == 1
+    assert [e.text for e in second.events if isinstance(e, Note)] == ["repeat 2: seed 6"]
+    # The median of 4, 2, 2 is 2, which is (2−1)/3·100.
+    assert [(s.label, round(s.normalised or 0, 2), round(s.entropy or 0, 4)) for s in outcome.scores] == [
+        (WRONG, 33.33, 0.9183)
+    ] * 2
+
+
+def test_more_repeats_ask_only_what_is_new(edits: Edits, tmp_path: Path):
+    folder, out, warm = edits(2), tmp_path / "run", Sampling(temperature=1.0, seed=5)
+    run(turns(BEST), folder, out, sampling=warm)
+    lmm = turns("", WRONG, WRONG)
+    outcome = run(lmm, folder, out, sampling=warm, repeats=Repeats(count=3, by="majority"))
+    assert (outcome.asked, outcome.reused, len(lmm.requests)) == (6, 2, 4)
+    assert {s.label for s in outcome.scores} == {WRONG}
+    silent = turns()
+    assert run(silent, folder, out, sampling=warm, repeats=Repeats(count=3)).reused == 6
+    assert silent.requests == []
+
+
+def test_what_cannot_be_asked_is_not_repeated(edits: Edits, tmp_path: Path):
+    folder = edits(2)
+    (folder / "edited" / "s01.png").unlink()
+    outcome = run(turns(BEST, BEST, BEST), folder, tmp_path / "run", repeats=Repeats(count=3))
+    assert [(f.sample_id, f.repeat, f.status) for f in outcome.findings] == [
+        *(("s00", i, "ok") for i in range(3)),
+        ("s01", 0, "input_error"),
+    ]
+    assert [s.missing for s in outcome.scores] == [None, "input_error"]
+
+
+def test_repeats_stand_in_the_report_as_they_were_joined(edits: Edits, tmp_path: Path):
+    from editloupe.reports.entries import entries_of_run
+    from editloupe.reports.judged import read_judged
+    from editloupe.reports.report import make_report
+
+    folder, out, warm = edits(2), tmp_path / "run", Sampling(temperature=1.0, seed=5)
+    rule = Repeats(count=3, abstain_above=0.5)
+    run(turns(BEST, WRONG, WRONG), folder, out, sampling=warm, repeats=rule)
+    (judged,) = read_judged([out])
+    assert judged.repeats == rule
+    assert [s.missing for s in judged.scores] == ["abstained", "abstained"]
+    grids = {g.name: g for g in make_report([judged]).sections[0].grids}
+    assert grids["doubt"].rows[0].cells == ("(not named)", "IF", "0/2", "0.92", "2", "0")
+    assert grids["doubt"].records[0]["mean_entropy_bits"] == pytest.approx(0.9183, abs=5e-5)
+    json.dumps([dict(r) for r in grids["doubt"].records], allow_nan=False)
+    # Beside people's ratings too, what the repeats come to counts.
+    assert [e.scores for e in entries_of_run(judged)] == [{"instruction_following": None}] * 2
+    run(turns(BEST, WRONG, WRONG), folder, out, sampling=warm, repeats=Repeats(count=3))
+    (judged,) = read_judged([out])
+    scores = [e.scores for e in entries_of_run(judged)]
+    assert scores == [{"instruction_following": 2.0}] * 2
+
+
+def test_an_interrupted_visit_has_asked_everything_once_before_anything_twice(edits: Edits, tmp_path: Path):
+    order: list[int] = []
+
+    def listen(progress: Any) -> None:
+        if isinstance(progress.finding, Finding):
+            order.append(progress.finding.repeat)
+
+    bench = open_bench(Settings(backend=turns(BEST, BEST), criteria=("if",), repeats=Repeats(count=2)))
+    bench = replace(bench, settings=replace(bench.settings, sampling=Sampling(seed=5)))
+    execute(bench, Source(path=edits(3)), tmp_path / "run", config={}, concurrency=1, listener=listen)
+    assert order == [0, 0, 0, 1, 1, 1]

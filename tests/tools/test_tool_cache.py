@@ -1,0 +1,173 @@
+"""Equal calls on equal images run once, and what is said fits the conversation that gets it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from pydantic import BaseModel
+
+from editloupe.data.images import ImageStore
+from editloupe.errors import ToolError
+from editloupe.records import Observation
+from editloupe.tools.ablations import ablated
+from editloupe.tools.base import Desk, Toolbox, open_toolbox
+from editloupe.tools.cache import ToolCache
+from editloupe.tools.session import Conversation
+from editloupe.values import Json, View
+from tests.conftest import pixels
+
+ZOOM: Mapping[str, Json] = {"target_image": "Edited Image", "bbox": [100, 100, 400, 400], "label": "the square"}
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> ImageStore:
+    return ImageStore(tmp_path / "blobs")
+
+
+@pytest.fixture
+def talk(images: ImageStore) -> Conversation:
+    before, after = pixels(0, spots=2)
+    views = {n: View.whole(images.add_array(p)) for n, p in (("Original Image", before), ("Edited Image", after))}
+    for view in views.values():
+        images.keep(view.image)
+    return Conversation(panes={name: (view,) for name, view in views.items()})
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> ToolCache:
+    return ToolCache(tmp_path / "cache")
+
+
+def ask(cache: ToolCache, box: Toolbox, talk: Conversation, images: ImageStore, tool: str, arguments: Mapping[str, Json]):
+    """(observation, from the cache, the conversation afterwards); the observation is what it would be without a cache."""
+    desk = talk.desk(images)
+    seen, cached = cache.call(box, tool, arguments, desk)
+    assert seen.to_json() == box.call(tool, arguments, desk).to_json()
+    return seen, cached, talk.after(tool, arguments, seen, desk.names(seen))
+
+
+def test_an_equal_call_is_answered_from_the_first(cache: ToolCache, talk: Conversation, images: ImageStore):
+    box = open_toolbox(["zoom_in", "localize_differences"])
+    first, cached, later = ask(cache, box, talk, images, "zoom_in", ZOOM)
+    assert not cached
+    assert ask(cache, box, talk, images, "zoom_in", {**ZOOM, "target_image": " edited IMAGE"})[:2] == (first, True)
+    # Another process: the same folder.
+    assert ask(ToolCache(cache._folder), box, talk, images, "zoom_in", ZOOM)[1]
+    # The conversation has made it before, and is told so: another observation.
+    seen, cached, _ = ask(cache, box, later, images, "zoom_in", ZOOM)
+    assert (cached, seen.data["repeated"], "exactly this call before" in seen.text) == (False, True, True)
+    assert (cache.ran, cache.hits) == (2, 1)
+
+
+def test_pictures_get_the_numbers_of_the_conversation_that_asks(cache: ToolCache, talk: Conversation, images: ImageStore):
+    box = open_toolbox(["zoom_in", "localize_differences"])
+    ask(cache, box, talk, images, "zoom_in", ZOOM)
+    both = {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
+    seen, _, after = ask(cache, box, talk, images, "localize_differences", both)
+    assert after.crops == 2
+    seen, cached, _ = ask(cache, box, after, images, "zoom_in", ZOOM)
+    assert (cached, seen.data["crop"]) == (True, "Crop 3")
+    assert seen.text.startswith("Crop 3: ")
+
+
+def test_a_name_is_part_of_the_call(cache: ToolCache, talk: Conversation, images: ImageStore):
+    box = open_toolbox(["zoom_in"])
+    ask(cache, box, talk, images, "zoom_in", ZOOM)
+    renamed = Conversation(panes={"Picture": talk.panes["Edited Image"]})
+    seen, cached, _ = ask(cache, box, renamed, images, "zoom_in", {**ZOOM, "target_image": "Picture"})
+    assert not cached and "'Picture'" in seen.text
+    swapped = Conversation(panes={"Edited Image": talk.panes["Original Image"]})
+    assert not ask(cache, box, swapped, images, "zoom_in", ZOOM)[1], "other pixels under the name"
+
+
+def test_another_version_device_or_ablation_is_asked_anew(
+    cache: ToolCache, talk: Conversation, images: ImageStore, monkeypatch: pytest.MonkeyPatch
+):
+    box = open_toolbox(["zoom_in"])
+    ask(cache, box, talk, images, "zoom_in", ZOOM)
+    black = ablated(box, ["black-crops"])
+    assert not ask(cache, black, talk, images, "zoom_in", ZOOM)[1]
+    assert ask(cache, black, talk, images, "zoom_in", ZOOM)[1]
+    assert not ask(ToolCache(cache._folder, device="cuda:1"), box, talk, images, "zoom_in", ZOOM)[1]
+    assert ask(ToolCache(cache._folder, device="cuda:0"), box, talk, images, "zoom_in", ZOOM)[1], "the same kind of device"
+    monkeypatch.setattr(type(box.tools["zoom_in"]), "revision", "99")
+    assert not ask(cache, box, talk, images, "zoom_in", ZOOM)[1]
+
+
+def test_a_lost_picture_or_a_damaged_file_runs_again(cache: ToolCache, talk: Conversation, images: ImageStore):
+    box = open_toolbox(["zoom_in"])
+    seen, _, _ = ask(cache, box, talk, images, "zoom_in", ZOOM)
+    path = images.path(seen.images[0])
+    assert path is not None
+    path.unlink()
+    fresh = ImageStore(path.parents[1] if path.parent.name != "blobs" else path.parent)
+    assert not cache.call(box, "zoom_in", ZOOM, talk.desk(fresh))[1]
+    (kept,) = cache._folder.glob("*/*.json")
+    kept.write_text("{")
+    assert not ask(cache, box, talk, images, "zoom_in", ZOOM)[1]
+    assert ask(cache, box, talk, images, "zoom_in", ZOOM)[1]
+
+
+class Broken:
+    """Counts its calls; fails as often as it is told."""
+
+    name: ClassVar[str] = "broken"
+    description: ClassVar[str] = "For tests."
+    version = "1"
+    repeatable = True
+
+    class Args(BaseModel):
+        pass
+
+    def __init__(self, *answers: Observation | Exception) -> None:
+        self.answers = list(answers)
+
+    def __call__(self, args: Args, desk: Desk) -> Observation:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_failures_are_not_kept(cache: ToolCache, talk: Conversation, images: ImageStore):
+    fine = Observation(text="found")
+    tool = Broken(ToolError("not now"), ValueError("crash"), Observation(text="Error", error=True), fine)
+    box, desk = Toolbox(tools={"broken": tool}), talk.desk(images)
+    for error in (ToolError, ValueError):
+        with pytest.raises(error):
+            cache.call(box, "broken", {}, desk)
+    assert cache.call(box, "broken", {}, desk) == (Observation(text="Error", error=True), False)
+    assert [cache.call(box, "broken", {}, desk) for _ in range(2)] == [(fine, False), (fine, True)]
+    with pytest.raises(ToolError, match="there is no tool"):
+        cache.call(box, "nothing", {}, desk)
+
+
+def test_a_tool_that_does_not_say_that_it_is_repeatable_always_runs(
+    cache: ToolCache, talk: Conversation, images: ImageStore
+):
+    tool = Broken(Observation(text="1"), Observation(text="2"))
+    tool.repeatable = False
+    box, desk = Toolbox(tools={"broken": tool}), talk.desk(images)
+    assert [cache.call(box, "broken", {}, desk)[0].text for _ in range(2)] == ["1", "2"]
+
+
+def test_callers_at_once_share_one_call(cache: ToolCache, talk: Conversation, images: ImageStore):
+    began = threading.Barrier(8)
+    tool = Broken(Observation(text="once"))
+    box, desk = Toolbox(tools={"broken": tool}), talk.desk(images)
+
+    def call(_: int) -> tuple[Observation, bool]:
+        began.wait()
+        return cache.call(box, "broken", {}, desk)
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(call, range(8)))
+    assert {o.text for o, _ in found} == {"once"}
+    assert sum(not cached for _, cached in found) == 1
+    assert replace(found[0][0]) == found[-1][0]
