@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import editloupe
-from editloupe.cli import backends, check, judge, listings, report, retry, show, tools
+from editloupe.cli import backends, check, judge, listings, report, retry, serve, show, tools
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
@@ -45,6 +45,7 @@ for _name, _command in (
     ("check", check.check),
     ("show", show.show),
     ("report", report.report),
+    ("serve", serve.serve),
     ("rubrics", listings.rubrics),
 ):
     app.command(name=_name)(_exits(_command))

@@ -412,9 +412,7 @@ def _rejected_findings(bench: Bench, row: Rejected) -> Iterable[Finding]:
 
 
 def _criteria(bench: Bench) -> list[str]:
-    chosen = bench.settings.criteria
-    ids = [c.id for c in bench.rubric.criteria]
-    return ids if chosen is None else [i for i in ids if i in {bench.rubric.criterion(c).id for c in chosen}]
+    return [c.id for c in bench.criteria]
 
 
 def _scores(bench: Bench, loaded: Loaded, findings: dict[str, Finding]) -> list[Score]:

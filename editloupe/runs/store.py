@@ -193,6 +193,12 @@ class RunStore:
             self.report.mkdir(exist_ok=True)
             return _replace(self.report / name, text)
 
+    def forget(self) -> None:
+        """Let go of what is on disk: for a writer that runs for long and looks nothing up here."""
+        self.samples.clear()
+        self.rejected.clear()
+        self.findings.clear()
+
     def close(self) -> None:
         if self._findings_file is not None:
             self._findings_file.close()
@@ -204,7 +210,8 @@ class RunStore:
     def _take_lock(self) -> None:
         path = self.folder / "run.lock"
         # flock goes with the process, so a killed run leaves no lock behind.
-        lock = FileLock(str(path), timeout=0)
+        # It belongs to the store: another thread than the one that opened it may close it.
+        lock = FileLock(str(path), timeout=0, thread_local=False)
         owner = self.folder / "run.owner"
         try:
             lock.acquire()
