@@ -265,9 +265,9 @@ def _openapi(made: Callable[[], dict[str, Any]], *, secured: bool) -> Callable[[
         for path, item in schema["paths"].items():
             for operation in item.values():
                 for status, response in operation["responses"].items():
-                    content = response.get("content", {})
-                    if not status.startswith("2") and "application/json" in content:
-                        content["application/problem+json"] = content.pop("application/json")
+                    if not status.startswith("2"):
+                        told = {"schema": {"$ref": "#/components/schemas/Problem"}}
+                        response["content"] = {"application/problem+json": told}
                     if status == "503":
                         response["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "required": True}}
                 if secured and path not in ("/healthz", "/readyz"):
