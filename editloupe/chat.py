@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, TypeAlias
 
-from editloupe.values import ImageRef, Json, digest
+from editloupe.values import ImageRef, Json, canonical_json, text_digest
 
 ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tools", "refusal", "filter"]
@@ -92,6 +93,11 @@ class Message:
     tool_call_id: str | None = None
     carry: Json = None
 
+    @cached_property
+    def canonical(self) -> str:
+        """The canonical JSON: each message is in the hash of the conversation and in the key of every later request."""
+        return canonical_json(self.to_json())
+
     @classmethod
     def of_text(cls, role: ChatRole, text: str) -> Message:
         return cls(role=role, parts=(TextPart(text=text),))
@@ -137,7 +143,8 @@ class Message:
 
 def message_hash(message: Message, parent: str | None) -> str:
     """Digest of a message and of everything before it: equal hashes mean equal conversations up to here."""
-    return digest({"parent": parent, "message": message.to_json()})
+    # Put together as the canonical JSON of {"message": …, "parent": …} is.
+    return text_digest(f'{{"message":{message.canonical},"parent":{canonical_json(parent)}}}')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,17 +205,24 @@ class Request:
     calls_allowed: bool = True
 
     def to_json(self) -> dict[str, Json]:
+        return {"messages": [m.to_json() for m in self.messages], **self._settings()}
+
+    def key(self) -> str:
+        """SHA-256 of the canonical JSON, images by digest: the base of replay and cache keys."""
+        # Put together as the canonical JSON of `to_json` is: the messages' own texts are used again, since they are most of
+        # it and the same in every turn.
+        fields = {name: canonical_json(value) for name, value in self._settings().items()}
+        fields["messages"] = f"[{','.join(m.canonical for m in self.messages)}]"
+        return text_digest("{" + ",".join(f'"{name}":{fields[name]}' for name in sorted(fields)) + "}")
+
+    def _settings(self) -> dict[str, Json]:
+        """Everything but the messages."""
         data: dict[str, Json] = {
-            "messages": [m.to_json() for m in self.messages],
             "tools": [t.to_json() for t in self.tools],
             "sampling": self.sampling.to_json(),
             "choices": None if self.choices is None else list(self.choices),
         }
         return data if self.calls_allowed else data | {"calls_allowed": False}
-
-    def key(self) -> str:
-        """SHA-256 of the canonical JSON, images by digest: the base of replay and cache keys."""
-        return digest(self.to_json())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 from editloupe.chat import Sampling, ToolCall, Usage
@@ -191,7 +192,7 @@ class JudgeTask:
     target: int | None = None
     blocked: tuple[Status, str] | None = None
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Content hash, 64 hex digits: recipes and not pixels, and no judge."""
         return digest(self.to_json())

@@ -11,21 +11,29 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Final, Literal, TypeAlias, cast, get_args
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 AxisOrder: TypeAlias = Literal["xyxy", "yxyx"]
 
 
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def canonical_json(value: Json) -> str:
     """The one text of a JSON value: keys sorted, no spaces, UTF-8 kept, NaN and infinity refused (ValueError)."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 def digest(value: Json) -> str:
     """SHA-256 (64 hex digits) of the canonical JSON of `value`."""
+    return text_digest(canonical_json(value))
+
+
+def text_digest(canonical: str) -> str:
+    """`digest` of the value whose canonical JSON this is."""
     # Half a surrogate pair, which JSON allows and UTF-8 does not, becomes its JSON escape.
-    return hashlib.sha256(canonical_json(value).encode("utf-8", "backslashreplace")).hexdigest()
+    return hashlib.sha256(canonical.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,13 @@ from editloupe.errors import RateLimited
 START: Final = 8
 MOST: Final = 64
 _WAVES_SEEN = 4
+_REFUSED = 0.2
+"""Share of refused calls above which the limit halves. One that comes now and then costs its own retry; halving for each
+would bring an endpoint that refuses one call in ten, whoever asks, down to one connection."""
+
+_SEEN = 16
+"""So many calls are looked at, or a wave if that is more, before a share of them says something."""
+
 _SLOWER = 3.0
 """Times the usual answer's seconds from which an endpoint counts as overloaded. Answers differ by their length alone by a
 factor of two."""
@@ -22,9 +29,10 @@ factor of two."""
 class ConnectionLimit:
     """The connections of one endpoint, shared by all threads: additive increase, multiplicative decrease.
 
-    The limit grows by one with each wave of answers (as many as the limit) that used all of it, and doubles a wave until
-    the first refusal. It halves on a rate limit, and falls by a quarter where answers have become three times as slow as
-    they were at the limit's start; both at most once a wave. `fix` sets it for good.
+    The limit doubles with each wave of answers (as many as the limit) that used all of it and saw few refusals; once it has
+    fallen, it grows by one a wave (of at least 16). It halves where more than a fifth of the calls is refused for their
+    rate, and falls by a quarter where answers have become three times as slow as they were at the limit's start; both at
+    most once a wave. `fix` sets it for good.
     """
 
     def __init__(self, *, start: int = START, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,6 +44,7 @@ class ConnectionLimit:
         self._under_way = 0
         self._full = False
         self._answered = 0
+        self._ended = self._refused_lately = 0
         self._changed_at = clock()
         self._usual: float | None = None
         self._seconds: deque[float] = deque(maxlen=_WAVES_SEEN * most)
@@ -81,16 +90,22 @@ class ConnectionLimit:
     def _refused(self, began: float) -> None:
         with self._free:
             self.throttled += 1
-            self._doubling = False
             # Calls of before the last change say nothing of the limit that is.
-            if not self._fixed and began >= self._changed_at:
+            if self._fixed or began < self._changed_at:
+                return
+            self._refused_lately += 1
+            if self._refused_lately > _REFUSED * max(self.limit, _SEEN):
+                self._doubling = False
                 self._change(self._limit / 2)
+            else:
+                self._end()
 
     def _kept_up(self, began: float) -> None:
         with self._free:
             self._seconds.append(self._clock() - began)
             self._answered += 1
-            if self._fixed or self._answered < self.limit:
+            self._end()
+            if self._fixed or self._answered < (self.limit if self._doubling else max(self.limit, _SEEN)):
                 return
             recent = _middle(list(self._seconds)[-self._answered :])
             if self._usual is None:
@@ -98,14 +113,21 @@ class ConnectionLimit:
             if recent > _SLOWER * max(self._usual, 0.05) and self.limit > 1:
                 self._doubling = False
                 self._change(self._limit * 0.75)
-            elif self._full:
+            elif self._full and self._refused_lately <= _REFUSED / 2 * max(self.limit, _SEEN):
                 self._change(self._limit * 2 if self._doubling else self._limit + 1)
                 self._free.notify_all()
             else:
                 self._answered = 0
 
+    def _end(self) -> None:
+        """One more call has ended without a change."""
+        self._ended += 1
+        if self._ended >= max(self.limit, _SEEN):
+            self._ended = self._refused_lately = 0
+
     def _change(self, limit: float) -> None:
         self._limit = min(float(self._most), max(1.0, limit))
+        self._ended = self._refused_lately = 0
         self._changed_at, self._answered, self._full = self._clock(), 0, False
 
 

@@ -21,6 +21,7 @@ from editloupe.backends import openai_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.endpoint import Address, is_loopback, read_address, read_whole
+from editloupe.backends.lanes import Lanes
 from editloupe.backends.payload import ImageURLs, said
 from editloupe.backends.remote import Remote
 from editloupe.backends.retry import RetryPolicy
@@ -105,15 +106,21 @@ def open_backend(
         import openai
     except ImportError as error:
         raise ConfigError(f"backend {uri.provider!r} needs the package openai: pip install 'openai>=2.30,<4'") from error
-    client = openai.OpenAI(
-        api_key=address.key.value or "none",
-        base_url=address.endpoint,
-        max_retries=0,
-        timeout=openai.Timeout(address.site.timeout_s, connect=address.site.connect_s),
-        # A proxy from the environment has no business between us and a server on this machine.
-        http_client=openai.DefaultHttpxClient(trust_env=False) if is_loopback(address.endpoint) else None,
-    )
-    return OpenAIBackend(address, place or address.endpoint, client, service=service, policy=policy, sleep=sleep)
+    # A proxy from the environment has no business between us and a server on this machine.
+    trust_env = not is_loopback(address.endpoint)
+    # Reading the certificates takes longer than a call: once for all lanes.
+    certificates = wire.http_library().create_ssl_context(trust_env=trust_env)
+
+    def lane() -> openai.OpenAI:
+        return openai.OpenAI(
+            api_key=address.key.value or "none",
+            base_url=address.endpoint,
+            max_retries=0,
+            timeout=openai.Timeout(address.site.timeout_s, connect=address.site.connect_s),
+            http_client=openai.DefaultHttpxClient(verify=certificates, trust_env=trust_env),
+        )
+
+    return OpenAIBackend(address, place or address.endpoint, Lanes(lane), service=service, policy=policy, sleep=sleep)
 
 
 class OpenAIBackend(Remote):
@@ -123,7 +130,7 @@ class OpenAIBackend(Remote):
         self,
         address: Address,
         place: str,
-        client: openai.OpenAI,
+        lanes: Lanes[openai.OpenAI],
         *,
         service: Service = OPENAI,
         policy: RetryPolicy,
@@ -131,8 +138,8 @@ class OpenAIBackend(Remote):
     ) -> None:
         traits = replace(service.traits(address.uri.model, place), boxes=address.dialect)
         told = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
-        super().__init__(address, place, traits, close=client.close, tool_images=told, policy=policy, sleep=sleep)
-        self._service, self._client = service, client
+        super().__init__(address, place, traits, close=lanes.close, tool_images=told, policy=policy, sleep=sleep)
+        self._service, self._lanes = service, lanes
         self._image_urls = ImageURLs(traits.image_policy)
         self._renamed: Mapping[str, str | None] = {}
 
@@ -142,7 +149,8 @@ class OpenAIBackend(Remote):
         Raises BackendError.
         """
         try:
-            listed = self._client.models.list().data or []
+            with self._lanes.one() as client:
+                listed = client.models.list().data or []
         except ValueError as error:
             raise Rejected(f"{self._site.where}: /models is not JSON") from error
         except wire.foreign_errors() as error:
@@ -153,15 +161,18 @@ class OpenAIBackend(Remote):
         return next((n for n in told if isinstance(n, int) and not isinstance(n, bool) and n > 0), None)
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
-        messages = wire.messages_of(
-            request,
-            lambda ref: self._image_urls.of(images, ref),
-            tool_images=self._traits.tool_result_images,
-            image_ids=self._service.image_ids,
+        messages = wire.Spliced.of(
+            lambda image_url: wire.messages_of(
+                request,
+                image_url,
+                tool_images=self._traits.tool_result_images,
+                image_ids=self._service.image_ids,
+            ),
+            lambda ref: self._image_urls.ascii(images, ref),
         )
         return lambda: self._negotiated(request, messages)
 
-    def _negotiated(self, request: Request, messages: list[Json]) -> Reply:
+    def _negotiated(self, request: Request, messages: wire.Spliced) -> Reply:
         """One answer, without the parameters that this model turns out to refuse. Remembered: it is asked once."""
         import openai
 
@@ -170,7 +181,7 @@ class OpenAIBackend(Remote):
             known, extras = wire.parameters_of(self._uri.model, request, renamed), self._service.extras(request)
             sent = {**known, **extras}
             try:
-                body = self._post({**known, "messages": messages, **extras})
+                body = self._post(messages.within(known, extras))
                 break
             except wire.foreign_errors() as error:
                 name = _refused_parameter(error, sent) if isinstance(error, openai.APIStatusError) else None
@@ -185,16 +196,17 @@ class OpenAIBackend(Remote):
         dropped: list[Json] = [name for name in asked if renamed.get(name, name) is None]
         return wire.read_reply(body, {**sent, "dropped": dropped} if dropped else sent, self._site)
 
-    def _post(self, body: dict[str, Json]) -> bytes:
+    def _post(self, body: bytes) -> bytes:
         """The answer's bytes. Raises `wire.foreign_errors`, and BackendError for an answer that is too late or too long."""
         began = time.monotonic()
         # The SDK's way to an endpoint without a method of its own: the method for this one walks through all messages by
         # their types with each call, which costs more than all the rest of a turn. What the header asks for is what
         # `with_streaming_response` asks for.
         asked = {"headers": {"X-Stainless-Raw-Response": "stream"}}
-        post = cast("Any", self._client.post)
-        with closing(post("/chat/completions", cast_to=object, body=body, options=asked)) as response:
-            return read_whole(response.iter_bytes(), self._site, began=began)
+        with self._lanes.one() as client:
+            post = cast("Any", client.post)
+            with closing(post("/chat/completions", cast_to=object, content=body, options=asked)) as response:
+                return read_whole(response.iter_bytes(), self._site, began=began)
 
 
 def _refused_parameter(error: openai.APIStatusError, sent: Mapping[str, Json]) -> str | None:

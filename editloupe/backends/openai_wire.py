@@ -11,9 +11,10 @@ import importlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from editloupe.backends.endpoint import Site
 from editloupe.backends.payload import (
@@ -43,7 +44,7 @@ from editloupe.chat import (
     Usage,
 )
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
-from editloupe.values import Json
+from editloupe.values import ImageRef, Json
 
 Object: TypeAlias = Mapping[str, Json]
 
@@ -99,6 +100,47 @@ def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool = Fa
     if waiting:
         wire.append({"role": "user", "content": _wire_content(tuple(waiting), image_url, image_ids)})
     return wire
+
+
+class Spliced:
+    """Messages as JSON text, with a gap for each image: what is long is neither read nor escaped again in every turn.
+
+    The bytes are those of one `json.dumps` of the whole.
+    """
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._pieces = pieces
+
+    @classmethod
+    def of(cls, make: Callable[[ImageURL], list[Json]], image_url: Callable[[ImageRef], bytes]) -> Spliced:
+        """What `make` writes with the image URLs that it is given, with those of `image_url` in their place."""
+        urls: dict[str, bytes] = {}
+
+        def gap(ref: ImageRef) -> str:
+            if ref.sha256 not in urls:
+                urls[ref.sha256] = image_url(ref)
+            return f"{_GAP}{ref.sha256}"
+
+        # Every second piece is the digest that stood behind a gap's mark.
+        pieces = _GAPS.split(_json(make(gap)))
+        pieces[1::2] = [urls[digest.decode()] for digest in pieces[1::2]]
+        return cls(pieces)
+
+    def within(self, before: Object, behind: Object) -> bytes:
+        """A body that holds `before`, "messages", and `behind`."""
+        parts = [_json(before)[:-1], b"," if before else b"", b'"messages":', *self._pieces]
+        return b"".join([*parts, b"," + _json(behind)[1:] if behind else b"}"])
+
+
+# Of this process alone, so that no text of a user, a model or an image can hold it.
+_GAP: Final = f"image-{secrets.token_hex(16)}-"
+_GAPS: Final = re.compile(_GAP.encode() + b"([0-9a-f]{64})")
+
+
+def _json(value: Json) -> bytes:
+    """As the SDK writes JSON. Half a surrogate pair, which JSON allows and UTF-8 does not, becomes its escape."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _wire_message(message: Message, image_url: ImageURL, image_ids: bool) -> Object:
@@ -262,13 +304,19 @@ def _usage(value: Json) -> Usage:
 def foreign_errors() -> tuple[type[Exception], ...]:
     """What a call of the SDK may raise: its own errors, and those of the HTTP library below it.
 
-    The SDK translates what fails before the answer's first byte; what fails after it comes as it is. The library is httpx
-    under openai 2 and httpx2 under openai 3.
+    The SDK translates what fails before the answer's first byte; what fails after it comes as it is.
     """
     import openai
 
-    library = openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]
-    return (openai.OpenAIError, importlib.import_module(library).HTTPError)
+    return (openai.OpenAIError, http_library().HTTPError)
+
+
+@functools.cache
+def http_library() -> Any:
+    """What the SDK sends with: httpx under openai 2, httpx2 under openai 3."""
+    import openai
+
+    return importlib.import_module(openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0])
 
 
 def backend_error(error: Exception, site: Site) -> BackendError:

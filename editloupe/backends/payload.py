@@ -17,8 +17,9 @@ from editloupe.chat import Message, Part, Request, TextPart
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.values import ImageRef, Json
 
-IMAGE_TEXT_BYTES: Final = 256 * 2**20
-"""Base64 text kept for the turns to come; beyond it the longest unused goes first."""
+IMAGE_TEXT_BYTES: Final = 64 * 2**20
+"""Base64 text kept for the turns to come, of some dozen conversations with photographs; beyond it the longest unused
+goes first, and is made again where it is needed after all."""
 
 # OpenAI and vLLM say "maximum context length", newer vLLM "maximum model length", llama.cpp "context size".
 TOO_LONG = re.compile(
@@ -40,16 +41,20 @@ class ImageURLs:
     def __init__(self, policy: ImagePolicy, *, limit_bytes: int = IMAGE_TEXT_BYTES) -> None:
         self._policy, self._limit_bytes = policy, limit_bytes
         self._lock = threading.Lock()
-        self._texts: OrderedDict[str, str] = OrderedDict()
+        self._texts: OrderedDict[str, bytes] = OrderedDict()
         self._bytes = 0
 
     def of(self, images: ImageStore, ref: ImageRef) -> str:
+        return self.ascii(images, ref).decode("ascii")
+
+    def ascii(self, images: ImageStore, ref: ImageRef) -> bytes:
+        """The data URI as it goes into a body: the same object for all who ask, so that it is in memory once."""
         with self._lock:
             if ref.sha256 in self._texts:
                 self._texts.move_to_end(ref.sha256)
                 return self._texts[ref.sha256]
         encoded = images.encoded(ref, self._policy)
-        text = f"data:{encoded.media_type};base64,{base64.b64encode(encoded.data).decode('ascii')}"
+        text = f"data:{encoded.media_type};base64,".encode("ascii") + base64.b64encode(encoded.data)
         with self._lock:
             if ref.sha256 not in self._texts:
                 self._texts[ref.sha256] = text

@@ -10,21 +10,27 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from editloupe.backends.limits import ConnectionLimit
-from editloupe.errors import BackendError
+from editloupe.errors import BackendError, RateLimited
 
 T = TypeVar("T")
+
+
+_TOO_MUCH = (503, 529)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
     """Bounds of one call, all times in seconds.
 
-    attempts: in all, the first one included.   base_s: ceiling of the first wait; it doubles with every further one, up
-    to max_wait_s.   total_s: no attempt starts later than this after the first one; one that runs is not cut short.
+    attempts: in all, the first one included.   base_s: ceiling of the first wait where the endpoint says that it is too
+    much (429, 503, 529); it doubles with every further one, up to max_wait_s.   lost_base_s: the same for other failures: a
+    lost connection, half an answer, none in time, another 5xx. There is no load to be taken off it.   total_s: no attempt
+    starts later than this after the first one; one that runs is not cut short.
     """
 
     attempts: int = 5
     base_s: float = 1.0
+    lost_base_s: float = 0.25
     max_wait_s: float = 30.0
     total_s: float = 300.0
 
@@ -32,10 +38,11 @@ class RetryPolicy:
         if self.attempts < 1:
             raise ValueError(f"a retry policy needs at least 1 attempt, found {self.attempts}")
 
-    def wait_s(self, attempt: int, fraction: float) -> float:
+    def wait_s(self, attempt: int, fraction: float, *, lost: bool = False) -> float:
         """How long to wait after failure number `attempt` (from 1): full jitter, so `fraction` (0..1) of the ceiling."""
+        base_s = min(self.base_s, self.lost_base_s) if lost else self.base_s
         # The exponent is bounded because 2.0**1024 overflows; no ceiling is that far away.
-        return fraction * min(self.max_wait_s, self.base_s * 2.0 ** min(attempt - 1, 64))
+        return fraction * min(self.max_wait_s, base_s * 2.0 ** min(attempt - 1, 64))
 
 
 DEFAULT_POLICY: Final = RetryPolicy()
@@ -75,7 +82,8 @@ def call(
         except BackendError as error:
             if not error.retryable:
                 raise
-            wait = max(policy.wait_s(attempt, rng()), error.retry_after_s or 0.0)
+            lost = not isinstance(error, RateLimited) and error.status not in _TOO_MUCH
+            wait = max(policy.wait_s(attempt, rng(), lost=lost), error.retry_after_s or 0.0)
             elapsed = clock() - start
             if attempt == policy.attempts or elapsed + wait > policy.total_s:
                 error.args = (f"{error} (gave up after {_times(attempt)} in {elapsed:.0f} s)",)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import editloupe
-from editloupe.cli import backends, check, judge, listings, report, retry, serve, show, tools
+from editloupe.cli import align, backends, check, judge, listings, report, retry, serve, show, targets, tools
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
@@ -46,6 +46,8 @@ for _name, _command in (
     ("show", show.show),
     ("report", report.report),
     ("serve", serve.serve),
+    ("targets", targets.targets),
+    ("align", align.align),
     ("rubrics", listings.rubrics),
 ):
     app.command(name=_name)(_exits(_command))

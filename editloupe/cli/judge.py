@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from editloupe.backends.vllm_server import Server
     from editloupe.protocols.base import Summary
     from editloupe.reports.table import Heading
+    from editloupe.runs.budget import Ledger
     from editloupe.runs.execute import Outcome, Progress
     from editloupe.runs.spec import Bench, Settings, Source, ToolProtocolChoice
     from editloupe.tools.settings import ToolSettings
@@ -174,7 +175,7 @@ def _judge(
     heading = heading_of(bench)
     if not as_json:
         note(f"Judging {source.path} with {heading.judge} into {folder}")
-    with _stoppable(at_once) as stop, _progress(hidden=as_json) as listener:
+    with stoppable(at_once) as stop, _progress(hidden=as_json) as listener:
         outcome = execute(
             bench,
             source,
@@ -360,7 +361,7 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     out().print(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
     if outcome.ledger.usage.total:
-        out().print(plain(_spent(outcome)))
+        out().print(plain(spent_told(outcome.ledger, outcome.bench.backend)))
     if outcome.interrupted:
         why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
         out().print(f"{why}. The same command goes on from here.")
@@ -372,9 +373,8 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
         out().print(plain(f"Look at one: {shlex.join(words_)}"), soft_wrap=True)
 
 
-def _spent(outcome: Outcome) -> str:
+def spent_told(ledger: Ledger, backend: LMM) -> str:
     """Calls, tokens and money of this visit."""
-    ledger, backend = outcome.ledger, outcome.bench.backend
     calls = "1 call" if ledger.calls == 1 else f"{ledger.calls:,} calls"
     tokens = f"{ledger.usage.input_tokens or 0:,} input and {ledger.usage.output_tokens or 0:,} output tokens"
     cost = "" if ledger.cost is None or not backend.traits.is_lmm else f", about {ledger.cost:.4g} USD"
@@ -447,7 +447,7 @@ def _launched(
 
 
 @contextmanager
-def _stoppable(at_once: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
+def stoppable(at_once: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
     """The first Ctrl-C (or SIGTERM) stops after the calls under way, the second at once; either leaves a resumable run.
 
     at_once: called before the second one ends the process, for what would outlive it.

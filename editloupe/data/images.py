@@ -110,7 +110,7 @@ class ImageStore:
     """All images of a run, each held once.
 
     folder: where bytes are kept as `<ab>/<sha256>.<ext>`; None keeps derived images in memory.
-    Thread-safe. Decoded images (read-only arrays) and encoded ones are cached, each kind up to `cache_bytes`.
+    Thread-safe. Decoded images (read-only arrays) are cached up to `cache_bytes`, encoded ones up to an eighth of it.
     """
 
     def __init__(self, folder: Path | None = None, *, max_pixels: int = MAX_PIXELS, cache_bytes: int = 256 * 2**20) -> None:
@@ -245,7 +245,8 @@ class ImageStore:
             )
         with self._lock:
             made = self._encoded.setdefault(key, made)
-            while len(self._encoded) > 1 and sum(len(e.data) for e in self._encoded.values()) > self.cache_bytes:
+            # A run's crops are asked for in their own conversation only: an eighth is enough for those under way.
+            while len(self._encoded) > 1 and sum(len(e.data) for e in self._encoded.values()) > self.cache_bytes // 8:
                 self._encoded.popitem(last=False)
         return made
 
@@ -294,8 +295,10 @@ def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB
 
 def encode_png(rgb: RGB) -> bytes:
     """PNG bytes of H×W×3 uint8 RGB, the same for the same pixels."""
-    # Runs alone, after PNG's filters: on photographs as small as a full search of deflate, in less than half the time.
+    # One filter for all lines and runs alone, no search for the best of either: half the time of OpenCV's own choice, for
+    # a photograph's file that is a tenth to a fifth longer.
     how = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
+    how += [cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_UP]
     written, data = cv2.imencode(".png", cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR), how)
     if not written:
         raise ImageError(f"an image of {rgb.shape[1]}×{rgb.shape[0]} px cannot be written as PNG")

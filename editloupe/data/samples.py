@@ -35,12 +35,13 @@ def load(
     format: str = "auto",
     edited: Mapping[str, Path] = _NO_EDITORS,
     fields: Path | None = None,
+    outputs: bool = True,
     progress: Progress | None = None,
 ) -> Loaded:
     """All edits of a folder (or of a metadata file in it): every file identified and hashed once, no pixels decoded.
 
     edited: folder of outputs by the editor's name ("" for an unnamed one), beside the data set's own.
-    fields: mapping file (TOML) for the dlebench format.
+    fields: mapping file (TOML) for the dlebench format.   outputs: False where edited images may be absent as a whole.
     A row that cannot be judged is in `rejected`; an output that does not exist leaves `Turn.edited` None.
     Raises DataError, SampleError or ConfigError where the whole of `path` cannot be used.
     """
@@ -53,7 +54,9 @@ def load(
             raise DataError(f"{path}: expected a folder or a metadata file ({', '.join(ENDINGS)}), found another file")
         metadata, root = path, path.parent
     open_folder(root, store, what="a folder of edits")
-    data = DataSet(root=root, store=store, metadata=metadata, edited=edited, fields=fields, progress=progress)
+    data = DataSet(
+        root=root, store=store, metadata=metadata, edited=edited, fields=fields, outputs=outputs, progress=progress
+    )
     if fields is None:
         return _LOADERS[format if format != "auto" else _recognised(data)].load(data)
     # A mapping file says which folders hold what, so it also says which format is meant.

@@ -56,7 +56,7 @@ def read_table(file: Path) -> Table:
     try:
         if ending == ".parquet":
             table = _read_parquet(file)
-        elif ending == ".csv":
+        elif ending in (".csv", ".tsv"):
             table = _read_csv(file)
         else:
             table = _read_jsonl(file)

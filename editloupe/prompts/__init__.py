@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -82,12 +82,18 @@ def _identity(template: str | Path) -> str:
     return Path(template).name if _is_path(template) else str(template)
 
 
+@cache
+def _builtin_text(name: str) -> str:
+    """Read once: it comes with the package, and a sample renders half a dozen."""
+    return (_HERE / f"{name}.md").read_text(encoding="utf-8-sig")
+
+
 def _read(template: str | Path) -> tuple[str, str]:
     """(name for messages, text). Line ends are unified: a checkout with CRLF is the same prompt."""
     if _is_path(template):
         path, shown = Path(template), str(template)
     elif template in builtin_prompts():
-        path, shown = _HERE / f"{template}.md", f"{template}.md"
+        return f"{template}.md", _builtin_text(template)
     else:
         raise PromptError(
             f"unknown prompt {str(template)!r}; built in: {', '.join(builtin_prompts())}; "

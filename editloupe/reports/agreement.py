@@ -5,7 +5,7 @@ Correlations are SciPy's; their weighted forms (points.py) serve the resamples, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,8 +19,14 @@ from editloupe.values import Json
 DECIMALS: Final = 9
 """Values that are equal to this many decimals are ties: the square root of a product may differ in its last bit."""
 
-MOST_POINTS: Final = 4000
-"""Distinct pairs up to which Kendall's tau is resampled: it looks at every pair of points."""
+_CHANCE: Final = ("kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal", "alpha_interval")
+"""Figures that take off the agreement expected by chance, which one pair does not show."""
+
+_BLOCK: Final = 4_000_000
+"""Weights that are held at once: 32 MB."""
+
+MOST_POINTS: Final = 1500
+"""Distinct pairs of values up to which Kendall's tau has an interval: each resample looks at every pair of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +35,11 @@ class Scale:
 
     values: ascending; a label's place on the scale.   names: one for each.
     ordered: False where the values are only numbers for names, so that nothing but equality counts.
-    good: the value from which on a label counts as good, for F1 and accuracy; None where the scale is not divided.
     """
 
     values: tuple[float, ...]
     names: tuple[str, ...]
     ordered: bool = True
-    good: float | None = None
 
     def name(self, value: float) -> str:
         return self.names[self.values.index(value)]
@@ -110,7 +114,7 @@ def errors(paired: Paired, drawing: Drawing = DRAWING) -> dict[str, Figure]:
 def label_figures(paired: Paired, scale: Scale, drawing: Drawing = DRAWING) -> dict[str, Figure]:
     """Agreement in labels: exact match, Cohen's kappa, alpha; on ordered scales also those that weigh distances.
 
-    Every value must be one of the scale's. accuracy and f1 where `scale.good` divides it; F1 is that of the good labels.
+    Every value must be one of the scale's.
     """
     found: dict[str, Points] = {"exact": exact, "kappa": kappa()}
     if scale.ordered:
@@ -121,11 +125,14 @@ def label_figures(paired: Paired, scale: Scale, drawing: Drawing = DRAWING) -> d
             "alpha_ordinal": pair_alpha(scale.values, "ordinal"),
             "alpha_interval": pair_alpha(scale.values, "interval"),
         }
-    if scale.good is not None:
-        found |= {"accuracy": accuracy(scale.good), "f1": f1(scale.good)}
-    figures = _figures(paired, found, drawing)
-    if scale.good is not None and figures["f1"].adjusted is not None:
-        figures["f1"] = Figure(estimate=figures["f1"].estimate, adjusted=_f1_adjusted(paired, scale.good))
+    return _figures(paired, found, drawing)
+
+
+def good_figures(paired: Paired, good: float, drawing: Drawing = DRAWING) -> dict[str, Figure]:
+    """accuracy and f1 of good (at least `good`) or not; F1 is that of the good ones, y being the truth."""
+    figures = _figures(paired, {"accuracy": accuracy(good), "f1": f1(good)}, drawing)
+    if figures["f1"].adjusted is not None:
+        figures["f1"] = Figure(estimate=figures["f1"].estimate, adjusted=_f1_adjusted(paired, good))
     return figures
 
 
@@ -151,7 +158,7 @@ def correlation(name: str, paired: Paired) -> float:
 
 
 class Cells:
-    """The items of a Paired that have both readings, gathered by distinct pairs of values.
+    """The items of a Paired that have both readings, gathered by distinct pairs of values where these are few (labels).
 
     frame: the clusters that are drawn, where they are more than those of these items (several groups drawn together).
     """
@@ -161,26 +168,41 @@ class Cells:
         names = [c for c, k in zip(paired.clusters, both, strict=True) if k]
         places = {name: i for i, name in enumerate(dict.fromkeys(names if frame is None else frame))}
         self.clusters = len(places)
-        cluster = np.array([places[name] for name in names], dtype=np.intp)
-        points, cell = np.unique(np.stack([paired.x[both], paired.y[both]], axis=1), axis=0, return_inverse=True)
-        self.x, self.y = points[:, 0], points[:, 1]
-        self._counts = np.zeros((self.clusters, len(points)))
-        np.add.at(self._counts, (cluster, cell.ravel()), 1)
+        self._cluster = np.array([places[name] for name in names], dtype=np.intp)
+        self.x, self.y = paired.x[both], paired.y[both]
+        self._counts: Floats | None = None
+        points, cell = np.unique(np.stack([self.x, self.y], axis=1), axis=0, return_inverse=True)
+        if 2 * len(points) <= len(self.x):
+            self.x, self.y = points[:, 0], points[:, 1]
+            self._counts = np.zeros((self.clusters, len(points)))
+            np.add.at(self._counts, (self._cluster, cell.ravel()), 1)
+        self._kept: dict[Drawing, Floats] = {}
 
     def value(self, figure: Points) -> float | None:
         """The figure itself."""
-        found = figure(self.x, self.y, self._counts.sum(axis=0)[None])[0]
+        found = figure(self.x, self.y, self._drawn(np.ones((1, self.clusters))))[0]
         return float(found) if np.isfinite(found) else None
 
     def resampled(self, figure: Points, drawing: Drawing) -> Floats:
         """The figure in each resample, NaN where it has no value; all NaN where it looks at too many pairs of points."""
         if len(self.x) > MOST_POINTS and figure is kendall:
             return np.full(drawing.resamples, np.nan)
+        return np.concatenate([figure(self.x, self.y, weights) for weights in self._weights(drawing)])
+
+    def _weights(self, drawing: Drawing) -> Iterable[Floats]:
+        """resamples×points in blocks; kept for the next figure where one block holds them all."""
+        if drawing in self._kept:
+            return [self._kept[drawing]]
         drawn = draws(self.clusters, resamples=drawing.resamples, seed=drawing.seed)
-        step = max(1, 4_000_000 // max(1, len(self.x)))
-        return np.concatenate(
-            [figure(self.x, self.y, drawn[at : at + step] @ self._counts) for at in range(0, drawing.resamples, step)]
-        )
+        step = max(1, _BLOCK // max(1, len(self.x)))
+        if step < drawing.resamples:
+            return (self._drawn(drawn[at : at + step]) for at in range(0, drawing.resamples, step))
+        self._kept[drawing] = self._drawn(drawn)
+        return [self._kept[drawing]]
+
+    def _drawn(self, clusters: Floats) -> Floats:
+        """B×clusters, how often each is drawn, as B×points."""
+        return clusters[:, self._cluster] if self._counts is None else clusters @ self._counts
 
 
 def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) -> dict[str, Figure]:
@@ -195,7 +217,8 @@ def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) ->
             except Undefined as error:
                 value, why = None, str(error)
         else:
-            value = cells.value(figure) if judged else None
+            enough = judged >= (2 if name in _CHANCE else 1)
+            value = cells.value(figure) if enough else None
             why = "" if value is not None else _why(name, paired)
         inside = None
         if value is not None and cells.clusters > 1:
@@ -224,6 +247,8 @@ def _f1_adjusted(paired: Paired, good: float) -> float:
 def _why(name: str, paired: Paired) -> str:
     if not paired.both.any():
         return _nothing(paired)
+    if name in _CHANCE and paired.both.sum() < 2:
+        return "fewer than 2 pairs"
     if name == "f1":
         return "neither calls any item good"
     return f"{paired.names[0]} and {paired.names[1]} gave one value only, and the same"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -17,20 +17,29 @@ from editloupe.reports.agreement import (
     correlation,
     correlations,
     errors,
+    good_figures,
     label_figures,
 )
-from editloupe.reports.estimate import DRAWING, Aggregate, Drawing, Estimate, Floats, Undefined, aggregate, interval
+from editloupe.reports.areas import AREAS, area_name
+from editloupe.reports.estimate import (
+    DRAWING,
+    Aggregate,
+    Drawing,
+    Estimate,
+    Floats,
+    Undefined,
+    aggregate,
+    aggregate_each,
+    interval,
+)
 from editloupe.reports.points import CORRELATIONS
-from editloupe.reports.raters import Panel, ceiling
+from editloupe.reports.raters import Panel, ceiling, rater_vs_others
 from editloupe.reports.ratings import Key
 from editloupe.reports.scales import Reading
 from editloupe.rubrics.model import Criterion
 from editloupe.values import Json
 
 Dimension: TypeAlias = Literal["editor", "edit_type", "area"]
-
-AREAS: Final = ((0.0007, "under 0.07 %"), (0.008, "0.07 to 0.8 %"), (0.1, "0.8 to 10 %"))
-"""Upper bounds of relative target area: the first two are those of DLEBench's Figure 4."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +169,10 @@ def align(entries: Sequence[Entry], criterion: Criterion | str, options: Options
     averages = None
     if options.over is not None and reading.ordered:
         averages = frames.averages(options.over, _members(entries, reading, options.over))
+    raters = len({rater for ratings in reading.ratings for rater in ratings})
+    apart = (
+        [f"{name}: {raters} raters share no item, so that there is no ceiling"] if raters > 1 and not whole.ceiling else []
+    )
     return Alignment(
         criterion=name,
         title=criterion if isinstance(criterion, str) else criterion.name,
@@ -168,8 +181,8 @@ def align(entries: Sequence[Entry], criterion: Criterion | str, options: Options
         by=by,
         averages=averages,
         confusion=None if reading.scale is None else tuple(map(tuple, confusion(frames.labels, reading.scale))),
-        raters=len({rater for ratings in reading.ratings for rater in ratings}),
-        notes=tuple(reading.notes),
+        raters=raters,
+        notes=(*reading.notes, *apart),
     )
 
 
@@ -194,6 +207,9 @@ class _Frames:
             figures |= errors(self.means.where(keep), drawing)
         if scale is not None:
             figures |= label_figures(self.labels.where(keep), scale, drawing)
+        if self.reading.good is not None:
+            readings = self.means if scale is None else self.labels
+            figures |= good_figures(readings.where(keep), self.reading.good, drawing)
         panel = self._panel(members)
         among: Mapping[str, Estimate] = {}
         if any(len(r) > 1 for r in self.reading.ratings):
@@ -205,20 +221,9 @@ class _Frames:
         left_out: dict[str, dict[str, str]] = {}
         for name in CORRELATIONS:
             figures[name], left_out[name] = self._averaged(name, groups)
-        among = {
-            g: ceiling(self._panel(m), how=self.options.how, drawing=Drawing(resamples=2))["rater_vs_others"]
-            for g, m in groups.items()
-        }
-        if any(estimate.judged for estimate in among.values()):
-            found = [e.value for e in among.values() if e.value is not None]
-            figures["rater_vs_others"] = _average(
-                found,
-                self.options.how,
-                Estimate(
-                    value=None, judged=sum(e.judged for e in among.values()), asked=sum(e.asked for e in among.values())
-                ),
-            )
-            left_out["rater_vs_others"] = {g: e.why for g, e in among.items() if e.value is None}
+        figures["rater_vs_others"], left_out["rater_vs_others"] = self._among_people(groups, set(left_out["spearman"]))
+        if not figures["rater_vs_others"].judged:
+            del figures["rater_vs_others"], left_out["rater_vs_others"]
         return Averages(over=over, how=self.options.how, groups=len(groups), figures=figures, left_out=left_out)
 
     def _averaged(self, name: str, groups: Mapping[str, Sequence[int]]) -> tuple[Estimate, dict[str, str]]:
@@ -244,9 +249,33 @@ class _Frames:
         clusters = len(set(used))
         inside = None
         if clusters > 1:
-            inside = interval(_averages_of(np.stack(rows), self.options.how), level=self.options.drawing.level)
+            inside = interval(aggregate_each(np.stack(rows), self.options.how), level=self.options.drawing.level)
         base = Estimate(value=None, judged=judged, asked=asked, clusters=clusters, interval=inside)
         return _average(found, self.options.how, base), why
+
+    def _among_people(self, groups: Mapping[str, Sequence[int]], out: set[str]) -> tuple[Estimate, dict[str, str]]:
+        """Each rater with the others, averaged over raters and then over groups, both times in the same way.
+
+        out: groups in which the judge has no correlation; the ceiling is that of the others, so that the two compare.
+        """
+        how, drawing = self.options.how, self.options.drawing
+        frame = tuple(dict.fromkeys(self.sources))
+        found = {
+            group: rater_vs_others(self._panel(members), how, drawing, frame)
+            for group, members in groups.items()
+            if group not in out
+        }
+        values = [e.value for e, _ in found.values() if e.value is not None]
+        rows = [row for e, row in found.values() if e.value is not None and row is not None]
+        base = Estimate(
+            value=None,
+            judged=sum(e.judged for e, _ in found.values()),
+            asked=sum(e.asked for e, _ in found.values()),
+            clusters=len(frame),
+            interval=interval(aggregate_each(np.stack(rows), how), level=drawing.level) if rows else None,
+        )
+        why = {group: found[group][0].why if group in found else "the judge has no correlation there" for group in groups}
+        return _average(values, how, base), {group: reason for group, reason in why.items() if reason}
 
     def _mask(self, members: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         keep = np.zeros(len(self.sources), dtype=bool)
@@ -262,15 +291,6 @@ def _average(found: Sequence[float], how: Aggregate, base: Estimate) -> Estimate
         return replace(base, value=aggregate(found, how))
     except Undefined as error:
         return replace(base, interval=None, why=str(error))
-
-
-def _averages_of(rows: Floats, how: Aggregate) -> Floats:
-    """`aggregate` of each column: groups×B → B."""
-    with np.errstate(divide="ignore"):
-        mean = (np.arctanh(rows) if how == "fisher" else rows).mean(axis=0)
-    found: Floats = mean if how == "mean" else np.tanh(mean)
-    # Fisher's average of a resample in which a group correlates perfectly does not exist.
-    return np.where(np.isfinite(mean), found, np.nan)
 
 
 def _members(entries: Sequence[Entry], reading: Reading, dimension: str) -> dict[str, list[int]]:
@@ -290,8 +310,3 @@ def _members(entries: Sequence[Entry], reading: Reading, dimension: str) -> dict
         order = [name for _, name in AREAS]
         return dict(sorted(found.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order)))
     return {} if set(found) == {"(none)"} else found
-
-
-def area_name(area: float) -> str:
-    """The bucket of a target area (share of the image, 0..1)."""
-    return next((name for bound, name in AREAS if area < bound), "10 % and more")

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from editloupe.errors import ConfigError
+from editloupe.imaging.targets import relative_area
 from editloupe.protocols.dlebench import edit_type_name
 from editloupe.reports.align import Entry
+from editloupe.reports.judged import Judged
 from editloupe.reports.ratings import Key, Known, Rated, RatingTable, as_rating
-from editloupe.rubrics.model import Criterion, Level
+from editloupe.rubrics.model import Criterion
 from editloupe.rubrics.parse import fold
 from editloupe.runs.store import RunStore
-from editloupe.values import Json, Sample, sample_key
-
-
-def criteria_of(store: RunStore) -> tuple[Criterion, ...]:
-    """The criteria that a run judged by, as its run.json has them. Raises ConfigError where it has none."""
-    record = store.info.get("record")
-    rubric = record.get("rubric") if isinstance(record, Mapping) else None
-    found = rubric.get("criteria") if isinstance(rubric, Mapping) else None
-    if not isinstance(found, Sequence) or isinstance(found, str) or not found:
-        raise ConfigError(f"{store.folder / 'run.json'} records no rubric; expected one, as editloupe judge writes it")
-    return tuple(_criterion(c) for c in found if isinstance(c, Mapping))
+from editloupe.values import sample_key
 
 
 def knows(criteria: Sequence[Criterion]) -> Known:
@@ -37,26 +29,20 @@ def knows_names(names: Sequence[str]) -> Known:
     return lambda name: known.get(fold(name))
 
 
-def entries_of_run(store: RunStore, judge_id: str) -> list[Entry]:
-    """Every sample of the run, rows that could not be judged included, with one judge's values."""
+def entries_of_run(judged: Judged) -> list[Entry]:
+    """Every sample of a run, rows that could not be read included, with one judge's values; the worst of its targets'."""
     scores: dict[Key, dict[str, float | str | None]] = {}
-    for finding in store.current(judge_id):
-        value = finding.value if finding.value is not None else finding.label
-        scores.setdefault((finding.editor, finding.sample_id), {})[finding.criterion] = value
-    found = [
-        Entry(
-            key=(s.editor, s.id),
-            source=s.source.sha256,
-            edit_type=edit_type_name(s.edit_type) if s.edit_type else None,
-            area=_area(s),
-            scores=scores.get((s.editor, s.id), {}),
-        )
-        for s in store.samples.values()
-    ]
-    for row in store.rejected.values():
-        key = str(row["editor"]), str(row["id"])
-        type_ = row.get("edit_type")
-        found.append(Entry(key=key, source=key, edit_type=edit_type_name(str(type_)) if type_ else None))
+    types: dict[Key, str | None] = {}
+    for score in judged.scores:
+        key = score.editor, score.sample_id
+        scores.setdefault(key, {})[score.metric] = score.value
+        types[key] = edit_type_name(score.edit_type) if score.edit_type else None
+    found = []
+    for key, values in scores.items():
+        sample = judged.samples.get(sample_key(*key))
+        area = None if sample is None else relative_area(sample)
+        source = key if sample is None else sample.source.sha256
+        found.append(Entry(key=key, source=source, edit_type=types[key], area=area, scores=values))
     return found
 
 
@@ -67,6 +53,7 @@ def ratings_of_run(store: RunStore, known: Known) -> RatingTable:
     """
     items: dict[Key, Rated] = {}
     unknown: dict[str, int] = {}
+    broken: list[str] = []
     for sample in store.samples.values():
         ratings: dict[str, dict[str, float | str]] = {}
         for name, by_rater in sample.human.items():
@@ -74,11 +61,17 @@ def ratings_of_run(store: RunStore, known: Known) -> RatingTable:
             if criterion is None:
                 unknown[name] = unknown.get(name, 0) + len(by_rater)
                 continue
-            given = {rater: value for rater, raw in by_rater.items() if (value := as_rating(raw)) is not None}
-            ratings.setdefault(criterion, {}).update(given)
+            for rater, raw in by_rater.items():
+                try:
+                    value = as_rating(raw)
+                except ValueError as error:
+                    broken.append(f"human_{name} of {sample.key}: {error}; left out")
+                    continue
+                if value is not None:
+                    ratings.setdefault(criterion, {})[rater] = value
         if ratings:
             items[sample.editor, sample.id] = Rated(ratings=ratings)
-    notes = tuple(f"human_{name}: no criterion of the rubric; {n} ratings left out" for name, n in unknown.items())
+    notes = (*(f"human_{name}: no criterion of the rubric; {n} ratings left out" for name, n in unknown.items()), *broken)
     if not items:
         told = f" ({'; '.join(notes)})" if notes else ""
         raise ConfigError(
@@ -134,9 +127,9 @@ def join(entries: Sequence[Entry], people: RatingTable, *, where: str, closed: b
     if missing:
         first = ", ".join(sample_key(*key) for key in missing[:4]) + (", …" if len(missing) > 4 else "")
         if closed:
-            notes.append(f"{len(missing)} rated items are not in {where} and left out: {first}")
+            notes.append(f"rated, but not in {where}, and left out: {len(missing)} ({first})")
         else:
-            notes.append(f"{len(missing)} rated items have no row in {where} and count as not judged: {first}")
+            notes.append(f"rated, but without a row in {where}, and counted as not judged: {len(missing)} ({first})")
             found += [
                 Entry(
                     key=key,
@@ -172,32 +165,3 @@ def _matched(entries: Sequence[Entry], people: RatingTable, where: str) -> dict[
             "both must name them, or neither"
         )
     return dict(people.items)
-
-
-def _area(sample: Sample) -> float | None:
-    """Share of the source image that its targets' boxes cover, 0..1, overlaps counted once a box; None without boxes."""
-    boxes = [t.boxes["source"] for t in sample.targets if "source" in t.boxes]
-    whole = sample.source.width * sample.source.height
-    return min(1.0, sum(b.area for b in boxes) / whole) if boxes else None
-
-
-def _criterion(data: Mapping[str, Json]) -> Criterion:
-    levels = data["levels"]
-    assert isinstance(levels, Sequence)
-    return Criterion(
-        id=str(data["id"]),
-        name=str(data["name"]),
-        short=str(data["short"]),
-        question=str(data["question"]),
-        levels=tuple(_level(x) for x in levels if isinstance(x, Mapping)),
-    )
-
-
-def _level(data: Mapping[str, Json]) -> Level:
-    aliases = data.get("aliases")
-    return Level(
-        name=str(data["name"]),
-        value=float(str(data["value"])),
-        description=str(data["description"]),
-        aliases=tuple(map(str, aliases)) if isinstance(aliases, Sequence) else (),
-    )

@@ -119,12 +119,18 @@ def bootstrap(
 
 
 def interval(values: Floats, *, level: float = LEVEL) -> Interval | None:
-    """The middle `level` of a statistic's resampled values (NaN: none); None where too few of them exist."""
+    """The middle `level` of a statistic's resampled values (NaN: none).
+
+    None where too few of them exist, and where all are equal: resampling twelve right answers would claim that the next is
+    right for certain.
+    """
     found = values[np.isfinite(values)]
     if not len(found) or len(found) < LEAST_DEFINED * len(values):
         return None
     tail = (1 - level) / 2
     low, high = np.quantile(found, [tail, 1 - tail])
+    if np.ptp(found) <= 1e-12 * np.abs(found).max():
+        return None
     return Interval(low=float(low), high=float(high), level=level)
 
 
@@ -198,3 +204,12 @@ def aggregate(correlations: Sequence[float], how: Aggregate = "fisher") -> float
     if any(abs(r) > 1 - 1e-12 for r in correlations):
         raise Undefined("a group correlates at exactly 1 or -1, where Fisher's z is infinite; see --aggregate mean")
     return math.tanh(math.fsum(map(math.atanh, correlations)) / len(correlations))
+
+
+def aggregate_each(rows: Floats, how: Aggregate = "fisher") -> Floats:
+    """`aggregate` of each column of groups×B correlations, NaN where it does not exist."""
+    # A resample with a perfect group has arctanh = ±inf.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = (np.arctanh(rows) if how == "fisher" else rows).mean(axis=0)
+    found: Floats = mean if how == "mean" else np.tanh(mean)
+    return np.where(np.isfinite(mean), found, np.nan)

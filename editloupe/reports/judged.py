@@ -61,7 +61,7 @@ class Judged:
 
 def read_judged(folders: Sequence[Path]) -> list[Judged]:
     """Every judge of every run, in order. Raises ConfigError: no run, a run without findings, runs of different rubrics."""
-    found = [judged for folder in folders for judged in _of_run(folder)]
+    found = [judged for folder in folders for judged in judged_in(RunStore.read(folder))]
     first = found[0]
     for other in found[1:]:
         if other.rubric.digest != first.rubric.digest:
@@ -72,10 +72,18 @@ def read_judged(folders: Sequence[Path]) -> list[Judged]:
     return _named(found)
 
 
-def _of_run(folder: Path) -> list[Judged]:
-    store = RunStore.read(folder)
-    identity, record = _object(store.info.get("identity")), _object(store.info.get("record"))
-    rubric = Rubric.from_json(_object(record.get("rubric")))
+def rubric_of(store: RunStore) -> Rubric:
+    """The rubric that a run judged by, as its run.json has it. Raises ConfigError where it has none."""
+    rubric = _object(_object(store.info.get("record")).get("rubric"))
+    if not rubric:
+        raise ConfigError(f"{store.folder / 'run.json'} records no rubric; expected one, as editloupe judge writes it")
+    return Rubric.from_json(rubric)
+
+
+def judged_in(store: RunStore) -> list[Judged]:
+    """Every judge of a run that has findings. Raises ConfigError where there is none."""
+    folder = store.folder
+    identity, rubric = _object(store.info.get("identity")), rubric_of(store)
     judges = {f.judge_id for f in store.findings.values()}
     if not judges:
         raise ConfigError(f"{folder} holds no finding yet; judge something first: editloupe judge PATH --out {folder}")
@@ -110,6 +118,18 @@ def _of_run(folder: Path) -> list[Judged]:
             )
         )
     return found
+
+
+def chosen(store: RunStore, wanted: str | None) -> list[Judged]:
+    """One judge by id, its beginning, or URI; or all of a run. Raises ConfigError."""
+    found = judged_in(store)
+    if wanted is None:
+        return found
+    named = [j for j in found if wanted in (j.judge_id, j.backend) or (wanted and j.judge_id.startswith(wanted))]
+    if not named:
+        known = ", ".join(f"{j.backend} ({j.judge_id})" for j in found)
+        raise ConfigError(f"{store.folder}: no judge {wanted!r}; it has {known}")
+    return named
 
 
 def _named(found: list[Judged]) -> list[Judged]:

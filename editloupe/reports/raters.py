@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.reports.agreement import DECIMALS, Paired, correlation
+from editloupe.reports.agreement import DECIMALS, Cells, Paired, correlation
 from editloupe.reports.estimate import (
     DRAWING,
     Aggregate,
@@ -19,11 +19,12 @@ from editloupe.reports.estimate import (
     Interval,
     Undefined,
     aggregate,
+    aggregate_each,
     draws,
     interval,
     numbered,
 )
-from editloupe.reports.points import Level, alpha
+from editloupe.reports.points import CORRELATIONS, Level, alpha
 
 MOST_VALUES: Final = 30
 """Distinct ratings up to which figures on them are resampled: each resample holds their square."""
@@ -76,36 +77,45 @@ def ceiling(
     found = {"fleiss_kappa": _fleiss(panel, drawing)}
     found |= {f"alpha_{name}": _alpha(panel, name, drawing) for name in levels}
     if ordered:
-        found["rater_vs_others"] = rater_vs_others(panel, how)
+        found["rater_vs_others"] = rater_vs_others(panel, how, drawing)[0]
     return found
 
 
-def rater_vs_others(panel: Panel, how: Aggregate = "fisher") -> Estimate:
-    """Spearman's rho of each rater with the mean of the others, averaged over raters as `how` says."""
-    both = int((panel.counts > 1).sum())
-    found, why = [], "fewer than 2 raters share an item"
+def rater_vs_others(
+    panel: Panel, how: Aggregate, drawing: Drawing, frame: Sequence[Hashable] | None = None
+) -> tuple[Estimate, Floats | None]:
+    """Spearman's rho of each rater with the mean of the others, averaged over raters as `how` says; and its resamples.
+
+    frame: the clusters that are drawn, where they are more than those of this panel.
+    """
+    frame = tuple(dict.fromkeys(panel.clusters)) if frame is None else frame
+    found, rows, why = [], [], "fewer than 2 raters share an item"
     for i in range(len(panel.raters)):
         others = np.delete(panel.ratings, i, axis=0)
         present = (~np.isnan(others)).sum(axis=0)
         mean: Floats = np.where(present, np.nansum(others, axis=0) / np.maximum(present, 1), np.nan).round(DECIMALS)
-        pair = Paired(
-            x=panel.ratings[i],
-            y=mean,
-            clusters=panel.clusters,
-            names=(f"rater {panel.raters[i]}", "the others"),
-        )
+        names = f"rater {panel.raters[i]}", "the others"
+        pair = Paired(x=panel.ratings[i], y=mean, clusters=panel.clusters, names=names)
         if not pair.both.any():
             continue
         try:
             found.append(correlation("spearman", pair))
         except Undefined as error:
             why = str(error)
-    asked = panel.ratings.shape[1]
+        else:
+            rows.append(Cells(pair, frame).resampled(CORRELATIONS["spearman"], drawing))
+    base = Estimate(
+        value=None, judged=int((panel.counts > 1).sum()), asked=panel.ratings.shape[1], clusters=len(set(panel.clusters))
+    )
+    if not found:
+        return replace(base, why=why), None
     try:
-        value = aggregate(found, how) if found else None
+        value = aggregate(found, how)
     except Undefined as error:
-        value, why = None, str(error)
-    return Estimate(value=value, judged=both, asked=asked, clusters=len(set(panel.clusters)), why="" if found else why)
+        return replace(base, why=str(error)), None
+    resampled = aggregate_each(np.stack(rows), how)
+    inside = interval(resampled, level=drawing.level) if base.clusters > 1 else None
+    return replace(base, value=value, interval=inside), resampled
 
 
 def _alpha(panel: Panel, scale: Level, drawing: Drawing) -> Estimate:

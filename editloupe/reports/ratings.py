@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from editloupe.data.rows import human_column
 from editloupe.data.tables import Line, Table, read_table, shown
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, SampleError
 from editloupe.values import Json
 
 Key: TypeAlias = tuple[str, str]
@@ -76,7 +76,7 @@ def column_names(text: str | None, option: str) -> dict[str, str]:
         role, equals, column = (word.strip() for word in part.partition("="))
         if not equals or not role or not column:
             raise ConfigError(
-                f"{option} {part!r}: expected ROLE=COLUMN with a role of {', '.join(ROLES)}, or CRITERION[@RATER]=COLUMN"
+                f"{option} {part!r}: expected ROLE=COLUMN, such as item=image_id, or CRITERION[@RATER]=COLUMN"
             )
         if role in found:
             raise ConfigError(f"{option} names {role!r} twice")
@@ -93,14 +93,16 @@ def read_ratings(
     only: the criterion that is meant where the table names none.
     Raises ConfigError and SampleError where nothing in it can be used; lines that cannot be used are in its notes.
     """
-    table = read_table(file)
-    roles, named = _roles(table, columns, option)
+    table = read_labels(file)
+    roles, named = find_roles(table, columns, option, ROLES)
     if "item" not in roles:
         raise ConfigError(
             f"{file}: no column names the item; expected one of {', '.join(ROLES['item'])}, "
             f"found {', '.join(table.columns)}; or say which: {option} item=COLUMN"
         )
-    wide = named or ({} if "label" in roles else _wide(table, set(roles.values()), known))
+    wide = _named_wide(named, known, option)
+    if not wide and "criterion" not in roles and (known is not None or "label" not in roles):
+        wide = _wide(table, set(roles.values()), known)
     if "label" not in roles and not wide:
         raise ConfigError(
             f"{file}: no column holds ratings; expected a column label, value or score, or one for each criterion, "
@@ -135,11 +137,11 @@ class _Reader:
         if line.fault is not None:
             self._leave(line, line.fault)
             return
-        item = _text(line.values.get(self.roles["item"]))
+        item = text_of(line.values.get(self.roles["item"]))
         if item is None:
             self._leave(line, "names no item")
             return
-        editor = _text(line.values.get(self.roles["editor"])) if "editor" in self.roles else None
+        editor = text_of(line.values.get(self.roles["editor"])) if "editor" in self.roles else None
         key = editor or "", item
         rated = self.items.setdefault(key, self._facts(line))
         if self.wide:
@@ -152,17 +154,17 @@ class _Reader:
 
     def finish(self) -> RatingTable:
         name = self.table.file.name
-        notes = [f"{name}: {_lines(lines)} left out: {what}" for what, lines in self.left_out.items()]
+        notes = [f"{name}: {lines_named(lines)} left out: {what}" for what, lines in self.left_out.items()]
         if self.twice:
-            notes.append(f"{name}: {_lines(self.twice)} repeat a rating and count once")
+            notes.append(f"{name}: repeated, and counted once: {lines_named(self.twice)}")
         if self.split:
             places = [n for lines in self.split.values() for n in lines]
             hint = (
                 "" if "rater" in self.roles or self.wide else "; if these are several raters, name them in a column rater"
             )
             notes.append(
-                f"{name}: {len(self.split)} ratings are given again with another value ({_lines(places)}); "
-                f"all of these are left out{hint}"
+                f"{name}: given again with another value, and left out both times: {len(self.split)} "
+                f"({lines_named(places)}){hint}"
             )
         for key, criterion, rater in self.split:
             del self.items[key].ratings[criterion][rater]
@@ -173,14 +175,14 @@ class _Reader:
             return line.values.get(self.roles[role]) if role in self.roles else None
 
         area = _number(value("area"))
-        return Rated(edit_type=_text(value("edit_type")), area=area, source=_text(value("source")))
+        return Rated(edit_type=text_of(value("edit_type")), area=area, source=text_of(value("source")))
 
     def _criterion(self, line: Line) -> str | None:
         if "criterion" not in self.roles:
             name = self.only or ONLY
             self.criteria.setdefault(name)
             return name
-        text = _text(line.values.get(self.roles["criterion"]))
+        text = text_of(line.values.get(self.roles["criterion"]))
         found = text if text is None or self.known is None else self.known(text)
         if found is None:
             self._leave(line, "names no criterion" if text is None else f"rates {text!r}, which is no criterion here")
@@ -189,7 +191,7 @@ class _Reader:
         return found
 
     def _rater(self, line: Line) -> str:
-        return (_text(line.values.get(self.roles["rater"])) if "rater" in self.roles else None) or NO_RATER
+        return (text_of(line.values.get(self.roles["rater"])) if "rater" in self.roles else None) or NO_RATER
 
     def _rate(self, line: Line, key: Key, rated: Rated, criterion: str, rater: str, value: Json) -> None:
         try:
@@ -211,25 +213,53 @@ class _Reader:
         self.left_out.setdefault(what, []).append(line.number)
 
 
-def _roles(table: Table, columns: Mapping[str, str], option: str) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """(role → column, column → (criterion, rater) where the user named those)."""
+def read_labels(file: Path) -> Table:
+    """`read_table`, for a file that must have columns. Raises SampleError where no line of it can be read."""
+    table = read_table(file)
+    if not table.columns:
+        line = table.lines[0]
+        raise SampleError(
+            f"{line.fault or 'holds no values'}; expected CSV (.csv, .tsv), JSON Lines or Parquet, by the file's ending",
+            file=file,
+            line=line.number,
+        )
+    return table
+
+
+def find_roles(
+    table: Table, columns: Mapping[str, str], option: str, known: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Role → column, and what the user named that is no role → column. What the user says comes first, then usual names.
+
+    known: role → usual names, the likeliest first.   Raises ConfigError for a column that is not there.
+    """
     for role, column in columns.items():
         if column not in table.columns:
             raise ConfigError(
                 f"{option} {role}={column}: {table.file} has no column {column!r}; it has {', '.join(table.columns)}"
             )
-    named = {c: (r.partition("@")[0], r.partition("@")[2] or NO_RATER) for r, c in columns.items() if r not in ROLES}
-    roles = {role: column for role, column in columns.items() if role in ROLES}
+    named = {role: column for role, column in columns.items() if role not in known}
+    roles = {role: column for role, column in columns.items() if role in known}
     taken = {*columns.values()}
     folded = {name.strip().casefold().replace(" ", "_").replace("-", "_"): name for name in reversed(table.columns)}
-    for role, names in ROLES.items():
-        if role in roles or (role == "label" and named):
-            continue
+    for role, names in known.items():
         found = next((folded[n] for n in names if n in folded and folded[n] not in taken), None)
-        if found is not None:
+        if role not in roles and found is not None:
             roles[role] = found
             taken.add(found)
     return roles, named
+
+
+def _named_wide(named: Mapping[str, str], known: Known | None, option: str) -> dict[str, tuple[str, str]]:
+    """Column → (criterion, rater) of those that the user named."""
+    found = {}
+    for role, column in named.items():
+        name, _, rater = role.partition("@")
+        criterion = name if known is None else known(name)
+        if criterion is None:
+            raise ConfigError(f"{option} {role}={column}: {name!r} is no role ({', '.join(ROLES)}) and no criterion here")
+        found[column] = criterion, rater or NO_RATER
+    return found
 
 
 def _wide(table: Table, taken: set[str], known: Known | None) -> dict[str, tuple[str, str]]:
@@ -298,14 +328,14 @@ def _number(value: Json) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _text(value: Json) -> str | None:
+def text_of(value: Json) -> str | None:
     """A name; a whole number is one too, however it is written (12 and 12.0)."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return None if value is None or isinstance(value, bool) else str(value).strip() or None
 
 
-def _lines(numbers: Sequence[int]) -> str:
+def lines_named(numbers: Sequence[int]) -> str:
     """ "line 4", or "3 lines (4, 9, 12)"."""
     first = ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
     return f"line {first}" if len(numbers) == 1 else f"{len(numbers)} lines ({first})"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from editloupe.errors import ConfigError
 from editloupe.reports.agreement import DECIMALS, Scale
@@ -14,7 +13,11 @@ from editloupe.rubrics.parse import fold
 
 _NAMED: Final = 6
 MOST_LABELS: Final = 10
-"""Numbers without a rubric count as labels where judge and people together use no more than these."""
+"""Numbers without a rubric count as labels where judge and people use the same, or whole ones, and no more than these."""
+
+
+_Found: TypeAlias = tuple[Scale | None, Callable[[float | str], float | None], float | None]
+"""The scale, what a rating is on it (None: nothing), and from which value on it is good."""
 
 
 class Reading:
@@ -23,6 +26,7 @@ class Reading:
     raw: the judge's score of each item.   rated: people's ratings of each, by rater.   good: as the user wrote it.
 
     scores: None where the judge has none.   ratings: by rater.   labels: people's most frequent label.
+    good: the value from which on an item is good; None where nothing divides the scale.
     """
 
     def __init__(
@@ -35,9 +39,9 @@ class Reading:
         name = criterion if isinstance(criterion, str) else criterion.id
         self.notes: list[str] = []
         if isinstance(criterion, str):
-            self.scale, number = _scale_of([*raw, *(v for r in rated for v in r.values())], name, good)
+            self.scale, number, self.good = _scale_of(raw, [v for r in rated for v in r.values()], name, good)
         else:
-            self.scale, number = _scale_in(criterion, good)
+            self.scale, number, self.good = _scale_in(criterion, good)
         self.ordered = self.scale is None or self.scale.ordered
         unknown: dict[tuple[str, str], int] = {}
 
@@ -64,6 +68,11 @@ class Reading:
             self.notes.append(
                 f"{name}: {_n(drawn, 'item')} without a most frequent human label, left out of figures on labels"
             )
+        between = 0 if self.scale is None else sum(s is not None and s not in self.scale.values for s in self.scores)
+        if between:
+            self.notes.append(
+                f"{name}: {_n(between, 'score')} of the judge between two labels, left out of figures on labels"
+            )
         alone = sum(s is not None and not r for s, r in zip(self.scores, self.ratings, strict=True))
         if alone:
             self.notes.append(f"{name}: {_n(alone, 'judged item')} without a human rating")
@@ -83,7 +92,7 @@ def _most_frequent(ratings: Mapping[str, float], scale: Scale | None) -> float |
     return counts[0][0] if counts[0][0] in scale.values else None
 
 
-def _scale_in(criterion: Criterion, good: str | None) -> tuple[Scale, Callable[[float | str], float | None]]:
+def _scale_in(criterion: Criterion, good: str | None) -> _Found:
     """A rubric's labels: by name or alias; numbers anywhere between the lowest and the highest value."""
     names: dict[str, set[float]] = {}
     for level in criterion.levels:
@@ -105,16 +114,23 @@ def _scale_in(criterion: Criterion, good: str | None) -> tuple[Scale, Callable[[
         threshold = number(_typed(good))
         if threshold is None:
             raise ConfigError(f"--good-from {good!r} is no label of {criterion.id}: {', '.join(scale.names)}")
-    return replace(scale, good=threshold), number
+    return scale, number, threshold
 
 
-def _scale_of(
-    values: Sequence[float | str | None], name: str, good: str | None
-) -> tuple[Scale | None, Callable[[float | str], float | None]]:
+def _scale_of(scores: Sequence[float | str | None], ratings: Sequence[float | str], name: str, good: str | None) -> _Found:
     """What the values themselves show."""
-    given = {round(v, DECIMALS) if isinstance(v, float) else v for v in values if v is not None}
-    if any(isinstance(v, str) for v in given):
-        labels = {fold(_written(v)): _written(v) for v in sorted(given, key=_written)}
+    theirs = {round(v, DECIMALS) if isinstance(v, float) else v for v in ratings}
+    ours = {round(v, DECIMALS) if isinstance(v, float) else v for v in scores if v is not None}
+    given = ours | theirs
+    words = sorted(v for v in given if isinstance(v, str))
+    if words and len(words) < len(given):
+        told = ", ".join(map(repr, words[:4])) + (", …" if len(words) > 4 else "")
+        raise ConfigError(
+            f"{name} holds numbers and words ({told}), and nothing says how they go together; expected one kind, "
+            "or a rubric that names the labels (--rubric)"
+        )
+    if words:
+        labels = {fold(word): word for word in words}
         if good is not None and fold(good) not in labels:
             raise ConfigError(f"--good-from {good!r} is no label of {name}: {', '.join(labels.values())}")
         # The good label is put last, so that "at least good" means this label.
@@ -124,9 +140,8 @@ def _scale_of(
             values=tuple(codes.values()),
             names=tuple(labels[folded] for folded in order),
             ordered=False,
-            good=None if good is None else codes[fold(good)],
         )
-        return scale, lambda value: codes.get(fold(_written(value)))
+        return scale, lambda value: codes.get(fold(str(value))), None if good is None else codes[fold(good)]
     numbers = sorted(float(v) for v in given)
     threshold = numbers[1] if len(numbers) == 2 else None
     if good is not None:
@@ -134,13 +149,11 @@ def _scale_of(
         if isinstance(wanted, str):
             raise ConfigError(f"--good-from {good!r}: {name} has numbers; expected the number from which on it is good")
         threshold = wanted
-    closed = 0 < len(numbers) <= MOST_LABELS
-    found = Scale(values=tuple(numbers), names=tuple(f"{v:g}" for v in numbers), good=threshold) if closed else None
-    return found, lambda value: value if isinstance(value, float) else None
-
-
-def _written(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
+    # Labels are what both choose from; a judge's 0.37 beside people's 0, 0.5 and 1 is none.
+    same = ours <= theirs or all(n.is_integer() for n in numbers)
+    closed = same and 0 < len(numbers) <= MOST_LABELS
+    found = Scale(values=tuple(numbers), names=tuple(f"{v:g}" for v in numbers)) if closed else None
+    return found, lambda value: value if isinstance(value, float) else None, threshold
 
 
 def _typed(text: str) -> float | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 import editloupe
 from editloupe.agent.judge import answer
 from editloupe.agent.state import Context
+from editloupe.backends.base import LMM
 from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
 from editloupe.backends.prices import Prices
 from editloupe.data.images import ImageStore
@@ -263,7 +265,7 @@ def execute(
         seen = _Count(done=len(findings), failed=sum(f.status != "ok" for f in findings.values()), total=asked)
         if listener:
             listener(Progress(done=seen.done, total=asked, failed=seen.failed))
-        runner = executor or ThreadExecutor(concurrency or default_concurrency(bench))
+        runner = executor or ThreadExecutor(concurrency or default_concurrency(bench, connections))
         for finding in filter(None, runner.run(partial(_work, worker, store), due, stop=stop)):
             store.add_finding(finding)
             findings[finding.task_id] = finding
@@ -304,9 +306,19 @@ def _told_of_rates(limit: ConnectionLimit, throttled: int) -> tuple[str, ...]:
     return (f"The endpoint refused calls for their rate {times}; at the end {limit.limit} at once were tried.",)
 
 
-def default_concurrency(bench: Bench) -> int:
-    """In-process judges are bound by cores, remote ones by the endpoint, whose ConnectionLimit holds back the rest."""
-    return max(1, os.cpu_count() or 1) if bench.backend.endpoint == "in process" else MOST
+def default_concurrency(bench: Bench, connections: int | None = None) -> int:
+    """Tasks at once; connections: at once at the endpoint, None for as many as it takes."""
+    return concurrency_of(bench.backend, connections)
+
+
+def concurrency_of(backend: LMM, connections: int | None = None) -> int:
+    """In-process judges are bound by cores, remote ones by the endpoint, whose ConnectionLimit holds back the rest.
+
+    Half as many tasks more than connections: those that run a tool, or wait between two attempts, leave theirs to others.
+    """
+    if backend.endpoint == "in process":
+        return max(1, os.cpu_count() or 1)
+    return math.ceil(1.5 * (connections or MOST))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
@@ -29,6 +30,8 @@ class ThreadExecutor:
     def run(self, work: Callable[[Item], Result], items: Iterable[Item], *, stop: threading.Event) -> Iterator[Result]:
         waiting = iter(items)
         running: set[Future[Result]] = set()
+        # Each says itself that it is done: asking all of them costs more with every one that runs.
+        ended: SimpleQueue[Future[Result]] = SimpleQueue()
         with ThreadPoolExecutor(self.concurrency, thread_name_prefix="judge") as pool:
             try:
                 while True:
@@ -36,13 +39,18 @@ class ThreadExecutor:
                         item = next(waiting, _END)
                         if item is _END:
                             break
-                        running.add(pool.submit(work, item))  # type: ignore[arg-type]
+                        future = pool.submit(work, item)  # type: ignore[arg-type]
+                        running.add(future)
+                        future.add_done_callback(ended.put)
                     if not running:
                         return
-                    # A time-out keeps the main thread open to signals.
-                    finished, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        yield future.result()
+                    try:
+                        # A time-out keeps the main thread open to signals.
+                        future = ended.get(timeout=0.2)
+                    except Empty:
+                        continue
+                    running.discard(future)
+                    yield future.result()
             finally:
                 for future in running:
                     future.cancel()

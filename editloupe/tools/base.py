@@ -131,6 +131,12 @@ def _schema(arguments: type[BaseModel]) -> Mapping[str, Json]:
     return made
 
 
+@functools.cache
+def _validator(arguments: type[BaseModel]) -> jsonschema.Draft202012Validator:
+    """Made once for each tool: making one takes longer than using it."""
+    return jsonschema.Draft202012Validator(dict(_schema(arguments)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Toolbox:
     """The tools at hand, and those that were asked for and are absent, with the reason."""
@@ -166,8 +172,7 @@ class Toolbox:
 
 def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
     """The arguments as the tool's own type. Raises ToolError that names each wrong field."""
-    validator = jsonschema.Draft202012Validator(dict(spec(tool).parameters))
-    problems = sorted(validator.iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))
+    problems = sorted(_validator(tool.Args).iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))
     if problems:
         lines = "; ".join(f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {_told(p)}" for p in problems[:5])
         raise ToolError(

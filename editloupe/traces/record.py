@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from editloupe.traces.events import Event
 from editloupe.traces.read import cut_torn_line, parse_lines
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 class TraceWriter:
@@ -34,7 +36,8 @@ class TraceWriter:
         """One more line."""
         self.events.append(event)
         if self._file is not None:
-            text = json.dumps(event.model_dump(), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            # Events hold JSON and nothing else, so that there is nothing to convert.
+            text = _ENCODER.encode(dict(event))
             self._file.write(text.encode("utf-8", "backslashreplace") + b"\n")
             self._file.flush()
 

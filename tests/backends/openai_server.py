@@ -97,6 +97,7 @@ class Handler(LoopbackHandler):
         if self.house.key is not None and self.headers.get("Authorization") != f"Bearer {self.house.key}":
             fails(401, f"Incorrect API key provided: {self.headers.get('Authorization')}")(self, {})
             return
+        self.house.raw.append(raw)
         body = json.loads(raw)
         wrong = complaints(body, vllm=self.house.vllm)
         if wrong:
@@ -111,7 +112,7 @@ class Handler(LoopbackHandler):
 class OpenAIServer(LoopbackServer):
     """The server; a context manager. model: the one it has.   key: the bearer token that it asks for, None for none.
 
-    models: what /models lists; None for a server that has no such list.
+    raw: the bodies as they came.   models: what /models lists; None for a server that has no such list.
     vllm: takes what vLLM takes beyond the protocol: an answer from a list, digests of images, images in tools' messages,
     and a question for its health.
     """
@@ -126,6 +127,7 @@ class OpenAIServer(LoopbackServer):
     ) -> None:
         super().__init__(*script)
         self.model, self.key, self.models, self.vllm = model, key, models, vllm
+        self.raw: list[bytes] = []
 
     @property
     def url(self) -> str:

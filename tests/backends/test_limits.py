@@ -70,6 +70,28 @@ def test_a_refusal_halves_it_and_it_settles_near_what_the_endpoint_takes():
     assert endpoint.refused < 150
 
 
+def test_a_refusal_now_and_then_does_not_bring_it_down():
+    limit, number, counting = ConnectionLimit(start=8, most=64), [0], threading.Lock()
+
+    def call(_: int) -> None:
+        with counting:
+            number[0] += 1
+            refused = number[0] % 12 == 0
+        try:
+            with limit.call():
+                time.sleep(0.002)
+                if refused:
+                    raise RateLimited("not now", status=429)
+        except RateLimited:
+            pass
+
+    with ThreadPoolExecutor(64) as pool:
+        list(pool.map(call, range(720)))
+    # One in twelve is under the fifth at which it halves, and under the tenth at which it stops to grow.
+    assert limit.throttled == 60
+    assert limit.limit > 16
+
+
 def test_refusals_of_one_wave_count_once():
     limit = ConnectionLimit(start=8, most=64)
     together = threading.Barrier(8)

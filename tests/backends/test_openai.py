@@ -21,6 +21,7 @@ from PIL import Image
 
 from editloupe.backends import endpoint, retry
 from editloupe.backends.base import parse_uri
+from editloupe.backends.lanes import Lanes
 from editloupe.backends.openai import OpenAIBackend, open_backend
 from editloupe.backends.payload import ImageURLs
 from editloupe.backends.retry import RetryPolicy
@@ -450,6 +451,9 @@ def test_waits_double_up_to_their_ceiling() -> None:
     policy = RetryPolicy(base_s=1, max_wait_s=5)
     assert [policy.wait_s(n, 1.0) for n in (1, 2, 3, 4, 5000)] == [1, 2, 4, 5, 5]
     assert policy.wait_s(3, 0.25) == 1.0
+    # Where nobody said that it is too much: 0.25 s, and no longer than where somebody did.
+    assert [policy.wait_s(n, 1.0, lost=True) for n in (1, 2, 3, 7)] == [0.25, 0.5, 1, 5]
+    assert RetryPolicy(base_s=0.1).wait_s(1, 1.0, lost=True) == 0.1
 
 
 def test_no_attempt_starts_after_the_total_time() -> None:
@@ -463,7 +467,7 @@ def test_no_attempt_starts_after_the_total_time() -> None:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    policy = RetryPolicy(attempts=99, base_s=1, max_wait_s=1, total_s=25)
+    policy = RetryPolicy(attempts=99, base_s=1, lost_base_s=1, max_wait_s=1, total_s=25)
     with pytest.raises(Unavailable, match="gave up after 3 attempts in 32 s"):
         retry.call(slow, policy=policy, sleep=sleep, rng=lambda: 0.999999, clock=lambda: now[0])
     # 0, then 10 + 1, then 21 + 1; the next would start at 33 + 1 > 25.
@@ -651,10 +655,31 @@ def test_a_missing_sdk_names_the_package_to_install(bench: Bench, monkeypatch: p
         bench.open("openai/m?base_url=http://127.0.0.1:1/v1")
 
 
+def test_each_call_under_way_has_a_client_of_its_own_and_the_one_used_last_is_used_next() -> None:
+    class Client:
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    lanes = Lanes(Client)
+    with lanes.one() as first, lanes.one() as second:
+        assert first is not second
+    with lanes.one() as again:
+        assert again is first
+    with pytest.raises(ZeroDivisionError), lanes.one() as again:
+        raise ZeroDivisionError
+    with lanes.one() as after:
+        assert after is again
+    lanes.close()
+    assert first.closed and second.closed
+
+
 def test_a_backend_that_is_forgotten_closes_its_connections(bench: Bench) -> None:
     server = bench.serve(says("ok"))
     backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"))
     backend.complete(HELLO, STORE)
-    client = backend._client
+    with backend._lanes.one() as client:
+        pass
     del backend
     assert client.is_closed()

@@ -15,12 +15,13 @@ from editloupe.reports.agreement import (
     confusion,
     correlations,
     errors,
+    good_figures,
     label_figures,
 )
 from editloupe.reports.estimate import Drawing, draws
 from editloupe.reports.points import CORRELATIONS
 
-FOUR = Scale(values=(1, 2, 3, 4), names=("a", "b", "c", "d"), good=3)
+FOUR = Scale(values=(1, 2, 3, 4), names=("a", "b", "c", "d"))
 
 
 def paired(x: list[float | None], y: list[float | None]) -> Paired:
@@ -57,15 +58,16 @@ def test_kappa_exact_match_and_alpha_by_hand():
     """
     x = [1.0] * 4 + [2.0] * 3 + [1.0] + [2.0] * 2
     y = [1.0] * 4 + [2.0] * 3 + [2.0] + [1.0] * 2
-    found = label_figures(paired(x, y), Scale(values=(1, 2), names=("no", "yes"), good=2))
+    found = label_figures(paired(x, y), Scale(values=(1, 2), names=("no", "yes")))
     assert found["exact"].estimate.value == pytest.approx(0.7)
-    assert found["accuracy"].estimate.value == pytest.approx(0.7)
     assert found["kappa"].estimate.value == pytest.approx(0.4)
     assert found["weighted_kappa"].estimate.value == pytest.approx(0.4)
     for level in ("nominal", "ordinal", "interval"):
         assert found[f"alpha_{level}"].estimate.value == pytest.approx(0.424242, abs=1e-6)
     # TP 3, FP 2 (judge 2, people 1), FN 1: 6 / (6 + 3).
-    assert found["f1"].estimate.value == pytest.approx(6 / 9)
+    good = good_figures(paired(x, y), 2)
+    assert good["f1"].estimate.value == pytest.approx(6 / 9)
+    assert good["accuracy"].estimate.value == pytest.approx(0.7)
 
 
 def test_quadratic_weights_by_hand():
@@ -91,7 +93,7 @@ def test_what_does_not_exist_is_said_to_be_undefined():
     for name in ("kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal", "alpha_interval"):
         assert same[name].estimate.value is None
         assert same[name].estimate.why == "the judge and people gave one value only, and the same"
-    bad = label_figures(paired([1, 2], [1, 2]), FOUR)
+    bad = good_figures(paired([1, 2], [1, 2]), 3)
     assert bad["f1"].estimate.why == "neither calls any item good" and bad["f1"].adjusted is None
 
 
@@ -110,8 +112,9 @@ def test_the_unjudged_are_counted_and_adjusted_for():
     assert labels["kappa"].adjusted == pytest.approx(0.8 * (labels["kappa"].estimate.value or 0))
     assert ranks["kendall"].adjusted == pytest.approx(0.64 * (ranks["kendall"].estimate.value or 0))
     # Good are 3 and 4: TP 2, nothing wrong: F1 1; the unjudged good one is missed: 4 / (4 + 1).
-    assert labels["f1"].estimate.value == 1
-    assert labels["f1"].adjusted == pytest.approx(0.8)
+    good = good_figures(pair, 3)
+    assert good["f1"].estimate.value == 1
+    assert good["f1"].adjusted == pytest.approx(0.8)
 
 
 def test_the_confusion_matrix_keeps_the_unjudged():

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import ImagePart, Request
 from editloupe.protocols.dlebench import EDIT_TYPES, DLEBench
 from editloupe.reports.areas import area_name, by_area, correlation
 from editloupe.reports.grid import Grid
@@ -296,3 +297,39 @@ def test_rows_that_could_not_be_read_are_counted(tmp_path: Path, editloupe: Call
     code, told, _ = editloupe("report", out, "--markdown")
     assert code == 0
     assert "input_error 2" in told
+
+
+def test_people_are_compared_with_the_worst_of_the_targets(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
+    folder = draw_folder(tmp_path / "data")
+
+    def script(request: Request) -> str:
+        image = next(part.image for part in request.messages[0].parts if isinstance(part, ImagePart))
+        # The crop of the second target of "several" alone has this size.
+        return final("Wrong Action" if (image.width, image.height) == (346, 326) else "Flawless Execution")
+
+    bench = open_bench(Settings(backend=ScriptedLMM(script), mode="oracle", criteria=("if",)))
+    edited = {editor: folder / "outputs" / editor for editor in EDITORS}
+    execute(bench, Source(path=folder, edited=edited), tmp_path / "run", config={})
+    rows = [("several", "Wrong Action"), ("colour", "Flawless Execution"), ("gone", "Over Modification")]
+    human = tmp_path / "human.csv"
+    human.write_text("item,editor,if\n" + "".join(f"{item},steady,{label}\n" for item, label in rows))
+    code, told, said = editloupe("align", tmp_path / "run", "--human", human, "--json")
+    assert code == 0, said
+    # |2 − 2|, |4 − 4|, |4 − 3|: the first target of "several" alone would make it 1.
+    mae = find(json.loads(told), "mae")
+    assert mae["value"] == pytest.approx(1 / 3)
+
+
+def find(data: object, name: str) -> dict[str, object]:
+    """The first figure of a name, anywhere in JSON."""
+    if isinstance(data, dict):
+        if isinstance(data.get(name), dict):
+            return data[name]
+        for value in data.values():
+            if found := find(value, name):
+                return found
+    if isinstance(data, list):
+        for value in data:
+            if found := find(value, name):
+                return found
+    return {}

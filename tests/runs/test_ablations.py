@@ -11,10 +11,11 @@ import pytest
 from editloupe import Judge, Sample
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, RunMismatch
+from editloupe.errors import ConfigError, RunMismatch, Unavailable
 from editloupe.records import Observation
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.testing import check_tool
 from editloupe.traces.events import ToolResult
 from editloupe.traces.read import read_trace
 from editloupe.values import Box, ImageRef, View
@@ -197,3 +198,21 @@ def test_the_python_door_ablates_too(tmp_path: Path) -> None:
         findings = judge.judge(sample)
     plain = Judge("baseline").judge(sample)
     assert [f.label for f in findings] != [f.label for f in plain]
+
+
+def test_ablated_tools_keep_the_contract_of_tools() -> None:
+    for name in ("localize_differences", "zoom_in", "enhancer"):
+        for ablate in (("black-crops",), ("sham-differences", "black-crops")):
+            check_tool(open_bench(Settings(ablate=ablate)).toolbox.tools[name])
+    check_tool(open_bench(Settings(ablate=("sham-differences",))).toolbox.tools["localize_differences"])
+
+
+def test_a_run_goes_on_over_pictures_that_were_hidden_before_it_was_cut_off(tmp_path: Path) -> None:
+    replies = [LOOK, Unavailable("gone"), final("Wrong Action")]
+    first = judged(tmp_path / "run", "black-crops", backend=ScriptedLMM(replies), limit=1)
+    assert {f.status for f in first.findings} == {"backend_failed"}
+    replies[1] = ZOOM
+    again = judged(tmp_path / "run", "black-crops", backend=ScriptedLMM(replies), limit=1)
+    assert {(f.status, f.label) for f in again.findings} == {("ok", "Wrong Action"), ("off_menu", None)}
+    straight = judged(tmp_path / "straight", "black-crops", backend=ScriptedLMM([LOOK, ZOOM, replies[2]]), limit=1)
+    assert [seen for _, seen, _ in looked(again)] == [seen for _, seen, _ in looked(straight)]

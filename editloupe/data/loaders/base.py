@@ -16,7 +16,7 @@ class DataSet:
     """What is to be loaded.
 
     metadata: the file that was named instead of its folder.   edited: folder of outputs by the editor's name.
-    fields: a mapping file.
+    fields: a mapping file.   outputs: False where edited images are not needed, and may be absent as a whole.
     """
 
     root: Path
@@ -24,6 +24,7 @@ class DataSet:
     metadata: Path | None = None
     edited: Mapping[str, Path] = field(default_factory=dict)
     fields: Path | None = None
+    outputs: bool = True
     progress: Progress | None = None
 
 

@@ -69,7 +69,7 @@ def load(data: DataSet) -> Loaded:
     Raises ConfigError: no editor given, mapping file malformed, box convention or instruction key ambiguous.
     DataError, SampleError: files or keys missing.
     """
-    if not data.edited:
+    if data.outputs and not data.edited:
         raise ConfigError(
             f"{data.root}: DLEBench holds no edited images; give each editor's outputs with --edited NAME=FOLDER"
         )
@@ -86,7 +86,7 @@ def load(data: DataSet) -> Loaded:
     rows = _with_format(rows, mapping, notes)
     matched = with_outputs(named(rows), data.edited, store=data.store, patterns=mapping.names)
     return assemble(
-        matched.rows,
+        matched.rows if data.edited else named(rows),
         format="dlebench",
         dataset="DLEBench",
         metadata=table.file,

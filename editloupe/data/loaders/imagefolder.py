@@ -40,7 +40,7 @@ def load(data: DataSet) -> Loaded:
             raise DataError(f"{root}: several metadata files: {names}; give the path of the one that is meant")
         metadata = found[0]
     table = read_table(folder.own(metadata.name))
-    _check_columns(table, with_edited=not data.edited)
+    _check_columns(table, with_edited=data.outputs and not data.edited)
     rows = [read_row(line, folder=folder, text_only=table.text_only) for line in table.lines]
     notes = list(rating_notes(table.columns))
     if data.edited:

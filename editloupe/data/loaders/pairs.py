@@ -28,7 +28,7 @@ def matches(data: DataSet) -> bool:
     """Whether the two folders are there."""
     if not (data.root / "source").is_dir():
         return False
-    return (data.root / "edited").is_dir() or (bool(data.edited) and bool(_instructions(data.root)))
+    return (data.root / "edited").is_dir() or ((bool(data.edited) or not data.outputs) and bool(_instructions(data.root)))
 
 
 def load(data: DataSet) -> Loaded:
@@ -42,7 +42,9 @@ def load(data: DataSet) -> Loaded:
     references = _stems(folder, "reference") if (root / "reference").is_dir() else {}
     if not before:
         raise DataError(f"{root / 'source'}: holds no image; expected the images before the edit")
-    editors = data.edited or {"": folder.own("edited")}
+    editors: Mapping[str, Path] = data.edited or {"": folder.own("edited")}
+    if not (data.outputs or data.edited or (root / "edited").is_dir()):
+        editors = {}
     for path in editors.values():
         _check_flat(path, data.store)
     table = _table(folder, before)
@@ -55,7 +57,7 @@ def load(data: DataSet) -> Loaded:
             message = f"{root / sources[0]}: no instruction for {stem!r} in {table.file.name}; add a row for it"
             rows.append(Broken(line=None, id=stem, kind="no_instruction", message=message, file=root / sources[0]))
     matched = with_outputs(named(rows), editors, store=data.store, patterns=("{id}",))
-    final = list(matched.rows)
+    final = list(matched.rows if editors else named(rows))
     for editor, files in matched.left.items():
         for file in files:
             path = editors[editor] / file

@@ -1,0 +1,337 @@
+"""`editloupe align` on tables and runs of a user's own: how columns are found, and what happens to what does not fit."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., tuple[int, str, str]]
+
+QUICK = ("--resamples", "100")
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def report(text: str) -> dict[str, Any]:
+    """The one judge's report."""
+    (found,) = json.loads(text)["judges"]
+    return dict(found)
+
+
+def figures(text: str, criterion: int = 0) -> dict[str, Any]:
+    return dict(report(text)["criteria"][criterion]["all"]["figures"])
+
+
+SCORES = "item,score\np,1\nq,2\nr,3\ns,4\n"
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Path:
+    return write(tmp_path / "judge.csv", SCORES)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "more"),
+    [
+        ("long.csv", "item,rater,label\np,anna,1\nq,anna,3\nr,anna,2\ns,anna,4\n", ()),
+        ("semicolons.csv", "Sample ID;Value\np;1\nq;3\nr;2\ns;4\n", ()),
+        ("wide.csv", "image_id,human_score_anna\np,1\nq,3\nr,2\ns,4\n", ()),
+        ("rater_first.csv", "image_id,rater1_score\np,1\nq,3\nr,2\ns,4\n", ()),
+        ("own.csv", "picture,mark\np,1\nq,3\nr,2\ns,4\n", ("--columns", "item=picture,label=mark")),
+        ("named.csv", "picture,mark\np,1\nq,3\nr,2\ns,4\n", ("--columns", "item=picture,score@anna=mark")),
+        ("tabs.tsv", "item\tlabel\np\t1\nq\t3\nr\t2\ns\t4\n", ()),
+        ("criteria.csv", "item,metric,score\np,Score,1\nq,score,3\nr,score,2\ns,score,4\n", ()),
+        (
+            "lines.jsonl",
+            '{"item": "p", "label": 1}\n{"item": "q", "label": 3}\n'
+            '{"item": "r", "label": 2.0}\n{"item": "s", "label": 4}\n',
+            (),
+        ),
+    ],
+)
+def test_ratings_are_found_in_the_usual_shapes(
+    editloupe: Run, tmp_path: Path, scores: Path, name: str, text: str, more: tuple[str, ...]
+):
+    """1 2 3 4 against 1 3 2 4: Spearman 1 − 6 · 2 / (4 · 15) = 0.8; exact in 2 of 4."""
+    human = write(tmp_path / name, text)
+    code, out, err = editloupe("align", "--scores", scores, "--human", human, "--json", *QUICK, *more)
+    assert code == 0, err
+    found = figures(out)
+    assert found["spearman"]["value"] == pytest.approx(0.8)
+    assert found["exact"]["value"] == 0.5
+    assert found["spearman"]["judged"] == found["spearman"]["asked"] == 4
+
+
+def test_several_raters_are_averaged_and_counted(editloupe: Run, tmp_path: Path, scores: Path):
+    """p: 1 1 2 → label 1; q: 2 3 → a draw, mean 2.5; r and s: one rater. Mean errors 1/3, 1/2, 0, 0."""
+    human = write(tmp_path / "h.csv", "item,rater,label\np,a,1\np,b,1\np,c,2\nq,a,2\nq,b,3\nr,a,3\ns,b,4\n")
+    code, out, _ = editloupe("align", "--scores", scores, "--human", human, "--json", *QUICK)
+    assert code == 0
+    found = figures(out)
+    assert found["mae"]["value"] == pytest.approx((1 / 3 + 1 / 2) / 4)
+    assert (found["exact"]["value"], found["exact"]["asked"]) == (1.0, 3)
+    notes = report(out)["criteria"][0]["notes"]
+    assert notes == ["score: 1 item without a most frequent human label, left out of figures on labels"]
+
+
+def test_raters_without_a_common_item_have_no_ceiling(editloupe: Run, tmp_path: Path, scores: Path):
+    human = write(tmp_path / "h.csv", "item,rater,label\np,a,1\nq,a,2\nr,b,3\ns,b,4\n")
+    code, out, _ = editloupe("align", "--scores", scores, "--human", human, "--json", *QUICK)
+    assert code == 0
+    assert report(out)["criteria"][0]["raters"] == 2
+    assert report(out)["criteria"][0]["all"]["ceiling"] == {}
+    assert report(out)["criteria"][0]["notes"] == ["score: 2 raters share no item, so that there is no ceiling"]
+    assert figures(out)["exact"]["value"] == 1.0
+
+
+def test_rows_that_cannot_be_used_are_counted(editloupe: Run, tmp_path: Path, scores: Path):
+    human = write(
+        tmp_path / "h.csv",
+        "item,rater,label\np,a,1\np,a,1\nq,a,2\nq,a,3\n,a,4\nr,a\nr,a,inf\ns,a,4\nx,a,1\n",
+    )
+    code, out, _ = editloupe("align", "--scores", scores, "--human", human, "--json", *QUICK)
+    assert code == 0
+    assert report(out)["notes"] == [
+        "h.csv: line 6 left out: names no item",
+        "h.csv: line 7 left out: has 2 fields where the header has 3; put text with commas in quotes",
+        "h.csv: line 8 left out: holds no rating: expected a label or a finite number, found text 'inf'",
+        "h.csv: repeated, and counted once: line 3",
+        "h.csv: given again with another value, and left out both times: 1 (line 5)",
+        f"rated, but without a row in {scores}, and counted as not judged: 1 (x)",
+    ]
+    assert (figures(out)["exact"]["judged"], figures(out)["exact"]["asked"]) == (2, 3)
+
+
+def test_labels_of_a_rubric_bind_both_tables(editloupe: Run, tmp_path: Path):
+    judge = write(tmp_path / "judge.jsonl", '{"id": "p", "if": "Wrong Action"}\n{"id": "q", "if": 4}\n')
+    human = write(tmp_path / "h.csv", "id,human_if_anna,human_beauty\np,wrong action,1\nq,Perfect,1\nz,5,2\n")
+    code, out, _ = editloupe("align", "--scores", judge, "--human", human, "--rubric", "dlebench", "--json", *QUICK)
+    assert code == 0
+    (found,) = report(out)["criteria"]
+    assert found["criterion"] == "instruction_following"
+    assert (found["all"]["figures"]["exact"]["value"], found["all"]["figures"]["exact"]["asked"]) == (1.0, 1)
+    assert found["all"]["figures"]["spearman"]["why"] == "fewer than 2 pairs"
+    assert found["notes"][0].startswith(
+        "instruction_following: no label of the rubric and left out: people's 'Perfect' (1)"
+    )
+    assert "people's 5 (1)" in found["notes"][0]
+    assert found["notes"][1] == "instruction_following: 1 judged item without a human rating"
+
+
+def test_a_score_between_two_labels_is_no_label(editloupe: Run, tmp_path: Path):
+    """1 and 2.5 against 1 and 2: errors 0 and 0.5; one label of two can be compared."""
+    judge = write(tmp_path / "judge.csv", "item,if\np,1\nq,2.5\n")
+    human = write(tmp_path / "h.csv", "item,if\np,1\nq,2\n")
+    code, out, _ = editloupe("align", "--scores", judge, "--human", human, "--rubric", "dlebench", "--json", *QUICK)
+    assert code == 0
+    assert figures(out)["mae"]["value"] == 0.25
+    exact = figures(out)["exact"]
+    assert (exact["value"], exact["judged"], exact["asked"], exact["adjusted"]) == (1.0, 1, 2, 0.5)
+    told = "instruction_following: 1 score of the judge between two labels, left out of figures on labels"
+    assert report(out)["criteria"][0]["notes"] == [told]
+
+
+def test_words_without_a_rubric_have_no_order(editloupe: Run, tmp_path: Path):
+    """yes/no: exact 3/4; good is yes: TP 2, FP 1, FN 0: F1 4/5."""
+    judge = write(tmp_path / "judge.csv", "item,answer\np,yes\nq,yes\nr,yes\ns,no\n")
+    human = write(tmp_path / "h.csv", "item,label\np,Yes\nq,yes\nr,no\ns,no\n")
+    code, out, _ = editloupe("align", "--scores", judge, "--human", human, "--good-from", "yes", "--json", *QUICK)
+    assert code == 0
+    found = figures(out)
+    assert "spearman" not in found
+    assert found["exact"]["value"] == found["accuracy"]["value"] == 0.75
+    assert found["f1"]["value"] == pytest.approx(0.8)
+
+
+def test_numbers_that_people_do_not_use_are_no_labels(editloupe: Run, tmp_path: Path):
+    judge = write(tmp_path / "judge.csv", "item,score\np,0.1\nq,0.5\nr,0.9\n")
+    human = write(tmp_path / "h.csv", "item,label\np,0\nq,0.5\nr,1\n")
+    code, out, _ = editloupe("align", "--scores", judge, "--human", human, "--json", *QUICK)
+    assert code == 0
+    assert set(figures(out)) == {"spearman", "kendall", "pearson", "mae", "bias"}
+    assert report(out)["criteria"][0]["confusion"] is None
+    code, out, _ = editloupe("align", "--scores", judge, "--human", human, "--good-from", "0.5", "--json", *QUICK)
+    assert code == 0
+    assert figures(out)["accuracy"]["value"] == 1.0
+
+
+def test_editors_average_and_small_groups_say_why(editloupe: Run, tmp_path: Path):
+    """Editor m: 1 2 3 with 1 2 3 and editor n with one item: one of two groups has a correlation, and it is 1."""
+    judge = write(tmp_path / "judge.csv", "item,model,score\np,m,1\nq,m,2\nr,m,3\np,n,1\n")
+    human = write(tmp_path / "h.csv", "item,model,label\np,m,1\nq,m,2\nr,m,3\np,n,2\n")
+    code, out, _ = editloupe("align", "--scores", judge, "--human", human, "--json", "--aggregate", "mean", *QUICK)
+    assert code == 0
+    averages = report(out)["criteria"][0]["averages"]
+    assert averages["figures"]["spearman"]["value"] == 1.0
+    assert averages["left_out"]["spearman"] == {"n": "fewer than 2 pairs"}
+    code, out, _ = editloupe("align", "--scores", judge, "--human", human, "--json", *QUICK)
+    fisher = report(out)["criteria"][0]["averages"]["figures"]["spearman"]
+    assert fisher["value"] is None and "Fisher's z is infinite" in fisher["why"]
+
+
+def test_items_may_carry_their_editor(editloupe: Run, tmp_path: Path):
+    judge = write(tmp_path / "judge.csv", "item,model,score\np,m,1\nq,m,2\np,n,3\n")
+    human = write(tmp_path / "h.csv", "item,label\nm/p,1\nm/q,2\nn/p,2\n")
+    code, out, err = editloupe("align", "--scores", judge, "--human", human, "--json", *QUICK)
+    assert code == 0, err
+    assert figures(out)["exact"]["value"] == pytest.approx(2 / 3)
+    bare = write(tmp_path / "bare.csv", "item,label\np,1\nq,2\n")
+    code, _, err = editloupe("align", "--scores", judge, "--human", bare)
+    assert code == 2
+    assert "names no editor" in err and "write items as EDITOR/ITEM" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("human", "more", "message"),
+    [
+        ("name,label\np,1\n", (), "no column names the item"),
+        ("item,colour\np,red\n", (), "no column holds ratings"),
+        ("item,label\nx,1\ny,2\n", (), "none of the 2 items of"),
+        ("item,label\np,1\n", ("--columns", "item=nowhere"), "has no column 'nowhere'"),
+        ("item,label\np,1\n", ("--columns", "item"), "expected ROLE=COLUMN"),
+        ("item,label\np,1\n", ("--columns", "beauty=label"), "'beauty' is no role"),
+        ("item,metric,label\np,beauty,1\n", (), "no criterion that the judge has scores for"),
+        ("item,label\np,1\n", ("--aggregate", "median"), "expected fisher, mean, tanh-mean"),
+        ("item,label\np,1\n", ("--group", "colour"), "expected editor, edit_type, area or none"),
+        ("item,label\np,1\n", ("--good-from", "fine"), "score has numbers"),
+        ("item,label\np,1\nq,unsure\n", (), "holds numbers and words ('unsure')"),
+        ("item,label\np,1\n", ("--json", "--csv"), "exclude each other"),
+        ("item,editor,label\np,m,1\np,n,2\n", (), "names no editor"),
+        ("item,label\n", (), "holds no rows"),
+        ("item,label\np,1\n", ("--tie", "1"), "--tie goes with --votes"),
+        ("item,label\np,1\n", ("--criteria", "beauty"), "--criteria beauty: not in both tables"),
+    ],
+)
+def test_what_cannot_be_compared_says_why(
+    editloupe: Run, tmp_path: Path, scores: Path, human: str, more: tuple[str, ...], message: str
+):
+    people = write(tmp_path / "h.csv", human)
+    code, out, err = editloupe("align", "--scores", scores, "--human", people, *QUICK, *more)
+    assert code == 2
+    assert message in " ".join(err.split())
+    assert out == ""
+
+
+def test_a_file_of_another_kind_is_named(editloupe: Run, tmp_path: Path, scores: Path):
+    human = write(tmp_path / "labels.json", '[{"item": "p", "label": 1}]\n')
+    code, _, err = editloupe("align", "--scores", scores, "--human", human)
+    assert code == 2 and "labels.json, line 1" in err and "JSON Lines or Parquet" in " ".join(err.split())
+
+
+def test_scores_by_two_judges_in_one_table_are_refused(editloupe: Run, tmp_path: Path):
+    judge = write(tmp_path / "judge.csv", "item,rater,score\np,a,1\np,b,2\n")
+    human = write(tmp_path / "h.csv", "item,label\np,1\n")
+    code, _, err = editloupe("align", "--scores", judge, "--human", human)
+    assert code == 2 and "give each judge a file of its own" in " ".join(err.split())
+
+
+def test_neither_or_both_of_run_and_scores_is_a_usage_error(editloupe: Run, tmp_path: Path, scores: Path):
+    for words in ((), ("runs/x", "--scores", scores)):
+        code, _, err = editloupe("align", *words)
+        assert code == 2 and "one of the two" in " ".join(err.split())
+
+
+@pytest.fixture
+def judged(editloupe: Run, edits: Callable[..., Path]) -> Path:
+    """A run of four samples that carry human labels in their metadata: all "Flawless Execution", under the name `if`."""
+    folder = edits(4)
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text(encoding="utf-8").splitlines()]
+    for row in rows:
+        row |= {"human_if": "Flawless Execution", "human_charm": 3}
+    rows[0]["human_if_ben"] = "inf"
+    write(folder / "metadata.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    code, _, err = editloupe("judge", folder, "--out", "run", "--criteria", "if", "--mode", "plain")
+    assert code == 0, err
+    return Path("run")
+
+
+def test_a_run_is_compared_with_its_own_samples_labels(editloupe: Run, judged: Path):
+    code, out, _ = editloupe("align", judged, "--json", *QUICK)
+    assert code == 0
+    found = report(out)
+    assert found["judge"].startswith("baseline (")
+    assert found["notes"] == [
+        "human_charm: no criterion of the rubric; 4 ratings left out",
+        "human_if of s00: expected a label or a finite number, found text 'inf'; left out",
+    ]
+    (criterion,) = found["criteria"]
+    assert criterion["criterion"] == "instruction_following"
+    assert criterion["all"]["figures"]["spearman"]["why"].endswith("people gave one value only")
+    assert [g["name"] for g in criterion["by"]["edit_type"]] == ["Change Color", "Removal Object"]
+
+
+def test_a_run_is_compared_with_a_table(editloupe: Run, judged: Path, tmp_path: Path):
+    human = write(
+        tmp_path / "labels.csv",
+        "sample,rater,criterion,label\ns00,anna,IF,Flawless Execution\ns00,ben,instruction following,wrong action\n"
+        "s01,anna,if,1\ns09,anna,IF,2\n",
+    )
+    code, out, _ = editloupe("align", judged, "--human", human, "--json", *QUICK)
+    assert code == 0
+    assert report(out)["notes"] == ["rated, but not in the run run, and left out: 1 (s09)"]
+    assert figures(out)["mae"]["asked"] == 2
+    code, out, _ = editloupe("align", judged, "--human", human, "--csv", *QUICK)
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert {"judge and people", "people"} == {row["between"] for row in rows}
+    (row,) = [r for r in rows if r["figure"] == "mae" and not r["dimension"]]
+    assert (row["judged"], row["asked"]) == ("2", "2")
+
+
+def test_the_tables_fit_a_narrow_terminal(editloupe: Run, judged: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = editloupe("align", judged, *QUICK)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert "Spearman ρ" in out and "undefined" in out and "…" not in out
+    code, out, _ = editloupe("align", judged, "--markdown", *QUICK)
+    assert code == 0 and "| Figure | Value | 95 % interval | Judged | Adjusted |" in out
+
+
+def test_votes_against_scores_rank_the_editors(editloupe: Run, tmp_path: Path):
+    """m beats n on three items of four, by people; by the judge on all: it has no ranking, and that is said."""
+    votes = write(
+        tmp_path / "votes.csv",
+        "item,editor_a,editor_b,vote\np,m,n,A>B\nq,n,m,B\nr,m,n,m\ns,m,n,n\ns,m,m,A\nt,m,n,perhaps\n",
+    )
+    rows = "".join(f"{item},m,2\n{item},n,1\n" for item in "pqrs")
+    judge = write(tmp_path / "judge.csv", "item,model,quality\n" + rows)
+    code, out, err = editloupe("align", "--votes", votes, "--scores", judge, "--json", *QUICK)
+    assert code == 0, err
+    found = report(out)
+    (duel,) = found["duels"]
+    assert duel["figures"]["decided_exact"]["value"] == 0.75
+    strengths = {s["editor"]: s["strength"] for s in duel["ranking"]["people"]["strengths"]}
+    assert strengths["m"] == pytest.approx(0.5493, abs=1e-4)  # ln 3 / 2
+    assert duel["ranking"]["judge"]["why"] == "n never won and m never lost, so that no finite strength fits"
+    assert found["notes"] == [
+        "votes.csv: line 6 left out: sets an editor against itself",
+        "votes.csv: line 7 left out: 'perhaps' is no vote (A>B, B>A, A=B=Good, A=B=Bad, tie)",
+    ]
+    code, out, _ = editloupe("align", "--votes", votes, "--scores", judge, *QUICK)
+    assert code == 0 and "quality: scores up to 0 apart tie" in out
+
+
+@pytest.mark.parametrize(
+    ("votes", "more", "message"),
+    [
+        ("item,vote\np,A\n", (), "has no column with a judge's own votes"),
+        ("item,opinion\np,A\n", (), "no column names the vote"),
+        ("item,editor_a,vote\np,m,A\n", (), "names one editor of each pair only"),
+        ("item,vote\np,perhaps\n", (), "no vote can be used"),
+        ("item,vote,verdict\np,A,B\n", ("--tie", "1"), "--tie is about scores"),
+        ("item,vote,verdict\np,A,B\n", ("--human", "h.csv"), "--human does not go with --votes"),
+    ],
+)
+def test_votes_that_cannot_be_used_say_why(editloupe: Run, tmp_path: Path, votes: str, more: tuple[str, ...], message: str):
+    code, _, err = editloupe("align", "--votes", write(tmp_path / "v.csv", votes), *more)
+    assert code == 2
+    assert message in " ".join(err.split())

@@ -1,0 +1,148 @@
+"""`editloupe targets` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.errors import ToolAbsent
+from editloupe.tools import detectors
+from tests.tools.test_search import Reds
+from tests.tools.tiny_detectors import grounding_dino_folder
+
+Run = Callable[..., tuple[int, str, str]]
+EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
+
+
+@pytest.fixture
+def mugs() -> Path:
+    """Three edits of a picture with a red 20×10 px rectangle in 200×100 px; no outputs."""
+    folder = Path("mugs")
+    folder.mkdir()
+    picture = np.full((100, 200, 3), 120, dtype=np.uint8)
+    picture[30:40, 40:60] = (255, 0, 0)
+    Image.fromarray(picture).save(folder / "a.png")
+    rows = [
+        {"id": "blue", "source_file_name": "a.png", "instruction": " Make the red mug blue. "},
+        {"id": "film", "source_file_name": "a.png", "instruction": "Make it cinematic."},
+        {"id": "cat", "source_file_name": "a.png", "instruction": "Add a cat."},
+    ]
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture
+def reds(monkeypatch: pytest.MonkeyPatch) -> Reds:
+    """A detector at hand that finds what is red."""
+    found = Reds()
+    monkeypatch.setattr(detectors, "open_detector", lambda settings: found)
+    return found
+
+
+@pytest.fixture
+def no_detector(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(settings: object) -> None:
+        raise ToolAbsent("it needs an object detector")
+
+    monkeypatch.setattr(detectors, "open_detector", absent)
+
+
+def test_boxes_of_the_data_need_no_model(editloupe: Run):
+    code, said, _ = editloupe("targets", EXAMPLES, "--plot", "cdf.svg", "--out", "areas.json")
+    assert code == 0
+    assert "edits: 11 from the data's boxes." in said
+    assert "rules" not in said
+    data = json.loads(Path("areas.json").read_text())
+    mug = next(row for row in data["targets"] if row["item"] == "kitchen-mug")
+    # [40, 130, 84, 174] in 512×384 px: 44·44 / (512·384).
+    assert mug["area_ratio"] == pytest.approx(0.0098470052)
+    assert "edits: 11 targets" in Path("cdf.svg").read_text()
+
+
+def test_a_detector_and_rules_that_say_that_they_are_rules(editloupe: Run, mugs: Path, reds: Reds):
+    code, said, _ = editloupe("targets", mugs, EXAMPLES, "--out", "areas.csv")
+    assert code == 0
+    told = " ".join(said.split())
+    assert "named by rules on the instruction's words, not by an LMM; name one with --backend" in told
+    assert "mugs: 1 from instructions about the whole image; 1 from the detector; 1 unknown: no rule fits" in told.replace(
+        "1 from the detector; 1 from instructions about the whole image",
+        "1 from instructions about the whole image; 1 from the detector",
+    )
+    lines = Path("areas.csv").read_text().splitlines()
+    assert lines[1].split(",")[-10:-3] == ["40.0", "30.0", "60.0", "40.0", "0.01", "detector", "0.62"]
+    assert len(lines) == 1 + 3 + 11
+
+
+def test_a_model_names_the_objects_and_what_it_cost_is_told(editloupe: Run, mugs: Path, reds: Reds):
+    Path("names.jsonl").write_text(json.dumps("[Result]: red mug") + "\n")
+    code, said, _ = editloupe("targets", mugs, "--backend", "scripted/names.jsonl", "--json")
+    assert code == 0
+    data = json.loads(said)
+    assert data["summary"][0]["how"] == {"detector": 3} and data["summary"][0]["under"] == {"0.001": 0, "0.01": 0, "0.1": 1}
+    assert {row["phrase_by"].split("@")[0] for row in data["targets"]} == {"scripted/names.jsonl"}
+    assert "3 calls" in editloupe("targets", mugs, "--backend", "scripted/names.jsonl")[1]
+
+
+def test_without_a_detector_there_are_phrases_and_no_numbers(editloupe: Run, mugs: Path, no_detector: None):
+    code, said, _ = editloupe("targets", mugs, "--out", "areas.json")
+    assert code == 0
+    assert "Areas are unknown: no detector (it needs an object detector)" in " ".join(said.split())
+    rows = {row["item"]: row for row in json.loads(Path("areas.json").read_text())["targets"]}
+    assert (rows["blue"]["phrase"], rows["blue"]["area_ratio"], rows["blue"]["status"]) == ("red mug", None, "no_detector")
+
+
+def test_boxes_are_written_beside_the_data_and_can_be_judged_with(editloupe: Run, mugs: Path, reds: Reds):
+    code, _, said = editloupe("targets", mugs, "--write", mugs / "metadata-boxes.jsonl")
+    assert code == 0
+    assert "1 box added in mugs/metadata-boxes.jsonl" in said
+    code, said, _ = editloupe("targets", mugs / "metadata-boxes.jsonl", "--json")
+    row = json.loads(said)["targets"][0]
+    assert (row["item"], row["how"], row["box"], row["phrase"]) == ("blue", "boxes", [40, 30, 60, 40], "red mug")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--out", "areas.txt"), "expected a name that ends in .json or .csv"),
+        (("--plot", "areas.png"), "expected a name that ends in .svg"),
+        (("--out", "nowhere/areas.csv"), "make it first"),
+        (("--write", "elsewhere.jsonl"), "expected a .jsonl file in mugs"),
+        (("--write", "mugs/metadata.jsonl"), "is there already"),
+        (("--backend", "nobody/x"), "unknown backend 'nobody'"),
+        (("--max-cost", "1", "--backend", "openai/x?base_url=http://127.0.0.1:9/v1"), "no price is known"),
+    ],
+)
+def test_a_wrong_word_is_answered_before_anything_is_spent(
+    words: tuple[str, ...], message: str, editloupe: Run, mugs: Path, reds: Reds, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    code, _, said = editloupe("targets", mugs, *words)
+    assert code == 2
+    assert message in said
+    assert reds.asked == []
+
+
+def test_nothing_known_is_a_failure(editloupe: Run, mugs: Path, no_detector: None):
+    row = {"id": "cat", "source_file_name": "a.png", "instruction": "Add a cat."}
+    (mugs / "metadata.jsonl").write_text(json.dumps(row) + "\n")
+    assert editloupe("targets", mugs)[0] == 1
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
+def test_a_real_network_answers_with_boxes_inside_the_image(editloupe: Run, mugs: Path, tmp_path: Path):
+    pytest.importorskip("torch", reason="needs the extra `vision`")
+    pytest.importorskip("transformers", reason="needs the extra `vision`")
+    detector = grounding_dino_folder(tmp_path / "tiny")
+    code, said, _ = editloupe("targets", mugs, "--detector", detector, "--device", "cpu", "--json")
+    assert code == 0
+    row = json.loads(said)["targets"][0]
+    assert row["status"] in ("ok", "not_found")
+    if row["status"] == "ok":
+        x0, y0, x1, y1 = row["box"]
+        assert 0 <= x0 < x1 <= 200 and 0 <= y0 < y1 <= 100
+        assert row["area_ratio"] == pytest.approx((x1 - x0) * (y1 - y0) / 20_000, abs=1e-4)

@@ -1,0 +1,113 @@
+"""Votes on pairs, against numbers worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from editloupe.reports.pairwise import duel, ranking, strengths
+from editloupe.reports.votes import Ballot, Vote, read_vote
+
+
+def ballots(*rows: tuple[str, str, Vote]) -> list[Ballot]:
+    return [Ballot(item=f"i{n}", source=f"i{n}", a=a, b=b, vote=vote) for n, (a, b, vote) in enumerate(rows)]
+
+
+@pytest.mark.parametrize(
+    ("written", "vote"),
+    [
+        ("A>B", "A"),
+        ("B > A", "B"),
+        ("A=B=Good", "good"),
+        ("a = b = bad", "bad"),
+        ("model_a", "A"),
+        ("tie (bothbad)", "bad"),
+        ("Tie", "tie"),
+        ("qwen", "A"),
+        ("bagel", "B"),
+        ("1", None),
+        ("A or B", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_votes_are_read_in_the_usual_spellings_and_never_guessed(written: str | None, vote: Vote | None):
+    assert read_vote(written, "qwen", "bagel") == vote
+
+
+def test_two_editors_by_hand():
+    """3 wins to 1: odds 3, strengths ± ln 3 / 2. A tie is half a win each: 3.5 to 1.5."""
+    found = ranking(ballots(*[("x", "y", "A")] * 3, ("x", "y", "B")), ["A", "A", "A", "B"])
+    assert [s.editor for s in found.strengths] == ["x", "y"]
+    assert found.strengths[0].value == pytest.approx(math.log(3) / 2)
+    assert found.strengths[1].value == pytest.approx(-math.log(3) / 2)
+    tied = ranking(ballots(*[("x", "y", "A")] * 3, ("y", "x", "A"), ("x", "y", "good")), ["A", "A", "A", "A", "good"])
+    assert tied.strengths[0].value == pytest.approx(math.log(3.5 / 1.5) / 2)
+
+
+def test_strengths_are_the_maximum_of_the_likelihood():
+    wins = np.array([[0, 5, 2, 7], [3, 0, 4, 1], [6, 2, 0, 3], [1, 4, 5, 0]], dtype=float)
+
+    def loss(s: np.ndarray) -> float:
+        return float(sum(wins[i, j] * np.logaddexp(0, s[j] - s[i]) for i in range(4) for j in range(4)) + s.sum() ** 2)
+
+    best = optimize.minimize(loss, np.zeros(4), tol=1e-12).x
+    assert strengths(wins[None])[0] == pytest.approx(best, abs=1e-5)
+
+
+def test_an_editor_that_never_wins_has_no_finite_strength():
+    found = ranking(ballots(("x", "y", "A"), ("x", "z", "A"), ("y", "x", "A"), ("y", "z", "A")), ["A", "A", "A", "A"])
+    assert found.strengths == ()
+    assert found.why == "z never won, so that no finite strength fits"
+    apart = ranking(ballots(("x", "y", "tie"), ("p", "q", "tie")), ["tie", "tie"])
+    assert apart.why == "the editors fall into groups that wins do not link both ways"
+
+
+def test_a_ranking_comes_with_intervals_over_images():
+    rng = np.random.default_rng(0)
+    votes: list[Vote] = ["A" if rng.random() < 0.75 else "B" for _ in range(400)]
+    found = ranking(ballots(*[("x", "y", v) for v in votes]), votes)
+    inside = found.strengths[0].interval
+    # Half the log odds of 0.75 is 0.549; its standard error sqrt(1 / (400 · 0.75 · 0.25)) / 2 = 0.058.
+    assert inside is not None
+    assert inside.high - inside.low == pytest.approx(2 * 1.96 * 0.058, rel=0.15)
+
+
+def test_scores_answer_with_a_tie_threshold():
+    """Scores 4-1, 3-3, 2-3, 1-1 against votes A, good, A, bad.
+
+    No threshold: A, tie, B, tie: of A, B, tie right in 3 of 4; where people chose A or B in 1 of 2. Ties with a mean of
+    2 or more are both good: A, good, B, bad: 3 of 4 of the four answers. With a threshold of 1 the third is a tie.
+    """
+    rows = ballots(("x", "y", "A"), ("x", "y", "good"), ("x", "y", "A"), ("x", "y", "bad"))
+    values = {("x", f"i{n}"): float(v) for n, v in enumerate([4, 3, 2, 1])}
+    values |= {("y", f"i{n}"): float(v) for n, v in enumerate([1, 3, 3, 1])}
+    plain = duel(rows, "IF", score=lambda e, i: values.get((e, i)))
+    assert plain.figures["three_exact"].estimate.value == 0.75
+    assert plain.figures["decided_exact"].estimate.value == 0.5
+    assert "four_exact" not in plain.figures
+    divided = duel(rows, "IF", score=lambda e, i: values.get((e, i)), good=2.0)
+    assert divided.figures["four_exact"].estimate.value == 0.75
+    loose = duel(rows, "IF", score=lambda e, i: values.get((e, i)), tie=1.0)
+    assert loose.confusion == ((1, 0, 1, 0), (0, 0, 0, 0), (0, 0, 2, 0))
+
+
+def test_the_best_threshold_is_said_to_be_chosen_on_these_votes():
+    """Differences 1 (tie), 1 (tie) and 3 (A): up to 1 all three are right."""
+    rows = ballots(("x", "y", "tie"), ("x", "y", "tie"), ("x", "y", "A"))
+    values = {"i0": 1.0, "i1": -1.0, "i2": 3.0}
+    found = duel(rows, "IF", score=lambda e, i: values[i] if e == "x" else 0.0, tie=None)
+    assert (found.tie, found.fitted) == (1.0, True)
+    assert found.figures["three_exact"].estimate.value == 1.0
+
+
+def test_a_pair_without_a_score_is_counted_and_not_guessed():
+    rows = ballots(("x", "y", "A"), ("x", "y", "B"))
+    found = duel(rows, "IF", score=lambda e, i: {("x", "i0"): 2.0, ("y", "i0"): 1.0}.get((e, i)))
+    figure = found.figures["three_exact"]
+    assert (figure.estimate.value, figure.estimate.judged, figure.estimate.asked) == (1.0, 1, 2)
+    assert figure.adjusted == 0.5
+    assert found.notes == ("1 of 2 votes are on pairs without the judge's word",)
