@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import editloupe
-from editloupe.cli import align, backends, check, judge, listings, report, retry, serve, show, targets, tools
+from editloupe.cli import align, backends, check, gate, judge, listings, report, retry, serve, show, targets, tools
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
@@ -48,6 +48,7 @@ for _name, _command in (
     ("serve", serve.serve),
     ("targets", targets.targets),
     ("align", align.align),
+    ("gate", gate.gate),
     ("rubrics", listings.rubrics),
 ):
     app.command(name=_name)(_exits(_command))
@@ -103,7 +104,7 @@ def main() -> None:
     """Run a command; every error of ours is one message and an exit code, never a traceback.
 
     0 finished; 1 failed; 2 usage, configuration or input; 3 failures above --fail-on-error; 5 stopped by a budget;
-    130 interrupted.
+    100 a requirement of `gate` does not hold; 130 interrupted.
     """
     try:
         app()
