@@ -83,12 +83,13 @@ def gate(
     failed = [one for one in checked if one.verdict == "failed"]
     undefined = [one for one in checked if one.verdict == "undefined"]
     code = FAILED if failed else UNDEFINED if undefined else 0
-    title = f"Gate: {run}, {len(checked) - len(failed) - len(undefined)} of {len(checked)} requirements hold"
+    title = f"{len(checked) - len(failed) - len(undefined)} of {len(checked)} requirements hold"
     _write(junit, gate_files.junit(checked), append=False)
-    _write(summary, gate_files.summary(checked, title) + "\n", append=True)
+    _write(summary, gate_files.summary(checked, f"Gate of {run}: {title}") + "\n", append=True)
     if as_json:
         typer.echo(json.dumps({"exit": code, "checked": [one.to_json() for one in checked]}, ensure_ascii=False))
         return code
+    out().print(plain(f"Run: {run}", "bold"), soft_wrap=True)
     out().print(grid.terminal(gate_files.grid(checked, title)))
     for one in (*failed, *undefined):
         fail(f"{one.told} [{one.judge}]")

@@ -137,7 +137,7 @@ class Checked:
 
 
 def parse(text: str, rubric: Rubric) -> Requirement:
-    """A requirement. Raises ConfigError: not of the form; an unknown metric, criterion, status or label; an infinite bound."""
+    """A requirement. Raises ConfigError: another form, an unknown metric, criterion, status or label, an infinite bound."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise ConfigError(
@@ -274,7 +274,8 @@ def _agreement(judged: Judged, requirement: Requirement, entries: Sequence[Entry
             continue
         figures = align(entries, judged.rubric.criterion(name), options).whole.figures
         if requirement.metric not in figures:
-            why = f"which labels are good is not said: {requirement.metric}(human, {judged.rubric.criterion(name).short}, LABEL)"
+            short = judged.rubric.criterion(name).short
+            why = f"say from which label on an edit is good: {requirement.metric}(human, {short}, LABEL)"
             yield Figure(value=None, of=of, why=why)
             continue
         found = figures[requirement.metric].estimate
