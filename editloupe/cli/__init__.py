@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import editloupe
-from editloupe.cli import align, backends, check, gate, judge, listings, report, retry, serve, show, targets, tools
+from editloupe.cli import align, backends, check, gate, judge, listings, rank, report, retry, serve, show, targets, tools
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
@@ -45,6 +45,7 @@ for _name, _command in (
     ("check", check.check),
     ("show", show.show),
     ("report", report.report),
+    ("rank", rank.rank),
     ("serve", serve.serve),
     ("targets", targets.targets),
     ("align", align.align),

@@ -211,7 +211,7 @@ class Worker:
 
 def execute(
     bench: Bench,
-    source: Source,
+    source: Source | Loaded,
     out: Path,
     *,
     config: dict[str, Json],
@@ -226,6 +226,7 @@ def execute(
 ) -> Outcome:
     """Judge `source` into the run folder `out`; the same call again goes on where it stopped.
 
+    source: where edits are, or edits at hand.
     concurrency: tasks at once.   connections: calls at once at the endpoint; None adapts to what it takes.
     redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
     budget: of this visit to the run, counted in `prices`; it ends like a stop, and the same call goes on.
@@ -240,11 +241,11 @@ def execute(
         limit.fix(connections)
     throttled = limit.throttled
     images = ImageStore(out / "blobs")
-    loaded = _selected(_load(source, images), source)
+    loaded = source if isinstance(source, Loaded) else open_source(source, images)
     bench.protocol.check(loaded.samples)
     store = RunStore.write(out, bench.spec)
     try:
-        store.begin(bench.spec, bench.judge, loaded, config=config, narrowed=source.narrowed)
+        store.begin(bench.spec, bench.judge, loaded, config=config, narrowed=isinstance(source, Loaded) or source.narrowed)
         policy = bench.backend.traits.image_policy
         targets = {sample.key: sent_targets(sample, policy) for sample in loaded.samples}
         metered = replace(bench, backend=Metered(bench.backend, ledger))
@@ -336,8 +337,10 @@ class _Count:
     total: int
 
 
-def _load(source: Source, images: ImageStore) -> Loaded:
-    return load(source.path, store=images, format=source.format, edited=source.edited, fields=source.fields)
+def open_source(source: Source, images: ImageStore) -> Loaded:
+    """The edits that are to be judged. Raises DataError, SampleError, ConfigError."""
+    loaded = load(source.path, store=images, format=source.format, edited=source.edited, fields=source.fields)
+    return _selected(loaded, source)
 
 
 def _selected(loaded: Loaded, source: Source) -> Loaded:
