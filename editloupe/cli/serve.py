@@ -85,6 +85,7 @@ def serve(
             raise
         raise MissingExtra("The HTTP service", "serve") from error
     from editloupe.backends.limits import limit_of
+    from editloupe.runs.execute import default_concurrency
     from editloupe.runs.spec import open_bench
     from editloupe.service.bureau import Bureau
 
@@ -118,7 +119,8 @@ def serve(
     )
     listening = _listen(host, port)
     try:
-        bureau = Bureau.open(bench, out_dir, workers=workers, max_queue=max_queue, timeout_s=timeout)
+        at_once = workers or default_concurrency(bench, max_connections)
+        bureau = Bureau.open(bench, out_dir, workers=at_once, max_queue=max_queue, timeout_s=timeout)
         hanging: list[int] = []
         app = make_app(bureau, limits, root=None if root is None else root.resolve(), closed=hanging.append)
         server = uvicorn.Server(

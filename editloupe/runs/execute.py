@@ -20,7 +20,7 @@ from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
 from editloupe.backends.prices import Prices
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, Rejected, load
-from editloupe.errors import DataError, EditLoupeError, ImageError, Interrupted, ReplayMiss, StorageError
+from editloupe.errors import DataError, EditLoupeError, ImageError, Interrupted, ReplayMiss, StorageError, TraceError
 from editloupe.protocols.base import Summary, groups, rejected_scores, scored
 from editloupe.records import PENDING, Finding, Status, Task
 from editloupe.runs.budget import Ledger, Metered, RunBudget
@@ -31,6 +31,7 @@ from editloupe.runs.store import RunStore
 from editloupe.runs.views import make_view
 from editloupe.runs.wire import SMALLEST_TARGET_PX, SentTarget, sent_targets, small_targets_told
 from editloupe.traces.events import End, FindingEvent, Header, ModelCall, Note, ToolResult
+from editloupe.traces.read import read_trace
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, Score, View, digest, sample_key
 
@@ -380,6 +381,17 @@ def _ends_the_same(finding: Finding) -> bool:
     if finding.status == "over_budget":
         return finding.reason.startswith(("turns", "tokens"))
     return finding.status not in PENDING or finding.status == "tool_failed"
+
+
+def set_stuck_aside(path: Path) -> None:
+    """Set a trace aside whose finding is pending and could, replayed, only be the same again."""
+    try:
+        events = read_trace(path).events
+    except TraceError:
+        return  # a worker that opens it says what is wrong, and begins anew
+    last = next((Finding.from_json(e.finding) for e in reversed(events) if isinstance(e, FindingEvent)), None)
+    if last is not None and last.status in PENDING and _ends_the_same(last):
+        set_aside(path)
 
 
 def _work(worker: Worker, store: RunStore, due: _Due) -> Finding | None:

@@ -284,10 +284,13 @@ class RunStore:
             except (KeyError, TypeError, ValueError, AssertionError) as error:
                 self.problems.append(f"{name}, line {number}: not of the expected shape ({error!r}), left out")
 
-    def findings_from_traces(self) -> Iterator[Finding]:
-        """The findings as the traces have them: findings.jsonl can be rebuilt from these (blocked tasks have no trace)."""
+    def findings_from_traces(self, *, since: float = 0.0) -> Iterator[Finding]:
+        """The findings as the traces have them: findings.jsonl can be rebuilt from these (blocked tasks have no trace).
+
+        since: traces that were last written before this time (of the file system, in s) are not read.
+        """
         for path in sorted((self.folder / "traces").glob("*/*/*.jsonl")):
-            if ".aside-" in path.name:
+            if ".aside-" in path.name or path.stat().st_mtime < since:
                 continue
             try:
                 trace = read_trace(path)

@@ -19,7 +19,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import Interrupted
 from editloupe.records import Finding, Task
-from editloupe.runs.execute import Worker, default_concurrency
+from editloupe.runs.execute import Worker, set_stuck_aside
 from editloupe.runs.spec import Bench
 from editloupe.runs.store import RunStore
 from editloupe.runs.wire import sent_targets
@@ -27,6 +27,9 @@ from editloupe.values import Sample
 
 CACHE_BYTES: Final = 64 * 2**20
 """Decoded, and again encoded, pictures of one request that are kept while it is judged."""
+
+RECENT_S: Final = 60.0
+"""How long before the last line of findings.jsonl a trace may have ended that has no line there."""
 
 LISTED: Final = 4096
 """Samples that are known to stand in the run's list."""
@@ -97,14 +100,19 @@ class Bureau:
     _seconds: float = 1.0
 
     @classmethod
-    def open(cls, bench: Bench, out: Path, *, workers: int | None, max_queue: int, timeout_s: float) -> Bureau:
+    def open(cls, bench: Bench, out: Path, *, workers: int, max_queue: int, timeout_s: float) -> Bureau:
         """Raises ConfigError, RunMismatch, StorageError: the run folder."""
         store = RunStore.write(out, bench.spec)
+        written = out / "findings.jsonl"
+        since = written.stat().st_mtime - RECENT_S if written.exists() else 0.0
         store.begin(bench.spec, bench.judge, Loaded(format="http", samples=(), rejected=()), config={}, narrowed=False)
+        # A service that was killed has traces that ended, and no line yet for their findings.
+        for finding in store.findings_from_traces(since=since):
+            if finding.key not in store.findings:
+                store.add_finding(finding)
         # What is on disk is looked up by its trace: a service that runs for weeks must not keep all of it in memory.
         store.forget()
-        at_once = workers or default_concurrency(bench)
-        return cls(bench=bench, store=store, workers=at_once, max_queue=max_queue, timeout_s=timeout_s)
+        return cls(bench=bench, store=store, workers=workers, max_queue=max_queue, timeout_s=timeout_s)
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -214,6 +222,8 @@ class Bureau:
         if stop.is_set():
             raise Interrupted
         path = self.store.trace_path(self.bench.judge.id, task.id, repeat)
+        if path.exists():
+            set_stuck_aside(path)
         before = path.stat().st_size if path.exists() else 0
         targets = {sample.key: sent_targets(sample, self.bench.backend.traits.image_policy)}
         worker = Worker(bench=self.bench, images=images, stop=stop, targets=targets)

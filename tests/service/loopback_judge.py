@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.agent.judge import TEMPLATES  # noqa: F401  (the loop is imported before threads ask for it)
 from editloupe.backends.scripted import Line, ScriptedLMM
 from editloupe.chat import Request
+from editloupe.records import Budget
 from editloupe.runs.spec import Settings, open_bench
 from editloupe.service.bureau import Bureau
 from tests.conftest import final
@@ -115,6 +115,7 @@ def serving(
     root: Path | None = None,
     criteria: tuple[str, ...] | None = None,
     mode: Any = "plain",
+    budget: Budget | None = None,
 ) -> Iterator[Service]:
     """The service on a free port of the loopback, stopped at the end as SIGTERM would stop it."""
     needs_extra()
@@ -126,7 +127,7 @@ def serving(
 
     lmm = ScriptedLMM(script)
     lmm.requests = deque(maxlen=4)  # type: ignore[assignment]  # a soak must measure the service's memory, not the script's
-    bench = open_bench(Settings(backend=lmm, mode=mode, criteria=criteria))
+    bench = open_bench(Settings(backend=lmm, mode=mode, criteria=criteria, budget=budget or Budget()))
     bureau = Bureau.open(bench, out, workers=workers, max_queue=max_queue, timeout_s=timeout_s)
     hosts = frozenset({"127.0.0.1", "localhost"})
     limits = Limits(max_body=max_body, max_pixels=max_pixels, token=token, hosts=hosts)

@@ -17,6 +17,7 @@ import pytest
 
 from editloupe.chat import Request
 from editloupe.errors import Unavailable
+from editloupe.records import Budget
 from editloupe.runs.store import RunStore
 from tests.conftest import final
 from tests.service.loopback_judge import by_number, edit, inline, needs_extra, number_of, png, serving, slow
@@ -71,7 +72,13 @@ def test_the_same_edit_is_judged_once_and_another_repeat_again_also_after_a_rest
     with serving(tmp_path / "run", counting) as service:
         assert service.ask("/v1/judge", edit(1))[2]["reward"] == first["reward"]
         assert len(asked) == 4
-    lines = (tmp_path / "run" / "findings.jsonl").read_text().splitlines()
+    file = tmp_path / "run" / "findings.jsonl"
+    lines = file.read_text().splitlines()
+    # Killed between a trace's end and the line of its finding: the next start writes it.
+    file.write_text("".join(f"{line}\n" for line in lines[:-1]))
+    with serving(tmp_path / "run", counting):
+        pass
+    assert file.read_text().splitlines() == lines
     assert len(lines) == 4 and sorted(json.loads(line)["repeat"] for line in lines) == [0, 0, 1, 1]
 
 
@@ -113,6 +120,21 @@ def test_a_failure_has_no_number_and_says_why(tmp_path: Path):
             "instruction_following": pytest.approx(100 / 3),
             "visual_consistency": None,
         }
+
+
+def test_a_budget_that_was_spent_is_not_replayed_for_ever(tmp_path: Path):
+    said: list[str] = []
+
+    def late(request: Request) -> Any:
+        said.append("")
+        return "I need more time." if len(said) == 1 else by_number(request)
+
+    with serving(tmp_path / "run", late, mode="tool", criteria=("if",), budget=Budget(max_turns=0)) as service:
+        first = service.ask("/v1/judge", edit(1))[2]
+        assert first["findings"][0]["status"] == "over_budget" and first["reward"]["value"] is None
+        again = service.ask("/v1/judge", edit(1))[2]
+        assert again["findings"][0]["label"] == "Wrong Action" and not again["findings"][0]["reused"]
+        assert service.ask("/v1/judge", edit(1))[2]["findings"][0]["reused"] and len(said) == 2
 
 
 def test_a_form_with_files_and_a_path_below_the_root_are_judged_as_well(tmp_path: Path):
