@@ -130,6 +130,11 @@ class Bureau:
         """Tasks that a thread works on."""
         return sum(flight.job.running() for flight in self._flights.values())
 
+    @property
+    def under_way(self) -> int:
+        """Tasks that run or wait for a thread."""
+        return len(self._flights)
+
     def start(self) -> None:
         """In the event loop, before the first request."""
         self._over = asyncio.get_running_loop().create_future()

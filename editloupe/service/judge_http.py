@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, File, Form, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
 import editloupe
@@ -26,6 +27,8 @@ from editloupe.service.http_guard import Guard, Limits, problem_response
 from editloupe.service.http_metrics import Metrics
 from editloupe.service.http_models import Batch, BatchItem, BatchVerdicts, Edit, Health, Problem, Ready, Verdict
 from editloupe.values import ImageRef
+
+Model = TypeVar("Model", bound=BaseModel)
 
 _DESCRIPTION = """\
 Judges image edits. A verdict is one finding a criterion, each with a label or with the status that says why there is none,
@@ -40,6 +43,7 @@ _TITLES: Mapping[int, str] = {
     405: "Method not allowed",
     408: "The body came too slowly",
     413: "The body is too large",
+    415: "The body is no JSON",
     421: "Another host is meant",
     422: "The request cannot be used",
     500: "The service failed",
@@ -62,9 +66,9 @@ def make_app(bureau: Bureau, limits: Limits, *, root: Path | None, closed: Calla
         yield
         closed(await bureau.close(wait_s=2.0))
 
-    async def judge(edit: Edit, request: Request) -> Verdict:
+    async def judge(request: Request) -> Verdict:
         """Judge one edit; its images come in base64, or as paths on the server."""
-        return await _judged(edit, _seat(request).until)
+        return await _judged([await _parsed(request, Edit)], _seat(request).until)
 
     async def upload(
         request: Request,
@@ -92,31 +96,37 @@ def make_app(bureau: Bureau, limits: Limits, *, root: Path | None, closed: Calla
             raise SampleError(_told(error.errors())) from error
         return await _verdict(asked, refs, images, _seat(request).until)
 
-    async def batch(asked: Batch, request: Request) -> BatchVerdicts:
+    async def batch(request: Request) -> BatchVerdicts:
         """Judge several edits at once. All of them find room, or none is begun."""
         seat = _seat(request)
-        if len(asked.edits) > bureau.places:
-            raise SampleError(f"{len(asked.edits)} edits in one batch; this service takes at most {bureau.places} at once")
-        bureau.widen(seat, len(asked.edits))
+        edits = (await _parsed(request, Batch)).edits
+        if len(edits) > bureau.places:
+            raise SampleError(f"{len(edits)} edits in one batch; this service takes at most {bureau.places} at once")
+        bureau.widen(seat, len(edits))
 
-        async def one(edit: Edit) -> BatchItem:
+        async def one(edit: list[Edit]) -> BatchItem:
             try:
                 return BatchItem(verdict=await _judged(edit, seat.until))
             except (EditLoupeError, Late, Closing) as error:
                 status = _status(error)
                 return BatchItem(problem=wire.problem(status, _TITLES[status], str(error)))
 
-        return BatchVerdicts(results=list(await asyncio.gather(*map(one, asked.edits))))
+        waiting = [one([edits.pop(0)]) for _ in range(len(edits))]
+        return BatchVerdicts(results=list(await asyncio.gather(*waiting)))
 
-    async def _judged(edit: Edit, until: float) -> Verdict:
-        images = _store()
-        pictures = {"source": edit.source, "edited": edit.edited, "reference": edit.reference}
-        refs = {
-            name: await asyncio.to_thread(wire.opened, picture, name, images, root)
-            for name, picture in pictures.items()
-            if picture is not None
-        }
-        return await _verdict(edit, refs, images, until)
+    async def _judged(edit: list[Edit], until: float) -> Verdict:
+        """edit: one, taken out, so that its images in base64 leave memory once they are files."""
+        images, given = _store(), edit.pop()
+        pictures = {"source": given.source, "edited": given.edited, "reference": given.reference}
+        asked = wire.Asked.model_validate(given.model_dump(exclude=set(pictures)))
+        del given
+        refs = {}
+        for name in tuple(pictures):
+            picture = pictures.pop(name)
+            if picture is not None:
+                refs[name] = await asyncio.to_thread(wire.opened, picture, name, images, root)
+            del picture
+        return await _verdict(asked, refs, images, until)
 
     async def _verdict(asked: wire.Asked, refs: Mapping[str, ImageRef], images: ImageStore, until: float) -> Verdict:
         sample, bench = wire.sample_of(asked, refs), bureau.bench
@@ -175,8 +185,19 @@ def make_app(bureau: Bureau, limits: Limits, *, root: Path | None, closed: Calla
         redoc_url=None,
     )
     judging = (400, 401, 403, 408, 413, 421, 422, 500, 503, 504)
-    for path, endpoint in (("/v1/judge", judge), ("/v1/judge/upload", upload), ("/v1/judge/batch", batch)):
-        app.add_api_route(path, endpoint, methods=["POST"], responses=_problems(*judging), tags=["judge"])
+    for path, endpoint, body in (
+        ("/v1/judge", judge, Edit),
+        ("/v1/judge/upload", upload, None),
+        ("/v1/judge/batch", batch, Batch),
+    ):
+        app.add_api_route(
+            path,
+            endpoint,
+            methods=["POST"],
+            responses=_problems(*judging, *([] if body is None else [415])),
+            tags=["judge"],
+            openapi_extra=None if body is None else _body(body),
+        )
     app.add_api_route("/healthz", healthz, methods=["GET"], responses=_problems(403, 421), tags=["operation"])
     app.add_api_route("/readyz", readyz, methods=["GET"], responses=_problems(403, 421, 503), tags=["operation"])
     app.add_api_route(
@@ -200,6 +221,28 @@ def make_app(bureau: Bureau, limits: Limits, *, root: Path | None, closed: Calla
     app.openapi = _openapi(app.openapi, secured=limits.token is not None)
     app.add_middleware(Guard, bureau=bureau, limits=limits, metrics=metrics)
     return app
+
+
+async def _parsed(request: Request, model: type[Model]) -> Model:
+    """The body, read here and kept nowhere: FastAPI holds it, twice, until the request is answered.
+
+    Raises RequestValidationError, HTTPException.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, f"expected Content-Type: application/json, found {kind!r}")
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+    try:
+        return await asyncio.to_thread(model.model_validate_json, data)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors(include_url=False, include_input=False, include_context=False)) from None
+
+
+def _body(model: type[BaseModel]) -> dict[str, Any]:
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def _seat(request: Request) -> Seat:
@@ -272,6 +315,10 @@ def _openapi(made: Callable[[], dict[str, Any]], *, secured: bool) -> Callable[[
                         response["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "required": True}}
                 if secured and path not in ("/healthz", "/readyz"):
                     operation["security"] = [{"token": []}]
+        bodies = models_json_schema(
+            [(Edit, "validation"), (Batch, "validation")], ref_template="#/components/schemas/{model}"
+        )[1]
+        schema["components"]["schemas"] |= bodies["$defs"]
         if secured:
             schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         return schema

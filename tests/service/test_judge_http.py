@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import io
 import json
 import os
 import signal
@@ -9,11 +11,14 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from editloupe.chat import Request
 from editloupe.errors import Unavailable
@@ -203,11 +208,12 @@ def test_strange_bytes_do_not_break_it(tmp_path: Path):
             (b"\xff\xfe", 422),
             (b'{"instruction": "\\ud800 mug 1", "source": {"base64": "x"}, "edited": {"base64": "x"}}', 422),
             (b'{"\\ud800": 1}', 422),
-            (b"[" * 10_000, 400),
+            (b"[" * 10_000, 422),
             (b'{"boxes": [[NaN, 0, 1, 1]]}', 422),
             (b" " * 20_001, 413),
         ):
             assert service.ask("/v1/judge", body)[0] == status, body[:40]
+        assert service.ask("/v1/judge", b"{}", headers={"Content-Type": "text/plain"})[0] == 415
         # Without a length, the body is cut off where it passes the limit.
         chunked = b"%x\r\n" % 30_000 + b" " * 30_000 + b"\r\n0\r\n\r\n"
         assert service.ask("/v1/judge", chunked, headers={"Transfer-Encoding": "chunked"})[0] == 413
@@ -241,6 +247,48 @@ def test_a_full_queue_says_when_to_come_back_and_nothing_piles_up(tmp_path: Path
             assert said["findings"][0]["reason"] == f"this is mug {said['id'].removeprefix('edit-')}"
         assert service.bureau.taken == 0
         assert service.ask("/v1/judge", edit(50))[0] == 200
+
+
+def test_requests_that_wait_do_not_keep_their_bodies_in_memory(tmp_path: Path):
+    gate = threading.Event()
+
+    def held(request: Request) -> Any:
+        gate.wait(30)
+        return by_number(request)
+
+    noise = np.random.default_rng(0).integers(0, 256, (600, 800, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noise).save(file, "PNG")
+    shared = json.dumps(inline(file.getvalue())).encode()
+    assert len(shared) > 1_900_000
+
+    def ask(number: int) -> int:
+        small = json.dumps(inline(png(90)))
+        head = f'{{"instruction": "Paint mug {number} blue.", "source": {small}, "edited": '.encode()
+        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
+        try:
+            # In pieces, so that the clients, in this process too, share the one large one.
+            connection.request("POST", "/v1/judge", iter([head, shared, b"}"]), {"Content-Type": "application/json"})
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    bounds = {"workers": 1, "max_body": 4_000_000, "criteria": ("if",)}
+    with serving(tmp_path / "run", held, **bounds) as service, ThreadPoolExecutor(16) as clients:
+        tracemalloc.start()
+        try:
+            asked = [clients.submit(ask, number) for number in range(16)]
+            deadline = time.monotonic() + 30
+            while service.bureau.under_way < 16:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            gate.set()
+        assert [future.result() for future in asked] == [200] * 16
+    # 16 bodies are 31 MB; what one worker has decoded for one edit is 1.5.
+    assert kept < 10_000_000, kept
 
 
 def test_a_request_whose_time_is_up_goes_on_when_it_is_asked_again(tmp_path: Path):
