@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help install check test test-slow test-vllm bench docs
+.PHONY: help install check test test-slow test-browser test-vllm bench gallery docs
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -20,11 +20,18 @@ test:  ## The default tests: no network, no key, no GPU
 test-slow:  ## The tests that take longer
 	$(PYTHON) -m pytest -m slow
 
+test-browser:  ## The viewer's tests in the Chromium that CHROMIUM names, or the one on the path
+	$(PYTHON) -c "import playwright" 2>/dev/null || $(PYTHON) -m pip install -q -e ".[browser]"
+	$(PYTHON) -m pytest -m browser
+
 test-vllm:  ## The tests against a real vLLM on the CPU; the first time makes its environment (3.5 GB, minutes)
 	EDITLOUPE_VLLM="$$($(PYTHON) -m tests.backends.vllm_peer)" $(PYTHON) -m pytest -m vllm -s
 
 bench:  ## Measure the pixel baseline on the drawn scenes and print its tables
 	$(PYTHON) -m benchmarks.baseline
+
+gallery:  ## Make the recorded traces of editloupe/traces/gallery again
+	$(PYTHON) examples/make_gallery.py
 
 docs:  ## Draw the example folder and the measured tables of the docs again
 	PYTHONPATH=. $(PYTHON) examples/draw_edits.py

@@ -195,7 +195,8 @@ class Request:
 
     tools: offered natively (empty with the text protocol).   calls_allowed: False where they are offered, so that the
     conversation's beginning stays what it was, and must not be called any more.   choices: the only answers allowed, for a
-    backend that can constrain; None leaves the answer free.
+    backend that can constrain; None leaves the answer free.   answer_schema: the JSON Schema of which the answer's whole
+    text must be an instance, for a backend that can hold to one (`Traits.constrains_schema`); not beside choices.
     """
 
     messages: tuple[Message, ...]
@@ -203,6 +204,11 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     choices: tuple[str, ...] | None = None
     calls_allowed: bool = True
+    answer_schema: Mapping[str, Json] | None = None
+
+    def __post_init__(self) -> None:
+        if self.choices is not None and self.answer_schema is not None:
+            raise ValueError("a request has choices or an answer schema, not both")
 
     def to_json(self) -> dict[str, Json]:
         return {"messages": [m.to_json() for m in self.messages], **self._settings()}
@@ -222,7 +228,12 @@ class Request:
             "sampling": self.sampling.to_json(),
             "choices": None if self.choices is None else list(self.choices),
         }
-        return data if self.calls_allowed else data | {"calls_allowed": False}
+        if not self.calls_allowed:
+            data["calls_allowed"] = False
+        # Only where there is one, so that the keys of all other requests stay what they were.
+        if self.answer_schema is not None:
+            data["answer_schema"] = dict(self.answer_schema)
+        return data
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 from editloupe.chat import Sampling, ToolCall, Usage
-from editloupe.values import Box, ImageRef, Json, View, digest
+from editloupe.values import Box, ImageRef, Json, View, box_from_json, digest
 
 Status: TypeAlias = Literal[
     "ok",
@@ -116,6 +116,15 @@ class Grammar:
     def to_json(self) -> list[Json]:
         return [{"name": r.name, "value": r.value, "aliases": list(r.aliases)} for r in self.labels]
 
+    @classmethod
+    def from_json(cls, data: Json) -> Grammar:
+        assert isinstance(data, list)
+        return cls(
+            labels=tuple(
+                LabelRule(name=str(r["name"]), value=float(r["value"]), aliases=tuple(map(str, r["aliases"]))) for r in data
+            )
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
@@ -146,6 +155,11 @@ class Budget:
             "max_calls_per_turn": self.max_calls_per_turn,
         }
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Budget:
+        """Raises TypeError for a limit that this version does not know."""
+        return cls(**data)  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
@@ -168,6 +182,18 @@ class Recipe:
             "region": None if self.region is None else list(self.region),
             "params": dict(self.params),
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Recipe:
+        origin, params = data["origin"], data["params"]
+        assert isinstance(origin, Mapping) and isinstance(params, Mapping)
+        return cls(
+            alias=str(data["alias"]),
+            origin=ImageRef.from_json(origin),
+            op=str(data["op"]),
+            region=None if data["region"] is None else box_from_json(data["region"]),
+            params=params,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +240,26 @@ class JudgeTask:
             "blocked": None if self.blocked is None else list(self.blocked),
         }
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> JudgeTask:
+        """The inverse of `to_json`. Raises ValueError, KeyError, TypeError or AssertionError for anything else."""
+        if data["kind"] != "judge":
+            raise ValueError(f"expected a task of the kind 'judge', found {data['kind']!r}")
+        views, tools, budget, blocked = data["views"], data["tools"], data["budget"], data["blocked"]
+        assert isinstance(views, list) and isinstance(tools, list) and isinstance(budget, Mapping)
+        target = data.get("target")
+        assert target is None or isinstance(target, int)
+        assert blocked is None or (isinstance(blocked, list) and len(blocked) == 2 and blocked[0] in STATUSES)
+        return cls(
+            **{name: str(data[name]) for name in ("protocol", "mode", "sample_id", "editor", "criterion", "prompt")},
+            views=tuple(Recipe.from_json(v) for v in views),
+            tools=tuple(map(str, tools)),
+            grammar=Grammar.from_json(data["grammar"]),
+            budget=Budget.from_json(budget),
+            target=target,
+            blocked=None if blocked is None else (blocked[0], str(blocked[1])),
+        )
+
 
 Task: TypeAlias = JudgeTask
 
@@ -251,6 +297,19 @@ class JudgeSpec:
             "rubric": self.rubric,
             "tools": dict(self.tools),
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> JudgeSpec:
+        """The inverse of `to_json`; raises what a mapping of another shape does (KeyError, TypeError, AssertionError)."""
+        sampling, tools = data["sampling"], data["tools"]
+        assert isinstance(sampling, Mapping) and isinstance(tools, Mapping)
+        texts = ("backend", "backend_version", "endpoint", "tool_protocol", "image_policy", "prompts", "rubric")
+        return cls(
+            **{name: str(data[name]) for name in texts},
+            sampling=Sampling(**sampling),  # type: ignore[arg-type]
+            constrain_labels=data["constrain_labels"] is True,
+            tools={name: str(version) for name, version in tools.items()},
+        )
 
     @property
     def id(self) -> str:

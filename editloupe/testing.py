@@ -21,6 +21,7 @@ from editloupe.data.images import RGB, EncodedImage, ImagePolicy, ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError, ToolError
 from editloupe.records import Observation
 from editloupe.tools.base import Desk, Tool, Toolbox, spec
+from editloupe.tools.tolerance import Tolerance, tolerance_of
 from editloupe.values import Box, ImageRef, Json, View, canonical_json
 
 __all__ = ["check_backend", "check_tool"]
@@ -75,6 +76,9 @@ def _check_schema(tool: Tool) -> Mapping[str, Json]:
         value = getattr(tool, field, None)
         _require(tool, isinstance(value, str) and bool(value.strip()), f"{field} must be a text, found {value!r}")
     _require(tool, re.fullmatch(r"[a-z][a-z0-9_]*", tool.name) is not None, "its name must match [a-z][a-z0-9_]*")
+    _require(
+        tool, isinstance(tolerance_of(tool), Tolerance), f"tolerance must be a Tolerance, found {tolerance_of(tool)!r}"
+    )
     schema = spec(tool).parameters
     jsonschema.Draft202012Validator.check_schema(dict(schema))
     _require(tool, schema.get("type") == "object", f"its schema must describe an object, found {schema.get('type')!r}")
@@ -208,8 +212,9 @@ def check_backend(
     Checked: a canonical URI; sane traits; a whole Reply that survives a trace; `sent` names the model and each sampling
     parameter that was asked for, or says that it was dropped; request and images untouched; images taken from the store by
     the policy that the traits name; calls from several threads; tool calls and their pictures, and tools that may no longer
-    be called, where the traits say native_tools; one of the choices where they say constrains_choices; errors that are
-    BackendErrors (ImageError for an image that is gone).
+    be called, where the traits say native_tools; one of the choices where they say constrains_choices; an answer by a JSON
+    Schema where they say constrains_schema, or the word that the schema was dropped; errors that are BackendErrors
+    (ImageError for an image that is gone).
 
     Raises AssertionError, which names the backend and what it broke.
     """
@@ -231,6 +236,8 @@ def check_backend(
             check.tools(store)
         if check.traits.constrains_choices:
             check.choices()
+        if check.traits.is_lmm or check.traits.constrains_schema:
+            check.schema()
     if failing is not None:
         _BackendCheck(failing, tuple(secrets)).fails(asked, store)
     return reply
@@ -324,8 +331,9 @@ class _BackendCheck:
         for name, value in request.sampling.to_json().items():
             if value is None:
                 continue
-            # Providers have names of their own for the token limit.
-            named = name in reply.sent or (name == "max_tokens" and any("tokens" in key for key in reply.sent))
+            # Providers write names in their own way (topP), and have other ones for the token limit.
+            keys = {key.replace("_", "").casefold() for key in reply.sent}
+            named = name.replace("_", "") in keys or (name == "max_tokens" and any("tokens" in key for key in keys))
             self.require(
                 named or name in dropped, f"{name} was asked for: reply.sent must hold it, or name it in sent['dropped']"
             )
@@ -377,6 +385,27 @@ class _BackendCheck:
             len(found) == 1,
             f"traits.constrains_choices: expected one of {choices}, found {reply.text[:80]!r}",
         )
+
+    def schema(self) -> None:
+        """An answer that is an instance of a schema, or the word that the schema was left off."""
+        schema: dict[str, Json] = {
+            "type": "object",
+            "properties": {"colour": {"type": "string", "enum": ["Red", "Green", "Blue"]}},
+            "required": ["colour"],
+            "additionalProperties": False,
+        }
+        question = Message.of_text("user", 'What is the colour of grass? Answer as JSON: {"colour": "Red, Green or Blue"}')
+        reply = self.answer(Request(messages=(question,), answer_schema=schema), ImageStore())
+        told = reply.sent.get("dropped", [])
+        if isinstance(told, list) and "answer_schema" in told:
+            return
+        self.require(
+            self.traits.constrains_schema, "a schema was asked for, which it cannot keep to: sent['dropped'] must name it"
+        )
+        try:
+            jsonschema.validate(json.loads(reply.text), schema)
+        except (ValueError, jsonschema.ValidationError):
+            self.require(False, f"traits.constrains_schema: expected JSON by the schema, found {reply.text[:80]!r}")
 
     def fails(self, request: Request, images: ImageStore) -> None:
         try:

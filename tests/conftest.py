@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from PIL import Image
 
 from editloupe import cli
 from editloupe.data.images import ImageStore
+from editloupe.traces import GALLERY
 from editloupe.values import Sample, Turn
 
 # Weights that this machine happens to have change no test: no settings, an empty model cache, no download. Before any
@@ -113,3 +115,9 @@ def edits(tmp_path: Path) -> Callable[..., Path]:
         return folder
 
     return make
+
+
+@pytest.fixture
+def gallery(tmp_path: Path) -> Path:
+    """A copy of the gallery that may be written to."""
+    return Path(shutil.copytree(GALLERY, tmp_path / "gallery"))

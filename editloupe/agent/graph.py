@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
@@ -12,7 +12,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from editloupe.agent import nodes
-from editloupe.agent.state import Context, LoopState
+from editloupe.agent.state import Context, LoopState, Next
 
 Loop: TypeAlias = "CompiledStateGraph[LoopState, Context, LoopState, LoopState]"
 
@@ -44,6 +44,22 @@ def build_graph(checkpointer: BaseCheckpointSaver[str] | None = None) -> Loop:
     graph.add_node("conclude", _going_on(nodes.conclude), destinations=(END,))
     graph.add_edge(START, "think")
     return graph.compile(checkpointer=checkpointer)
+
+
+def walk(
+    state: LoopState, context: Context, *, until: Callable[[LoopState], bool] = lambda _: False, first: Next = "think"
+) -> LoopState:
+    """The same nodes one after another without LangGraph, for conversations that are only read again.
+
+    first: the node to begin with.   until: looked at before each node; where it holds, the state is returned as it is,
+    and `build_graph` can go on from there if a `think` is due. Raises what the nodes raise.
+    """
+    steps = {"think": nodes.think, "act": nodes.act, "remind": nodes.remind, "conclude": nodes.conclude}
+    runtime = Runtime(context=context)
+    state = cast(LoopState, {**state, "next": first})
+    while state["next"] != "end" and not until(state):
+        state = cast(LoopState, {**state, **steps[state["next"]](state, runtime)})
+    return state
 
 
 def _going_on(node: Node) -> Step:

@@ -47,9 +47,12 @@ def first_message(context: Context, views: Mapping[str, View]) -> Message:
     return Message(role="user", parts=(*parts, TextPart(text="\n\n".join(sections))))
 
 
-def opening(context: Context, views: Mapping[str, View]) -> LoopState:
-    """The state in which a task begins: one message, nothing spent."""
-    head = context.tape.add(first_message(context, views), None)
+def opening(context: Context, views: Mapping[str, View], message: Message | None = None) -> LoopState:
+    """The state in which a task begins: one message, nothing spent.
+
+    message: the question as it was asked before; None writes it.
+    """
+    head = context.tape.add(message or first_message(context, views), None)
     return LoopState(
         history=[head],
         views={name: [view.to_json()] for name, view in views.items()},
@@ -72,14 +75,22 @@ def opening(context: Context, views: Mapping[str, View]) -> LoopState:
 
 def run_loop(context: Context, views: Mapping[str, View], *, loop: Loop | None = None) -> LoopState:
     """From the first message to an outcome. Raises Interrupted, and ImageError for an input that cannot be decoded."""
+    return go_on(opening(context, views), context, loop=loop)
+
+
+def go_on(state: LoopState, context: Context, *, loop: Loop | None = None) -> LoopState:
+    """From a state in which a `think` is due to an outcome. Raises as `run_loop`."""
     graph = loop or _loop()
-    state = graph.invoke(opening(context, views), {"recursion_limit": RECURSION_LIMIT}, context=context)
-    return cast(LoopState, state)
+    return cast(LoopState, graph.invoke(state, {"recursion_limit": RECURSION_LIMIT}, context=context))
 
 
 def answer(context: Context, views: Mapping[str, View], *, judge_id: str, repeat: int, trace: str | None) -> Finding:
     """The finding of one task: a label of the rubric, or the status that says why there is none."""
-    state = run_loop(context, views)
+    return finding_of(run_loop(context, views), context, judge_id=judge_id, repeat=repeat, trace=trace)
+
+
+def finding_of(state: LoopState, context: Context, *, judge_id: str, repeat: int, trace: str | None) -> Finding:
+    """What a loop that is over has found."""
     outcome = state["outcome"]
     assert outcome is not None, "the loop ends with an outcome"
     given = outcome["answer"]

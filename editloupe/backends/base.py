@@ -6,11 +6,13 @@ provider/model?key=value        split at the first "/"; `provider:model` is acce
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 from urllib.parse import parse_qsl, quote
 
 from editloupe import plugins
+from editloupe.backends.image_tokens import ImageTokens
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError
@@ -23,10 +25,13 @@ class Traits:
     describes: one line for reports ("pixel baseline, not an LMM").   is_lmm: False for the embedded baseline.
     native_tools: takes `Request.tools` and answers with tool calls.   tool_result_images: a tool's message may hold
     pictures on the wire; where it may not, the adapter sends them in a user's message behind it and says so in
-    `Reply.sent["tool_images"]`.   constrains_choices: keeps to `Request.choices`.   image_formats: media types that are
-    sent as they are.   max_image_side: px; longer images are reduced.   max_images: in one request.   boxes: how the
-    model writes boxes (a name of `editloupe.backends.boxes.DIALECTS`); everything recorded is in thousandths, x first.
-    sampling: the fields of `Sampling` that are sent; what else is asked for is dropped and named in `Reply.sent`.
+    `Reply.sent["tool_images"]`.   constrains_choices: keeps to `Request.choices`.   constrains_schema: keeps to
+    `Request.answer_schema`; where it does not, the schema is left off and named in `Reply.sent["dropped"]`.
+    image_formats: media types that are sent as they are.   max_image_side: px; longer images are reduced.   max_images:
+    in one request.   boxes: how the model writes boxes (a name of `editloupe.backends.boxes.DIALECTS`); everything
+    recorded is in thousandths, x first.   sampling: the fields of `Sampling` that are sent; what else is asked for is
+    dropped and named in `Reply.sent`.   image_tokens: the formula by which an image's tokens are estimated; None where
+    none is known.
     """
 
     describes: str
@@ -34,11 +39,13 @@ class Traits:
     native_tools: bool = False
     tool_result_images: bool = False
     constrains_choices: bool = False
+    constrains_schema: bool = False
     image_formats: tuple[str, ...] = ("image/png", "image/jpeg", "image/webp")
     max_image_side: int | None = None
     max_images: int | None = None
     boxes: str = "thousandths"
     sampling: tuple[str, ...] = ("temperature", "top_p", "seed", "max_tokens")
+    image_tokens: ImageTokens | None = None
 
     @property
     def image_policy(self) -> ImagePolicy:
@@ -81,6 +88,9 @@ class BackendURI:
         return self.provider + (f"/{self.model}" if self.model else "") + (f"?{query}" if query else "")
 
 
+NOT_LMMS = ("baseline", "scripted")
+"""Providers of this package that are no LMM and cost nothing, for readers of a trace that holds no more than a URI."""
+
 _SECRET_WORDS = ("key", "token", "secret", "password", "credential")
 
 
@@ -96,6 +106,18 @@ def parse_uri(text: str) -> BackendURI:
         if any(word in name.lower() for word in _SECRET_WORDS):
             raise ConfigError(f"backend URI has a parameter {name!r}: keys come from the environment, never from a URI")
     return BackendURI(provider=provider, model=model, params=params)
+
+
+_OF_FILES = ("recorded", "scripted")
+"""Backends whose model is a path."""
+
+
+def settled(uri: str) -> str:
+    """The same backend from whatever folder: a path in the URI is absolute. Raises ConfigError."""
+    parsed = parse_uri(uri)
+    if parsed.provider not in _OF_FILES or not parsed.model:
+        return uri
+    return str(replace(parsed, model=str(Path(parsed.model).absolute())))
 
 
 def open_backend(uri: str) -> LMM:

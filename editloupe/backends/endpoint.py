@@ -21,8 +21,28 @@ CONNECT_TIMEOUT_S: Final = 10.0
 MAX_REPLY_BYTES: Final = 64 * 2**20
 """A longer answer is no answer of a chat model; reading stops there."""
 
+SMALLEST_SIDE_PX: Final = 64
+"""A smaller `max_image_side` is a slip: nothing of an edit would be left to see."""
+
 _SHORTEST_SECRET = 8
 """Shorter keys are placeholders ("none", "EMPTY"): taking them out of a reply would change the model's words."""
+
+
+TOO_LONG_ADVICE: Final = (
+    "the conversation does not fit: lower --max-turns, reduce images with ?max_image_side=PX, or take a longer context"
+)
+UNREACHABLE_ADVICE: Final = "check the address, and that a server answers there"
+
+NO_VISION: Final = (
+    # OpenAI's words, vLLM's, those of gateways, of servers that read text only, and Gemini's.
+    re.compile(
+        r"image_url is only supported|not a multimodal model|not support (multimodal|image)|support image input"
+        r"|image input (is not|modality is not)|unknown variant `image_url`|content must be a string",
+        re.IGNORECASE,
+    ),
+    "the model takes no images: name one that does, such as Qwen/Qwen3-VL-8B-Instruct (editloupe backends probe asks it)",
+)
+"""How servers say that a model takes no images, and what to do about it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +60,10 @@ class Site:
     key_hint: str
     scrub: Callable[[str], str]
     hints: tuple[tuple[re.Pattern[str], str], ...] = ()
+
+    def advice(self, told: str) -> str:
+        """What to do about a refusal in these words; "" where nothing is known."""
+        return next((hint for pattern, hint in (*self.hints, NO_VISION) if pattern.search(told)), "")
 
 
 class Key:
@@ -62,17 +86,19 @@ class Key:
 class Address:
     """A backend's URI, read.
 
-    uri: what the judge's identity rests on: provider, model, base_url and box dialect.   endpoint: where requests go.
+    uri: what the judge's identity rests on: provider, model, base_url, box dialect and image limit.   endpoint: where
+    requests go.   max_image_side: px; None for no limit.
     """
 
     uri: BackendURI
     endpoint: str
     dialect: str
+    max_image_side: int | None
     key: Key
     site: Site
 
 
-PARAMETERS: Final = ("base_url", "boxes", "env", "timeout_s")
+PARAMETERS: Final = ("base_url", "boxes", "env", "max_image_side", "timeout_s")
 
 
 def read_address(
@@ -109,6 +135,7 @@ def read_address(
     if "base_url" in params:
         params["base_url"] = checked_base_url(params["base_url"], example=example)
     dialect = boxes.checked(params.get("boxes", boxes.DEFAULT))
+    max_image_side = checked_side(params.get("max_image_side"))
     timeout_s = checked_timeout(params.get("timeout_s"))
     endpoint = params.get("base_url", base_url)
     variables = (params["env"],) if "env" in params else tuple(key_variables)
@@ -118,10 +145,13 @@ def read_address(
     lasting = {name: value for name, value in params.items() if name == "base_url" and lasting_base_url}
     if dialect != boxes.DEFAULT:
         lasting["boxes"] = dialect
+    if max_image_side is not None:
+        lasting["max_image_side"] = str(max_image_side)
     return Address(
         uri=BackendURI(provider=uri.provider, model=uri.model, params=lasting),
         endpoint=endpoint,
         dialect=dialect,
+        max_image_side=max_image_side,
         key=key,
         site=Site(
             where=f"{endpoint}, model {uri.model!r}",
@@ -208,6 +238,17 @@ def checked_timeout(text: str | None) -> float:
     if not (0 < value < math.inf):
         raise ConfigError(f"timeout_s={text!r}: expected a number of seconds above 0")
     return value
+
+
+def checked_side(text: str | None) -> int | None:
+    """The px of a URI's `max_image_side`; None where there is none. Raises ConfigError."""
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text) >= SMALLEST_SIDE_PX):
+        raise ConfigError(
+            f"max_image_side={text!r}: expected px of the longest side, a whole number from {SMALLEST_SIDE_PX}"
+        )
+    return int(text)
 
 
 def is_loopback(url: str) -> bool:

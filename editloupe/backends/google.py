@@ -3,9 +3,9 @@
 google/MODEL                                        https://generativelanguage.googleapis.com
 google/MODEL?base_url=http://127.0.0.1:8080         a gateway, or a server of your own, that speaks the same protocol
 
-Further parameters: `env` (the variable that holds the key; `none` sends no key), `timeout_s` (of one attempt) and `boxes`
-(how the model writes boxes; editloupe/backends/boxes.py). How requests, replies and errors are translated stands in
-editloupe/backends/google_wire.py.
+Further parameters: `env` (the variable that holds the key; `none` sends no key), `timeout_s` (of one attempt), `boxes`
+(how the model writes boxes; editloupe/backends/boxes.py) and `max_image_side` (px; longer images are reduced).
+How requests, replies and errors are translated stands in editloupe/backends/google_wire.py.
 """
 
 from __future__ import annotations
@@ -89,11 +89,14 @@ class GoogleBackend(Remote):
             describes=f"{address.uri.model} over google-genai at {address.endpoint}",
             native_tools=True,
             tool_result_images=True,
+            constrains_schema=True,
             boxes=address.dialect,
+            max_image_side=address.max_image_side,
         )
         told = "beside the function responses, in the same content"
-        super().__init__(address, address.endpoint, traits, close=http.close, tool_images=told, policy=policy, sleep=sleep)
-        self._client = client
+        place = address.endpoint
+        super().__init__(address.uri, place, traits, close=http.close, tool_images=told, policy=policy, sleep=sleep)
+        self._client, self._site = client, address.site
         self._dropped: frozenset[str] = frozenset()
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
@@ -116,7 +119,9 @@ class GoogleBackend(Remote):
                 with self._lock:
                     self._dropped |= {name}
         asked = {name for name, value in request.sampling.to_json().items() if value is not None}
-        missing: list[Json] = [name for name in wire.SAMPLING if name in asked & dropped]
+        if request.answer_schema is not None:
+            asked.add("answer_schema")
+        missing: list[Json] = [name for name in wire.DROPPABLE if name in asked & dropped]
         return wire.read_reply(body, {**sent, "dropped": missing} if missing else sent, self._site)
 
     def _post(self, contents: list[Any], config: Any) -> bytes:

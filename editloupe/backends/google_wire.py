@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from editloupe.backends.endpoint import Site
+from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, Site
 from editloupe.backends.payload import clean_text, cleaned, count, loads, retry_after_s
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.data.images import EncodedImage
@@ -33,6 +33,8 @@ SAMPLING: Final[Mapping[str, str]] = {
     "max_tokens": "maxOutputTokens",
 }
 """Our name of a parameter → the wire's."""
+
+_SCHEMA: Final = "responseJsonSchema"
 
 NOTHING_SAID: Final = "(nothing)"
 """Stands for an assistant's message without text and calls: the API refuses a content that has nothing in it."""
@@ -56,11 +58,15 @@ _BAD_CALLS: Final[Mapping[str, str]] = {
     "UNEXPECTED_TOOL_CALL": "a tool was called where none may be called",
     "TOO_MANY_TOOL_CALLS": "too many calls in one reply",
 }
-_DROPPABLE = {
+DROPPABLE: Final = {
     "temperature": re.compile(r"\btemperature\b", re.IGNORECASE),
     "top_p": re.compile(r"\btop[_ ]?p\b", re.IGNORECASE),
     "seed": re.compile(r"\bseed\b", re.IGNORECASE),
+    # Several models take no schema beside function declarations.
+    "answer_schema": re.compile(r"response[_ ]?(mime[_ ]?type|json[_ ]?schema|schema)|json mode", re.IGNORECASE),
 }
+"""Our name of what a model may refuse and we can do without → how its refusal names it."""
+
 _REFUSES_PARAMETER = re.compile(r"support|not enabled|not allowed|deprecated", re.IGNORECASE)
 _CONTEXT = re.compile(
     r"token count.{0,40}exceeds|exceeds the maximum number of tokens|context (window|length)|"
@@ -89,6 +95,9 @@ def config_of(model: str, request: Request, system: Any, dropped: frozenset[str]
         # The answer as it came: what the SDK makes of it has no place for fields that it does not know.
         should_return_http_response=True,
     )
+    if request.answer_schema is not None and "answer_schema" not in dropped:
+        config.response_mime_type = "application/json"
+        config.response_json_schema = sent[_SCHEMA] = dict(request.answer_schema)
     if request.tools:
         config.tools = [
             types.Tool(
@@ -391,10 +400,12 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], site: Site) ->
     if status == 408 or status >= 500:
         return Unavailable(message, status=status, retry_after_s=_delay_s(details, headers))
     if status in (400, 413) and _CONTEXT.search(told):
-        return ContextTooLong(message, status=status)
+        return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     reasons = {str(d.get("reason")) for d in details}
     if status in (401, 403) or reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"} or "API key" in told:
         return Rejected(f"{message}; {site.key_hint}", status=status)
+    if advice := site.advice(told):
+        return Rejected(f"{message}; {advice}", status=status)
     if status in (404, 405) or status < 400:
         return Rejected(f"{message}; check the model's name, and that {_ADDRESS_HINT}", status=status)
     return Rejected(message, status=status)
@@ -407,7 +418,8 @@ def refused_parameter(error: Rejected, sent: Object) -> str | None:
         return None
     # Behind the address and the model's name, which may be anything.
     _, _, told = told.partition("HTTP 400")
-    return next((n for n, named in _DROPPABLE.items() if SAMPLING[n] in sent and named.search(told)), None)
+    wire_names = {**SAMPLING, "answer_schema": _SCHEMA}
+    return next((n for n, named in DROPPABLE.items() if wire_names[n] in sent and named.search(told)), None)
 
 
 def backend_error(error: Exception, site: Site) -> BackendError:
@@ -420,7 +432,7 @@ def backend_error(error: Exception, site: Site) -> BackendError:
         return Unavailable(f"{site.where}: no connection within {site.connect_s:g} s")
     if "Timeout" in kind:
         return Unavailable(f"{site.where}: no answer within {site.timeout_s:g} s")
-    return Unavailable(f"{site.where}: the connection failed ({kind}: {told})")
+    return Unavailable(f"{site.where}: the connection failed ({kind}: {told}); {UNREACHABLE_ADVICE}")
 
 
 def _error(payload: Json) -> Object:

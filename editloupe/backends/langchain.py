@@ -5,8 +5,9 @@ langchain/PROVIDER:MODEL?base_url=http://HOST/v1      for model classes that tak
 
     Judge(LangChainLMM(ChatOpenAI(model="gpt-4.1", max_retries=0)))
 
-Further parameter: `timeout_s` (of one attempt, where the class takes it). Keys are read by the model's own class, from its
-own environment variables. The messages are translated here, the replies and errors in
+Further parameters: `timeout_s` (of one attempt, where the class takes it), `boxes` (how the model writes boxes;
+editloupe/backends/boxes.py) and `max_image_side` (px; longer images are reduced). Keys are read by the model's own class,
+from its own environment variables. The messages are translated here, the replies and errors in
 editloupe/backends/langchain_reply.py.
 """
 
@@ -15,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,19 +26,20 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import SecretStr
 
+from editloupe.backends import boxes, retry
 from editloupe.backends import langchain_reply as reading
-from editloupe.backends import retry
-from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.endpoint import checked_base_url, checked_timeout
-from editloupe.backends.limits import limit_of
-from editloupe.backends.payload import ImageURL, ImageURLs, moves_pictures, pictures, without_pictures
+from editloupe.backends.base import BackendURI, Traits, parse_uri
+from editloupe.backends.endpoint import checked_base_url, checked_side, checked_timeout
+from editloupe.backends.image_tokens import image_tokens_of
+from editloupe.backends.payload import ImageURL, ImageURLs, pictures, without_pictures
+from editloupe.backends.remote import Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import ImagePart, Message, Part, Reply, Request, Sampling
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, Rejected
 from editloupe.values import ImageRef, Json, canonical_json
 
-_PARAMETERS = ("base_url", "timeout_s")
+_PARAMETERS = ("base_url", "boxes", "max_image_side", "timeout_s")
 
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "temperature": ("temperature",),
@@ -52,6 +53,9 @@ _SAYS_NONE: Final = frozenset(
     {"openai", "azure", "google_genai", "google_vertexai", "groq", "mistral", "xai", "deepseek", "fireworks", "together"}
 )
 """Providers (as LangChain names them in traces) whose bind_tools takes "none": tools are named and must not be called."""
+
+_TAKES_SCHEMA: Final = frozenset({"openai", "azure", "google_genai"})
+"""Providers whose classes put `response_format` with a JSON Schema on the wire."""
 
 _KEY_VARIABLE = re.compile(r"(API_?KEY|_TOKEN|_SECRET|SECRET_ACCESS_KEY|PASSWORD)$")
 _SHORTEST_SECRET = 8
@@ -79,10 +83,13 @@ def open_backend(
     if "base_url" in params:
         params["base_url"] = checked_base_url(params["base_url"])
     timeout_s = checked_timeout(params.get("timeout_s"))
+    dialect = boxes.checked(params.get("boxes", boxes.DEFAULT))
+    side = checked_side(params.get("max_image_side"))
     chat = _init(provider, model, base_url=params.get("base_url"), timeout_s=timeout_s, asked="timeout_s" in params)
     lasting = {name: value for name, value in params.items() if name == "base_url"}
     canonical = BackendURI(provider=uri.provider, model=uri.model, params=lasting)
-    return LangChainLMM(chat, name=str(canonical).partition("/")[2], policy=policy, sleep=sleep)
+    traits = replace(traits_of(chat), boxes=dialect, max_image_side=side)
+    return LangChainLMM(chat, name=str(canonical).partition("/")[2], traits=traits, policy=policy, sleep=sleep)
 
 
 def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, asked: bool) -> BaseChatModel:
@@ -129,13 +136,13 @@ def _takes(kind: type[BaseChatModel], name: str) -> bool:
     return any(name in (field, info.alias) for field, info in kind.model_fields.items())
 
 
-class LangChainLMM:
+class LangChainLMM(Remote):
     """A LangChain chat model as a backend. Thread-safe as far as the model is, which LangChain's own are.
 
     model: any `BaseChatModel`. Give it `max_retries=0`: its own retries cannot be seen from here, and multiply ours.
     name: what the judge's identity calls it, such as "openai:gpt-4.1"; without it the class, the model's name and a digest
     of the parameters that the model says identify it.   traits: what the model can do, where that is known better:
-    `Traits(describes="…", native_tools=True, tool_result_images=True)`.
+    `replace(traits_of(model), tool_result_images=True)`, or `boxes="pixels"`.
 
     Raises TypeError where `model` is no chat model, ConfigError for a name that cannot stand in a URI.
     """
@@ -156,40 +163,22 @@ class LangChainLMM:
         self._secrets = Secrets.of(model)
         # What LangChain keeps of earlier answers would be given out as a new one.
         self._model = model.model_copy(update={"cache": False})
-        self._policy, self._sleep = policy, sleep
-        self._endpoint = _endpoint(model)
         self._model_name = self._secrets.scrub(_model_name(model))
-        self._uri = f"langchain/{self._secrets.scrub(name) if name else _own_name(model, self._model_name, self._secrets)}"
-        can_call = type(model).bind_tools is not BaseChatModel.bind_tools
-        self._traits = traits or Traits(
-            describes=f"{self._model_name or type(model).__name__} over LangChain's {type(model).__name__}",
-            native_tools=can_call,
-            sampling=tuple(ours for ours in _FIELDS if _field(model, ours) is not None),
+        traits = traits or traits_of(model)
+        own = self._secrets.scrub(name) if name else _own_name(model, self._model_name, self._secrets)
+        told = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
+        super().__init__(
+            _canonical(own, traits),
+            _endpoint(model),
+            traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(self._model_name)),
+            close=lambda: None,
+            tool_images=told,
+            policy=policy,
+            sleep=sleep,
         )
         self._image_urls = ImageURLs(self._traits.image_policy)
-        self._lock = threading.Lock()
         self._refused: frozenset[str] = frozenset()
         self._set: dict[tuple[Sampling, frozenset[str]], BaseChatModel] = {}
-
-    def __repr__(self) -> str:
-        return f"LangChainLMM({self._uri!r})"
-
-    @property
-    def uri(self) -> str:
-        return self._uri
-
-    @property
-    def endpoint(self) -> str:
-        """The model's address where its class shows one, else the class."""
-        return self._endpoint
-
-    @property
-    def version(self) -> str:
-        return ""
-
-    @property
-    def traits(self) -> Traits:
-        return self._traits
 
     def context_limit(self) -> int | None:
         """Tokens that one conversation may have, by LangChain's own profile of the model; None where it has none."""
@@ -197,33 +186,26 @@ class LangChainLMM:
         told = profile.get("max_input_tokens") if profile else None
         return told if isinstance(told, int) and told > 0 else None
 
-    def complete(self, request: Request, images: ImageStore) -> Reply:
-        """Answer `request`, retried as the policy says; `sent["attempts"]` counts.
-
-        Raises BackendError where the model fails, ImageError where an image cannot be encoded.
-        """
+    def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
         in_place = self._traits.tool_result_images
-        messages = messages_of(request, lambda ref: self._image_urls.of(images, ref), tool_images=in_place, by=self._uri)
-        outcome = retry.call(
-            lambda: self._negotiated(request, messages),
-            policy=self._policy,
-            limit=limit_of(self.endpoint),
-            sleep=self._sleep,
-        )
-        sent: dict[str, Json] = {**outcome.value.sent, "attempts": outcome.attempts}
-        if moves_pictures(request):
-            sent["tool_images"] = "in the tool's message" if in_place else "in a user's message behind it"
-        return replace(outcome.value, sent=sent)
+        messages = messages_of(request, lambda ref: self._image_urls.of(images, ref), tool_images=in_place, by=self.uri)
+        return lambda: self._negotiated(request, messages)
 
     def _negotiated(self, request: Request, messages: Sequence[BaseMessage]) -> Reply:
         """One answer, without the parameters that this model turns out to refuse. Remembered: it is asked once."""
         while True:
             refused = self._refused
-            model, sent = self._prepared(request.sampling, refused)
+            model, sent = self._prepared(request, refused)
             runnable, choice = self._with_tools(model, request)
+            if "answer_schema" in sent:
+                form = {"name": "answer", "schema": sent["answer_schema"], "strict": True}
+                runnable = runnable.bind(response_format={"type": "json_schema", "json_schema": form})
             try:
                 found = runnable.invoke(list(messages))
             except Exception as error:  # noqa: BLE001 - each provider's library raises its own
+                filtered = reading.filtered_reply(error, sent, self._secrets.scrub)
+                if filtered is not None:
+                    return filtered
                 ours = reading.backend_error(error, self._where, self._secrets.scrub)
                 name = _refused_parameter(ours, sent)
                 if name is None:
@@ -235,17 +217,18 @@ class LangChainLMM:
                 raise Rejected(f"{self._where}: answered with a {type(found).__name__}; expected an AIMessage")
             if choice is not None:
                 sent["tool_choice"] = choice
-            return reading.reply_of(found, sent=sent, by=self._uri, scrub=self._secrets.scrub)
+            return reading.reply_of(found, sent=sent, by=self.uri, scrub=self._secrets.scrub)
 
     @property
     def _where(self) -> str:
-        return self._uri if self._endpoint in self._uri else f"{self._uri} ({self._endpoint})"
+        return self.uri if self._endpoint in self.uri else f"{self.uri} ({self._endpoint})"
 
-    def _prepared(self, sampling: Sampling, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Json]]:
-        """The model with this sampling, and what to record of it.
+    def _prepared(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Json]]:
+        """The model with the request's sampling, and what to record of that and of its schema.
 
         Sampling is set on a copy of the model and not with the call: a class takes what it has a field for, and only that.
         """
+        sampling = request.sampling
         set_: dict[str, Json] = {}
         dropped: list[Json] = []
         for ours, value in sampling.to_json().items():
@@ -259,7 +242,7 @@ class LangChainLMM:
                 dropped.append(ours)
             else:
                 set_[ours] = value
-        unset = {field: None for ours in refused if (field := _field(self._model, ours)) is not None}
+        unset = {field: None for ours in refused & set(_FIELDS) if (field := _field(self._model, ours)) is not None}
         with self._lock:
             model = self._set.get((sampling, refused))
             if model is None:
@@ -271,6 +254,11 @@ class LangChainLMM:
         further = _identifying(model, self._secrets)
         if further:
             sent["model_parameters"] = further
+        if request.answer_schema is not None:
+            if "answer_schema" in refused:
+                dropped.append("answer_schema")
+            else:
+                sent["answer_schema"] = dict(request.answer_schema)
         if dropped:
             sent["dropped"] = dropped
         return model, sent
@@ -354,6 +342,28 @@ def _image_block(ref: ImageRef, image_url: ImageURL) -> dict[str, str]:
 # What is known of a model
 
 
+def traits_of(model: BaseChatModel) -> Traits:
+    """What a model can do, as far as its class tells."""
+    name = Secrets.of(model).scrub(_model_name(model))
+    return Traits(
+        describes=f"{name or type(model).__name__} over LangChain's {type(model).__name__}",
+        native_tools=type(model).bind_tools is not BaseChatModel.bind_tools,
+        constrains_schema=_traced_as(model).get("ls_provider") in _TAKES_SCHEMA,
+        sampling=tuple(ours for ours in _FIELDS if _field(model, ours) is not None),
+    )
+
+
+def _canonical(name: str, traits: Traits) -> BackendURI:
+    """The name as a URI, with what of the traits makes another judge. Raises ConfigError where it cannot stand in one."""
+    uri = parse_uri(f"langchain/{name}")
+    params = dict(uri.params)
+    if traits.boxes != boxes.DEFAULT:
+        params["boxes"] = traits.boxes
+    if traits.max_image_side is not None:
+        params["max_image_side"] = str(traits.max_image_side)
+    return BackendURI(provider=uri.provider, model=uri.model, params=params)
+
+
 def _field(model: BaseChatModel, ours: str) -> str | None:
     """The field of the model that holds this sampling parameter; None where its class has none."""
     known = type(model).model_fields
@@ -421,6 +431,8 @@ def _refused_parameter(error: BackendError, sent: Mapping[str, Json]) -> str | N
         return None
     told = str(error)
     names = [n for n in _FIELDS if n in sent and n != "max_tokens" and re.search(rf"\b{n}\b", told)]
+    if "answer_schema" in sent and re.search(r"response[_ ](format|mime.type|json.schema)", told, re.IGNORECASE):
+        names.append("answer_schema")
     refuses = re.search(r"support|only the default|not allowed|deprecated|unexpected", told, re.IGNORECASE)
     return names[0] if names and refuses else None
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage
 
 from editloupe.backends import payload
+from editloupe.backends.endpoint import NO_VISION, TOO_LONG_ADVICE, UNREACHABLE_ADVICE
 from editloupe.chat import Finish, MalformedCall, Message, Reply, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import Json
@@ -68,6 +69,9 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
     if finish == "stop" and (calls or malformed):
         finish = "tools"
     text = payload.clean_text(str(message.text), scrub)
+    blocked = _blocked(metadata)
+    if blocked and not text:
+        text, finish = f"the provider blocked the prompt ({scrub(blocked)})", "filter"
     refusal = _refusal(message)
     if refusal:
         text, finish = payload.clean_text(refusal, scrub), "refusal"
@@ -95,6 +99,13 @@ def _finish(metadata: Mapping[str, Any]) -> Finish:
     return _FINISHES.get(str(said).rpartition(".")[2].lower(), "stop")
 
 
+def _blocked(metadata: Mapping[str, Any]) -> str:
+    """Gemini's reason for answering nothing, which its class keeps beside an empty message; "" where there is none."""
+    feedback = metadata.get("prompt_feedback")
+    reason = feedback.get("block_reason") if isinstance(feedback, Mapping) else None
+    return str(getattr(reason, "name", reason)) if reason else ""
+
+
 def _refusal(message: AIMessage) -> str:
     told = message.additional_kwargs.get("refusal")
     blocks = message.content if isinstance(message.content, list) else []
@@ -118,6 +129,16 @@ def _usage(message: AIMessage) -> Usage:
         cached_tokens=payload.count(inputs, "cache_read"),
         reasoning_tokens=payload.count(outputs, "reasoning"),
     )
+
+
+def filtered_reply(error: Exception, sent: Mapping[str, Json], scrub: Scrub) -> Reply | None:
+    """A 400 by which a provider refuses the prompt for its content, as the reply that it is; None for any other error."""
+    for one in _chain(error):
+        body = getattr(one, "body", None)
+        if _status(one) == 400 and payload.FILTERED.search(payload.error_code(body)):
+            text = payload.clean_text(payload.said(body), scrub)
+            return Reply(text=text, finish="filter", raw=json_of(body, scrub), sent=sent)
+    return None
 
 
 # What the provider wants back
@@ -203,15 +224,19 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     if "ContextOverflow" in names or (
         status in (None, 400, 413, 422) and (payload.TOO_LONG.search(told) or _TOO_LONG.search(told))
     ):
-        return ContextTooLong(message, status=status)
+        return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     if "insufficient_quota" in told:
         return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status)
     if status == 429 or (status is None and _RATE.search(names)):
         return RateLimited(message, status=status, retry_after_s=retry_after_s)
+    if status is None and re.search("Connect", names):
+        return Unavailable(f"{message}; {UNREACHABLE_ADVICE}")
     if (status is not None and (status == 408 or status >= 500)) or (status is None and _PASSING.search(names)):
         return Unavailable(message, status=status, retry_after_s=retry_after_s)
     if status in (401, 403) or (status is None and _KEY.search(names)):
         return Rejected(f"{message}; check the key that the provider's class reads", status=status)
+    if NO_VISION[0].search(told):
+        return Rejected(f"{message}; {NO_VISION[1]}", status=status)
     if status == 404:
         return Rejected(f"{message}; check the model's name and the address", status=status)
     return Rejected(message, status=status)

@@ -3,8 +3,8 @@
 openai/MODEL                                        https://api.openai.com/v1
 openai/MODEL?base_url=http://127.0.0.1:8000/v1      any compatible server, such as a served Qwen-VL
 
-Further parameters: `env` (the variable that holds the key; `none` sends no key), `timeout_s` (of one attempt) and `boxes`
-(how the model writes boxes; editloupe/backends/boxes.py).
+Further parameters: `env` (the variable that holds the key; `none` sends no key), `timeout_s` (of one attempt), `boxes`
+(how the model writes boxes; editloupe/backends/boxes.py) and `max_image_side` (px; longer images are reduced).
 How requests, replies and errors are translated stands in editloupe/backends/openai_wire.py.
 """
 
@@ -41,6 +41,7 @@ _REPLACEMENTS: Final[Mapping[str, str | None]] = {
     "seed": None,
     # OpenAI's reasoning models take the second name only, many compatible servers the first only.
     "max_tokens": "max_completion_tokens",
+    "response_format": None,
 }
 """Parameters that some models refuse, and what is sent instead."""
 
@@ -48,11 +49,14 @@ _REFUSES_PARAMETER = re.compile(r"support|only the default|not allowed|deprecate
 
 
 def _traits(model: str, endpoint: str) -> Traits:
-    return Traits(describes=f"{model} over chat completions at {endpoint}", native_tools=True)
+    return Traits(describes=f"{model} over chat completions at {endpoint}", native_tools=True, constrains_schema=True)
 
 
-def _nothing_more(request: Request) -> dict[str, Json]:
-    return {}
+def _extras(request: Request) -> dict[str, Json]:
+    """The schema of the answer."""
+    if request.answer_schema is None:
+        return {}
+    return {"response_format": wire.response_format(request.answer_schema)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +65,7 @@ class Service:
 
     base_url: where it answers unless the URI says so.   base_url_variable: an environment variable above that.
     key_variable: holds the key.   key_needed: for an address that is not this machine's.   traits: of (model, endpoint).
-    extras: fields of the body that the SDK does not know.   image_ids: images carry their digest as `uuid`.
+    extras: fields of the body that hold the answer to a list or a schema.   image_ids: images carry their digest as `uuid`.
     hints: (pattern of what the server says when it refuses, what to do about it).
     """
 
@@ -70,7 +74,7 @@ class Service:
     key_variable: str = DEFAULT_KEY_VARIABLE
     key_needed: bool = True
     traits: Callable[[str, str], Traits] = _traits
-    extras: Callable[[Request], dict[str, Json]] = _nothing_more
+    extras: Callable[[Request], dict[str, Json]] = _extras
     image_ids: bool = False
     hints: tuple[tuple[re.Pattern[str], str], ...] = ()
 
@@ -136,10 +140,11 @@ class OpenAIBackend(Remote):
         policy: RetryPolicy,
         sleep: Callable[[float], None],
     ) -> None:
-        traits = replace(service.traits(address.uri.model, place), boxes=address.dialect)
+        traits = service.traits(address.uri.model, place)
+        traits = replace(traits, boxes=address.dialect, max_image_side=address.max_image_side)
         told = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
-        super().__init__(address, place, traits, close=lanes.close, tool_images=told, policy=policy, sleep=sleep)
-        self._service, self._lanes = service, lanes
+        super().__init__(address.uri, place, traits, close=lanes.close, tool_images=told, policy=policy, sleep=sleep)
+        self._service, self._lanes, self._site = service, lanes, address.site
         self._image_urls = ImageURLs(traits.image_policy)
         self._renamed: Mapping[str, str | None] = {}
 
@@ -178,7 +183,8 @@ class OpenAIBackend(Remote):
 
         while True:
             renamed = self._renamed
-            known, extras = wire.parameters_of(self._uri.model, request, renamed), self._service.extras(request)
+            known = wire.parameters_of(self._uri.model, request, renamed)
+            extras = {n: value for n, value in self._service.extras(request).items() if renamed.get(n, n) is not None}
             sent = {**known, **extras}
             try:
                 body = self._post(messages.within(known, extras))
@@ -194,6 +200,8 @@ class OpenAIBackend(Remote):
                     self._renamed = {**self._renamed, name: _REPLACEMENTS[name]}
         asked = (name for name, value in request.sampling.to_json().items() if value is not None)
         dropped: list[Json] = [name for name in asked if renamed.get(name, name) is None]
+        if request.answer_schema is not None and "response_format" in renamed:
+            dropped.append("answer_schema")
         return wire.read_reply(body, {**sent, "dropped": dropped} if dropped else sent, self._site)
 
     def _post(self, body: bytes) -> bytes:

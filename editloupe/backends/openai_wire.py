@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
-from editloupe.backends.endpoint import Site
+from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, Site
 from editloupe.backends.payload import (
+    FILTERED,
     TOO_LONG,
     ImageURL,
     clean_text,
@@ -57,10 +58,6 @@ _FINISHES: Final[Mapping[str, Finish]] = {
 }
 
 
-# Azure says content_filter, OpenAI content_policy_violation, some gateways "moderation".
-_FILTERED = re.compile(r"content_filter|content_policy|moderation|ResponsibleAIPolicyViolation", re.IGNORECASE)
-
-
 _BASE_URL_HINT = "base_url is the address under which /chat/completions lies (it mostly ends in /v1)"
 
 
@@ -78,6 +75,11 @@ def parameters_of(model: str, request: Request, renamed: Mapping[str, str | None
         wire["tools"] = [_wire_tool(tool) for tool in request.tools]
         wire["tool_choice"] = "auto" if request.calls_allowed else "none"
     return wire
+
+
+def response_format(schema: Object) -> dict[str, Json]:
+    """What holds an answer to a JSON Schema. Strict: every object of it must be closed and its properties all required."""
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": True}}
 
 
 def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool = False, image_ids: bool = False) -> list[Json]:
@@ -340,7 +342,7 @@ def backend_error(error: Exception, site: Site) -> BackendError:
         return Unavailable(f"{site.where}: no answer within {site.timeout_s:g} s")
     if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIConnectionError):
         return Rejected(f"{site.where}: {kind}: {told}")
-    return Unavailable(f"{site.where}: the connection failed ({kind}: {told})")
+    return Unavailable(f"{site.where}: the connection failed ({kind}: {told}); {UNREACHABLE_ADVICE}")
 
 
 def filtered_reply(error: Exception, sent: Object, site: Site) -> Reply | None:
@@ -349,7 +351,7 @@ def filtered_reply(error: Exception, sent: Object, site: Site) -> Reply | None:
 
     if not isinstance(error, openai.APIStatusError) or error.status_code != 400:
         return None
-    if not _FILTERED.search(error_code(error.body)):
+    if not FILTERED.search(error_code(error.body)):
         return None
     try:
         raw = cleaned(cast("Json", error.body), site.scrub)
@@ -369,10 +371,11 @@ def _failure(status: int, body: object, site: Site, *, retry_after_s: float | No
     if status == 408 or status >= 500:
         return Unavailable(message, status=status, retry_after_s=retry_after_s)
     if status in (400, 413, 422) and TOO_LONG.search(f"{code} {told}"):
-        return ContextTooLong(message, status=status)
+        return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     if status in (401, 403):
         return Rejected(f"{message}; {site.key_hint}", status=status)
+    if advice := site.advice(told):
+        return Rejected(f"{message}; {advice}", status=status)
     if status in (404, 405) or status < 400:
         return Rejected(f"{message}; check the model's name, and that {_BASE_URL_HINT}", status=status)
-    advice = next((hint for pattern, hint in site.hints if pattern.search(told)), None)
-    return Rejected(f"{message}; {advice}" if advice else message, status=status)
+    return Rejected(message, status=status)

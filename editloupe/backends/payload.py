@@ -28,6 +28,9 @@ TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 
+# Azure says content_filter, OpenAI content_policy_violation, some gateways "moderation".
+FILTERED = re.compile(r"content_filter|content_policy|moderation|ResponsibleAIPolicyViolation", re.IGNORECASE)
+
 _IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
 
 

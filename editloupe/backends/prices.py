@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from editloupe.backends.base import LMM, parse_uri
+from editloupe.backends.base import LMM, NOT_LMMS, parse_uri
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
 
@@ -49,9 +49,13 @@ class Prices:
 
     def of(self, backend: LMM, usage: Usage) -> float | None:
         """USD for these tokens; None where no price is known. Embedded judges cost nothing."""
-        if not backend.traits.is_lmm:
+        return self.of_uri(backend.uri, usage) if backend.traits.is_lmm else 0.0
+
+    def of_uri(self, text: str, usage: Usage) -> float | None:
+        """The same by a backend's URI alone, as a trace holds it."""
+        uri = parse_uri(text)
+        if uri.provider in NOT_LMMS:
             return 0.0
-        uri = parse_uri(backend.uri)
         for name in (f"{uri.provider}/{uri.model}", uri.model):
             if name in self.by_name:
                 return self.by_name[name].of(usage)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
+import jsonschema
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
@@ -32,6 +34,12 @@ _REPORT: Final = ToolSpec(
         "additionalProperties": False,
     },
 )
+_WEATHER: Final[Mapping[str, Json]] = {
+    "type": "object",
+    "properties": {"sky": {"type": "string", "enum": ["Partly Cloudy", "Heavy Rain"]}},
+    "required": ["sky"],
+    "additionalProperties": False,
+}
 _FETCH: Final = ToolSpec(
     name="fetch_picture",
     description="Fetches the next picture.",
@@ -98,6 +106,7 @@ class Report:
             "endpoint": self.endpoint,
             "model": self.model,
             "can_judge": self.can_judge,
+            "verdict": self.verdict,
             "probes": [row.to_json() for row in self.rows],
             "usage": self.usage.to_json(),
             "questions_answered": self.asked,
@@ -110,6 +119,7 @@ SEVERAL: Final = "tell pictures apart"
 CALL: Final = "call a tool"
 SEE_RESULT: Final = "see a tool's picture"
 CHOOSE: Final = "keep to choices"
+FORM: Final = "keep to a JSON schema"
 LOGPROBS: Final = "give logprobs"
 CONTEXT: Final = "say its context limit"
 
@@ -122,7 +132,7 @@ def probe(lmm: LMM, *, listener: Callable[[str], None] | None = None) -> Report:
     asking = _Asking(lmm, listener or (lambda name: None))
     asking.answers()
     if asking.rows[-1].result == "failed":
-        for name in (SEE, SEVERAL, CALL, SEE_RESULT, CHOOSE, LOGPROBS, CONTEXT):
+        for name in (SEE, SEVERAL, CALL, SEE_RESULT, CHOOSE, FORM, LOGPROBS, CONTEXT):
             asking.note(name, "not asked", "", "it does not answer")
     else:
         asking.sees()
@@ -130,6 +140,7 @@ def probe(lmm: LMM, *, listener: Callable[[str], None] | None = None) -> Report:
         asking.calls()
         asking.sees_results()
         asking.chooses()
+        asking.keeps_to_a_form()
         asking.logprobs()
         asking.limit()
     return Report(
@@ -257,6 +268,27 @@ class _Asking:
             return ("yes" if any(c in reply.text for c in choices) else "no"), reply.text or "nothing"
 
         self.ask(CHOOSE, f"{asked} ({' or '.join(choices)})", replace(_question(asked), choices=choices), judge)
+
+    def keeps_to_a_form(self) -> None:
+        if not self.lmm.traits.constrains_schema:
+            self.note(FORM, "not offered", "", "this backend sends no schema")
+            return
+        # Left free, a model would give a number.
+        asked = "What is 2 plus 2?"
+
+        def judge(reply: Reply) -> tuple[Result, str]:
+            told = reply.text or "nothing"
+            dropped = reply.sent.get("dropped")
+            if isinstance(dropped, list) and "answer_schema" in dropped:
+                return "no", f"the endpoint refuses the parameter; without it: {told}"
+            try:
+                jsonschema.validate(json.loads(reply.text), _WEATHER)
+            except (ValueError, jsonschema.ValidationError):
+                return "no", told
+            return "yes", told
+
+        request = replace(_question(asked), answer_schema=_WEATHER)
+        self.ask(FORM, f"{asked} (as an object with the field sky)", request, judge)
 
     def logprobs(self) -> None:
         if isinstance(self.logprob, int | float):

@@ -11,20 +11,18 @@ from __future__ import annotations
 import difflib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
-from editloupe.backends.base import BackendURI, Traits, parse_uri
-from editloupe.chat import Message, Reply, Request, message_hash
+from editloupe.backends.base import NOT_LMMS, BackendURI, Traits, parse_uri
+from editloupe.backends.nearest import chain, difference
+from editloupe.chat import Message, Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, NotRecorded, Rejected, TraceError
-from editloupe.traces.events import Header, MessageEvent, ModelCall, ModelFailure
+from editloupe.traces.events import MessageEvent, ModelCall, ModelFailure
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Json, digest
-
-_NO_LMM: Final = ("baseline", "scripted")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +72,7 @@ class RecordedLMM:
         self._uri = str(BackendURI(provider="recorded", model=name, params=params))
         self.traits = Traits(
             describes=f"what {recorded} answered in {folder.name}, from its traces",
-            is_lmm=recorded.provider not in _NO_LMM,
+            is_lmm=recorded.provider not in NOT_LMMS,
             native_tools=judge.get("tool_protocol") == "native",
             tool_result_images=True,
             constrains_choices=judge.get("constrain_labels") is True,
@@ -147,7 +145,7 @@ class RecordedLMM:
 
     def _missing(self, request: Request) -> str:
         head = f"{self._folder} holds no answer to this request"
-        hashes = _chain(request.messages)
+        hashes = chain(request.messages)
         shared = next((i for i in range(len(hashes), 0, -1) if hashes[i - 1] in self._holders), 0)
         if shared:
             path = self._holders[hashes[shared - 1]]
@@ -162,56 +160,7 @@ class RecordedLMM:
         header = trace.header
         task = f"{header.task.get('sample_id')}, {header.task.get('criterion')}"
         nearest = f"{head}; the nearest is {path.relative_to(self._folder)} ({task})"
-        return f"{nearest}, and differs in {_difference(trace, request, shared)}"
-
-
-def _difference(trace: Trace, request: Request, shared: int) -> str:
-    """The first field in which a request differs from a trace with which it shares its first `shared` messages."""
-    recorded = trace.messages()
-    if shared < len(request.messages):
-        now = request.messages[shared]
-        if shared >= len(recorded):
-            return f"message {shared + 1} ({now.role}): the recording ends before it"
-        return f"message {shared + 1}: {_message_difference(recorded[shared], now)}"
-    heads = {event.head: event for event in trace.events if isinstance(event, ModelCall)}
-    call = heads.get(_chain(request.messages)[-1])
-    if call is None:
-        return f"its length: nothing was asked after message {len(request.messages)}"
-    return _settings_difference(trace.header, call, request)
-
-
-def _message_difference(recorded: Message, now: Message) -> str:
-    for name, old, new in (
-        ("role", recorded.role, now.role),
-        ("tool_call_id", recorded.tool_call_id, now.tool_call_id),
-        ("tool_calls", [c.to_json() for c in recorded.tool_calls], [c.to_json() for c in now.tool_calls]),
-        ("images", [p.to_json() for p in recorded.images], [p.to_json() for p in now.images]),
-    ):
-        if old != new:
-            return f"{name}: recorded {_short(old)}, now {_short(new)}"
-    if recorded.text != now.text:
-        at = next((i for i, (a, b) in enumerate(zip(recorded.text, now.text, strict=False)) if a != b), None)
-        at = min(len(recorded.text), len(now.text)) if at is None else at
-        return f"text, from character {at + 1}: recorded {_around(recorded.text, at)}, now {_around(now.text, at)}"
-    return "the parts' order" if recorded.parts != now.parts else "carry"
-
-
-def _settings_difference(header: Header, call: ModelCall, request: Request) -> str:
-    native = header.judge.get("tool_protocol") == "native"
-    tools = {str(t["name"]): str(t["schema"]) for t in header.tools} if native else {}
-    now = {t.name: digest(t.to_json()) for t in request.tools}
-    choices = None if request.choices is None else list(request.choices)
-    if sorted(tools) != sorted(now):
-        return f"tools: recorded {sorted(tools) or 'none'}, now {sorted(now) or 'none'}"
-    changed = [name for name in tools if tools[name] != now[name]]
-    if changed:
-        return f"tools: the description or the arguments of {', '.join(changed)} are no longer the same"
-    sampling = header.judge.get("sampling")
-    if sampling != request.sampling.to_json():
-        return f"sampling: recorded {_short(sampling)}, now {_short(request.sampling.to_json())}"
-    if call.choices != choices:
-        return f"choices: recorded {_short(call.choices)}, now {_short(choices)}"
-    return f"whether tools may be called (now {request.calls_allowed})"
+        return f"{nearest}, and differs in {difference(trace, request, shared)}"
 
 
 def _likeness(trace: Trace, request: Request) -> float:
@@ -219,24 +168,8 @@ def _likeness(trace: Trace, request: Request) -> float:
     return difflib.SequenceMatcher(None, texts[0] if texts else "", request.messages[0].text).quick_ratio()
 
 
-def _chain(messages: Sequence[Message]) -> list[str]:
-    hashes: list[str] = []
-    for message in messages:
-        hashes.append(message_hash(message, hashes[-1] if hashes else None))
-    return hashes
-
-
 def _images(message: Message) -> tuple[str, ...]:
     return tuple(part.image.sha256 for part in message.images)
-
-
-def _around(text: str, at: int) -> str:
-    return repr(("…" if at > 20 else "") + text[max(0, at - 20) : at + 40] + ("…" if len(text) > at + 40 else ""))
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 160 else text[:159] + "…"
 
 
 # The run

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from editloupe.backends import boxes, retry
-from editloupe.backends.base import Traits
-from editloupe.backends.endpoint import Address
+from editloupe.backends.base import BackendURI, Traits
+from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.limits import limit_of
 from editloupe.backends.payload import moves_pictures
 from editloupe.backends.retry import RetryPolicy
@@ -22,13 +22,13 @@ from editloupe.values import Json
 class Remote(ABC):
     """A model behind an address. Thread-safe; one HTTP client is shared.
 
-    place: what is told and recorded as the endpoint.   close: closes the connections.   tool_images: where the pictures of
-    a tool's message stand on the wire, for `Reply.sent`.
+    uri: what the judge's identity rests on.   place: what is told and recorded as the endpoint.   close: closes the
+    connections.   tool_images: where the pictures of a tool's message stand on the wire, for `Reply.sent`.
     """
 
     def __init__(
         self,
-        address: Address,
+        uri: BackendURI,
         place: str,
         traits: Traits,
         *,
@@ -37,8 +37,9 @@ class Remote(ABC):
         policy: RetryPolicy,
         sleep: Callable[[float], None],
     ) -> None:
-        self._uri, self._endpoint, self._site = address.uri, place, address.site
-        self._traits, self._tool_images = traits, tool_images
+        self._uri, self._endpoint = uri, place
+        self._traits = traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(uri.model))
+        self._tool_images = tool_images
         self._policy, self._sleep = policy, sleep
         self._lock = threading.Lock()
         self._close = weakref.finalize(self, close)
@@ -48,7 +49,7 @@ class Remote(ABC):
 
     @property
     def uri(self) -> str:
-        """Provider, model, base_url and box dialect: what the judge's identity rests on."""
+        """Provider, model, base_url, box dialect and image limit: what the judge's identity rests on."""
         return str(self._uri)
 
     @property
@@ -72,11 +73,17 @@ class Remote(ABC):
 
         Raises BackendError where the endpoint fails, ImageError where an image cannot be encoded.
         """
+        dropped: list[Json] = []
+        if request.answer_schema is not None and not self._traits.constrains_schema:
+            request, dropped = replace(request, answer_schema=None), ["answer_schema"]
         sizes = boxes.sizes_of(request, max_side=self._traits.max_image_side)
         attempt = self._ready(boxes.outgoing(request, self._traits.boxes, sizes), images)
         limit = limit_of(self._endpoint)
         outcome = retry.call(attempt, policy=self._policy, limit=limit, sleep=self._sleep)
         sent: dict[str, Json] = {**outcome.value.sent, "attempts": outcome.attempts}
+        if dropped:
+            told = sent.get("dropped")
+            sent["dropped"] = [*(told if isinstance(told, list) else []), *dropped]
         if moves_pictures(request):
             sent["tool_images"] = self._tool_images
         return boxes.incoming(replace(outcome.value, sent=sent), self._traits.boxes, sizes)

@@ -96,7 +96,8 @@ def open_backend(uri: BackendURI) -> ScriptedLMM:
     except OSError as error:
         raise ConfigError(f"script {path} cannot be read: {error.strerror or error}") from error
     lines = [_parse(line, f"{path}, line {number}") for number, line in _numbered(data) if line.strip()]
-    name = f"{uri.model}@{hashlib.sha256(data).hexdigest()[:12]}"
+    # Wherever the file lies, it is the same judge.
+    name = f"{path.name}@{hashlib.sha256(data).hexdigest()[:12]}"
     return ScriptedLMM(lines, name=name)
 
 

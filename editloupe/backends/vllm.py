@@ -35,10 +35,6 @@ _HINTS: Final = (
         re.compile(r"enable-auto-tool-choice|tool-call-parser", re.IGNORECASE),
         "start the server with --enable-auto-tool-choice --tool-call-parser hermes, or use --tool-protocol text",
     ),
-    (
-        re.compile(r"not a multimodal model|not support (multimodal|image)", re.IGNORECASE),
-        "the model takes no images: serve a vision-language model, such as Qwen/Qwen3-VL-8B-Instruct",
-    ),
 )
 
 
@@ -48,6 +44,7 @@ def _traits(model: str, endpoint: str) -> Traits:
         native_tools=True,
         tool_result_images=True,
         constrains_choices=True,
+        constrains_schema=True,
     )
 
 
@@ -56,7 +53,9 @@ def _launched_traits(model: str, endpoint: str) -> Traits:
 
 
 def _extras(request: Request) -> dict[str, Json]:
-    """The closed list of answers, with the probabilities of what is chosen from it."""
+    """The schema of the answer; or the closed list of answers, with the probabilities of what is chosen from it."""
+    if request.answer_schema is not None:
+        return {"structured_outputs": {"json": dict(request.answer_schema)}}
     if request.choices is None:
         return {}
     # The older name, guided_choice, is ignored without a word. vLLM gives each token's probability among those that the

@@ -39,6 +39,8 @@ GRACE_S: Final = 15.0
 LOG_LINES: Final = 15
 """Of the server's log, where it fails."""
 
+_PR_SET_PDEATHSIG = 1
+
 _LINE_BYTES = 400
 
 _OURS: Final = {
@@ -81,6 +83,18 @@ def executable() -> Path:
     return Path(found)
 
 
+def unstarted(uri: BackendURI, arguments: Sequence[str] = ()) -> OpenAIBackend:
+    """Who would judge if the server were launched so; it cannot be asked. Raises ConfigError."""
+    check_launch(uri, arguments)
+    return _opened(uri, arguments, "http://127.0.0.1:1/v1")
+
+
+def _opened(uri: BackendURI, arguments: Sequence[str], base_url: str) -> OpenAIBackend:
+    place = "launched: " + shlex.join(["vllm", "serve", uri.model, *arguments])
+    here = BackendURI(provider=uri.provider, model=uri.model, params={**uri.params, "base_url": base_url})
+    return vllm.open_backend(here, place=place)
+
+
 @contextlib.contextmanager
 def launched(
     uri: BackendURI,
@@ -99,9 +113,7 @@ def launched(
     check_launch(uri, arguments)
     with Server(executable(), uri.model, arguments, grace_s=grace_s) as server:
         server.wait(progress, start_s)
-        place = "launched: " + shlex.join(["vllm", "serve", uri.model, *arguments])
-        here = BackendURI(provider=uri.provider, model=uri.model, params={**uri.params, "base_url": server.base_url})
-        backend = vllm.open_backend(here, place=place)
+        backend = _opened(uri, arguments, server.base_url)
         try:
             yield backend, server
         finally:
@@ -135,6 +147,7 @@ class Server:
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_dies_with_us(),
             )
         except OSError as error:
             self._log.close()
@@ -220,6 +233,26 @@ class Server:
         self.kill()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+def _dies_with_us() -> Callable[[], None] | None:
+    """What the new process does before it becomes the server: on Linux it asks to end when we do, even by SIGKILL.
+
+    The system watches the thread that starts it, so only the main one may ask this.
+    """
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return None
+    import ctypes
+
+    # Loaded here and not behind the fork, where an import may wait for ever for another thread's lock.
+    prctl, us = ctypes.CDLL(None).prctl, os.getpid()
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != us:
+            os._exit(1)
+
+    return ask
 
 
 def _free_port() -> int:

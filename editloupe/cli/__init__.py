@@ -10,7 +10,29 @@ from typing import Annotated
 import typer
 
 import editloupe
-from editloupe.cli import align, backends, check, gate, judge, listings, rank, report, retry, serve, show, targets, tools
+from editloupe.cli import (
+    align,
+    backends,
+    check,
+    compare,
+    export,
+    fork,
+    gate,
+    judge,
+    listings,
+    rank,
+    replay,
+    report,
+    rescore,
+    retry,
+    runs,
+    schema,
+    serve,
+    show,
+    targets,
+    tools,
+    view,
+)
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
@@ -48,8 +70,18 @@ for _name, _command in (
     ("rank", rank.rank),
     ("serve", serve.serve),
     ("targets", targets.targets),
+    ("replay", replay.replay),
+    ("fork", fork.fork),
+    ("rescore", rescore.rescore),
+    ("runs", runs.runs),
+    ("merge", runs.merge),
+    ("gc", runs.gc),
     ("align", align.align),
     ("gate", gate.gate),
+    ("compare", compare.compare),
+    ("view", view.view),
+    ("export", export.export),
+    ("schema", schema.schema),
     ("rubrics", listings.rubrics),
 ):
     app.command(name=_name)(_exits(_command))
@@ -104,8 +136,8 @@ def _root(
 def main() -> None:
     """Run a command; every error of ours is one message and an exit code, never a traceback.
 
-    0 finished; 1 failed; 2 usage, configuration or input; 3 failures above --fail-on-error; 5 stopped by a budget;
-    100 a requirement of `gate` does not hold; 130 interrupted.
+    0 finished; 1 failed; 2 usage, configuration or input; 3 failures above --fail-on-error; 4 a replay drifted;
+    5 stopped by a budget; 100 a requirement of `gate` does not hold; 130 interrupted.
     """
     try:
         app()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -39,6 +41,9 @@ def listing() -> None:
 
 def probe(
     uri: Annotated[str, typer.Argument(metavar="URI", help="As --backend takes it, for example openai/gpt-4.1.")],
+    run_folder: Annotated[
+        Path | None, typer.Option("--run", help="Keep the table in this run folder, where editloupe show has it.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> int:
     """Ask a backend live what it can do: answer, see, tell several pictures apart, call tools, keep to choices.
@@ -48,9 +53,16 @@ def probe(
     """
     from editloupe.backends.base import open_backend
     from editloupe.backends.probe import probe as run
+    from editloupe.runs.store import RunStore
 
     backend = open_backend(uri)
+    # A folder that is no run is found before anything is asked.
+    store = None if run_folder is None else RunStore.read(run_folder)
     report = run(backend, listener=None if as_json else lambda name: note(f"asking: {name}"))
+    if store is not None:
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        kept = store.write_probe({**report.to_json(), "asked_at": at})
+        note(f"kept in {kept}")
     if as_json:
         typer.echo(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
         return 0 if report.can_judge else 1

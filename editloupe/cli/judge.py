@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -21,12 +21,13 @@ import typer
 
 from editloupe.cli.options import editors, read_config, use_config, words
 from editloupe.cli.output import err, note, out, plain
-from editloupe.errors import ConfigError, DataError
+from editloupe.errors import ConfigError
 from editloupe.records import PENDING, Budget
 from editloupe.values import Json, digest, sample_key
 
 if TYPE_CHECKING:
-    from editloupe.backends.base import LMM
+    from editloupe.backends.base import LMM, BackendURI
+    from editloupe.backends.prices import Prices
     from editloupe.backends.vllm_server import Server
     from editloupe.protocols.base import Summary
     from editloupe.reports.table import Heading
@@ -93,12 +94,17 @@ def judge(
     max_cost: Annotated[float | None, typer.Option(min=0, help="Money budget of the whole run, USD.")] = None,
     prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
     fail_on_error: Annotated[float, typer.Option(min=0, max=1, help="Tolerated share of findings not ok.")] = 0.0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it would do and cost; ask nobody, write nothing.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")] = False,
     config: Annotated[
         Path | None, typer.Option(is_eager=True, callback=use_config, help="Take options from a run's config.yaml.")
     ] = None,
 ) -> int:
     """Judge a folder of edits. The same command again continues the run."""
+    from editloupe.backends.base import settled
+
     if path is None:
         if backend or config or as_json or out_dir or criteria or sample:
             raise ConfigError("PATH is missing: name the folder of edits to judge (editloupe judge --help)")
@@ -139,20 +145,45 @@ def judge(
         "prices": None if prices is None else str(prices.resolve()),
         "fail_on_error": fail_on_error,
     }
-    return run(options, out_dir or default_out(options), redo=PENDING, as_json=as_json)
+    folder = out_dir or default_out(options)
+    if backend is not None:
+        # config.yaml must mean the same from another folder.
+        options["backend"] = settled(backend)
+    if dry_run:
+        return _dry_run(options, folder, as_json=as_json)
+    return run(options, folder, redo=PENDING, as_json=as_json)
 
 
 def run(options: dict[str, Json], folder: Path, *, redo: frozenset[str], as_json: bool) -> int:
     """Judge as `options` say into `folder`, show what came of it, and give the exit code."""
+    from editloupe.runs.estimate import look_ahead
+    from editloupe.runs.spec import open_bench
+
     settings, source = settings_of(options), source_of(options)
-    with _launched(options, settings, source, hidden=as_json) as (backend, server):
-        if backend is None or server is None:
-            return _judge(options, settings, source, folder, redo=redo, as_json=as_json)
+    launch = _launch_of(options)
+    if launch is None:
+        return _judge(options, settings, source, folder, redo=redo, as_json=as_json)
+    unstarted = _unstarted(settings, launch)
+    # What is wrong with the rest is said now, not when a model has been loaded for minutes; and where nothing is left to
+    # ask, no model is loaded at all.
+    if not look_ahead(open_bench(unstarted), source, folder, redo=redo).asked:
+        return _judge(options, unstarted, source, folder, redo=redo, as_json=as_json)
+    with _launched(launch, hidden=as_json) as (backend, server):
         launched = replace(settings, backend=backend)
         code = _judge(options, launched, source, folder, redo=redo, as_json=as_json, at_once=server.kill)
         if trouble := server.trouble():
             note(trouble)
         return code
+
+
+def _dry_run(options: dict[str, Json], folder: Path, *, as_json: bool) -> int:
+    from editloupe.cli.dry_run import dry_run
+    from editloupe.runs.spec import open_bench
+
+    settings, source = settings_of(options), source_of(options)
+    launch = _launch_of(options)
+    bench = open_bench(settings if launch is None else _unstarted(settings, launch))
+    return dry_run(bench, source, folder, heading_of(bench), _prices(options), as_json=as_json)
 
 
 def _judge(
@@ -166,7 +197,6 @@ def _judge(
     at_once: Callable[[], None] = lambda: None,
 ) -> int:
     """at_once: called before a second Ctrl-C ends the process."""
-    from editloupe.backends.prices import read_prices
     from editloupe.runs.budget import RunBudget
     from editloupe.runs.execute import execute
     from editloupe.runs.spec import open_bench
@@ -188,7 +218,7 @@ def _judge(
                 max_seconds=_float(options.get("max_run_seconds")),
                 max_cost=_float(options.get("max_cost")),
             ),
-            prices=read_prices(None if options.get("prices") is None else Path(str(options["prices"]))),
+            prices=_prices(options),
             redo=redo,
             listener=listener,
             stop=stop,
@@ -404,25 +434,24 @@ def _tell_failures(outcome: Outcome, folder: Path) -> None:
     out().print(plain(f"Judge these again: {shlex.join(words_)}"), soft_wrap=True)
 
 
-@contextmanager
-def _launched(
-    options: dict[str, Json], settings: Settings, source: Source, *, hidden: bool
-) -> Iterator[tuple[LMM | None, Server | None]]:
-    """With --launch, a server of its own and the backend that asks it, with a progress line; else nothing."""
+@dataclass(frozen=True, kw_only=True)
+class _Launch:
+    """What `--launch` asks for."""
+
+    uri: BackendURI
+    arguments: tuple[str, ...]
+
+
+def _launch_of(options: dict[str, Json]) -> _Launch | None:
+    """None without --launch. Raises ConfigError."""
+    from editloupe.backends.base import parse_uri
+    from editloupe.backends.vllm_server import check_launch
+
     arguments = _text(options.get("launch_args"))
     if not options.get("launch"):
         if arguments:
             raise ConfigError("--launch-args needs --launch")
-        yield None, None
-        return
-    from editloupe.backends.base import parse_uri
-    from editloupe.backends.vllm_server import launched
-    from editloupe.runs.spec import open_bench
-
-    # What is wrong with the rest is said now, not when a model has been loaded for minutes.
-    open_bench(settings)
-    if not source.path.exists():
-        raise DataError(f"{source.path} does not exist; name the folder of edits to judge")
+        return None
     try:
         given = shlex.split(arguments or "")
     except ValueError as error:
@@ -431,6 +460,23 @@ def _launched(
     if options.get("tool_protocol") in ("native", "auto") and not any("tool-call-parser" in a for a in given):
         # Without these the server refuses every request that offers tools.
         given += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    check_launch(uri, given)
+    return _Launch(uri=uri, arguments=tuple(given))
+
+
+def _unstarted(settings: Settings, launch: _Launch) -> Settings:
+    """With the judge that the launched server would be."""
+    from editloupe.backends.vllm_server import unstarted
+
+    return replace(settings, backend=unstarted(launch.uri, launch.arguments))
+
+
+@contextmanager
+def _launched(launch: _Launch, *, hidden: bool) -> Iterator[tuple[LMM, Server]]:
+    """A server of its own and the backend that asks it, with a progress line."""
+    from editloupe.backends.vllm_server import launched
+
+    uri = launch.uri
     with ExitStack() as stack:
         with nullcontext() if hidden else err().status("starting vllm serve", spinner="line") as status:
 
@@ -440,7 +486,7 @@ def _launched(
                     status.update(plain(f"starting vllm serve {uri.model}, {seconds:.0f} s  {told}"))
 
             begun = time.monotonic()
-            pair = stack.enter_context(launched(uri, given, progress=tell))
+            pair = stack.enter_context(launched(uri, launch.arguments, progress=tell))
         if not hidden:
             note(f"vllm serve {uri.model} answers after {time.monotonic() - begun:.0f} s")
         yield pair
@@ -503,6 +549,12 @@ def progress(*, hidden: bool) -> Iterator[Callable[[Progress], None] | None]:
             )
 
         yield listen
+
+
+def _prices(options: dict[str, Json]) -> Prices:
+    from editloupe.backends.prices import read_prices
+
+    return read_prices(None if options.get("prices") is None else Path(str(options["prices"])))
 
 
 def _text(value: Json) -> str | None:

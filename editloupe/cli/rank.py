@@ -88,7 +88,8 @@ def rank(
     from editloupe.data.images import ImageStore
     from editloupe.reports.ranking import RankReport, by_pairs, by_scores, unreadable
     from editloupe.runs.budget import RunBudget
-    from editloupe.runs.execute import execute, open_source
+    from editloupe.runs.execute import execute
+    from editloupe.runs.plan import selected
 
     if (source is None) != (instruction is None):
         raise ConfigError("--source IMAGE and --instruction TEXT go together, with the edits after them")
@@ -129,7 +130,7 @@ def rank(
     if source is not None:
         loaded = _edits(source, instruction or "", paths)
     else:
-        loaded = open_source(source_of(options), ImageStore(cache_bytes=0))
+        loaded = selected(source_of(options), ImageStore(cache_bytes=0))
     _check_several(loaded.samples)
     name = source.stem if source is not None else paths[0].parent.name if paths[0].is_file() else paths[0].name
     parts = ["rank", name, bench.backend.uri, mode, *([] if rubric == "dlebench" else [Path(rubric).stem])]

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
 
 from editloupe.cli.output import note, out, plain
+from editloupe.cli.steps import forks_of, show_image, show_step, show_tree
 from editloupe.errors import ConfigError
-from editloupe.values import ImageRef, View, canonical_json, sample_key
+from editloupe.values import Json, sample_key
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from editloupe.records import Finding, Observation, Step
+    from editloupe.backends.prices import Prices
+    from editloupe.records import Finding
     from editloupe.runs.store import RunStore
 
 
@@ -25,20 +28,35 @@ def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     sample: Annotated[str | None, typer.Argument(help="A sample id, or EDITOR/ID.")] = None,
     criterion: Annotated[str | None, typer.Option(help="Only this criterion, such as if.")] = None,
+    judge: Annotated[str | None, typer.Option(help="Only this judge: its id, or the beginning of it.")] = None,
+    fork: Annotated[int | None, typer.Option(min=1, help="The steps of this fork, as the tree numbers them.")] = None,
+    diff: Annotated[
+        Path | None, typer.Option(metavar="OTHER_RUN", help="Where the sample's traces part from those of another run.")
+    ] = None,
+    prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
 ) -> None:
     """Show the verdicts of a run, or how one sample's verdicts came about."""
+    from editloupe.backends.prices import read_prices
     from editloupe.runs.store import RunStore
 
-    store = RunStore.read(run)
+    if sample is None and (fork is not None or diff is not None):
+        raise ConfigError("--fork and --diff are about one sample: name it behind the run")
+    store = RunStore.read(run) if sample is None else RunStore.read_sample(run, sample)
     if sample is None:
         _overview(store)
     else:
-        wanted = None if criterion is None else _criterion_id(store, criterion)
-        findings = [f for f in _of_sample(store, sample) if wanted in (None, f.criterion)]
+        wanted = None if criterion is None else criterion_id(store, criterion)
+        findings = [f for f in of_sample(store, sample) if wanted in (None, f.criterion)]
+        findings = [f for f in findings if f.judge_id.startswith(judge or "")]
         if not findings:
             raise ConfigError(f"{run}: sample {sample!r} has no finding for criterion {criterion!r}")
+        listed = read_prices(prices)
+        other = None if diff is None else RunStore.read_sample(diff, sample)
         for finding in findings:
-            _explain(store, finding)
+            if other is not None:
+                _compare(store, finding, other, listed)
+            else:
+                _explain(store, finding, listed, fork)
     for problem in store.problems:
         note(f"warning: {problem}")
 
@@ -65,10 +83,25 @@ def _overview(store: RunStore) -> None:
         out().print(table)
         judged = sum(f.status == "ok" for f in findings)
         out().print(f"{judged} of {len(findings)} findings judged.\n")
+    for probed in store.probes():
+        _probed(probed)
     out().print(plain(f"One sample: editloupe show {store.folder} SAMPLE"), soft_wrap=True)
 
 
-def _of_sample(store: RunStore, wanted: str) -> list[Finding]:
+def _probed(probed: Mapping[str, Json]) -> None:
+    """What a backend was found to be able to do (`editloupe backends probe --run`)."""
+    table = Table(title=plain(f"Probed: {probed['backend']} ({probed.get('asked_at', '')})"), title_justify="left")
+    for column in ("Can it …", "", "Answered"):
+        table.add_column(plain(column), overflow="fold")
+    rows = probed["probes"]
+    for row in rows if isinstance(rows, list) else []:
+        if isinstance(row, Mapping):
+            table.add_row(*(plain(str(row.get(name, ""))) for name in ("name", "result", "answered")))
+    out().print(table)
+    out().print(plain(f"{probed.get('verdict', '')}\n"), soft_wrap=True)
+
+
+def of_sample(store: RunStore, wanted: str) -> list[Finding]:
     found = [f for f in store.current() if wanted in (f.sample_id, sample_key(f.editor, f.sample_id))]
     if not found:
         known = list(dict.fromkeys(f.sample_id for f in store.current()))
@@ -77,7 +110,7 @@ def _of_sample(store: RunStore, wanted: str) -> list[Finding]:
     return found
 
 
-def _criterion_id(store: RunStore, name: str) -> str:
+def criterion_id(store: RunStore, name: str) -> str:
     """A criterion of the run's rubric by id or short name."""
     known = store.criteria()
     for id_, short in known.items():
@@ -86,9 +119,10 @@ def _criterion_id(store: RunStore, name: str) -> str:
     raise ConfigError(f"{store.folder}: no criterion {name!r}; the rubric has {', '.join(known)}")
 
 
-def _explain(store: RunStore, finding: Finding) -> None:
+def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None) -> None:
+    """One finding with its steps; or, where it is asked for, one of its forks."""
     from editloupe.errors import TraceError
-    from editloupe.traces.read import read_trace
+    from editloupe.traces.lineage import Parent, read_whole, strangers
 
     console = out()
     key = sample_key(finding.editor, finding.sample_id)
@@ -97,70 +131,79 @@ def _explain(store: RunStore, finding: Finding) -> None:
     sample = store.samples.get(key)
     if sample is not None:
         console.print(plain(f"Instruction: {sample.instruction}"))
-        _image("Original Image", sample.source, store)
+        show_image("Original Image", sample.source, store)
         if sample.edited is not None:
-            _image("Edited Image", sample.edited, store)
+            show_image("Edited Image", sample.edited, store)
         for warning in sample.warnings:
             console.print(plain(f"  ({warning})"))
+    shown: Finding | None = finding
     if finding.trace is not None:
+        forks = forks_of(store.folder, finding.trace)
+        name = finding.trace
+        if fork is not None:
+            name = next((path for path in forks if Path(path).name.split(".")[2] == str(fork)), "")
+            if not name:
+                raise ConfigError(f"{key}, {finding.criterion}: there is no fork {fork}")
+            shown = forks[name][2]
         try:
-            trace = read_trace(store.folder / finding.trace)
+            trace = read_whole(store.folder, store.folder / name)
+            kept = 0 if (parent := Parent.of(trace.header)) is None else parent.step
         except TraceError as error:
             note(f"warning: {error}")
         else:
-            console.print(plain(f"Judge: {trace.header.judge['backend']}"))
-            console.print(plain(f"Trace: {store.folder / finding.trace}"), soft_wrap=True)
+            judge = str(trace.header.judge.get("backend"))
+            console.print(plain(f"Judge: {judge}"))
+            console.print(plain(f"Trace: {store.folder / name}"), soft_wrap=True)
             for number, step in enumerate(trace.steps(), start=1):
-                _step(number, step, store)
-            for problem in trace.problems:
+                told = ", shared with what it continues" if number <= kept else ""
+                show_step(number, step, store, partial(prices.of_uri, judge), told)
+            listed = finding if fork is None else None
+            strange = [] if store.rescored else strangers(trace, listed, store.identity)
+            for problem in (*trace.problems, *strange):
                 note(f"warning: {problem}")
-    _verdict(finding)
+        if forks:
+            show_tree(finding.trace, finding, store.judges().get(finding.judge_id, ""), forks)
+    if shown is None:
+        console.print(plain("\nNot finished.", style="bold red"))
+    else:
+        _verdict(shown)
 
 
-def _step(number: int, step: Step, store: RunStore) -> None:
-    from editloupe.agent.answer import parse_reply
-    from editloupe.chat import Reply
+def _compare(store: RunStore, finding: Finding, other: RunStore, prices: Prices) -> None:
+    """Where the traces of one question in two runs part."""
+    from editloupe.runs.parting import parting
+    from editloupe.traces.lineage import read_whole
 
     console = out()
-    tokens = f", {step.usage.total:,} tokens" if step.usage.total else ""
-    console.print(plain(f"\nStep {number} ({step.seconds:.2f} s{tokens})", style="bold"))
-    parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
-    if parsed.thought:
-        console.print(plain("Thought", style="cyan"))
-        console.print(Padding(plain(parsed.thought), (0, 2)))
-    for call, observation, aliases in zip(step.calls, step.observations, step.aliases, strict=True):
-        console.print(plain(f"Call {call.name} {canonical_json(dict(call.arguments))}", style="magenta"))
-        _observation(observation, aliases, store)
-    if parsed.answer is not None:
-        console.print(plain(f"Answer {parsed.answer}", style="green"))
-    if step.note:
-        console.print(Padding(plain(step.note, style="yellow"), (0, 2)))
-
-
-def _observation(observation: Observation, aliases: tuple[str, ...], store: RunStore) -> None:
-    console = out()
-    console.print(plain("Observation", style="red" if observation.error else "cyan"))
-    console.print(Padding(plain(observation.text), (0, 2)))
-    ablations = observation.data.get("ablations")
-    if isinstance(ablations, list):
-        console.print(
-            Padding(plain(f"Ablation, not told to the judge: {', '.join(map(str, ablations))}", "yellow"), (0, 2))
-        )
-    for alias, image in zip(aliases, observation.images, strict=True):
-        _image(alias, image, store, [v for v in observation.views if v.image == image])
-
-
-def _image(name: str, image: ImageRef, store: RunStore, views: list[View] | None = None) -> None:
-    """One line an image: name, size, where its pixels come from, path."""
-    from editloupe.data.images import ImageStore
-
-    path = ImageStore(store.blobs).path(image)
-    shows = ""
-    if views:
-        x0, y0, x1, y1 = views[0].region.ints()
-        shows = f", shows x {x0}–{x1}, y {y0}–{y1}"
-    where = str(path) if path is not None else "(bytes not kept)"
-    out().print(plain(f"  {name}: {image.width}×{image.height} px{shows}  {where}"), soft_wrap=True)
+    key = sample_key(finding.editor, finding.sample_id)
+    console.print(Rule(plain(f"{key}: {finding.criterion.replace('_', ' ')}"), align="left"))
+    found = [f for f in other.current() if f.question == finding.question]
+    if not found:
+        console.print(plain(f"{other.folder} has no finding for it.\n"))
+        return
+    for second in found:
+        for where, f, run in (("here", finding, store), ("there", second, other)):
+            judge = run.judges().get(f.judge_id, "")
+            console.print(plain(f"{where.capitalize():<6} {f.label or f.status}  ({judge}, {run.folder})"))
+        if finding.trace is None or second.trace is None:
+            console.print("One of them has no trace.\n")
+            continue
+        pair = [(r, read_whole(r.folder, r.folder / str(f.trace))) for r, f in ((store, finding), (other, second))]
+        parts = parting(pair[0][1], pair[1][1])
+        if parts is None:
+            console.print(plain(f"The same conversation to the end, {len(pair[0][1].steps())} steps.\n"))
+            continue
+        at = "in the question" if parts.step == 0 else f"at step {parts.step}"
+        what = {"question": "", "reply": ", in the reply", "observation": ", in what was observed", "length": ""}[
+            parts.what
+        ]
+        console.print(plain(f"They part {at}{what}: {parts.told}", style="bold"), soft_wrap=True)
+        for where, (run, trace) in zip(("here", "there"), pair, strict=True):
+            steps = trace.steps()
+            if 0 < parts.step <= len(steps):
+                price = partial(prices.of_uri, str(trace.header.judge.get("backend")))
+                show_step(parts.step, steps[parts.step - 1], run, price, f", {where}")
+        console.print()
 
 
 def _verdict(finding: Finding) -> None:

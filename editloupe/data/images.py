@@ -109,12 +109,20 @@ class EncodedImage:
 class ImageStore:
     """All images of a run, each held once.
 
-    folder: where bytes are kept as `<ab>/<sha256>.<ext>`; None keeps derived images in memory.
+    folder: where bytes are kept as `<ab>/<sha256>.<ext>`; None keeps derived images in memory, and so does `writes=False`,
+    which only reads what lies in the folder.
     Thread-safe. Decoded images (read-only arrays) are cached up to `cache_bytes`, encoded ones up to an eighth of it.
     """
 
-    def __init__(self, folder: Path | None = None, *, max_pixels: int = MAX_PIXELS, cache_bytes: int = 256 * 2**20) -> None:
-        self.folder, self.max_pixels, self.cache_bytes = folder, max_pixels, cache_bytes
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        max_pixels: int = MAX_PIXELS,
+        cache_bytes: int = 256 * 2**20,
+        writes: bool = True,
+    ) -> None:
+        self.folder, self.max_pixels, self.cache_bytes, self.writes = folder, max_pixels, cache_bytes, writes
         self._lock = threading.RLock()
         self._paths: dict[str, Path] = {}
         self._memory: dict[str, bytes] = {}
@@ -212,6 +220,8 @@ class ImageStore:
         """Make sure that the bytes lie in the folder; returns the path there, None where there is no folder."""
         blob = self._blob(ref)
         if blob is not None and not blob.exists():
+            if not self.writes:
+                return None
             _write_once(blob, self.data(ref))
         return blob
 
@@ -261,10 +271,12 @@ class ImageStore:
 
     def _keep(self, ref: ImageRef, data: bytes) -> None:
         blob = self._blob(ref)
-        if blob is None:
+        if blob is not None and blob.exists():
+            return
+        if blob is None or not self.writes:
             with self._lock:
                 self._memory.setdefault(ref.sha256, data)
-        elif not blob.exists():
+        else:
             _write_once(blob, data)
 
     def _blob(self, ref: ImageRef) -> Path | None:

@@ -370,3 +370,33 @@ def _pieces(points: Sequence[tuple[float, float] | None]) -> list[tuple[list[tup
         elif found[-1]:
             found.append([])
     return [(piece, False) for piece in found if piece]
+
+
+def matrix(names: Sequence[str], values: Sequence[Sequence[float | None]], *, title: str, what: str) -> str:
+    """A square of figures up to 1, a shade each, as SVG: who agrees with whom. None is left empty.
+
+    what: the figure's name, for the legend below and the words that are read out.
+    """
+    left, top, cell = 220, 72, min(72.0, (WIDTH - 248) / max(1, len(names)))
+    parts = [text(title, 16, 26, style="heading")]
+    told = []
+    for i, name in enumerate(names):
+        shown = name if len(name) <= 26 else f"{name[:25]}…"
+        label = text(f"{i + 1} {shown}", left - 10, top + cell * (i + 0.5) + 4, anchor="end")
+        parts.append(f"<g><title>{escape(safe(name))}</title>{label}</g>")
+        parts.append(text(str(i + 1), left + cell * (i + 0.5), top - 10, anchor="middle"))
+        for j, value in enumerate(values[i]):
+            x, y = left + cell * j, top + cell * i
+            share = 0.0 if value is None else max(0.0, min(1.0, value))
+            parts.append(
+                f'<rect class="bar s0" x="{x:.1f}" y="{y:.1f}" width="{cell - 2:.1f}" height="{cell - 2:.1f}" '
+                f'fill-opacity="{0.06 if value is None else 0.12 + 0.88 * share:.2f}"/>'
+            )
+            if value is not None:
+                style = "inside" if share > 0.45 else ""
+                parts.append(text(f"{value:.2f}", x + cell / 2 - 1, y + cell / 2 + 4, anchor="middle", style=style))
+                if i < j:
+                    told.append(f"{name} and {names[j]}: {value:.2f}.")
+    bottom = top + cell * len(names) + 24
+    parts.append(text(what, left, bottom))
+    return svg(parts, height=bottom + 12, title=title, desc=" ".join(told))

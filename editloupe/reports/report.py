@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,9 +83,14 @@ def make_report(all_judged: Sequence[Judged]) -> Report:
 
 def write_report(report: Report, folder: Path) -> list[Path]:
     """Every file of the report below `folder`. Raises StorageError."""
+    return write_files(report.files(), folder)
+
+
+def write_files(files: Iterable[tuple[str, str]], folder: Path) -> list[Path]:
+    """(path below the folder, text) each. Raises StorageError."""
     written = []
     try:
-        for name, text in report.files():
+        for name, text in files:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

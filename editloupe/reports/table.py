@@ -15,7 +15,7 @@ from editloupe.reports.plain import plain, safe
 from editloupe.rubrics.model import Rubric
 from editloupe.values import Json
 
-_CAPTION = "Scores 0 to 100, higher is better; in brackets findings judged of asked."
+CAPTION = "Scores 0 to 100, higher is better; in brackets findings judged of asked."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,9 @@ class Heading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Row:
+class Row:
+    """One row of a score table."""
+
     name: str
     cells: tuple[Cell, ...]
     strong: bool = False
@@ -58,7 +60,7 @@ def terminal(
     if pooled is not None:
         parts += [Text(), _editor_table(summaries, rubric)]
     for summary in summaries if pooled is None else [pooled]:
-        parts += [Text(), _score_table(summary, rubric), Text(_CAPTION, style="dim"), Text(), _label_table(summary, rubric)]
+        parts += [Text(), _score_table(summary, rubric), Text(CAPTION, style="dim"), Text(), _label_table(summary, rubric)]
     return Group(*parts)
 
 
@@ -66,13 +68,13 @@ def markdown(summaries: Sequence[Summary], rubric: Rubric, heading: Heading) -> 
     """The same tables as Markdown."""
     lines = [heading.text, "", *(f"> {note}" for note in heading.notes)]
     for summary in summaries:
-        lines += ["", f"## {safe(_title(summary))}", ""]
-        names = [_heading(c, rubric) for c in _columns(summary)]
+        lines += ["", f"## {safe(table_title(summary))}", ""]
+        names = [column_heading(c, rubric) for c in table_columns(summary)]
         lines += [_md(["Edit type", "Samples", *names]), _md(["---", "---:", *["---:"] * len(names)])]
-        for row in _rows(summary):
+        for row in table_rows(summary):
             name = f"**{row.name}**" if row.strong else row.name
             lines.append(_md([name, str(_samples(row.cells)), *(_score(c) for c in row.cells)]))
-        lines += ["", _CAPTION, "", _md(["Criterion", "Label", "Findings"]), _md(["---", "---", "---:"])]
+        lines += ["", CAPTION, "", _md(["Criterion", "Label", "Findings"]), _md(["---", "---", "---:"])]
         lines += [_md([a, b, str(n)]) for a, b, n, _ in _labels(summary, rubric)]
     return "\n".join(lines) + "\n"
 
@@ -95,12 +97,12 @@ def json_text(data: Mapping[str, Json]) -> str:
 
 
 def _score_table(summary: Summary, rubric: Rubric) -> Table:
-    table = Table(title=plain(_title(summary)), title_justify="left")
+    table = Table(title=plain(table_title(summary)), title_justify="left")
     table.add_column("Edit type", overflow="fold")
     table.add_column("Samples", justify="right")
-    for column in _columns(summary):
-        table.add_column(plain(_heading(column, rubric)), justify="right")
-    rows = _rows(summary)
+    for column in table_columns(summary):
+        table.add_column(plain(column_heading(column, rubric)), justify="right")
+    rows = table_rows(summary)
     for index, row in enumerate(rows):
         table.add_row(
             plain(row.name),
@@ -117,10 +119,10 @@ def _editor_table(summaries: Sequence[Summary], rubric: Rubric) -> Table:
     table = Table(title="Editors (means of all samples)", title_justify="left")
     table.add_column("Editor", overflow="fold")
     table.add_column("Samples", justify="right")
-    for column in _columns(summaries[0]):
-        table.add_column(plain(_heading(column, rubric)), justify="right")
+    for column in table_columns(summaries[0]):
+        table.add_column(plain(column_heading(column, rubric)), justify="right")
     for summary in summaries:
-        cells = [summary.micro[c] for c in _columns(summary)]
+        cells = [summary.micro[c] for c in table_columns(summary)]
         table.add_row(plain(summary.editor or "(not named)"), str(_samples(cells)), *(_score(c) for c in cells))
     return table
 
@@ -144,28 +146,30 @@ def _label_table(summary: Summary, rubric: Rubric) -> Table:
     return table
 
 
-def _rows(summary: Summary) -> list[_Row]:
-    columns = _columns(summary)
-    rows = [_Row(name=t, cells=tuple(cells[c] for c in columns)) for t, cells in summary.rows.items()]
+def table_rows(summary: Summary) -> list[Row]:
+    """A row an edit type, then the means; cells in the order of `table_columns`."""
+    columns = table_columns(summary)
+    rows = [Row(name=t, cells=tuple(cells[c] for c in columns)) for t, cells in summary.rows.items()]
     if any(summary.types_present.values()):
         name = f"Mean of {_types(summary)} of {summary.types_known} types"
-        rows.append(_Row(name=name, cells=tuple(summary.macro[c] for c in columns), strong=True))
-    rows.append(_Row(name="Mean of all samples", cells=tuple(summary.micro[c] for c in columns), strong=True))
+        rows.append(Row(name=name, cells=tuple(summary.macro[c] for c in columns), strong=True))
+    rows.append(Row(name="Mean of all samples", cells=tuple(summary.micro[c] for c in columns), strong=True))
     return rows
 
 
-def _columns(summary: Summary) -> tuple[str, ...]:
+def table_columns(summary: Summary) -> tuple[str, ...]:
     """The criteria, and their mean where there are several."""
     return (*summary.criteria, "overall") if len(summary.criteria) > 1 else summary.criteria
 
 
-def _heading(column: str, rubric: Rubric) -> str:
+def column_heading(column: str, rubric: Rubric) -> str:
+    """The short name of a criterion, "Overall" for their mean."""
     return "Overall" if column == "overall" else rubric.criterion(column).short
 
 
 def _types(summary: Summary) -> str:
     """How many types a mean over types rests on: "7", or "6 to 7" where the criteria differ."""
-    counts = [summary.types_present[c] for c in _columns(summary)]
+    counts = [summary.types_present[c] for c in table_columns(summary)]
     return f"{min(counts)}" if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
 
 
@@ -189,7 +193,8 @@ def _samples(cells: Sequence[Cell]) -> int:
     return cells[0].asked if cells else 0
 
 
-def _title(summary: Summary) -> str:
+def table_title(summary: Summary) -> str:
+    """What stands above the table of one editor."""
     return f"Editor: {summary.editor}" if summary.editor else "Scores"
 
 

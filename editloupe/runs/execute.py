@@ -19,19 +19,19 @@ from editloupe.backends.base import LMM
 from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
 from editloupe.backends.prices import Prices
 from editloupe.data.images import ImageStore
-from editloupe.data.samples import Loaded, Rejected, load
-from editloupe.errors import DataError, EditLoupeError, ImageError, Interrupted, ReplayMiss, StorageError, TraceError
-from editloupe.protocols.base import Summary, groups, rejected_scores, scored
+from editloupe.data.samples import Loaded
+from editloupe.errors import EditLoupeError, ImageError, Interrupted, ReplayMiss, StorageError
+from editloupe.protocols.base import Summary, rejected_scores, scored
 from editloupe.records import PENDING, Finding, Status, Task
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import Executor, ThreadExecutor
+from editloupe.runs.plan import Due, criteria_of, due_tasks, rejected_findings, selected, tasks_of
 from editloupe.runs.replay import TraceTape, set_aside
 from editloupe.runs.spec import Bench, Source
 from editloupe.runs.store import RunStore
 from editloupe.runs.views import make_view
 from editloupe.runs.wire import SMALLEST_TARGET_PX, SentTarget, sent_targets, small_targets_told
 from editloupe.traces.events import End, FindingEvent, Header, ModelCall, Note, ToolResult
-from editloupe.traces.read import read_trace
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, Score, View, digest, sample_key
 
@@ -242,7 +242,7 @@ def execute(
         limit.fix(connections)
     throttled = limit.throttled
     images = ImageStore(out / "blobs")
-    loaded = source if isinstance(source, Loaded) else open_source(source, images)
+    loaded = source if isinstance(source, Loaded) else selected(source, images)
     bench.protocol.check(loaded.samples)
     store = RunStore.write(out, bench.spec)
     try:
@@ -251,15 +251,15 @@ def execute(
         targets = {sample.key: sent_targets(sample, policy) for sample in loaded.samples}
         metered = replace(bench, backend=Metered(bench.backend, ledger))
         worker = Worker(bench=metered, images=images, stop=stop, targets=targets)
-        tasks = [t for group in groups(loaded.samples) for t in bench.protocol.plan(group, {})]
-        refused = [f for row in loaded.rejected for f in _rejected_findings(bench, row)]
+        tasks = tasks_of(bench, loaded)
+        refused = rejected_findings(bench, loaded)
         asked = len(tasks) + len(refused)
         findings: dict[str, Finding] = {}
         for finding in refused:
             findings[finding.task_id] = finding
             if store.latest(finding) != finding:
                 store.add_finding(finding)
-        due, reused = _due(tasks, store, bench.judge.id, redo)
+        due, reused = due_tasks(tasks, store, bench.judge.id, redo)
         if due:
             # Weights that cannot be loaded are found before anything is spent.
             bench.toolbox.prepare()
@@ -297,7 +297,10 @@ def execute(
 
 
 def _told_of_targets(bench: Bench, loaded: Loaded) -> tuple[str, ...]:
-    told = small_targets_told(loaded.samples, bench.backend.traits.image_policy) if bench.backend.traits.is_lmm else None
+    # The oracle mode shows targets in crops that are enlarged where they are small.
+    if not bench.backend.traits.is_lmm or bench.settings.mode == "oracle":
+        return ()
+    told = small_targets_told(loaded.samples, bench.backend.traits.image_policy)
     return () if told is None else (told,)
 
 
@@ -323,14 +326,6 @@ def concurrency_of(backend: LMM, connections: int | None = None) -> int:
     return math.ceil(1.5 * (connections or MOST))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Due:
-    """A task to be run. anew: its earlier trace is set aside when it begins, and a new one written."""
-
-    task: Task
-    anew: bool
-
-
 @dataclass
 class _Count:
     done: int
@@ -338,63 +333,7 @@ class _Count:
     total: int
 
 
-def open_source(source: Source, images: ImageStore) -> Loaded:
-    """The edits that are to be judged. Raises DataError, SampleError, ConfigError."""
-    loaded = load(source.path, store=images, format=source.format, edited=source.edited, fields=source.fields)
-    return _selected(loaded, source)
-
-
-def _selected(loaded: Loaded, source: Source) -> Loaded:
-    """The samples that `only` and `limit` leave. Raises DataError for an id that is not there, or when none is left."""
-    samples, rejected = list(loaded.samples), list(loaded.rejected)
-    if source.only:
-        wanted = set(source.only)
-        samples = [s for s in samples if s.id in wanted or s.key in wanted]
-        rejected = [r for r in rejected if r.id in wanted or r.key in wanted]
-        missing = wanted - {s.id for s in samples} - {s.key for s in samples} - {r.id for r in rejected}
-        if missing - {r.key for r in rejected}:
-            known = ", ".join(s.id for s in loaded.samples[:5])
-            raise DataError(f"{source.path}: no sample {', '.join(sorted(missing))}; the first ones are {known}, …")
-    if source.limit is not None:
-        samples = samples[: source.limit]
-        rejected = rejected[: max(0, source.limit - len(samples))]
-    return Loaded(format=loaded.format, samples=tuple(samples), rejected=tuple(rejected), notes=loaded.notes)
-
-
-def _due(
-    tasks: Sequence[Task], store: RunStore, judge_id: str, redo: frozenset[str]
-) -> tuple[list[_Due], dict[str, Finding]]:
-    """The tasks to be run, and the findings that stand."""
-    due: list[_Due] = []
-    standing: dict[str, Finding] = {}
-    for task in tasks:
-        finding = store.findings.get((task.id, judge_id, 0))
-        if finding is not None and finding.status not in redo:
-            standing[task.id] = finding
-        else:
-            due.append(_Due(task=task, anew=finding is not None and _ends_the_same(finding)))
-    return due, standing
-
-
-def _ends_the_same(finding: Finding) -> bool:
-    """Whether its trace, replayed, could only end as before: by what a model or a broken tool did, or by a spent budget."""
-    if finding.status == "over_budget":
-        return finding.reason.startswith(("turns", "tokens"))
-    return finding.status not in PENDING or finding.status == "tool_failed"
-
-
-def set_stuck_aside(path: Path) -> None:
-    """Set a trace aside whose finding is pending and could, replayed, only be the same again."""
-    try:
-        events = read_trace(path).events
-    except TraceError:
-        return  # a worker that opens it says what is wrong, and begins anew
-    last = next((Finding.from_json(e.finding) for e in reversed(events) if isinstance(e, FindingEvent)), None)
-    if last is not None and last.status in PENDING and _ends_the_same(last):
-        set_aside(path)
-
-
-def _work(worker: Worker, store: RunStore, due: _Due) -> Finding | None:
+def _work(worker: Worker, store: RunStore, due: Due) -> Finding | None:
     task = due.task
     path = store.trace_path(worker.bench.judge.id, task.id, 0)
     if worker.stop.is_set():
@@ -423,26 +362,7 @@ def _finished(writer: TraceWriter) -> Finding | None:
     return None
 
 
-def _rejected_findings(bench: Bench, row: Rejected) -> Iterable[Finding]:
-    for criterion in _criteria(bench):
-        task_id = digest({"rejected": row.key, "criterion": criterion, "mode": bench.settings.mode})
-        yield Finding(
-            task_id=task_id,
-            judge_id=bench.judge.id,
-            repeat=0,
-            sample_id=row.id,
-            editor=row.editor,
-            criterion=criterion,
-            status="input_error",
-            reason=row.message,
-        )
-
-
-def _criteria(bench: Bench) -> list[str]:
-    return [c.id for c in bench.criteria]
-
-
 def _scores(bench: Bench, loaded: Loaded, findings: dict[str, Finding]) -> list[Score]:
     rows = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
     scores = scored(bench.protocol, loaded.samples, findings.values())
-    return [*scores, *rejected_scores(rows, _criteria(bench))]
+    return [*scores, *rejected_scores(rows, criteria_of(bench))]

@@ -1,4 +1,4 @@
-"""The run folder: run.json, config.yaml, samples.jsonl, findings.jsonl, traces/, blobs/, report/.
+"""The run folder: run.json, config.yaml, samples.jsonl, findings.jsonl, traces/, blobs/, report/, probes/.
 
 Everything that grows is appended; a torn last line is cut off, and the last valid line of a key wins. One process writes
 at a time; any number may read.
@@ -20,9 +20,10 @@ from filelock import FileLock, Timeout
 from editloupe.data.samples import Loaded, Rejected
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.records import Finding, JudgeSpec, RunSpec
+from editloupe.runs.index import RunIndex
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import complete_lines, cut_torn_line, read_trace
-from editloupe.values import Json, Sample, sample_key
+from editloupe.values import Json, Sample, digest, sample_key
 
 Parsed = TypeVar("Parsed")
 
@@ -47,6 +48,10 @@ class RunStore:
         return self.folder / "blobs"
 
     @property
+    def probes_folder(self) -> Path:
+        return self.folder / "probes"
+
+    @property
     def report(self) -> Path:
         return self.folder / "report"
 
@@ -62,14 +67,26 @@ class RunStore:
         return store
 
     @classmethod
+    def look(cls, folder: Path, spec: RunSpec, loaded: Loaded) -> RunStore:
+        """What `write` and `begin` would find in a folder, which need not exist: nothing is written, nothing locked.
+
+        Raises RunMismatch and ConfigError as they do, but for what only writing shows.
+        """
+        store = cls(folder)
+        store._refuse_strangers()
+        if (folder / "run.json").exists():
+            store._load()
+            store._compare(spec)
+        store._new_samples(loaded.samples, loaded.rejected)
+        return store
+
+    @classmethod
     def write(cls, folder: Path, spec: RunSpec) -> RunStore:
         """A new run, or an existing one with the same identity, locked for this process; nothing is written yet.
 
         Raises RunMismatch (naming the fields that differ) and ConfigError (not writable, in use, not a run folder).
         """
         store = cls(folder)
-        if folder.exists() and not folder.is_dir():
-            raise ConfigError(f"{folder} is a file; --out needs a folder")
         store._refuse_strangers()
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -85,6 +102,35 @@ class RunStore:
         except ConfigError:
             store.close()
             raise
+        return store
+
+    @classmethod
+    def read_sample(cls, folder: Path, sample: str) -> RunStore:
+        """A run with what it holds of one sample (an id, or EDITOR/ID) and no other: fast, however large the run.
+
+        Where nothing is known of the sample, or the run is small, it is the whole run. Raises as `read`.
+        """
+        if not (folder / "run.json").exists() or not (folder / "findings.jsonl").exists() or not RunIndex.worth(folder):
+            return cls.read(folder)
+        with RunIndex(folder) as index:
+            lines = index.lines(sample)
+        if not lines:
+            return cls.read(folder)
+        store = cls(folder)
+        store._load(lines)
+        return store
+
+    @classmethod
+    def edit(cls, folder: Path) -> RunStore:
+        """An existing run as it stands, locked for this process, to put something beside what is there.
+
+        Raises ConfigError: no run, not writable, in use.
+        """
+        store = cls.read(folder)
+        try:
+            store._take_lock()
+        except OSError as error:
+            raise ConfigError(f"{folder} cannot be written: {error.strerror or error}") from error
         return store
 
     def begin(self, spec: RunSpec, judge: JudgeSpec, loaded: Loaded, *, config: Mapping[str, Json], narrowed: bool) -> None:
@@ -159,6 +205,25 @@ class RunStore:
         self.findings.pop(finding.key, None)
         self.findings[finding.key] = finding
 
+    @property
+    def identity(self) -> str:
+        """How its traces name the run."""
+        identity = self.info.get("identity")
+        return digest(dict(identity) if isinstance(identity, Mapping) else {})[:16]
+
+    @property
+    def rescored(self) -> bool:
+        """Whether its findings are another run's, read by another rubric, and its traces that run's."""
+        record = self.info.get("record")
+        return isinstance(record, Mapping) and "rescored_from" in record
+
+    def refuse_rescored(self) -> None:
+        """Raises ConfigError where the traces do not end in these findings."""
+        if self.rescored:
+            raise ConfigError(
+                f"{self.folder} holds re-scored findings of another run; give that run, whose traces they are"
+            )
+
     def criteria(self) -> dict[str, str]:
         """The criteria of the run's rubric: id → short name."""
         record = self.info.get("record")
@@ -186,6 +251,33 @@ class RunStore:
             return order.get(key, len(order)), key, criterion, f.target or 0
 
         return sorted(latest.values(), key=place)
+
+    def write_probe(self, probed: Mapping[str, Json]) -> Path:
+        """What a backend was found to be able to do, in `probes/`: one file a backend, the latest one stays.
+
+        A run that is being judged goes on undisturbed.
+        """
+        name = str(probed["backend"])
+        plain = "".join(c if c.isalnum() or c in "._" else "-" for c in name).strip("-")[:80]
+        with _storage(self.folder):
+            self.probes_folder.mkdir(exist_ok=True)
+            text = json.dumps(dict(probed), indent=2, ensure_ascii=False) + "\n"
+            return _replace(self.probes_folder / f"{plain}-{digest(name)[:6]}.json", text)
+
+    def probes(self) -> list[Mapping[str, Json]]:
+        """What `write_probe` has written; files of another shape are named in `problems`."""
+        found: list[Mapping[str, Json]] = []
+        for path in sorted(self.probes_folder.glob("*.json")):
+            try:
+                data = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                self.problems.append(f"probes/{path.name}: cannot be read as JSON ({error}), left out")
+                continue
+            if isinstance(data, dict) and isinstance(data.get("probes"), list):
+                found.append(data)
+            else:
+                self.problems.append(f"probes/{path.name}: not of the expected shape, left out")
+        return found
 
     def write_report(self, name: str, text: str) -> Path:
         """A file in `report/`, whole or not at all."""
@@ -230,7 +322,9 @@ class RunStore:
             raise RunMismatch(f"{self.folder} belongs to another run: {told}. Choose another --out, or the same settings")
 
     def _refuse_strangers(self) -> None:
-        """Raises ConfigError where the folder holds other files than a run's, or a run's that was killed at its start."""
+        """Raises ConfigError where the folder is a file, or holds other files than a run's or one's killed at its start."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ConfigError(f"{self.folder} is a file; --out needs a folder")
         if self.folder.is_dir() and not (self.folder / "run.json").exists():
             own = {"run.lock", "run.owner", ".run.json.part", ".run.owner.part"}
             if any(path.name not in own for path in self.folder.iterdir()):
@@ -252,7 +346,8 @@ class RunStore:
             text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
             _replace(self.folder / "config.yaml", "# editloupe judge --config THIS_FILE runs this again.\n" + text)
 
-    def _load(self) -> None:
+    def _load(self, part: Mapping[str, bytes] | None = None) -> None:
+        """part: file → those of its lines that are wanted; None reads the files."""
         path = self.folder / "run.json"
         try:
             info = json.loads(path.read_text(encoding="utf-8"))
@@ -265,7 +360,7 @@ class RunStore:
         if isinstance(info.get("schema"), int) and info["schema"] > RUN_SCHEMA:
             raise ConfigError(f"{path}: run schema {info['schema']} is newer than {RUN_SCHEMA}; update editloupe")
         self.info = info
-        for sample in self._parsed("samples.jsonl", _sample_or_row):
+        for sample in self._parsed("samples.jsonl", _sample_or_row, part):
             if isinstance(sample, Sample):
                 self.samples[sample.key] = sample
                 self.rejected.pop(sample.key, None)
@@ -273,12 +368,14 @@ class RunStore:
                 self.rejected[sample_key(str(sample["editor"]), str(sample["id"]))] = sample
         if not (self.folder / "findings.jsonl").exists():
             self.findings = {f.key: f for f in self.findings_from_traces()}
-        for finding in self._parsed("findings.jsonl", Finding.from_json):
+        for finding in self._parsed("findings.jsonl", Finding.from_json, part):
             self._keep(finding)
 
-    def _parsed(self, name: str, parse: Callable[[Mapping[str, Json]], Parsed]) -> Iterator[Parsed]:
+    def _parsed(
+        self, name: str, parse: Callable[[Mapping[str, Json]], Parsed], part: Mapping[str, bytes] | None
+    ) -> Iterator[Parsed]:
         """The lines of a file as values; those of another shape are named in `problems`."""
-        for number, data in self._lines(name):
+        for number, data in self._lines(name, part):
             try:
                 yield parse(data)
             except (KeyError, TypeError, ValueError, AssertionError) as error:
@@ -301,12 +398,12 @@ class RunStore:
             if last is not None:
                 yield Finding.from_json(last.finding)
 
-    def _lines(self, name: str) -> Iterator[tuple[int, dict[str, Json]]]:
+    def _lines(self, name: str, part: Mapping[str, bytes] | None) -> Iterator[tuple[int, dict[str, Json]]]:
         """The valid lines of a JSONL file with their numbers; others are named in `problems`."""
         path = self.folder / name
         if not path.exists():
             return
-        lines, _ = complete_lines(path.read_bytes())
+        lines, _ = complete_lines(path.read_bytes() if part is None else part.get(name, b""))
         for number, line in enumerate(lines, start=1):
             try:
                 data = json.loads(line)

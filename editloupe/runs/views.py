@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ConfigError
 from editloupe.imaging import render
 from editloupe.records import Recipe
-from editloupe.values import Box, View, box_from_json
+from editloupe.values import Box, ImageRef, View, box_from_json
 
 LONG_SIDE = 2048
 """A crop that is longer is reduced to so many px, as the tools' crops are."""
@@ -27,7 +29,7 @@ def make_view(recipe: Recipe, images: ImageStore) -> View:
             return View.whole(recipe.origin)
         case "crop" if recipe.region is not None:
             cut = render.crop(rgb, recipe.region)
-            scale = render.display_scale(recipe.region.width, recipe.region.height, long_side=LONG_SIDE)
+            scale = _scale(recipe.region)
             return _derived(recipe, render.scaled(cut, scale) if scale != 1 else cut, recipe.region, images)
         case "mask":
             boxes = recipe.params["boxes"]
@@ -36,6 +38,19 @@ def make_view(recipe: Recipe, images: ImageStore) -> View:
             return _derived(recipe, masked, Box.whole(width=rgb.shape[1], height=rgb.shape[0]), images)
         case _:
             raise ConfigError(f"no way is known to make a view by {recipe.op!r}")
+
+
+def size_of(recipe: Recipe) -> ImageRef:
+    """What stands in for a recipe's picture where only its size counts: nothing is decoded, and it has no bytes."""
+    if recipe.op != "crop" or recipe.region is None:
+        return recipe.origin
+    scale = _scale(recipe.region)
+    width, height = (max(1, round(side * scale)) for side in (recipe.region.width, recipe.region.height))
+    return replace(recipe.origin, width=width, height=height, media_type="image/png")
+
+
+def _scale(region: Box) -> float:
+    return render.display_scale(region.width, region.height, long_side=LONG_SIDE)
 
 
 def _derived(recipe: Recipe, rgb: RGB, region: Box, images: ImageStore) -> View:

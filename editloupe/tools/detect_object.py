@@ -11,6 +11,7 @@ from editloupe.tools.base import Desk, Prepares
 from editloupe.tools.detectors import Detector, held, open_detector
 from editloupe.tools.search import MAX_PHRASE, cleaned, facts, search, told
 from editloupe.tools.settings import ToolSettings
+from editloupe.tools.tolerance import LEARNED, Tolerance
 
 
 class DetectObject:
@@ -21,6 +22,8 @@ class DetectObject:
         "Asks an object detector whether an image shows an object: how many, boxes and scores as text, without pictures. "
         "It can miss small or unusual things; that it finds nothing does not show that nothing is there."
     )
+
+    tolerance: ClassVar[Tolerance] = LEARNED
 
     class Args(BaseModel):
         model_config = ConfigDict(extra="forbid", frozen=True)

@@ -17,6 +17,7 @@ from editloupe.tools.readers import NoReader, TextReader, open_reader
 from editloupe.tools.reading import TextReading
 from editloupe.tools.search import LISTED, MAX_PHRASE, cleaned, facts, search, told
 from editloupe.tools.settings import ToolSettings
+from editloupe.tools.tolerance import LEARNED, Tolerance
 from editloupe.tools.upscalers import Lanczos, Upscaler, open_automatic_upscaler, prepare
 from editloupe.values import Box, ImageRef, View
 
@@ -33,6 +34,8 @@ class Grounding:
         "of the best one; the text gives boxes and scores. It can miss small or unusual things; that it finds nothing does "
         "not show that nothing is there."
     )
+
+    tolerance: ClassVar[Tolerance] = LEARNED
 
     class Args(BaseModel):
         model_config = ConfigDict(extra="forbid", frozen=True)

@@ -17,6 +17,7 @@ from editloupe.tools.base import Desk
 from editloupe.tools.devices import computed
 from editloupe.tools.readers import open_reader
 from editloupe.tools.settings import ToolSettings
+from editloupe.tools.tolerance import LEARNED, MEASURED, Tolerance
 from editloupe.tools.upscalers import Enlarges, Lanczos, Upscaler, enlarge, enlarged_by, open_automatic_upscaler
 from editloupe.values import Box, ImageRef, Json, View
 
@@ -54,6 +55,11 @@ class LocalizeDifferences(Enlarges):
         comparison_image_2: str = Field(
             min_length=1, description='Name of the image to compare with, shown right: for example "Edited Image".'
         )
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """How far an observation may be from a recorded one."""
+        return LEARNED if self.upscaler.learned else MEASURED
 
     @classmethod
     def open(cls, settings: ToolSettings) -> LocalizeDifferences:

@@ -15,6 +15,7 @@ from editloupe.tools.devices import check_device, open_device
 from editloupe.tools.readers import NoReader, TextReader
 from editloupe.tools.reading import TextReading
 from editloupe.tools.settings import ToolSettings
+from editloupe.tools.tolerance import LEARNED, RESAMPLED, Tolerance
 from editloupe.tools.weights import digest_of, find_file
 
 
@@ -128,6 +129,11 @@ class Enlarges:
     @property
     def version(self) -> str:
         return self.reading.version(f"{self.revision}; {self.upscaler.version}")
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """How far an observation may be from a recorded one."""
+        return LEARNED if self.upscaler.learned else RESAMPLED
 
     def prepare(self) -> None:
         """Load a learned upscaler and a reader now. Raises ConfigError."""

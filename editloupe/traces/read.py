@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from editloupe.chat import Message, Reply, ToolCall, message_hash
 from editloupe.errors import TraceError
-from editloupe.records import Observation, Step
+from editloupe.records import Finding, Observation, Step
 from editloupe.traces.events import (
     EVENT,
     KINDS,
@@ -80,16 +80,37 @@ def parse_lines(lines: Iterable[bytes], *, name: str) -> tuple[list[Event], list
                 f"{name}: written with trace schema {data['version']}, this version reads up to {SCHEMA_VERSION}; "
                 "update editloupe"
             )
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             problems.append(f"{name}, line {number}: unknown event {kind!r}, left out")
             continue
         try:
-            events.append(EVENT.validate_python(data))
+            event = EVENT.validate_python(data)
+            _check_shape(event)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             problems.append(f"{name}, line {number}: {kind} event: {where}: {first['msg']}")
+        except (KeyError, TypeError, ValueError, AssertionError, AttributeError) as error:
+            problems.append(f"{name}, line {number}: {kind} event: not of the expected shape ({error!r}), left out")
+        else:
+            events.append(event)
     return events, problems
+
+
+def _check_shape(event: Event) -> None:
+    """Raises what reading raises where an event holds something else than a message, a reply or an observation."""
+    match event:
+        case MessageEvent():
+            Message.from_json(event.message)
+        case ModelCall():
+            Reply.from_json(event.reply)
+        case ToolResult():
+            ToolCall.from_json(event.call)
+            images = Observation.from_json(event.observation).images
+            if len(images) != len(event.aliases):
+                raise ValueError(f"{len(event.aliases)} names for {len(images)} pictures")
+        case FindingEvent():
+            Finding.from_json(event.finding)
 
 
 def read_trace(path: Path) -> Trace:
@@ -112,14 +133,25 @@ def verify(events: Iterable[Event], *, name: str) -> list[str]:
     known: set[str | None] = {None}
     problems: list[str] = []
     for event in events:
+        if isinstance(event, Header) and event.parent is not None:
+            # A fork's first message follows one that lies in its parent's file.
+            known.add(str(event.parent.get("head")))
         if not isinstance(event, MessageEvent):
             continue
-        if message_hash(Message.from_json(event.message), event.parent) != event.hash:
+        if not _fits(event):
             problems.append(f"{name}: message {event.hash[:12]} was changed after it was recorded (hash mismatch)")
         if event.parent not in known:
             problems.append(f"{name}: message {event.hash[:12]} follows {str(event.parent)[:12]}, which is missing")
         known.add(event.hash)
     return problems
+
+
+def _fits(event: MessageEvent) -> bool:
+    """Whether a message is what its hash says; one of another shape is not."""
+    try:
+        return message_hash(Message.from_json(event.message), event.parent) == event.hash
+    except (KeyError, TypeError, ValueError, AssertionError):
+        return False
 
 
 def _steps(events: Iterable[Event]) -> Iterable[Step]:

@@ -19,7 +19,9 @@ from tests.backends.loopback import Act, Body, LoopbackHandler, LoopbackServer, 
 from tests.backends.openai_server import image_of
 
 _FIELDS = {"contents", "systemInstruction", "generationConfig", "tools", "toolConfig", "safetySettings"}
-_GENERATION = {"temperature", "topP", "seed", "maxOutputTokens", "responseMimeType", "responseSchema", "thinkingConfig"}
+_GENERATION = {
+    "temperature", "topP", "seed", "maxOutputTokens", "responseMimeType", "responseJsonSchema", "thinkingConfig"
+}  # fmt: skip
 _PART = {"text", "inlineData", "functionCall", "functionResponse", "thought", "thoughtSignature"}
 _DATA = ("text", "inlineData", "functionCall", "functionResponse")
 
@@ -137,7 +139,7 @@ def camel(value: Any, *, free: bool = False) -> Any:
     for name, item in value.items():
         head, *rest = name.split("_")
         name = name if free else head + "".join(word.title() for word in rest)
-        made[name] = camel(item, free=free or name in ("args", "response", "parametersJsonSchema"))
+        made[name] = camel(item, free=free or name in ("args", "response", "parametersJsonSchema", "responseJsonSchema"))
     return made
 
 
@@ -149,6 +151,8 @@ def complaints(body: Body) -> list[str]:
     temperature = config.get("temperature", 1)
     if not isinstance(temperature, int | float) or not 0 <= temperature <= 2:
         found.append(f"temperature {temperature!r} is not in 0..2")
+    if "responseJsonSchema" in config and config.get("responseMimeType") != "application/json":
+        found.append("responseJsonSchema needs the responseMimeType application/json")
     contents = body.get("contents")
     if not isinstance(contents, list) or not contents:
         return [*found, "contents is not a list with something in it"]

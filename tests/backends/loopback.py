@@ -75,8 +75,12 @@ class LoopbackServer:
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02})
 
     @property
+    def port(self) -> int:
+        return int(self._http.server_address[1])
+
+    @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        return f"http://127.0.0.1:{self.port}"
 
     def take(self, body: Body, headers: dict[str, str]) -> Act:
         """The next act; what was received is kept."""

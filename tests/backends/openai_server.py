@@ -143,6 +143,8 @@ def complaints(body: Body, *, vllm: bool = False) -> list[str]:
     ]
     if "structured_outputs" in body:
         found += _constraint_complaints(body["structured_outputs"])
+    if "response_format" in body:
+        found += _format_complaints(body["response_format"])
     if not isinstance(body.get("model"), str):
         found.append("model is not a string")
     temperature = body.get("temperature", 1)
@@ -160,9 +162,26 @@ def complaints(body: Body, *, vllm: bool = False) -> list[str]:
 
 
 def _constraint_complaints(constraint: Any) -> list[str]:
+    if isinstance(constraint, dict) and set(constraint) == {"json"}:
+        return _schema_complaints(constraint["json"], strict=False)
     choices = constraint.get("choice") if isinstance(constraint, dict) and set(constraint) == {"choice"} else None
     right = isinstance(choices, list) and choices and all(isinstance(c, str) and c for c in choices)
     return [] if right else [f"structured_outputs is no list of choices: {constraint!r}"]
+
+
+def _format_complaints(form: Any) -> list[str]:
+    held = form.get("json_schema") if isinstance(form, dict) and form.get("type") == "json_schema" else None
+    if not isinstance(held, dict) or set(held) - {"name", "schema", "strict", "description"} or not held.get("name"):
+        return [f"response_format holds no named schema: {form!r}"]
+    return _schema_complaints(held.get("schema"), strict=held.get("strict") is True)
+
+
+def _schema_complaints(schema: Any, *, strict: bool) -> list[str]:
+    """strict: every object is closed and requires all its properties, as OpenAI asks."""
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        return [f"Invalid schema: {schema!r}"]
+    closed = schema.get("additionalProperties") is False and set(schema.get("required", ())) == set(schema["properties"])
+    return [] if closed or not strict else [f"Invalid schema for response_format, it must be closed: {schema!r}"]
 
 
 def _message_complaints(message: Body, open_calls: set[str], *, vllm: bool) -> list[str]:

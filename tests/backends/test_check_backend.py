@@ -17,6 +17,7 @@ from editloupe.backends.openai import open_backend as open_openai
 from editloupe.backends.recorded import open_backend as open_recorded
 from editloupe.backends.retry import RetryPolicy
 from editloupe.backends.scripted import ScriptedLMM
+from editloupe.backends.vllm import open_backend as open_vllm
 from editloupe.chat import Reply, Request, Usage
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import Unavailable
@@ -41,12 +42,61 @@ def test_openai_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def answers(handler: Any, body: Any) -> None:
         offered = body.get("tools") and body["messages"][-1]["role"] == "user" and len(body["messages"]) == 1
-        (says(None, tool_calls=[asked], finish="tool_calls") if offered else says(f"a square, {CANARY}"))(handler, body)
+        told = '{"colour": "Green"}' if "response_format" in body else f"a square, {CANARY}"
+        (says(None, tool_calls=[asked], finish="tool_calls") if offered else says(told))(handler, body)
 
     with OpenAIServer(answers, key=CANARY) as server, OpenAIServer(fails(401, f"no {CANARY}")) as broken:
         failing = open_openai(parse_uri(f"openai/tiny-vl?base_url={broken.url}"), policy=ONCE)
         reply = check_backend(
             lambda: open_openai(parse_uri(f"openai/tiny-vl?base_url={server.url}"), policy=ONCE),
+            failing=failing,
+            secrets=[CANARY],
+        )
+        failing.close()
+    assert (server.complaints, reply.text) == ([], "a square, ***")
+
+
+def test_vllm_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", CANARY)
+
+    def answers(handler: Any, body: Any) -> None:
+        held = body.get("structured_outputs", {})
+        told = '{"colour": "Green"}' if "json" in held else held.get("choice", [f"a square, {CANARY}"])[0]
+        says(told)(handler, body)
+
+    with OpenAIServer(answers, key=CANARY, vllm=True) as server, OpenAIServer(fails(500, CANARY), vllm=True) as broken:
+        failing = open_vllm(parse_uri(f"vllm/tiny-vl?base_url={broken.url}"), policy=ONCE)
+        reply = check_backend(
+            lambda: open_vllm(parse_uri(f"vllm/tiny-vl?base_url={server.url}&max_image_side=200"), policy=ONCE),
+            failing=failing,
+            secrets=[CANARY],
+        )
+        failing.close()
+    assert (server.complaints, reply.text) == ([], "a square, ***")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("google.genai") is None, reason="the extra 'google' is not installed")
+def test_google_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    from editloupe.backends.google import open_backend as open_google
+    from tests.backends import gemini_server
+    from tests.backends.gemini_server import GeminiServer
+
+    monkeypatch.setenv("GOOGLE_API_KEY", CANARY)
+    zoom = gemini_server.call("zoom_in", signature="c2lnbmF0dXJl", target_image="Edited Image")
+
+    def answers(handler: Any, body: Any) -> None:
+        if body.get("tools") and len(body["contents"]) == 1:
+            gemini_server.says(zoom)(handler, body)
+        elif "responseJsonSchema" in body["generationConfig"]:
+            gemini_server.says('{"colour": "Green"}')(handler, body)
+        else:
+            gemini_server.says(f"a square, {CANARY}")(handler, body)
+
+    fault = gemini_server.fails(400, f"API key not valid: {CANARY}")
+    with GeminiServer(answers, key=CANARY) as server, GeminiServer(fault) as broken:
+        failing = open_google(parse_uri(f"google/tiny-gemini?base_url={broken.url}"), policy=ONCE)
+        reply = check_backend(
+            lambda: open_google(parse_uri(f"google/tiny-gemini?base_url={server.url}"), policy=ONCE),
             failing=failing,
             secrets=[CANARY],
         )
@@ -70,7 +120,11 @@ def test_langchains_own_openai_keeps_the_contract(monkeypatch: pytest.MonkeyPatc
     from editloupe.backends.langchain import open_backend as open_langchain
 
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
-    with OpenAIServer(says("a square"), key=CANARY) as server, OpenAIServer(fails(500, CANARY)) as broken:
+
+    def answers(handler: Any, body: Any) -> None:
+        says('{"colour": "Green"}' if "response_format" in body else "a square")(handler, body)
+
+    with OpenAIServer(answers, key=CANARY) as server, OpenAIServer(fails(500, CANARY)) as broken:
         check_backend(
             open_langchain(parse_uri(f"langchain/openai:tiny-vl?base_url={server.url}"), policy=ONCE),
             failing=open_langchain(parse_uri(f"langchain/openai:tiny-vl?base_url={broken.url}"), policy=ONCE),
@@ -127,6 +181,11 @@ def takes_gifs(request: Request, images: ImageStore) -> Reply:
     return Reply(text="ok")
 
 
+def silent_about_the_schema(request: Request, images: ImageStore) -> Reply:
+    sampling = {n: v for n, v in request.sampling.to_json().items() if v is not None}
+    return Reply(text="ok", sent={"model": "m", **sampling})
+
+
 def boom(request: Request, images: ImageStore) -> Reply:
     raise KeyError("choices")
 
@@ -144,6 +203,8 @@ def boom(request: Request, images: ImageStore) -> Reply:
         (Broken(lambda r, i: Reply(text="ok", sent={"model": "m"}), is_lmm=True), "temperature was asked for"),
         (Broken(lambda r, i: Reply(text=CANARY)), "its reply shows a secret"),
         (Broken(lambda r, i: Reply(text="Red or Green"), constrains_choices=True), "expected one of"),
+        (Broken(lambda r, i: Reply(text="ok"), constrains_schema=True), "expected JSON by the schema, found 'ok'"),
+        (Broken(silent_about_the_schema, is_lmm=True), r"a schema was asked for.*sent\['dropped'\] must name it"),
         (Broken(lambda r, i: Reply(text="ok"), image_formats=("image/jpeg",)), "must have image/png"),
         (Broken(lambda r, i: Reply(text="ok"), max_images=0), "max_images must be above 0"),
         (Broken(lambda r, i: Reply(text="ok"), sampling=("heat",)), r"traits.sampling names \['heat'\]"),

@@ -468,7 +468,7 @@ def test_env_none_sends_no_key_even_where_there_is_one(bench: Bench, monkeypatch
         ("google/m?base_url=http://127.0.0.1:1&env=NOT_SET", "set environment variable NOT_SET"),
         ("google", "names no model"),
         ("google/a/../b?base_url=http://127.0.0.1:1", "cannot be a model's name"),
-        ("google/m?temprature=1", "unknown parameter 'temprature'; known: base_url, boxes, env, timeout_s"),
+        ("google/m?temprature=1", "unknown parameter 'temprature'; known: base_url, boxes, env, max_image_side"),
         ("google/m?base_url=http://127.0.0.1:1&boxes=yx", "boxes='yx': expected how the model writes boxes, one of thou"),
         ("google/m?base_url=127.0.0.1:8000", "expected http://HOST:PORT or https://HOST"),
         ("google/m?base_url=http://127.0.0.1&timeout_s=0", "timeout_s='0'"),

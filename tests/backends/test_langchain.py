@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -14,11 +16,12 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from PIL import Image
 from pydantic import PrivateAttr, SecretStr
 
 from editloupe import Judge, Sample
 from editloupe.backends.base import open_backend, parse_uri
-from editloupe.backends.langchain import LangChainLMM
+from editloupe.backends.langchain import LangChainLMM, traits_of
 from editloupe.backends.langchain import open_backend as open_langchain
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import ImagePart, MalformedCall, Message, Request, Sampling, TextPart, ToolCall, ToolSpec, Usage
@@ -205,6 +208,19 @@ def test_a_refusal_is_one_whatever_the_finish_says() -> None:
     assert (reply.finish, reply.text) == ("refusal", "I can not.")
 
 
+def test_a_prompt_that_a_provider_refuses_for_its_content_is_filtered() -> None:
+    error = HTTPishError(400, "no")
+    error.body = {"message": "The response was filtered", "code": "content_filter"}  # type: ignore[attr-defined]
+    reply = lmm(error).complete(HELLO, STORE)
+    assert (reply.finish, reply.text) == ("filter", "The response was filtered")
+    # Gemini's class gives an empty message, and the reason beside it.
+    message = AIMessage(content="", response_metadata={"prompt_feedback": {"block_reason": "PROHIBITED_CONTENT"}})
+    reply = lmm(message).complete(HELLO, STORE)
+    assert (reply.finish, reply.text) == ("filter", "the provider blocked the prompt (PROHIBITED_CONTENT)")
+    message = AIMessage(content="fine", response_metadata={"prompt_feedback": {"block_reason": 0}})
+    assert lmm(message).complete(HELLO, STORE).finish == "stop"
+
+
 def test_broken_calls_are_kept_apart_from_good_ones() -> None:
     message = AIMessage(
         content="",
@@ -344,6 +360,40 @@ class _Stubborn(Exception):
         return f"key {CANARY}"
 
 
+# Boxes and sizes
+
+
+def test_a_model_with_its_own_boxes_is_spoken_to_in_them_and_is_another_judge(sample: Sample, store: ImageStore) -> None:
+    parts = (TextPart(text="A:"), ImagePart(image=sample.source, alias="A"))
+    call = ToolCall(id="c0", name="zoom_in", arguments={"target_image": "A", "bbox": [100, 200, 300, 400]})
+    talk = (
+        Message(role="user", parts=parts),
+        Message(role="assistant", parts=(), tool_calls=(call,)),
+        Message(role="tool", parts=(TextPart(text="seen"),), tool_call_id="c0"),
+    )
+    # 320×240 px: a model that writes pixels answers with half the picture.
+    answers = {"thousandths_yx": [400, 200, 1000, 700], "pixels": [64, 96, 224, 240]}
+    sent = {"thousandths_yx": [200, 100, 400, 300], "pixels": [32, 48, 96, 96]}
+    for dialect in answers:
+        model = ScriptedChat(script=["ok", calling(("zoom_in", {"target_image": "A", "bbox": answers[dialect]}))])
+        backend = LangChainLMM(model, traits=replace(traits_of(model), boxes=dialect), policy=ONCE)
+        reply = backend.complete(Request(messages=talk, tools=(TOOL,)), store)
+        assert reply.tool_calls[0].arguments["bbox"] == [200, 400, 700, 1000]
+        assert seen(backend)[0][0][1].tool_calls[0]["args"]["bbox"] == sent[dialect]  # type: ignore[attr-defined]
+        assert backend.uri == f"langchain/ScriptedChat:scripted-vl?boxes={dialect}"
+        assert str(parse_uri(backend.uri)) == backend.uri
+
+
+def test_images_are_reduced_to_the_limit_that_the_traits_name(sample: Sample, store: ImageStore) -> None:
+    model = ScriptedChat(script=["ok"])
+    backend = LangChainLMM(model, traits=replace(traits_of(model), max_image_side=160), policy=ONCE)
+    backend.complete(Request(messages=(Message(role="user", parts=(ImagePart(image=sample.source, alias="A"),)),)), store)
+    block = seen(backend)[0][0][0].content[0]
+    size = Image.open(io.BytesIO(image_of(f"data:{block['mime_type']};base64,{block['base64']}"))).size  # type: ignore[index]
+    assert size == (160, 120)
+    assert backend.uri == "langchain/ScriptedChat:scripted-vl?max_image_side=160"
+
+
 # Who it is
 
 
@@ -412,6 +462,8 @@ def test_a_uri_without_its_parts_says_what_is_expected() -> None:
             open_langchain(parse_uri(uri))
     with pytest.raises(ConfigError, match="unknown parameter 'speed'"):
         open_langchain(parse_uri("langchain/openai:m?speed=9"))
+    with pytest.raises(ConfigError, match="boxes='yx': expected how"):
+        open_langchain(parse_uri("langchain/openai:m?boxes=yx"))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("langchain") is not None, reason="the package langchain is installed here")
@@ -510,3 +562,7 @@ def test_what_cannot_be_made_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
         open_langchain(parse_uri("langchain/nosuch:gpt-4.1"))
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     assert open_backend("langchain:openai:gpt-4.1").uri == "langchain/openai:gpt-4.1"
+    spelled = "langchain/openai:gpt-4.1?boxes=thousandths_yx&max_image_side=1024&timeout_s=9"
+    opened = open_backend(spelled)
+    assert opened.uri == "langchain/openai:gpt-4.1?boxes=thousandths_yx&max_image_side=1024"
+    assert (opened.traits.boxes, opened.traits.max_image_side) == ("thousandths_yx", 1024)

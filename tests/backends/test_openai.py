@@ -520,6 +520,18 @@ def test_half_an_answer_that_repeats_the_key_does_not_keep_it_in_the_cause(
     assert CANARY not in str(vars(caught.value.__cause__))
 
 
+def test_images_are_reduced_to_the_limit_of_the_uri_which_is_part_of_who_judges(bench: Bench) -> None:
+    server = bench.serve(says("ok"))
+    store = ImageStore()
+    large = store.add_array(np.zeros((300, 600, 3), dtype=np.uint8))
+    backend = bench.open(f"openai/tiny-vl?base_url={server.url}&max_image_side=200")
+    backend.complete(Request(messages=(Message(role="user", parts=(ImagePart(image=large, alias="A"),)),)), store)
+    [block] = server.seen[0]["messages"][0]["content"]
+    assert Image.open(io.BytesIO(image_of(block["image_url"]["url"]))).size == (200, 100)
+    assert backend.uri == f"openai/tiny-vl?base_url={server.url}&max_image_side=200"
+    assert "at most 200 px" in str(backend.traits.image_policy)
+
+
 def test_a_model_that_writes_boxes_in_pixels_is_spoken_to_in_them_and_recorded_in_thousandths(bench: Bench) -> None:
     store = ImageStore()
     part = ImagePart(image=image(store, size=(2000, 500)), alias="Edited Image")
@@ -566,7 +578,7 @@ def test_env_none_sends_no_key_even_where_there_is_one(bench: Bench, monkeypatch
         ("openai/m?base_url=https://example.org/v1", "needs a key for https://example.org/v1"),
         ("openai/m?base_url=http://127.0.0.1:1/v1&env=NOT_SET", "set environment variable NOT_SET"),
         ("openai", "names no model"),
-        ("openai/m?temprature=1", "unknown parameter 'temprature'; known: base_url, boxes, env, timeout_s"),
+        ("openai/m?temprature=1", "unknown parameter 'temprature'; known: base_url, boxes, env, max_image_side"),
         ("openai/m?base_url=http://u:hunter2hunter2@127.0.0.1/v1", "holds credentials"),
         ("openai/m?base_url=u:hunter2hunter2@127.0.0.1/v1", "holds credentials"),
         ("openai/m?base_url=127.0.0.1:8000", "expected http://HOST"),
@@ -575,6 +587,8 @@ def test_env_none_sends_no_key_even_where_there_is_one(bench: Bench, monkeypatch
         ("openai/m?base_url=http://127.0.0.1/v1&timeout_s=0", "timeout_s='0'"),
         ("openai/m?base_url=http://127.0.0.1/v1&timeout_s=inf", "timeout_s='inf'"),
         ("openai/m?base_url=http://127.0.0.1/v1&timeout_s=soon", "timeout_s='soon'"),
+        ("openai/m?base_url=http://127.0.0.1/v1&max_image_side=0", "max_image_side='0': expected px of the longest side"),
+        ("openai/m?base_url=http://127.0.0.1/v1&max_image_side=1e3", "max_image_side='1e3'"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_sent(bench: Bench, uri: str, says_what: str) -> None:

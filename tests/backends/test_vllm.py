@@ -131,7 +131,7 @@ def test_reasoning_and_image_tokens_and_the_models_own_name_are_read(bench: Benc
             Rejected,
             "or use --tool-protocol text",
         ),
-        ("Qwen3-8B is not a multimodal model", Rejected, "serve a vision-language model"),
+        ("Qwen3-8B is not a multimodal model", Rejected, "the model takes no images: name one that does"),
     ],
 )
 def test_what_vllm_refuses_says_what_to_do(bench: Bench, said: str, kind: type[Rejected], advice: str) -> None:

@@ -196,6 +196,19 @@ description = "It is as sharp as before."
 """
 
 
+def test_a_script_that_was_named_relatively_is_found_from_another_folder(
+    editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "replies.jsonl").write_text(json.dumps(final("Wrong Action")) + "\n")
+    words = ("--backend", "scripted/replies.jsonl", "--criteria", "if")
+    assert editloupe("judge", edits(1), *words, "--out", "run")[0] == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    code, said, told = editloupe("retry", tmp_path / "run")
+    assert code == 0, told
+    assert "1 of 1 findings judged, 1 of them from before" in said
+
+
 def test_a_users_own_rubric_judges_by_its_own_labels(editloupe: Run, edits: Edits, script: Callable[..., str]):
     Path("sharp.toml").write_text(RUBRIC)
     folder = edits(2)

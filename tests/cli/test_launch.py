@@ -134,15 +134,38 @@ def test_the_server_is_started_waited_for_and_stopped_and_the_port_is_not_who_ju
         "--max-model-len 4096",
     )
     assert "127.0.0.1" not in json.dumps(config)
-    # Another start, another port, the same judge: nothing is asked again.
+    # Another start, another port, the same judge: only what is new is asked.
+    command[1] = edits(3, name="more")
     code, said, told = editloupe(*command, "--launch-args", "--max-model-len 4096")
     assert code == 0
-    assert "2 of 2 findings judged, 2 of them from before" in said
+    assert "3 of 3 findings judged, 2 of them from before" in said
     assert "vllm serve Qwen/Tiny-VL answers after" in told
-    ports = [s["arguments"][s["arguments"].index("--port") + 1] for s in vllm.starts]
-    assert len(ports) == 2
+    assert len(vllm.starts) == 2
     assert {f.judge_id for f in RunStore.read(run).current()} == {judge}
     assert vllm.gone()
+
+
+def test_no_server_is_started_where_nothing_is_left_to_ask(editloupe: Run, vllm: StandIn, edits: Edits, tmp_path: Path):
+    command = [
+        "judge",
+        edits(2),
+        "--backend",
+        "vllm/Qwen/Tiny-VL",
+        "--launch",
+        "--criteria",
+        "if",
+        "--out",
+        tmp_path / "run",
+    ]
+    assert editloupe(*command)[0] == 0
+    assert len(vllm.starts) == 1
+    (vllm.folder / "vllm").unlink()
+    code, said, told = editloupe(*command)
+    assert (code, len(vllm.starts)) == (0, 1)
+    assert "2 of 2 findings judged, 2 of them from before" in said
+    assert "answers after" not in told
+    # Another argument is another judge.
+    assert editloupe(*command, "--launch-args", "--dtype float32")[0] == 2
 
 
 def test_other_arguments_are_another_judge(vllm: StandIn):
@@ -226,11 +249,27 @@ def test_a_signal_while_the_server_starts_leaves_nothing_behind(
     assert vllm.gone()
 
 
+def test_a_server_whose_run_is_killed_outright_ends_too(vllm: StandIn, edits: Edits, tmp_path: Path):
+    vllm.act("hangs")
+    code = "from editloupe.cli import main; main()"
+    command = [sys.executable, "-c", code, "judge", str(edits(1)), "--backend", "vllm/m", "--launch"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _until(lambda: vllm.starts)
+    process.kill()
+    process.wait(10)
+    server, worker = vllm.starts[0]["pids"]
+    try:
+        _until(lambda: not _runs(int(server)), 5)
+    finally:
+        # Its own children are its own affair: vLLM ends them when it gets the signal.
+        os.kill(int(worker), signal.SIGKILL)
+
+
 @pytest.mark.parametrize(
     ("words", "says_what"),
     [
         (("--backend", "openai/m"), "--launch starts vllm serve and needs --backend vllm/MODEL, found 'openai'"),
-        (("--backend", "vllm"), "names no model; expected vllm/MODEL"),
+        (("--backend", "vllm"), "--launch needs a model: --backend vllm/MODEL"),
         (("--backend", "vllm/m?base_url=http://127.0.0.1:1/v1"), "leave base_url out, or --launch"),
         (("--backend", "vllm/m", "--launch-args", "--port 8000"), "--launch-args holds --port: a free one is chosen"),
         (("--backend", "vllm/m", "--launch-args", "--api-key=sk-canary"), "set VLLM_API_KEY"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 CALLS = {"id": "c", "type": "function", "function": {"name": "report_colour", "arguments": '{"colour": "green"}'}}
 READY, SEES, APART = says("ready"), says("A red disc; the word is MAPLE."), says("Blue, red, green")
-FETCHED = says("Blue.")
+FETCHED, FORMED = says("Blue."), says('{"sky": "Heavy Rain"}')
 
 
 def calling(**change: Any) -> Act:
@@ -41,16 +42,16 @@ def results(report: dict[str, Any]) -> dict[str, str]:
 
 def test_what_a_model_can_do_is_a_table_and_exit_code_0(editloupe: Run) -> None:
     models = [{"id": "other", "max_model_len": 1}, {"id": "tiny-vl", "max_model_len": 32768}]
-    with OpenAIServer(READY, SEES, APART, calling(), FETCHED, models=models) as server:
+    with OpenAIServer(READY, SEES, APART, calling(), FETCHED, FORMED, models=models) as server:
         code, said, noted = editloupe("backends", "probe", f"openai/tiny-vl?base_url={server.url}")
     assert (code, server.complaints) == (0, [])
     assert "A red disc" in said and "32,768 tokens" in said and "It can judge edits." in said
-    assert "(5 questions answered, 70 tokens)" in said
+    assert "(6 questions answered, 84 tokens)" in said
     assert "asking: see a picture" in noted
 
 
 def test_as_json_every_probe_has_its_question_answer_and_result(editloupe: Run) -> None:
-    code, report = asked(editloupe, READY, SEES, APART, calling(), FETCHED, models=[{"id": "tiny-vl"}])
+    code, report = asked(editloupe, READY, SEES, APART, calling(), FETCHED, FORMED, models=[{"id": "tiny-vl"}])
     assert code == 0
     assert results(report) == {
         "answer": "yes",
@@ -59,6 +60,7 @@ def test_as_json_every_probe_has_its_question_answer_and_result(editloupe: Run) 
         "call a tool": "yes",
         "see a tool's picture": "yes",
         "keep to choices": "not offered",
+        "keep to a JSON schema": "yes",
         "give logprobs": "not told",
         "say its context limit": "not told",
     }
@@ -78,8 +80,35 @@ def test_failed_and_wrong_probes_are_rows_with_their_reasons(editloupe: Run) -> 
     assert (rows["tell pictures apart"]["result"], rows["tell pictures apart"]["answered"]) == ("no", "red")
     assert rows["call a tool"]["answered"].startswith("a broken call: the arguments are not JSON")
     assert rows["see a tool's picture"]["result"] == "no"
+    assert (rows["keep to a JSON schema"]["result"], rows["keep to a JSON schema"]["answered"]) == ("no", "Pink")
     assert rows["say its context limit"]["result"] == "failed"
     assert "HTTP 404" in rows["say its context limit"]["answered"]
+
+
+def test_the_table_is_kept_in_a_run_and_shown_with_it(editloupe: Run, edits: Callable[..., Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert editloupe("judge", edits(1), "--criteria", "if", "--out", run)[0] == 0
+    with OpenAIServer(READY, SEES, APART, calling(), FETCHED, FORMED) as server:
+        uri = f"openai/tiny-vl?base_url={server.url}"
+        code, _, noted = editloupe("backends", "probe", uri, "--run", run)
+        [kept] = (run / "probes").iterdir()
+        assert (code, f"kept in {kept}" in "".join(noted.splitlines())) == (0, True)
+        # The latest one stays.
+        assert editloupe("backends", "probe", uri, "--run", run)[0] == 1
+        asked = len(server.seen)
+        code, _, told = editloupe("backends", "probe", uri, "--run", tmp_path)
+        assert (code, len(server.seen)) == (2, asked)
+        assert "is no run folder" in told
+    assert list((run / "probes").iterdir()) == [kept]
+    assert json.loads(kept.read_text())["can_judge"] is False
+    (run / "probes" / "torn.json").write_text("{")
+    code, said, warned = editloupe("show", run)
+    assert code == 0
+    assert f"Probed: openai/tiny-vl?base_url={server.url}" in said
+    assert "see a tool's picture" in said and "It cannot judge edits: see a picture" in said
+    assert "probes/torn.json" in warned
+    # The run itself is what it was.
+    assert editloupe("judge", tmp_path / "edits", "--criteria", "if", "--out", run)[0] == 0
 
 
 def test_a_model_that_answers_in_words_where_a_call_was_asked_for(editloupe: Run) -> None:

@@ -18,6 +18,7 @@ from editloupe.protocols.dlebench import Options
 from editloupe.records import Finding
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.views import size_of
 from editloupe.traces.read import read_trace
 from editloupe.values import Json
 from tests.conftest import final
@@ -260,3 +261,17 @@ def test_each_mode_runs_with_the_baseline_on_the_command_line(
     assert labels["steady", "colour", "instruction_following", target] == "Flawless Execution"
     assert labels["careless", "colour", "visual_consistency", None] == "Single Anomaly"
     assert labels["steady", "colour", "visual_consistency", None] == "Perfect Consistency"
+
+
+def test_an_estimate_counts_the_crops_as_they_are_shown(folder: Path, tmp_path: Path):
+    """The dry run knows the size of every picture without making one."""
+    outcome, lmm = judged(folder, tmp_path / "run", "oracle", criteria=("if",))
+    tasks = [t for g in [outcome.loaded.samples] for t in outcome.bench.protocol.plan(g, {}) if t.blocked is None]
+    told = {(t.editor, t.sample_id, t.target, r.alias): size_of(r) for t in tasks for r in t.views}
+    assert lmm.requests
+    for found in (f for f in outcome.findings if f.status == "ok"):
+        shown, _ = views(outcome, found)
+        for alias, sha256 in shown.items():
+            height, width = pixels(outcome, sha256).shape[:2]
+            stand_in = told[found.editor, found.sample_id, found.target, alias]
+            assert (stand_in.width, stand_in.height) == (width, height)

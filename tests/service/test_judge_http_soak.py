@@ -151,7 +151,7 @@ def test_no_answer_is_lost_or_crossed_memory_stays_and_it_stops_cleanly(tmp_path
     assert not store.problems
     assert all((run / str(f.trace)).is_file() for f in store.current())
     assert len(store.current()) == len({f.task_id for f in store.findings.values()})
-    assert {s.instruction for key, s in store.samples.items() if key in {f.sample_id for f in store.current()}} == {
-        f"Paint mug {number} blue." for number in clients.answered
-    }
-    assert clients.statuses["200"] >= len(store.current()) > 400
+    judged = {finding.sample_id for finding in store.current()}
+    told_of = {sample.instruction for key, sample in store.samples.items() if key in judged}
+    assert told_of == {f"Paint mug {number} blue." for number in clients.answered}
+    assert clients.statuses["200"] >= len(judged) > 400

@@ -1,0 +1,170 @@
+"""How fast recorded tasks replay, how large a long trace is, and how fast one sample opens in a large run.
+
+    python -m benchmarks.replay               # some two minutes, on one core
+    python -m benchmarks.replay --write       # and put the table into docs/traces.md
+
+Replay: the examples judged by the pixel baseline, then replayed with recorded model and tools; the ratio is of tasks a
+second. Bytes: twenty turns of zoom_in at twenty places, by a script; text is what the messages say, each once. Opening: the
+lines of one sample of 10,000, by the index and from the whole files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.pages import put
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.records import Budget
+from editloupe.runs.execute import execute
+from editloupe.runs.index import RunIndex
+from editloupe.runs.live import Live
+from editloupe.runs.rerun import Replay
+from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.store import RunStore
+from editloupe.tools.settings import ToolSettings
+from editloupe.traces.read import read_trace
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "edits"
+TURNS = 20
+ROUNDS = 20
+TASKS = 10_000
+
+Row = tuple[str, str, str]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/traces.md")
+    args = parser.parse_args()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [*replayed(Path(folder) / "run"), *sized(Path(folder) / "long"), *opened(Path(folder))]
+    text = "\n".join(["| what | measured | wanted |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)])
+    print(text)
+    if args.write:
+        put("traces.md", "measured replay", text)
+
+
+def replayed(out: Path) -> Iterable[Row]:
+    """Tasks a second, judged and replayed."""
+    bench = open_bench(Settings(weights=ToolSettings(reader="off")))
+    began = time.perf_counter()
+    outcome = execute(bench, Source(path=EXAMPLES), out, config={}, concurrency=1)
+    judged = outcome.asked / (time.perf_counter() - began)
+    findings = RunStore.read(out).current()
+    replay = Replay(folder=out, live=Live())
+
+    def once() -> None:
+        verdicts = {one.verdict for one in replay.tasks(findings)}
+        assert verdicts == {"same"}, verdicts
+
+    once()
+    rate = len(findings) / best(once, ROUNDS)
+    yield "tasks a second, judged by the pixel baseline", f"{judged:.1f}", ""
+    yield "tasks a second, replayed", f"{rate:.0f}, {rate / judged:.0f} times as many", "200 and more"
+
+
+def sized(out: Path) -> Iterable[Row]:
+    """Bytes of one long trace."""
+    size = long_trace(out)
+    yield (
+        f"bytes on disk of {TURNS} turns with {TURNS} crops",
+        f"{size.disk:,}: {size.ratio:.3f} × unique pictures ({size.pictures:,}) and text ({size.text:,})",
+        "at most 1.1 ×",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """Bytes. disk: trace and pictures as they lie there.   pictures: each once.   text: of the messages, each once."""
+
+    disk: int
+    pictures: int
+    text: int
+
+    @property
+    def ratio(self) -> float:
+        return self.disk / (self.pictures + self.text)
+
+
+def long_trace(out: Path) -> Size:
+    """A task of TURNS turns with a crop each."""
+
+    def call(turn: int) -> str:
+        x, y = 180 * (turn % 5), 240 * (turn // 5)
+        bbox = json.dumps([x, y, x + 240, y + 240])
+        parameters = f'{{"target_image": "Edited Image", "bbox": {bbox}}}'
+        return f'<tool_call>{{"name": "zoom_in", "parameters": {parameters}}}</tool_call>'
+
+    script = [f"<Start Thinking>Place {i + 1}.</Start Thinking>\n{call(i)}" for i in range(TURNS)]
+    script.append("<Start Final Answer>Flawless Execution</Start Final Answer>")
+    settings = Settings(
+        backend=ScriptedLMM(script),
+        criteria=("if",),
+        budget=Budget(max_turns=TURNS),
+        weights=ToolSettings(reader="off"),
+    )
+    outcome = execute(open_bench(settings), Source(path=EXAMPLES, limit=1), out, config={}, concurrency=1)
+    (finding,) = outcome.findings
+    path = out / str(finding.trace)
+    trace = read_trace(path)
+    crops = {image.sha256 for step in trace.steps() for o in step.observations for image in o.images}
+    assert (finding.turns, len(crops)) == (TURNS, TURNS), (finding.turns, len(crops))
+    text = sum(len(message.text.encode()) for message in trace.messages())
+    pictures = sum(blob.stat().st_size for blob in (out / "blobs").glob("*/*"))
+    return Size(disk=path.stat().st_size + pictures, pictures=pictures, text=text)
+
+
+def opened(folder: Path) -> Iterable[Row]:
+    """Seconds until one sample of a large run is there."""
+    big = large(folder / "run", folder / "big")
+    whole = best(lambda: RunStore.read(big), 3)
+    began = time.perf_counter()
+    RunIndex(big).close()
+    built = time.perf_counter() - began
+
+    def one() -> None:
+        store = RunStore.read_sample(big, "s04321")
+        assert len(store.current()) == 1
+
+    indexed = best(one, 20)
+    yield f"one sample of {TASKS:,}, from the whole files", f"{1000 * whole:.0f} ms", ""
+    yield "the same by the index", f"{1000 * indexed:.1f} ms, {whole / indexed:.0f} times as fast", ""
+    yield "the index, built once", f"{1000 * built:.0f} ms", ""
+
+
+def large(run: Path, big: Path) -> Path:
+    """A run of TASKS samples, whose lines are one of `run` under other names."""
+    big.mkdir()
+    (big / "run.json").write_bytes((run / "run.json").read_bytes())
+    finding = json.loads((run / "findings.jsonl").read_bytes().splitlines()[0])
+    sample = json.loads((run / "samples.jsonl").read_bytes().splitlines()[0])
+    with (big / "samples.jsonl").open("w") as samples, (big / "findings.jsonl").open("w") as findings:
+        for i in range(TASKS):
+            named = {"sample_id": f"s{i:05}", "task_id": hashlib.sha256(str(i).encode()).hexdigest()}
+            samples.write(json.dumps(sample | {"id": named["sample_id"]}) + "\n")
+            findings.write(json.dumps(finding | named) + "\n")
+    return big
+
+
+def best(work: Callable[[], object], rounds: int) -> float:
+    """Seconds of the fastest of several rounds: what else the machine did is not measured."""
+    times = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+if __name__ == "__main__":
+    main()

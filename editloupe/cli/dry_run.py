@@ -1,0 +1,130 @@
+"""`editloupe judge --dry-run`: what a run would do and cost."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.table import Table
+
+from editloupe.cli.output import out, plain
+from editloupe.values import Json, sample_key
+
+if TYPE_CHECKING:
+    from editloupe.backends.prices import Prices
+    from editloupe.reports.table import Heading
+    from editloupe.runs.estimate import Ahead, Estimate
+    from editloupe.runs.spec import Bench, Source
+
+_SHOWN = 10
+"""Lines of a list that a terminal shows; --json gives all."""
+
+
+def dry_run(bench: Bench, source: Source, folder: Path, heading: Heading, prices: Prices, *, as_json: bool) -> int:
+    """Show what judging `source` into `folder` would do. Nobody is asked, nothing is written."""
+    from editloupe.runs.estimate import RULES, estimate, look_ahead
+    from editloupe.runs.wire import small_targets_told
+
+    found = estimate(bench, look_ahead(bench, source, folder), prices)
+    told = prices.told(bench.backend)
+    is_lmm = bench.backend.traits.is_lmm
+    if as_json:
+        typer.echo(json.dumps(_as_json(bench, folder, heading, found, told, RULES), ensure_ascii=False))
+        return 0
+    console = out()
+    ahead = found.ahead
+    console.print(plain("Dry run: nobody is asked and nothing is written.", "bold"))
+    console.print(plain(heading.text), soft_wrap=True)
+    for line in (*heading.notes, *ahead.loaded.notes):
+        console.print(plain(line, "yellow"), soft_wrap=True)
+    console.print(plain(_of_run(folder, ahead)), soft_wrap=True)
+    rejected = [f"{sample_key(row.editor, row.id)}: {row.message}" for row in ahead.loaded.rejected]
+    _list("Rejected, and not asked about:", rejected)
+    blocked = [(d.task, d.task.blocked) for d in ahead.due if d.task.blocked is not None]
+    keys = {f"{sample_key(task.editor, task.sample_id)}: {why[0]}: {why[1]}" for task, why in blocked}
+    _list("Not asked about:", sorted(keys))
+    if is_lmm:
+        policy = bench.backend.traits.image_policy
+        small = small_targets_told(ahead.loaded.samples, policy)
+        sizes = [f"{key}, {t.role}: {t.name} is {t.sent_width:.0f}×{t.sent_height:.0f} px" for key, t in found.small]
+        _list(small or "", sizes)
+    console.print()
+    console.print(_table(found, is_lmm=is_lmm))
+    if is_lmm:
+        image_rule = found.image_rule or "no formula is known for this model: unknown, and so is the cost"
+        console.print(plain(f"Image tokens: {image_rule}. Prices: {told}.", "dim"), soft_wrap=True)
+        console.print(plain(f"Rough rules: {RULES}.", "dim"), soft_wrap=True)
+    return 0
+
+
+def _of_run(folder: Path, ahead: Ahead) -> str:
+    tasks = len(ahead.due) + ahead.reused
+    begun = f", {ahead.begun} of them go on from where they stopped" if ahead.begun else ""
+    reused = f"{ahead.reused} stand in {folder}" if ahead.reused else f"none stands in {folder} yet"
+    return (
+        f"{_many(len(ahead.loaded.samples), 'sample')}, {_many(tasks, 'task')}: {reused}, {len(ahead.asked)} to ask{begun}."
+    )
+
+
+def _table(found: Estimate, *, is_lmm: bool) -> Table:
+    table = Table("", title="Estimate", title_justify="left")
+    table.add_column("One call a task", justify="right")
+    table.add_column("Every turn used", justify="right")
+    ends = (found.least, found.most)
+    table.add_row("Calls", *(f"{end.calls:,}" for end in ends))
+    if not is_lmm:
+        return table
+    table.add_row("Images sent", *(f"{end.images:,}" for end in ends))
+    table.add_row("Text tokens", *(f"{end.text_tokens:,}" for end in ends))
+    table.add_row("Image tokens", *(_known(end.image_tokens) for end in ends))
+    table.add_row("Output tokens", *(f"{end.output_tokens:,}" for end in ends))
+    table.add_row("Cost in USD", *("unknown" if end.cost is None else f"{end.cost:.4g}" for end in ends))
+    return table
+
+
+def _known(count: int | None) -> str:
+    return "unknown" if count is None else f"{count:,}"
+
+
+def _list(title: str, lines: list[str]) -> None:
+    if not lines:
+        return
+    console = out()
+    console.print(plain(title, "yellow"), soft_wrap=True)
+    for line in lines[:_SHOWN]:
+        console.print(plain(f"  {line}"), soft_wrap=True)
+    if len(lines) > _SHOWN:
+        console.print(f"  … and {len(lines) - _SHOWN} more")
+
+
+def _as_json(bench: Bench, folder: Path, heading: Heading, found: Estimate, told: str, rules: str) -> dict[str, Json]:
+    ahead = found.ahead
+    blocked = Counter(str(d.task.blocked[0]) for d in ahead.due if d.task.blocked is not None)
+    return {
+        "event": "dry_run",
+        "run": str(folder),
+        "judge": heading.judge,
+        "judge_id": bench.judge.id,
+        "samples": len(ahead.loaded.samples),
+        "tasks": len(ahead.due) + ahead.reused,
+        "reused": ahead.reused,
+        "to_ask": len(ahead.asked),
+        "begun": ahead.begun,
+        "not_asked": dict(blocked),
+        "rejected": [{"sample": sample_key(r.editor, r.id), "reason": r.message} for r in ahead.loaded.rejected],
+        "absent_tools": dict(bench.toolbox.absent),
+        "small_targets": [{"sample": key, **target.to_json()} for key, target in found.small],
+        "least": found.least.to_json(),
+        "most": found.most.to_json(),
+        "image_rule": found.image_rule or None,
+        "prices": told,
+        "rules": rules,
+        "notes": [*heading.notes, *ahead.loaded.notes],
+    }
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

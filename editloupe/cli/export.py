@@ -1,0 +1,138 @@
+"""`editloupe export`: a run in another form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from editloupe.cli.output import err, note, out, plain
+from editloupe.errors import ConfigError
+
+if TYPE_CHECKING:
+    from editloupe.backends.prices import Prices
+    from editloupe.exports.episodes import Source
+
+
+def export(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; several only for --html.")],
+    html: Annotated[Path | None, typer.Option(metavar="DIR", help="Pages that open without a server.")] = None,
+    otel: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="OpenTelemetry spans: OTLP as JSON, one line a trace.")
+    ] = None,
+    atif: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Trajectories (ATIF v1.7), one JSON file a trace.")
+    ] = None,
+    inspect: Annotated[Path | None, typer.Option(metavar="FILE", help="A log of Inspect, format 2, as JSON.")] = None,
+    findings: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="One row a finding: .jsonl, .csv or .parquet.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="JUnit XML, a test case a finding.")] = None,
+    junit_fail_below: Annotated[
+        str | None,
+        typer.Option(metavar="LABEL|NUMBER", help="What is worth less fails its test case. Default: no label does."),
+    ] = None,
+    content: Annotated[
+        bool, typer.Option("--content", help="With --otel: texts, arguments and image addresses too.")
+    ] = False,
+    blob_base_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where the run's blobs/ can be reached. Default: its own file:// address."),
+    ] = None,
+    judge: Annotated[str | None, typer.Option(metavar="ID", help="One judge of the run only; not for --html.")] = None,
+    sample: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="These samples only, may be repeated; not for --html.")
+    ] = None,
+    prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
+) -> int:
+    """Write a run as pages, or in a format of others; several at once if you like."""
+    from editloupe.backends.prices import read_prices
+
+    known = read_prices(prices)
+    others = {"--otel": otel, "--atif": atif, "--inspect": inspect, "--findings": findings, "--junit": junit}
+    asked = {name: path for name, path in others.items() if path is not None}
+    if html is None and not asked:
+        raise ConfigError(f"nothing to write; name one of --html, {', '.join(others)}")
+    if asked and len(runs) > 1:
+        raise ConfigError(f"{', '.join(asked)}: one run at a time, found {len(runs)}; only --html shows several")
+    for name, given, needs in (
+        ("--content", content, otel),
+        ("--junit-fail-below", junit_fail_below is not None, junit),
+        ("--judge", judge is not None, asked or None),
+        ("--sample", bool(sample), asked or None),
+    ):
+        if given and needs is None:
+            raise ConfigError(f"{name} says how something else is written; see editloupe export --help")
+    if html is not None:
+        _pages(runs, html, known)
+    if not asked:
+        return 0
+    from editloupe.exports.episodes import Source
+
+    source = Source(folder=runs[0], judge=judge, samples=tuple(sample or ()), blob_base_url=blob_base_url, prices=known)
+    if otel is not None:
+        _spans(source, otel, content=content)
+    if atif is not None:
+        _trajectories(source, atif)
+    if inspect is not None:
+        from editloupe.exports.inspect_log import write_inspect
+
+        _say(f"{write_inspect(source, inspect):,} findings as samples of an Inspect log in {inspect}")
+    if findings is not None:
+        from editloupe.exports.findings import write_findings
+
+        _say(f"{write_findings(source, findings):,} findings in {findings}")
+    if junit is not None:
+        _cases(source, junit, junit_fail_below)
+    for problem in dict.fromkeys(source.problems):
+        note(f"warning: {problem}")
+    return 1 if source.problems else 0
+
+
+def _pages(runs: list[Path], html: Path, prices: Prices) -> None:
+    from editloupe.viewer.export import export as write
+    from editloupe.viewer.index import RunIndex
+    from editloupe.viewer.pages import Site
+
+    site = Site.of([RunIndex(run) for run in runs], prices=prices)
+    with err().status("writing pages", spinner="line") as status:
+        done = write(site, html, progress=lambda n, total: status.update(f"writing pages, {n:,} of {total:,} samples"))
+    _say(f"{done.pages:,} pages and {done.pictures:,} pictures, {done.size_bytes / 1e6:.1f} MB; open {done.index}")
+
+
+def _spans(source: Source, path: Path, *, content: bool) -> None:
+    from editloupe.exports.otel import write_otel
+
+    with err().status("writing spans", spinner="line") as status:
+        count = write_otel(source, path, content=content, progress=lambda n: status.update(f"writing spans, {n:,} traces"))
+    left = "" if content else "; texts and images are left out, --content takes them in"
+    _say(f"{count:,} traces as OpenTelemetry spans in {path}{left}{_without(source)}")
+
+
+def _trajectories(source: Source, folder: Path) -> None:
+    from editloupe.exports.atif import write_atif
+
+    with err().status("writing trajectories", spinner="line") as status:
+        count = write_atif(source, folder, progress=lambda n: status.update(f"writing trajectories, {n:,}"))
+    _say(f"{count:,} trajectories in {folder}{_without(source)}")
+
+
+def _cases(source: Source, path: Path, fail_below: str | None) -> None:
+    from editloupe.exports.junit import write_junit
+
+    done = write_junit(source, path, fail_below=fail_below)
+    _say(f"{done.tests:,} test cases, {done.failures:,} failures, {done.errors:,} errors in {path}")
+    if done.limitless:
+        note(f"{fail_below!r} is no label of {', '.join(done.limitless)}: nothing fails there; a number holds for all.")
+
+
+def _without(source: Source) -> str:
+    """Findings that were never asked have no trace to write."""
+    blocked = [f for f in source.findings if f.trace is None]
+    statuses = ", ".join(dict.fromkeys(f.status for f in blocked))
+    return f"; {len(blocked):,} findings have no trace ({statuses})" if blocked else ""
+
+
+def _say(text: str) -> None:
+    out().print(plain(text), soft_wrap=True)

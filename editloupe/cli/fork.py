@@ -1,0 +1,127 @@
+"""`editloupe fork`: keep a verdict's steps up to one, change something there, and see where it leads."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from editloupe.cli.options import words
+from editloupe.cli.output import out, plain
+from editloupe.errors import ConfigError
+from editloupe.values import Json, sample_key
+
+if TYPE_CHECKING:
+    from editloupe.runs.fork import Forked
+    from editloupe.runs.store import RunStore
+
+
+def fork(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    sample: Annotated[str, typer.Argument(help="A sample id, or EDITOR/ID.")],
+    at: Annotated[
+        int, typer.Option("--at", min=0, help="Steps to keep, as show numbers them; 0 keeps the question alone.")
+    ],
+    criterion: Annotated[str | None, typer.Option(help="Of which criterion, such as if.")] = None,
+    judge: Annotated[str | None, typer.Option(help="Of which judge, where the run has several: its id.")] = None,
+    of: Annotated[int | None, typer.Option(min=1, help="Continue this fork, as show numbers them.")] = None,
+    backend: Annotated[str | None, typer.Option(help="Who goes on. Default: who judged.")] = None,
+    add_instruction: Annotated[Path | None, typer.Option(help="A text file: said to the model after that step.")] = None,
+    tools: Annotated[str | None, typer.Option(help='Comma-separated tools from then on; "none" for none.')] = None,
+    edit_observation: Annotated[Path | None, typer.Option(help="A text file: what that step's tool says instead.")] = None,
+    call: Annotated[int | None, typer.Option(min=1, help="Which of the step's calls --edit-observation means.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> int:
+    """Go on from a step of a verdict with another backbone, instruction, observation or set of tools."""
+    from editloupe.backends.base import open_backend
+    from editloupe.cli.replay import run_toolbox
+    from editloupe.runs.fork import Changes
+    from editloupe.runs.fork import fork as go
+    from editloupe.runs.store import RunStore
+
+    if call is not None and edit_observation is None:
+        raise ConfigError("--call says which observation --edit-observation means; it says nothing alone")
+    chosen = None if tools is None else () if tools.strip() == "none" else words(tools)
+    changes = Changes(
+        instruction=_text(add_instruction, "--add-instruction"),
+        tools=chosen,
+        observation=_text(edit_observation, "--edit-observation"),
+        call=call,
+    )
+    store = RunStore.edit(run)
+    try:
+        store.refuse_rescored()
+        name, uri = _trace(store, sample, criterion, judge, of)
+        forked = go(
+            store.folder,
+            name,
+            at=at,
+            backend=open_backend(backend or uri),
+            toolbox=run_toolbox(store, chosen),
+            changes=changes,
+        )
+    finally:
+        store.close()
+    _report(forked, run, sample, as_json=as_json)
+    return 0 if forked.finding.status == "ok" else 1
+
+
+def _trace(store: RunStore, sample: str, criterion: str | None, judge: str | None, of: int | None) -> tuple[str, str]:
+    """(path of the trace inside the run, the judge's URI). Raises ConfigError unless it is exactly one."""
+    from editloupe.cli.replay import chosen
+    from editloupe.traces.lineage import FORKS, family
+
+    uris = store.judges()
+    found = [f for f in chosen(store, sample, criterion) if f.judge_id.startswith(judge or "")]
+    traced = [f for f in found if f.trace is not None]
+    if not traced:
+        why = f": {found[0].status}: {found[0].reason}" if found else f" by a judge {judge!r}; there are {', '.join(uris)}"
+        raise ConfigError(f"{store.folder}: sample {sample!r} has no trace{why}")
+    if len(traced) > 1:
+        listed = "; ".join(f"{sample_key(f.editor, f.sample_id)}, {f.criterion}, judge {f.judge_id}" for f in traced)
+        raise ConfigError(f"{sample!r} has {len(traced)} traces; choose one with --criterion or --judge: {listed}")
+    (finding,) = traced
+    if of is None:
+        return str(finding.trace), uris.get(finding.judge_id, "")
+    stem = family(str(finding.trace))
+    name = f"{FORKS}/{stem[:2]}/{stem}.{of}.jsonl"
+    if not (store.folder / name).exists():
+        raise ConfigError(f"{store.folder}: sample {sample!r} has no fork {of}; editloupe show draws those that there are")
+    from editloupe.traces.read import read_trace
+
+    return name, str(read_trace(store.folder / name).header.judge.get("backend"))
+
+
+def _text(path: Path | None, option: str) -> str | None:
+    if path is None:
+        return None
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{option} {path} cannot be read as text: {error}") from error
+    if not text:
+        raise ConfigError(f"{option} {path} is empty; it needs the words")
+    return text
+
+
+def _report(forked: Forked, run: Path, sample: str, *, as_json: bool) -> None:
+    finding, recorded = forked.finding, forked.recorded
+    if as_json:
+        told: dict[str, Json] = {
+            "trace": forked.trace,
+            "parent": forked.parent.to_json(),
+            "recorded": None if recorded is None else {"status": recorded.status, "label": recorded.label},
+            "finding": finding.to_json(),
+        }
+        typer.echo(json.dumps(told, ensure_ascii=False))
+        return
+    then = "not finished" if recorded is None else recorded.label or recorded.status
+    now = finding.label or f"{finding.status}: {finding.reason}"
+    step = forked.parent.step
+    kept = "the question" if step == 0 else "1 step" if step == 1 else f"{step} steps"
+    out().print(plain(f"Kept {kept} of {forked.parent.trace}"), soft_wrap=True)
+    out().print(plain(f"Parent: {then}\nFork:   {now}"), soft_wrap=True)
+    out().print(plain(f"Look at it: {shlex.join(['editloupe', 'show', str(run), sample])}"), soft_wrap=True)

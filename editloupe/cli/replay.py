@@ -1,0 +1,214 @@
+"""`editloupe replay`: a run's tasks once more from their traces, model and tools each recorded or live."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast, get_args
+
+import typer
+from rich.table import Table
+
+from editloupe.cli.judge import weights_of
+from editloupe.cli.options import read_config
+from editloupe.cli.output import err, note, out, plain
+from editloupe.errors import ConfigError
+from editloupe.values import Json, sample_key
+
+if TYPE_CHECKING:
+    from editloupe.records import Finding
+    from editloupe.runs.play import RecordMode, Side
+    from editloupe.runs.rerun import Replayed
+    from editloupe.runs.store import RunStore
+    from editloupe.tools.base import Toolbox
+
+_SHOWN = 20
+
+
+def replay(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    sample: Annotated[str | None, typer.Option(help="Only this sample: an id, or EDITOR/ID.")] = None,
+    criterion: Annotated[str | None, typer.Option(help="Only this criterion, such as if.")] = None,
+    model: Annotated[str, typer.Option(help="recorded: the replies of the traces. live: the model is asked.")] = "recorded",
+    tools: Annotated[str, typer.Option(help="recorded: the observations of the traces. live: tools run.")] = "recorded",
+    record_mode: Annotated[
+        str, typer.Option(help="Of what is not recorded: none (a miss is named), once, new_episodes or all.")
+    ] = "none",
+    backend: Annotated[str | None, typer.Option(help="Who is asked live. Default: the recorded judge.")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, max=1024, help="Tasks at once, where something is live.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a task on standard output.")] = False,
+) -> int:
+    """Replay a run from its traces. Recorded model with live tools tells whether tools have drifted (exit code 4)."""
+    from editloupe.runs.play import RecordMode, Side
+    from editloupe.runs.rerun import exit_code
+    from editloupe.runs.store import RunStore
+
+    for name, value, known in (
+        ("--model", model, get_args(Side)),
+        ("--tools", tools, get_args(Side)),
+        ("--record-mode", record_mode, get_args(RecordMode)),
+    ):
+        if value not in known:
+            raise ConfigError(f"{name} {value}: expected {', '.join(known[:-1])} or {known[-1]}")
+    asks = model == "live" or record_mode != "none"
+    if backend is not None and not asks:
+        raise ConfigError("--backend is asked only with --model live, or with another --record-mode than none")
+    # What is done live is written beside the run.
+    store = RunStore.edit(run) if asks else RunStore.read(run)
+    try:
+        store.refuse_rescored()
+        findings = chosen(store, sample, criterion)
+        sides = cast("tuple[Side, Side]", (model, tools))
+        done: list[Replayed] = []
+        with nullcontext() if as_json else err().status("replaying") as status:
+            for one in _replayed(store, findings, sides, cast("RecordMode", record_mode), backend, concurrency):
+                done.append(one)
+                if status is not None and len(done) % 10 == 0:
+                    status.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
+    finally:
+        store.close()
+    if as_json:
+        for one in done:
+            typer.echo(json.dumps(one.to_json(), ensure_ascii=False))
+    else:
+        _report(done, store, f"{model} model, {tools} tools", untraced=sum(f.trace is None for f in findings))
+    for problem in store.problems:
+        note(f"warning: {problem}")
+    if not done:
+        raise ConfigError(f"{run}: nothing to replay: no finding has a trace")
+    return exit_code(done, live_model=model == "live" or record_mode == "all")
+
+
+def chosen(store: RunStore, sample: str | None, criterion: str | None) -> list[Finding]:
+    """The run's findings of a sample and criterion. Raises ConfigError, which names those that are there."""
+    from editloupe.cli.show import criterion_id, of_sample
+
+    findings = store.current() if sample is None else of_sample(store, sample)
+    if criterion is not None:
+        wanted = criterion_id(store, criterion)
+        findings = [f for f in findings if f.criterion == wanted]
+        if not findings:
+            raise ConfigError(f"{store.folder}: no finding for criterion {criterion!r} and sample {sample!r}")
+    return findings
+
+
+def run_toolbox(store: RunStore, names: Sequence[str] | None = None) -> Toolbox:
+    """The run's tools (or those named), opened with the weights that its config.yaml names, else the environment."""
+    from editloupe.tools.ablations import ablated
+    from editloupe.tools.base import open_toolbox
+
+    config = store.folder / "config.yaml"
+    options: dict[str, Json] = read_config(config) if config.exists() else {}
+    identity = store.info["identity"]
+    assert isinstance(identity, dict)
+    recorded, absent = identity.get("tools"), identity.get("absent_tools")
+    known = [*(recorded if isinstance(recorded, dict) else ()), *(absent if isinstance(absent, list) else ())]
+    ablations = identity.get("ablations")
+    box = open_toolbox(known if names is None else names, weights_of(options))
+    return ablated(box, [str(a) for a in ablations] if isinstance(ablations, list) else [])
+
+
+def _replayed(
+    store: RunStore,
+    findings: Sequence[Finding],
+    sides: tuple[Side, Side],
+    record_mode: RecordMode,
+    backend: str | None,
+    concurrency: int,
+) -> Iterator[Replayed]:
+    from editloupe.backends.base import open_backend
+    from editloupe.records import JudgeSpec
+    from editloupe.runs.live import Live
+    from editloupe.runs.rerun import Replay
+
+    model, tools = sides
+    asks = model == "live" or record_mode != "none"
+    toolbox = run_toolbox(store) if tools == "live" or record_mode != "none" else None
+    if toolbox is not None:
+        toolbox.prepare()
+    judges = store.info.get("judges")
+    assert isinstance(judges, dict)
+    for judge_id, uri in store.judges().items():
+        mine = [f for f in findings if f.judge_id == judge_id]
+        if not mine:
+            continue
+        live = Live(backend=open_backend(backend or uri) if asks else None, toolbox=toolbox)
+        live.check(JudgeSpec.from_json(judges[judge_id]))
+        replay = Replay(
+            folder=store.folder, live=live, model=model, tools=tools, record_mode=record_mode, run=store.identity
+        )
+        yield from replay.tasks(mine, concurrency=concurrency)
+
+
+def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: int) -> None:
+    console = out()
+    judges = store.judges()
+    several = len({one.recorded.judge_id for one in done if one.recorded is not None}) > 1
+    counts = Counter(one.verdict for one in done)
+    told = ", ".join(f"{n} {_WORDS[verdict]}" for verdict, n in counts.items())
+    if any(one.compared for one in done):
+        console.print(_tools_table(done))
+    changed = {name: v for one in done for name, v in (one.versions or {}).items()}
+    for name, (then, now) in changed.items():
+        console.print(plain(f"{name} was recorded as version {then!r} and is {now!r} here."))
+    bad = [one for one in done if one.verdict != "same" or any(c.verdict == "not compared" for c in one.compared)]
+    for one in bad[:_SHOWN]:
+        who = f", {judges.get(one.recorded.judge_id)}" if several and one.recorded is not None else ""
+        about = f"{sample_key(one.editor, one.sample_id)}, {one.criterion}{who}"
+        console.print(plain(f"\n{about}: {_WORDS[one.verdict]}", "bold"))
+        if one.told:
+            console.print(plain(f"  {one.told}"), soft_wrap=True)
+        for compared in one.compared:
+            if compared.verdict in ("drift", "not compared"):
+                console.print(plain(f"  step {compared.step}, {compared.tool}: {compared.verdict}", "yellow"))
+                for line in compared.told:
+                    console.print(plain(f"    {line}"), soft_wrap=True)
+        if one.trace is not None:
+            console.print(plain(f"  written: {one.trace}"), soft_wrap=True)
+    if len(bad) > _SHOWN:
+        console.print(f"\n… and {len(bad) - _SHOWN} more; --json lists all.")
+    for one in done:
+        for problem in one.problems:
+            if problem != one.told:
+                note(f"warning: {problem}")
+    skipped = f"; {untraced} findings have no trace" if untraced else ""
+    console.print(
+        plain(f"\nReplayed {len(done)} tasks of {store.folder} ({how}): {told or 'none'}{skipped}."), soft_wrap=True
+    )
+
+
+_WORDS = {
+    "same": "as recorded",
+    "differs": "came out otherwise",
+    "drift": "with drifted tools",
+    "miss": "not in the recording",
+    "damaged": "could not be replayed",
+}
+
+
+def _tools_table(done: Sequence[Replayed]) -> Table:
+    """One row a tool: calls, how they compare, and the worst that was measured."""
+    table = Table(title="Observations made again, against the recorded ones", title_justify="left")
+    table.add_column("Tool")
+    for name in ("Calls", "Identical", "Within tolerance", "Drifted", "Not compared"):
+        table.add_column(name, justify="right")
+    table.add_column("Worst")
+    found = [compared for one in done for compared in one.compared]
+    for tool in dict.fromkeys(c.tool for c in found):
+        mine = [c for c in found if c.tool == tool]
+        counts = Counter(c.verdict for c in mine)
+        worst = []
+        if differing := [c.max_abs for c in mine if c.max_abs is not None]:
+            worst.append(f"pixel {max(differing)} of 255")
+        if decibels := [c.psnr_db for c in mine if c.psnr_db is not None]:
+            worst.append(f"PSNR {min(decibels):.1f} dB")
+        if (iou := min(c.iou for c in mine)) < 1:
+            worst.append(f"IoU {iou:.3f}")
+        if (text := max(c.text for c in mine)) > 0:
+            worst.append(f"text {text:.1%}")
+        columns = [str(counts[v]) for v in ("identical", "within", "drift", "not compared")]
+        table.add_row(plain(tool), str(len(mine)), *columns, plain(", ".join(worst) or "–"))
+    return table

@@ -1,0 +1,48 @@
+"""`editloupe view`: the pages of runs, served on this machine."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from editloupe.cli.output import note, out, plain
+
+
+def view(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; several are shown side by side.")],
+    host: Annotated[
+        str, typer.Option(help="Where to listen. Anything but loopback shows the runs to others.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8321,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A further name under which browsers may come; may be repeated.")
+    ] = None,
+    prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the pages in a browser.")] = False,
+) -> int:
+    """Look at runs in a browser; a run under way is followed."""
+    from editloupe.backends.prices import read_prices
+    from editloupe.viewer.index import RunIndex
+    from editloupe.viewer.pages import Site
+    from editloupe.viewer.serve import Viewer
+
+    site = Site.of([RunIndex(run, live=True) for run in runs], live=True, prices=read_prices(prices))
+    with Viewer(site, host=host, port=port, names=allow_host or ()) as server:
+        if server.open_to_others:
+            note(f"{host} is not loopback: whoever reaches this machine there can read these runs.")
+        out().print(plain(f"Serving {', '.join(map(str, runs))} at {server.url} (Ctrl-C ends it)"), soft_wrap=True)
+        if open_browser:
+            import webbrowser
+
+            webbrowser.open(server.url)
+        # Ctrl-C and a plain kill end it alike, also where it was started in the background of a script.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+    return 0

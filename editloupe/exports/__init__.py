@@ -1,0 +1,1 @@
+"""Runs in the formats of others, made from the run folder after the fact: no network, no SDK."""

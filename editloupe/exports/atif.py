@@ -1,0 +1,215 @@
+"""Trajectories in the Agent Trajectory Interchange Format, ATIF v1.7: one JSON file a trace, its pictures beside it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from editloupe.chat import ImagePart, Message, TextPart, Usage
+from editloupe.errors import ConfigError, StorageError
+from editloupe.exports.episodes import Episode, Exchange, Source, remarks, sampling
+from editloupe.exports.messages import function, lost
+from editloupe.exports.write import json_bytes, whole
+from editloupe.traces.events import ToolResult
+from editloupe.values import ImageRef
+
+VERSION: Final = "ATIF-v1.7"
+
+MARKER: Final = ".editloupe-trajectories"
+"""Lies in every folder that we wrote, and lets us write there again."""
+
+_TYPES: Final = {"image/jpeg", "image/png", "image/gif", "image/webp"}
+"""The media types that the format knows."""
+
+
+def write_atif(source: Source, folder: Path, *, progress: Callable[[int], None] = lambda n: None) -> int:
+    """Write every trace below `folder` under its path in the run, and return how many there are.
+
+    Pictures are copied to `images/`, or named by `source.blob_base_url`. Raises ConfigError where the folder holds other
+    things, StorageError. What could not be read stands in `source.problems`.
+    """
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARKER).exists())):
+        raise ConfigError(f"{folder} holds other files; name an empty or a new folder with --atif")
+    with whole(folder / MARKER) as file:
+        file.write(b"editloupe wrote these trajectories; it may write them again.\n")
+    written = 0
+    for episode in source.episodes():
+        path = folder / PurePosixPath(episode.name).with_suffix(".json")
+        with whole(path) as file:
+            file.write(json_bytes(_Writer(source, folder, path).trajectory(episode), indent=1) + b"\n")
+        written += 1
+        progress(written)
+    return written
+
+
+class _Writer:
+    """One trajectory. path: where its file will lie, from which its pictures are named."""
+
+    def __init__(self, source: Source, folder: Path, path: Path) -> None:
+        self.source = source
+        self.folder = folder
+        self.up = "../" * len(path.relative_to(folder).parent.parts)
+
+    def trajectory(self, episode: Episode) -> dict[str, Any]:
+        header, finding = episode.header, episode.finding
+        steps: list[dict[str, Any]] = []
+        for exchange in episode.exchanges:
+            steps += self._steps(episode, exchange, first=not steps)
+        for number, step in enumerate(steps, start=1):
+            step["step_id"] = number
+        extra: dict[str, Any] = {
+            "trace": episode.name,
+            "task": header.task,
+            "repeat": header.repeat,
+            "absent": header.absent,
+        }
+        if finding is not None:
+            extra["finding"] = finding.to_json()
+        if header.parent is not None:
+            extra["parent"] = header.parent
+        if episode.notes:
+            extra["notes"] = [{"time": note.time, "text": note.text} for note in episode.notes]
+        return {
+            "schema_version": VERSION,
+            "session_id": header.run,
+            "trajectory_id": episode.name,
+            "agent": {
+                "name": "editloupe",
+                "version": header.editloupe,
+                "model_name": episode.model,
+                "tool_definitions": [function(tool) for tool in header.tools],
+                "extra": {"judge_id": header.judge_id, "judge": header.judge},
+            },
+            "steps": steps,
+            "final_metrics": self._totals(episode, len(steps)),
+            "extra": extra,
+        }
+
+    def _steps(self, episode: Episode, exchange: Exchange, *, first: bool) -> list[dict[str, Any]]:
+        # What a later request adds are observations and reminders: they stand with the step that they answer.
+        asked = exchange.new if first else exchange.added
+        found: list[dict[str, Any]] = [
+            {
+                "source": "system" if message.role == "system" else "user",
+                "timestamp": episode.header.time if first else exchange.time,
+                "message": self._content(message),
+            }
+            for message in asked
+        ]
+        if exchange.failure is not None:
+            failure = exchange.failure
+            told = f"The endpoint did not answer: {failure.error}: {failure.message}"
+            found.append({"source": "system", "timestamp": exchange.time, "message": told})
+        else:
+            found.append(self._agent(episode, exchange))
+        if exchange.shared:
+            for step in found:
+                step["is_copied_context"] = True
+        return found
+
+    def _agent(self, episode: Episode, exchange: Exchange) -> dict[str, Any]:
+        reply = exchange.reply
+        assert reply is not None, "a failure is no step of the agent"
+        calls = {c.id: c for c in (exchange.said.tool_calls if exchange.said else ())}
+        told = [{"tool_call_id": c.id, "function_name": c.name, "arguments": dict(c.arguments)} for c in calls.values()] + [
+            {
+                "tool_call_id": str(r.call["id"]),
+                "function_name": str(r.call["name"]),
+                "arguments": dict(r.call["arguments"]),
+            }
+            for r in exchange.results
+            if str(r.call["id"]) not in calls
+        ]
+        results: list[dict[str, Any]] = [self._result(result) for result in exchange.results]
+        if said := remarks(exchange):
+            results.append({"content": said})
+        metrics = _metrics(reply.usage, self.source.cost(episode.backend, reply.usage))
+        extra: dict[str, Any] = {"finish": reply.finish, "request": sampling(reply)}
+        if reply.malformed_calls:
+            extra["malformed_calls"] = [call.to_json() for call in reply.malformed_calls]
+        return {
+            "source": "agent",
+            "timestamp": exchange.time,
+            "model_name": reply.model or episode.model,
+            "message": reply.text,
+            **({"reasoning_content": reply.reasoning} if reply.reasoning else {}),
+            **({"tool_calls": told} if told else {}),
+            **({"observation": {"results": results}} if results else {}),
+            **({"metrics": metrics} if metrics else {}),
+            "llm_call_count": 1 if episode.is_lmm or metrics or reply.reasoning else 0,
+            "extra": extra,
+        }
+
+    def _result(self, result: ToolResult) -> dict[str, Any]:
+        observation = result.observation
+        parts: list[TextPart | ImagePart] = [TextPart(text=str(observation["text"]))]
+        images = dict.fromkeys(ImageRef.from_json(view["image"]) for view in observation["views"])
+        for alias, image in zip(result.aliases, images, strict=False):
+            parts += [TextPart(text=f"{alias}:"), ImagePart(image=image, alias=alias)]
+        extra: dict[str, Any] = {"seconds": result.seconds, "error": observation["error"], "views": observation["views"]}
+        if observation["data"]:
+            extra["data"] = observation["data"]
+        if result.crashed is not None:
+            extra["crashed"] = result.crashed
+        return {
+            "source_call_id": str(result.call["id"]),
+            "content": self._content(Message(role="tool", parts=tuple(parts))),
+            "extra": extra,
+        }
+
+    def _content(self, message: Message) -> str | list[dict[str, Any]]:
+        if not message.images:
+            return message.text
+        return [
+            {"type": "text", "text": part.text} if isinstance(part, TextPart) else self._image(part)
+            for part in message.parts
+        ]
+
+    def _image(self, part: ImagePart) -> dict[str, Any]:
+        ref = part.image
+        if ref.media_type not in _TYPES:
+            told = f"[{part.alias}: image {ref.sha256}, {ref.media_type}, which this format does not know]"
+            return {"type": "text", "text": told}
+        path = self.source.image_path(ref)
+        if path is None:
+            return {"type": "text", "text": lost(part)}
+        where = self.source.image(ref) if self.source.blob_base_url is not None else self._copied(path)
+        return {"type": "image", "source": {"media_type": ref.media_type, "path": where}}
+
+    def _copied(self, path: Path) -> str:
+        name = f"images/{path.parent.name}/{path.name}"
+        copy = self.folder / name
+        if not copy.exists():
+            try:
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                part = copy.with_name(f".{copy.name}.part")
+                shutil.copyfile(path, part)
+                part.replace(copy)
+            except OSError as error:
+                raise StorageError(f"{copy} cannot be written: {error.strerror or error}") from error
+        return self.up + name
+
+    def _totals(self, episode: Episode, steps: int) -> dict[str, Any]:
+        """Of what this trace did itself: a fork's shared beginning was paid for by its parent."""
+        total = Usage()
+        for exchange in episode.exchanges:
+            if exchange.reply is not None and not exchange.shared:
+                total += exchange.reply.usage
+        metrics = _metrics(total, self.source.cost(episode.backend, total))
+        found: dict[str, Any] = {f"total_{name}": value for name, value in metrics.items() if name != "extra"}
+        seconds = {} if episode.finding is None else {"seconds": round(episode.finding.seconds, 4)}
+        return {**found, "total_steps": steps, "extra": {**metrics.get("extra", {}), **seconds}}
+
+
+def _metrics(usage: Usage, cost: float | None) -> dict[str, Any]:
+    known = {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "cost_usd": cost,
+    }
+    more = {"image_tokens": usage.image_tokens, "reasoning_tokens": usage.reasoning_tokens}
+    extra = {name: value for name, value in more.items() if value is not None}
+    return {name: value for name, value in known.items() if value is not None} | ({"extra": extra} if extra else {})

@@ -1,0 +1,339 @@
+"""What every export reads: a run's traces as requests, replies, tool calls and verdicts, with their images' addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+
+from editloupe.backends.base import NOT_LMMS, parse_uri
+from editloupe.backends.prices import Prices
+from editloupe.chat import Message, Reply, Usage
+from editloupe.data.images import ImageStore
+from editloupe.errors import ConfigError, TraceError
+from editloupe.records import Finding
+from editloupe.runs.store import RunStore
+from editloupe.traces.events import Event, FindingEvent, Header, MessageEvent, ModelCall, ModelFailure, Note, ToolResult
+from editloupe.traces.lineage import FORKS, Parent, read_whole
+from editloupe.traces.read import Trace
+from editloupe.values import ImageRef, Json, Sample, sample_key
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MALFORMED = (KeyError, TypeError, ValueError, AssertionError, AttributeError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """One request to the model and what came of it.
+
+    number: from 1, in the trace.   ordinal: of the request, from 0; a failed one and the one that takes it up share it.
+    messages: the whole conversation that was sent.   new: those that no request before had.   reply: None where the
+    endpoint failed.   said: the reply as the conversation keeps it.   results: of the tools called.   after: the messages
+    that followed before the next request.   added: what a fork put before this request.   started_ns, ended_ns: Unix
+    time.   shared: of a fork, what its parent did.
+    """
+
+    number: int
+    ordinal: int
+    messages: tuple[Message, ...]
+    new: tuple[Message, ...]
+    reply: Reply | None
+    failure: ModelFailure | None
+    said: Message | None
+    results: tuple[ToolResult, ...]
+    after: tuple[Message, ...]
+    added: tuple[Message, ...]
+    started_ns: int
+    ended_ns: int
+    time: str
+    shared: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """One trace. name: its path inside the run.   finding: None where it has not ended.   parent: of a fork."""
+
+    name: str
+    trace: Trace
+    finding: Finding | None
+    sample: Sample | None
+    parent: Parent | None
+    exchanges: tuple[Exchange, ...]
+    notes: tuple[Note, ...]
+
+    @property
+    def header(self) -> Header:
+        return self.trace.header
+
+    @property
+    def backend(self) -> str:
+        """The judge's URI."""
+        return str(self.header.judge["backend"])
+
+    @property
+    def provider(self) -> str:
+        return parse_uri(self.backend).provider
+
+    @property
+    def model(self) -> str:
+        """The model's name without the URI's parameters; the provider's where it has one model only."""
+        return parse_uri(self.backend).model or self.provider
+
+    @property
+    def is_lmm(self) -> bool:
+        return self.provider not in NOT_LMMS
+
+    @property
+    def key(self) -> str:
+        return sample_key(str(self.header.task["editor"]), str(self.header.task["sample_id"]))
+
+    @property
+    def criterion(self) -> str:
+        return str(self.header.task["criterion"])
+
+    @property
+    def target(self) -> int | None:
+        found = self.header.task.get("target")
+        return found if isinstance(found, int) else None
+
+    @property
+    def ended_ns(self) -> int:
+        """Unix time of the last event."""
+        return max(nanoseconds(event.time) for event in self.trace.events)
+
+
+@dataclass
+class Source:
+    """A run to be exported, and which part of it.
+
+    judge: an id, or a beginning of one.   samples: ids or EDITOR/id.   blob_base_url: where `blobs/` can be reached;
+    None for the folder's own file:// address.   problems: what could not be read, filled while it is read.
+    """
+
+    folder: Path
+    judge: str | None = None
+    samples: tuple[str, ...] = ()
+    blob_base_url: str | None = None
+    prices: Prices = field(default_factory=Prices)
+    problems: list[str] = field(default_factory=list)
+
+    @cached_property
+    def store(self) -> RunStore:
+        store = RunStore.read(self.folder)
+        self.problems += store.problems
+        return store
+
+    @cached_property
+    def judges(self) -> dict[str, str]:
+        """The judges that are exported: id → backend. Raises ConfigError for one that the run does not have."""
+        known = self.store.judges()
+        found = {id_: uri for id_, uri in known.items() if self.judge is None or id_.startswith(self.judge)}
+        if self.judge is not None and len(found) != 1:
+            listed = "; ".join(f"{id_} {uri}" for id_, uri in known.items()) or "none"
+            raise ConfigError(f"--judge {self.judge!r} names {len(found)} of this run's judges; there are: {listed}")
+        return found
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """Those that count, in the order of the samples. Raises ConfigError for a sample that the run does not have."""
+        current = [f for f in self.store.current() if f.judge_id in self.judges]
+        if not self.samples:
+            return current
+        known = {
+            *self.store.samples,
+            *self.store.rejected,
+            *(s.id for s in self.store.samples.values()),
+            *(str(row["id"]) for row in self.store.rejected.values()),
+        }
+        missing = [name for name in self.samples if name not in known]
+        if missing:
+            raise ConfigError(f"{self.folder} has no sample {', '.join(map(repr, missing))}; editloupe show lists them")
+        return [f for f in current if self._asked_for(f.editor, f.sample_id)]
+
+    def sample(self, finding: Finding) -> Sample | None:
+        return self.store.samples.get(sample_key(finding.editor, finding.sample_id))
+
+    def cost(self, backend: str | None, usage: Usage) -> float | None:
+        """USD by a judge's URI; None where no price is known, or nothing was counted."""
+        return None if backend is None or not usage.to_json() else self.prices.of_uri(backend, usage)
+
+    def episodes(self, *, forks: bool = True) -> Iterator[Episode]:
+        """The traces of the findings, then those that have not ended, then the forks. What cannot be read is a problem."""
+        listed = {f.trace: f for f in self.findings if f.trace}
+        known = {f.trace for f in self.store.findings.values()}
+        open_ = (
+            name
+            for path in sorted((self.folder / "traces").glob("*/*/*.jsonl"))
+            if ".aside-" not in path.name and (name := path.relative_to(self.folder).as_posix()) not in known
+        )
+        made = (p.relative_to(self.folder).as_posix() for p in sorted((self.folder / FORKS).glob("*/*.jsonl")))
+        for name in (*listed, *open_, *(made if forks else ())):
+            try:
+                episode = self._episode(name, listed.get(name))
+            except TraceError as error:
+                self.problems.append(str(error))
+                continue
+            except _MALFORMED as error:
+                self.problems.append(f"{name}: not of the expected shape ({error!r}), left out")
+                continue
+            task = episode.header.task
+            # A fork may have a judge of its own, which the run does not list.
+            other = episode.header.judge_id not in self.judges
+            if other and (self.judge is not None or episode.parent is None):
+                continue
+            if self._asked_for(str(task["editor"]), str(task["sample_id"])):
+                self.problems += episode.trace.problems
+                yield episode
+
+    def image(self, ref: ImageRef) -> str | None:
+        """Where an image can be read; None where its bytes were not kept."""
+        path = self.image_path(ref)
+        if path is None:
+            return None
+        base = (self.folder / "blobs").resolve().as_uri() if self.blob_base_url is None else self.blob_base_url
+        return f"{base.rstrip('/')}/{path.parent.name}/{path.name}"
+
+    def image_path(self, ref: ImageRef) -> Path | None:
+        """The file of an image in the run folder; None where it is not there."""
+        if ref.sha256 not in self._paths:
+            self._paths[ref.sha256] = self._images.path(ref)
+        return self._paths[ref.sha256]
+
+    @cached_property
+    def _images(self) -> ImageStore:
+        return ImageStore(self.folder / "blobs")
+
+    @cached_property
+    def _paths(self) -> dict[str, Path | None]:
+        return {}
+
+    def _asked_for(self, editor: str, sample_id: str) -> bool:
+        return not self.samples or sample_id in self.samples or sample_key(editor, sample_id) in self.samples
+
+    def _episode(self, name: str, finding: Finding | None) -> Episode:
+        path = self.folder / name
+        if not path.resolve().is_relative_to(self.folder.resolve()):
+            raise TraceError(f"{name} lies outside the run folder; left out")
+        trace = read_whole(self.folder, path)
+        parent = Parent.of(trace.header)
+        if finding is None:
+            ended = [e.finding for e in trace.events if isinstance(e, FindingEvent)]
+            finding = Finding.from_json(ended[-1]) if ended else None
+        task = trace.header.task
+        return Episode(
+            name=name,
+            trace=trace,
+            finding=finding,
+            sample=self.store.samples.get(sample_key(str(task["editor"]), str(task["sample_id"]))),
+            parent=parent,
+            exchanges=tuple(_exchanges(trace.events, parent)),
+            notes=tuple(e for e in trace.events if isinstance(e, Note)),
+        )
+
+
+def nanoseconds(time: str) -> int:
+    """A recorded time as nanoseconds of Unix time; recorded are milliseconds."""
+    return (datetime.fromisoformat(time) - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def remarks(exchange: Exchange) -> str:
+    """What was said after a reply that is no observation: reminders, the last word, calls that were not run."""
+    seen = {alias + ":" for result in exchange.results for alias in result.aliases}
+    told = [
+        text
+        for message in exchange.after
+        for part in message.parts
+        if (text := getattr(part, "text", None)) and text not in seen and not text.startswith("Observation of ")
+    ]
+    return "\n".join(told)
+
+
+def response_id(reply: Reply) -> str | None:
+    """The provider's own id of a reply, where it gave one."""
+    raw = reply.raw
+    found = raw.get("id", raw.get("response_id")) if isinstance(raw, Mapping) else None
+    return found if isinstance(found, str) and found else None
+
+
+def sampling(reply: Reply) -> dict[str, Json]:
+    """The parameters that were really sent: numbers, words and switches."""
+    return {name: value for name, value in reply.sent.items() if isinstance(value, bool | int | float | str)}
+
+
+def _exchanges(events: Iterable[Event], parent: Parent | None) -> Iterator[Exchange]:
+    known: dict[str | None, tuple[str | None, Message]] = {}
+    head: str | None = None
+    sent = 0
+    begun: ModelCall | ModelFailure | None = None
+    messages: tuple[Message, ...] = ()
+    results: list[ToolResult] = []
+    after: list[Message] = []
+    added: tuple[Message, ...] = ()
+    shared = 0 if parent is None else parent.step
+    # Behind the last message that a fork shares, until it asks: what it says itself. An observation that was edited is
+    # recorded again and stays an observation.
+    own: list[Message] | None = None
+    number = 0
+
+    def ended() -> Exchange:
+        assert begun is not None
+        reply = Reply.from_json(begun.reply) if isinstance(begun, ModelCall) else None
+        # The reply's own message stands right behind it; a refused reply has none.
+        said = after[0] if after and after[0].role == "assistant" else None
+        end = nanoseconds(begun.time)
+        seconds = begun.seconds if isinstance(begun, ModelCall) else 0.0
+        return Exchange(
+            number=number,
+            ordinal=begun.ordinal,
+            messages=messages,
+            new=messages[sent:],
+            reply=reply,
+            failure=begun if isinstance(begun, ModelFailure) else None,
+            said=said,
+            results=tuple(results),
+            after=tuple(after if said is None else after[1:]),
+            added=added,
+            started_ns=end - round(seconds * 1e9),
+            ended_ns=end,
+            time=begun.time,
+            shared=_shared(begun, shared),
+        )
+
+    for event in events:
+        match event:
+            case MessageEvent():
+                message = Message.from_json(event.message)
+                known[event.hash] = (event.parent, message)
+                head = event.hash
+                (after if own is None else own).append(message)
+                if parent is not None and event.hash == parent.head:
+                    own = []
+            case ModelCall() | ModelFailure():
+                if begun is not None:
+                    yield ended()
+                    sent = len(messages) + (1 if after and after[0].role == "assistant" else 0)
+                begun = event
+                messages = _chain(known, event.head if isinstance(event, ModelCall) else head)
+                results, after, number = [], [], number + 1
+                # A reply that is kept without its message may stand behind the last shared one.
+                added, own = ((), own) if _shared(event, shared) else (tuple(own or ()), None)
+            case ToolResult():
+                results.append(event)
+                own = None
+    if begun is not None:
+        yield ended()
+
+
+def _shared(event: ModelCall | ModelFailure, step: int) -> bool:
+    """Whether a request is one of the `step` that a fork keeps of its parent."""
+    return isinstance(event, ModelCall) and event.ordinal < step
+
+
+def _chain(known: Mapping[str | None, tuple[str | None, Message]], head: str | None) -> tuple[Message, ...]:
+    found: list[Message] = []
+    while head in known and len(found) <= len(known):
+        head, message = known[head]
+        found.append(message)
+    return tuple(reversed(found))

@@ -1,0 +1,113 @@
+"""Findings as one table: a row a verdict that counts, with its sample and judge beside it; JSONL, CSV or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from editloupe.errors import ConfigError, MissingExtra
+from editloupe.exports.episodes import Source
+from editloupe.exports.write import json_bytes, whole
+from editloupe.records import Finding
+from editloupe.values import Json
+
+COLUMNS: Final[Mapping[str, str]] = {
+    "task_id": "string",
+    "judge_id": "string",
+    "repeat": "int64",
+    "sample_id": "string",
+    "editor": "string",
+    "criterion": "string",
+    "target": "int64",
+    "status": "string",
+    "label": "string",
+    "value": "float64",
+    "reason": "string",
+    "backend": "string",
+    "dataset": "string",
+    "edit_type": "string",
+    "instruction": "string",
+    "turns": "int64",
+    "seconds": "float64",
+    "input_tokens": "int64",
+    "output_tokens": "int64",
+    "image_tokens": "int64",
+    "cached_tokens": "int64",
+    "reasoning_tokens": "int64",
+    "cost_usd": "float64",
+    "answer": "string",
+    "evidence": "string",
+    "counts": "string",
+    "trace": "string",
+}
+"""Column → type. What is nested in a finding is JSON text in `answer`, `evidence` and `counts`; unknown is null."""
+
+
+def write_findings(source: Source, path: Path) -> int:
+    """Write the table in the form that the file's name asks for, and return its rows.
+
+    JSONL keeps a finding as it stands in the run and adds `backend`, `dataset`, `edit_type`, `instruction`, `cost_usd`.
+    Raises ConfigError for another name, MissingExtra (Parquet without pyarrow), StorageError.
+    """
+    kind = path.suffix.lower()
+    if kind not in (".jsonl", ".csv", ".parquet"):
+        raise ConfigError(f"--findings {path}: expected a name that ends in .jsonl, .csv or .parquet")
+    rows = source.findings
+    if kind == ".jsonl":
+        data = b"".join(json_bytes({**f.to_json(), **_beside(source, f)}) + b"\n" for f in rows)
+    elif kind == ".csv":
+        data = _csv([_row(source, f) for f in rows])
+    else:
+        data = _parquet([_row(source, f) for f in rows])
+    with whole(path) as file:
+        file.write(data)
+    return len(rows)
+
+
+def _beside(source: Source, finding: Finding) -> dict[str, Json]:
+    sample = source.sample(finding)
+    return {
+        "backend": source.judges.get(finding.judge_id),
+        "dataset": None if sample is None else sample.dataset,
+        "edit_type": None if sample is None else sample.edit_type,
+        "instruction": None if sample is None else sample.instruction,
+        "cost_usd": source.cost(source.judges.get(finding.judge_id), finding.usage),
+    }
+
+
+def _row(source: Source, finding: Finding) -> dict[str, Any]:
+    data: dict[str, Any] = {**finding.to_json(), **finding.usage.to_json(), **_beside(source, finding)}
+    for name in ("answer", "evidence", "counts"):
+        data[name] = None if data[name] is None else json.dumps(data[name], ensure_ascii=False)
+    return {name: data.get(name) for name in COLUMNS}
+
+
+def _csv(rows: list[dict[str, Any]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(COLUMNS), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode("utf-8", "replace")
+
+
+def _parquet(rows: list[dict[str, Any]]) -> bytes:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingExtra("a Parquet file", "data") from error
+    columns = {
+        name: pa.array([_text(row[name]) for row in rows], type=getattr(pa, kind)()) for name, kind in COLUMNS.items()
+    }
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns), buffer)
+    return buffer.getvalue()
+
+
+def _text(value: Any) -> Any:
+    """Half a surrogate pair is no UTF-8."""
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value

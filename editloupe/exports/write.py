@@ -1,0 +1,39 @@
+"""Files of an export: each whole or not at all, in UTF-8 that every reader takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from editloupe.errors import ConfigError, StorageError
+from editloupe.values import Json
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the name `path` when all is written.
+
+    Raises ConfigError where `path` is a folder, StorageError where it cannot be written.
+    """
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; name a file")
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            yield file
+        temporary.replace(path)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def json_bytes(value: Json, *, indent: int | None = None) -> bytes:
+    """JSON in UTF-8, without NaN. Half a surrogate pair, which other readers refuse, becomes a question mark."""
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
+    return text.encode("utf-8", "replace")

@@ -1,0 +1,137 @@
+"""Runs as folders: which there are, and the pictures that nothing in them names any more."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from editloupe.errors import ConfigError, EditLoupeError, StorageError
+from editloupe.runs.index import RunIndex
+from editloupe.values import Json
+
+_SHA = re.compile(rb"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """One run. judges: backend URIs.   statuses: of its current findings.   written: seconds since 1970.
+
+    problem: why nothing more is known of it; "" for a sound run.
+    """
+
+    folder: Path
+    judges: tuple[str, ...] = ()
+    samples: int = 0
+    statuses: Mapping[str, int]
+    written: float = 0.0
+    problem: str = ""
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "run": str(self.folder),
+            "judges": list(self.judges),
+            "samples": self.samples,
+            "statuses": dict(self.statuses),
+            "written": self.written,
+            "problem": self.problem,
+        }
+
+
+def runs_below(folder: Path) -> Iterator[Listed]:
+    """Every run at or below `folder`, by name; the insides of a run are not searched. Raises ConfigError: no folder."""
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is no folder; name the one that your runs are in")
+    for where, folders, files in os.walk(folder):
+        folders.sort()
+        if "run.json" in files:
+            folders.clear()
+            yield _listed(Path(where))
+
+
+def _listed(folder: Path) -> Listed:
+    try:
+        info = json.loads((folder / "run.json").read_bytes())
+        judges = tuple(str(judge["backend"]) for judge in info["judges"].values())
+        with RunIndex(folder) as index:
+            findings = folder / "findings.jsonl"
+            written = (findings if findings.exists() else folder / "run.json").stat().st_mtime
+            return Listed(folder=folder, judges=judges, samples=index.samples(), statuses=index.statuses(), written=written)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EditLoupeError) as error:
+        return Listed(folder=folder, statuses={}, problem=f"run.json cannot be read as a run: {error!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orphan:
+    """A file below blobs/ that no trace, sample or finding names. bytes: its size."""
+
+    path: Path
+    bytes: int
+
+
+def orphans(folder: Path) -> list[Orphan]:
+    """Pictures that nothing in the run names, and what a killed process left half written; by path.
+
+    Whatever is written as 64 hex digits anywhere in the run's files counts as a name, those set aside included: a picture
+    too many is kept rather than one too few. Files of other names are nobody's business here.
+    """
+    named: set[str] = set()
+    for path in folder.rglob("*.json*"):
+        named.update(sha.decode() for sha in _SHA.findall(path.read_bytes()))
+    found = []
+    for path in sorted((folder / "blobs").glob("*/*")):
+        half = path.name.startswith(".part-")
+        if path.is_file() and (half or (re.fullmatch(r"[0-9a-f]{64}", path.stem) and path.stem not in named)):
+            found.append(Orphan(path=path, bytes=path.stat().st_size))
+    return found
+
+
+def remove(found: Sequence[Orphan]) -> None:
+    """Delete them. Raises StorageError."""
+    for orphan in found:
+        try:
+            orphan.path.unlink()
+        except OSError as error:
+            raise StorageError(f"{orphan.path} cannot be deleted: {error.strerror or error}") from error
+
+
+def bring(source: Path, target: Path, *, link: bool) -> int:
+    """Every file below `source` below `target` too; what is there already stays. Returns how many files are new.
+
+    link: as hard links where the disk allows it, for files that nobody ever writes to again, such as pictures.
+    Raises StorageError.
+    """
+    new = 0
+    try:
+        for path in sorted(source.rglob("*")):
+            there = target / path.relative_to(source)
+            if not path.is_file() or there.exists():
+                continue
+            there.parent.mkdir(parents=True, exist_ok=True)
+            place(path, there, link=link)
+            new += 1
+    except OSError as error:
+        raise StorageError(f"{target} cannot be written: {error.strerror or error}") from error
+    return new
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether both are there with the same bytes."""
+    return other.exists() and one.read_bytes() == other.read_bytes()
+
+
+def place(source: Path, target: Path, *, link: bool) -> None:
+    """One file, whole or not at all. link: as in `bring`. Raises OSError."""
+    if link:
+        try:
+            os.link(source, target)
+            return
+        except OSError:
+            pass  # another disk, or one without links
+    part = target.with_name(f".{target.name}.part")
+    shutil.copyfile(source, part)
+    part.replace(target)

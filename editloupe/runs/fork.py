@@ -1,0 +1,185 @@
+"""Fork: keep a trace up to a step, change something there, and go on live, with the same backbone or another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from editloupe.agent.graph import walk
+from editloupe.agent.judge import finding_of, go_on, opening
+from editloupe.agent.state import Context, LoopState
+from editloupe.backends.base import LMM
+from editloupe.chat import Message
+from editloupe.data.images import ImageStore
+from editloupe.errors import ConfigError, ReplayMiss
+from editloupe.prompts import render
+from editloupe.prompts.tags import neutralise
+from editloupe.records import Finding, JudgeTask
+from editloupe.runs.live import Live, begin_child, context_of, judge_of
+from editloupe.runs.play import PlayTape
+from editloupe.runs.recording import Recording, read_recording
+from editloupe.tools.base import Toolbox
+from editloupe.traces.events import End, FindingEvent
+from editloupe.traces.lineage import Parent
+from editloupe.traces.record import TraceWriter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What is changed at the step of a fork.
+
+    instruction: a message of its own behind the step.   tools: names on offer from then on; None leaves them.
+    observation: another text for the observation of the step's call number `call` (from 1).
+    """
+
+    instruction: str | None = None
+    tools: tuple[str, ...] | None = None
+    observation: str | None = None
+    call: int | None = None
+
+    @property
+    def message(self) -> bool:
+        """Whether something is said to the model."""
+        return self.instruction is not None or self.tools is not None
+
+    def told(self) -> dict[str, str]:
+        """For the header of the child and for readers."""
+        found: dict[str, str] = {}
+        if self.instruction is not None:
+            found["instruction"] = " ".join(self.instruction.split())[:200]
+        if self.tools is not None:
+            found["tools"] = ", ".join(self.tools) or "none"
+        if self.observation is not None:
+            found["observation"] = " ".join(self.observation.split())[:200]
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forked:
+    """trace: the child's, inside the run folder.   recorded: how the parent ended."""
+
+    trace: str
+    finding: Finding
+    recorded: Finding | None
+    parent: Parent
+
+
+def fork(
+    folder: Path,
+    name: str,
+    *,
+    at: int,
+    backend: LMM,
+    toolbox: Toolbox,
+    changes: Changes | None = None,
+    images: ImageStore | None = None,
+) -> Forked:
+    """Go on live from the trace `name` of a run after its step `at`; the child lies in the run's `forks/`.
+
+    at: steps that are kept, as `editloupe show` numbers them; 0 keeps the question alone.   toolbox: holds the tools that
+    the child is offered. The parent's file is not touched, and what both share is not copied.
+    Raises TraceError, and ConfigError: no such step, nothing to go on from, a change of the question itself.
+    """
+    changes = changes or Changes()
+    recording = read_recording(folder, name)
+    _check(recording, at, changes)
+    live = Live(backend=backend, toolbox=toolbox)
+    live.check(recording.judge)
+    missing = [tool for tool in changes.tools or () if tool not in toolbox.tools]
+    if missing:
+        raise ConfigError(f"no tool {', '.join(missing)} is at hand; there are {', '.join(toolbox.tools) or 'none'}")
+    task = recording.task if changes.tools is None else replace(recording.task, tools=changes.tools)
+    told = {**({} if backend.uri == recording.judge.backend else {"backend": backend.uri}), **changes.told()}
+    began: list[Parent] = []
+
+    def begin(head: str, step: int, tools: int) -> TraceWriter:
+        began.append(Parent(trace=name, head=head, step=step, tools=tools, why="fork", changes=told))
+        return begin_child(folder, recording, task, live, began[0])
+
+    tape = PlayTape(
+        recording=recording,
+        edits=_edits(recording, at, changes),
+        begin=begin,
+        without_carry=live.changes_provider(recording.judge),
+    )
+    images = images or ImageStore(folder / "blobs")
+    try:
+        state = _kept(recording, tape, at, images)
+        context = context_of(recording, tape, live, images, task)
+        tape.leave()
+        state = go_on(_changed(state, context, changes), context)
+        judge = judge_of(recording, live)
+        finding = finding_of(state, context, judge_id=judge.id, repeat=recording.trace.header.repeat, trace=None)
+        assert tape.writer is not None and tape.writer.path is not None, "a live loop has asked at least once"
+        finding = replace(finding, trace=str(tape.writer.path.relative_to(folder)))
+        tape.writer.append(FindingEvent(finding=finding.to_json()))
+        tape.writer.append(End())
+    finally:
+        tape.close()
+    return Forked(trace=str(finding.trace), finding=finding, recorded=recording.finding, parent=began[0])
+
+
+def _check(recording: Recording, at: int, changes: Changes) -> None:
+    steps = len(recording.models)
+    if not 0 <= at <= steps:
+        raise ConfigError(f"{recording.name} has {steps} steps; --at {at} is none of 0 to {steps}")
+    if at == 0 and changes.told():
+        raise ConfigError(
+            "before step 1 there is only the question, and a changed question is a new run: judge with another --out, "
+            "or fork after a step (--at 1)"
+        )
+
+
+def _edits(recording: Recording, at: int, changes: Changes) -> Mapping[int, str]:
+    """The tool result whose text is replaced. Raises ConfigError where it is not clear which."""
+    if changes.observation is None:
+        return {}
+    calls = [i for i, step in enumerate(recording.steps_of_tools()) if step == at]
+    names = [str(recording.tools[i].call["name"]) for i in calls]
+    if not calls:
+        raise ConfigError(f"step {at} has no observation that could be edited: no tool was called there")
+    if changes.call is None and len(calls) > 1:
+        listed = ", ".join(f"{i} {name}" for i, name in enumerate(names, start=1))
+        raise ConfigError(f"step {at} has {len(calls)} observations ({listed}); say which with --call")
+    number = changes.call or 1
+    if not 1 <= number <= len(calls):
+        raise ConfigError(f"--call {number}: step {at} has {len(calls)} calls ({', '.join(names)})")
+    return {calls[number - 1]: changes.observation}
+
+
+def _kept(recording: Recording, tape: PlayTape, at: int, images: ImageStore) -> LoopState:
+    """The loop's state after the kept steps."""
+    prefix = context_of(recording, tape, Live(), images)
+    state = opening(prefix, recording.views, recording.messages[recording.first])
+    try:
+        return walk(state, prefix, until=lambda s: tape.models_told == at and s["next"] in ("think", "conclude"))
+    except ReplayMiss as miss:
+        raise ConfigError(f"{recording.name} cannot be followed up to step {at}: {miss}") from miss
+
+
+def _changed(state: LoopState, context: Context, changes: Changes) -> LoopState:
+    """The state from which a `think` is due, with what is said at this step."""
+    if not changes.message:
+        if state["next"] != "think":
+            ended = "the judge answered" if state["next"] == "conclude" else "the loop ended"
+            raise ConfigError(f"at this step {ended}: keep fewer steps, or say something more with --add-instruction")
+        return state
+    text = render(
+        "agent/fork",
+        instruction=None if changes.instruction is None else neutralise(changes.instruction.strip()),
+        tools=None if changes.tools is None else _specs(context, context.task),
+        native=context.native,
+        calls=bool(context.task.tools) and not state["last"],
+        labels=context.labels,
+    )
+    head = context.tape.add(Message.of_text("user", text), state["history"][-1])
+    return {**state, "history": [*state["history"], head], "answer": None, "outcome": None, "problem": "", "next": "think"}
+
+
+def _specs(context: Context, task: JudgeTask) -> Sequence[Mapping[str, str]]:
+    return [
+        {"name": s.name, "description": s.description, "schema": json.dumps(s.parameters, ensure_ascii=False)}
+        for s in context.toolbox.specs(task.tools)
+    ]

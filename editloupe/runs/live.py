@@ -1,0 +1,137 @@
+"""The live side of a replay or a fork: a backend and tools, and the child trace that they are recorded in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import editloupe
+from editloupe.agent.judge import agent_digest
+from editloupe.agent.state import Context, Tape
+from editloupe.backends.base import LMM, parse_uri
+from editloupe.data.images import ImageStore
+from editloupe.errors import ConfigError, StorageError
+from editloupe.records import JudgeSpec, JudgeTask
+from editloupe.runs.recording import Recording, Silent, offered_tools
+from editloupe.tools.base import Toolbox
+from editloupe.traces.events import Header, Note
+from editloupe.traces.lineage import FORKS, Parent, family
+from editloupe.traces.record import TraceWriter
+from editloupe.values import digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live:
+    """backend: None where the model's side is recorded.   toolbox: None where the tools' side is."""
+
+    backend: LMM | None = None
+    toolbox: Toolbox | None = None
+
+    def check(self, judge: JudgeSpec) -> None:
+        """Raises ConfigError for a backend that cannot go on from such a recording."""
+        if self.backend is not None and judge.tool_protocol == "native" and not self.backend.traits.native_tools:
+            raise ConfigError(
+                f"the recording calls tools natively and {self.backend.uri} cannot: judge anew with --tool-protocol text"
+            )
+
+    def changes_provider(self, judge: JudgeSpec) -> bool:
+        """Whether what the recorded provider alone understands must be left out."""
+        return self.backend is not None and parse_uri(self.backend.uri).provider != parse_uri(judge.backend).provider
+
+
+def context_of(recording: Recording, tape: Tape, live: Live, images: ImageStore, task: JudgeTask | None = None) -> Context:
+    """What the loop needs. Time stands still where nothing is live: a recorded budget of time is not spent again."""
+    clock = _standing_still if live.backend is None else time.monotonic
+    return Context(
+        backend=live.backend or Silent(recording),
+        toolbox=live.toolbox or offered_tools(recording),
+        images=images,
+        tape=tape,
+        task=task or recording.task,
+        clock=clock,
+        started=clock(),
+        sampling=recording.judge.sampling,
+        constrain_labels=recording.judge.constrain_labels,
+        tool_protocol="native" if recording.judge.tool_protocol == "native" else "text",
+    )
+
+
+def _standing_still() -> float:
+    return 0.0
+
+
+def judge_of(recording: Recording, live: Live) -> JudgeSpec:
+    """Who judges in a child: the recorded judge, with what is live put in its place."""
+    judge = recording.judge
+    if live.toolbox is not None:
+        judge = replace(judge, tools=live.toolbox.versions())
+    if live.backend is None:
+        return judge
+    return replace(
+        judge,
+        backend=live.backend.uri,
+        backend_version=live.backend.version,
+        endpoint=live.backend.endpoint,
+        image_policy=str(live.backend.traits.image_policy),
+        prompts=agent_digest(),
+    )
+
+
+def begin_child(folder: Path, recording: Recording, task: JudgeTask, live: Live, parent: Parent) -> TraceWriter:
+    """A new trace in the run's `forks/`, begun with its header. Raises StorageError."""
+    toolbox = live.toolbox or offered_tools(recording)
+    judge = judge_of(recording, live)
+    old = recording.trace.header
+    tools = (
+        old.tools
+        if live.toolbox is None
+        else [
+            {"name": s.name, "version": toolbox.tools[s.name].version, "schema": digest(s.to_json())}
+            for s in toolbox.specs(task.tools)
+        ]
+    )
+    header = Header(
+        editloupe=editloupe.__version__,
+        run=old.run,
+        task_id=task.id,
+        judge_id=judge.id,
+        repeat=old.repeat,
+        task=task.to_json(),
+        judge=judge.to_json(),
+        tools=tools,
+        absent=dict(toolbox.absent),
+        parent=parent.to_json(),
+    )
+    try:
+        writer = TraceWriter(_free(folder, recording.name))
+        writer.append(header)
+    except OSError as error:
+        raise StorageError(f"{folder / FORKS} cannot be written: {error.strerror or error}") from error
+    if live.changes_provider(recording.judge) and any(m.carry is not None for m in recording.messages.values()):
+        writer.append(Note(text=f"left out of the shared messages: what only {recording.judge.backend} understands"))
+    return writer
+
+
+def _free(folder: Path, name: str) -> Path:
+    """A file name of the family that nobody has; the file is made, so that nobody takes it."""
+    stem = family(name)
+    where = folder / FORKS / stem[:2]
+    where.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        path = where / f"{stem}.{number}.jsonl"
+        try:
+            path.open("xb").close()
+        except FileExistsError:
+            number += 1
+            continue
+        return path
+
+
+def versions_changed(recording: Recording, toolbox: Toolbox) -> Mapping[str, tuple[str, str]]:
+    """Tool → (version when it was recorded, version here), where they differ."""
+    then = {str(t["name"]): str(t["version"]) for t in recording.trace.header.tools}
+    now = toolbox.versions()
+    return {name: (then[name], now[name]) for name in then if name in now and then[name] != now[name]}

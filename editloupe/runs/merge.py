@@ -1,0 +1,177 @@
+"""Shards of one run joined into one: samples, findings, traces, forks and pictures; nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from editloupe.data.rows import Rejected
+from editloupe.data.samples import Loaded
+from editloupe.errors import ConfigError, RunMismatch
+from editloupe.records import PENDING, Finding, JudgeSpec, RunSpec
+from editloupe.runs.folders import bring, place, same_file
+from editloupe.runs.replay import set_aside
+from editloupe.runs.store import RunStore
+from editloupe.traces.lineage import FORKS
+from editloupe.values import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """What a merge brought: new samples, findings and pictures; findings that were there and stayed."""
+
+    samples: int = 0
+    findings: int = 0
+    stayed: int = 0
+    pictures: int = 0
+    forks: int = 0
+
+
+def merge(out: Path, shards: Sequence[Path]) -> Merged:
+    """Join shards of one run into `out`, a new folder or a run of the same settings. The shards stay as they are.
+
+    Where two hold the same unit of work, a finding that stands goes before one that is pending, and the first before the
+    second; the other's trace is kept beside it. Nobody may be writing to a shard meanwhile.
+    Raises RunMismatch, which names the shard and the field, ConfigError and StorageError.
+    """
+    if len({path.resolve() for path in (out, *shards)}) <= len(shards):
+        raise ConfigError("a run cannot be merged with itself; name every shard once, and another folder for the whole")
+    stores: list[RunStore] = []
+    try:
+        stores.extend(RunStore.edit(shard) for shard in shards)
+        spec = _spec(stores[0])
+        for store in stores[1:]:
+            for name, ours, theirs in spec.differs_from(_spec(store)):
+                told = f"{name} is {_short(theirs)}, and {_short(ours)} in {stores[0].folder}"
+                raise RunMismatch(f"{store.folder} is no shard of the same run: {told}")
+        total = Merged()
+        for store in stores:
+            total = _joined(total, store, out, spec)
+        return total
+    finally:
+        for store in stores:
+            store.close()
+
+
+def _joined(total: Merged, shard: RunStore, out: Path, spec: RunSpec) -> Merged:
+    judges = shard.info.get("judges")
+    assert isinstance(judges, Mapping)
+    loaded = Loaded(
+        format="merged",
+        samples=tuple(shard.samples.values()),
+        rejected=tuple(_rejected(row) for row in shard.rejected.values()),
+    )
+    found = stayed = known = 0
+    # Once even for a shard without a judge, whose samples are to come along.
+    for judge_id, judge in judges.items():
+        assert isinstance(judge, Mapping)
+        target = RunStore.write(out, spec)
+        try:
+            known = known or len(target.samples)
+            target.begin(spec, JudgeSpec.from_json(judge), loaded, config={}, narrowed=False)
+            for finding in (f for f in shard.findings.values() if f.judge_id == judge_id):
+                if _take(target, shard, finding):
+                    found += 1
+                else:
+                    stayed += 1
+            now = len(target.samples)
+        finally:
+            target.close()
+    if (shard.folder / "config.yaml").exists() and not (out / "config.yaml").exists():
+        shutil.copyfile(shard.folder / "config.yaml", out / "config.yaml")
+    return Merged(
+        samples=total.samples + (now - known if judges else 0),
+        findings=total.findings + found,
+        stayed=total.stayed + stayed,
+        # A trace may be gone on with; a picture never changes.
+        pictures=total.pictures + bring(shard.blobs, out / "blobs", link=True),
+        forks=total.forks + _bring_forks(shard.folder / FORKS, out / FORKS),
+    )
+
+
+def _take(target: RunStore, shard: RunStore, finding: Finding) -> bool:
+    """Whether a shard's finding is the one that counts from now on."""
+    ours = target.findings.get(finding.key)
+    if ours is not None and (ours.status not in PENDING or finding.status in PENDING):
+        if finding.trace is not None and ours.trace == finding.trace:
+            _beside(shard.folder / finding.trace, target.folder / finding.trace)
+        return False
+    if finding.trace is not None:
+        there = target.folder / finding.trace
+        source = shard.folder / finding.trace
+        if source.exists() and not same_file(source, there):
+            set_aside(there)
+            there.parent.mkdir(parents=True, exist_ok=True)
+            place(source, there, link=False)
+        for aside in source.parent.glob(f"{source.name.removesuffix('.jsonl')}.aside-*.jsonl"):
+            _beside(aside, there)
+    target.add_finding(finding)
+    return True
+
+
+def _beside(source: Path, there: Path) -> None:
+    """Keep a trace that does not count as one that was set aside, unless the very same is kept."""
+    stem = there.name.removesuffix(".jsonl")
+    kept = [there, *there.parent.glob(f"{stem}.aside-*.jsonl")]
+    if not source.exists() or any(same_file(source, path) for path in kept):
+        return
+    number = 1
+    while (path := there.with_name(f"{stem}.aside-{number}.jsonl")).exists():
+        number += 1
+    place(source, path, link=False)
+
+
+def _bring_forks(source: Path, target: Path) -> int:
+    """Forks under their own numbers, or the next free ones; what continues a renumbered fork is told of its new name."""
+    renamed: dict[str, str] = {}
+    new = 0
+    for path in sorted(source.glob("*/*.jsonl"), key=lambda p: (p.parent.name, _stem(p), int(p.name.split(".")[2]))):
+        lines = path.read_bytes().splitlines(keepends=True)
+        header = json.loads(lines[0])
+        parent = header.get("parent") or {}
+        parent["trace"] = renamed.get(parent.get("trace", ""), parent.get("trace", ""))
+        lines[0] = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        data = b"".join(lines)
+        there = target / path.parent.name / path.name
+        number = int(path.name.split(".")[2])
+        while there.exists() and there.read_bytes() != data:
+            number += 1
+            there = there.with_name(f"{_stem(path)}.{number}.jsonl")
+        renamed[f"{FORKS}/{path.parent.name}/{path.name}"] = f"{FORKS}/{there.parent.name}/{there.name}"
+        if not there.exists():
+            there.parent.mkdir(parents=True, exist_ok=True)
+            there.write_bytes(data)
+            new += 1
+    return new
+
+
+def _stem(path: Path) -> str:
+    return ".".join(path.name.split(".")[:2])
+
+
+def _spec(store: RunStore) -> RunSpec:
+    identity, record = store.info.get("identity"), store.info.get("record")
+    return RunSpec(
+        identity=identity if isinstance(identity, Mapping) else {}, record=record if isinstance(record, Mapping) else {}
+    )
+
+
+def _rejected(row: Mapping[str, Json]) -> Rejected:
+    return Rejected(
+        id=str(row["id"]),
+        editor=str(row["editor"]),
+        message=str(row["message"]),
+        edit_type=None if row.get("edit_type") is None else str(row["edit_type"]),
+        file=None if row.get("file") is None else Path(str(row["file"])),
+        line=line if isinstance(line := row.get("line"), int) else None,
+        kind=cast(Any, row.get("kind", "row")),
+    )
+
+
+def _short(value: Json) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,0 +1,172 @@
+"""A trace made ready to be answered from: its question, its replies and observations in order, its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from editloupe import plugins
+from editloupe.backends.base import Traits
+from editloupe.chat import ImagePart, Message, Reply, Request
+from editloupe.data.images import ImageStore
+from editloupe.errors import ReplayMiss, TraceError, UnknownPlugin
+from editloupe.records import Finding, JudgeSpec, JudgeTask, Recipe
+from editloupe.tools.base import Tool, Toolbox
+from editloupe.traces.events import FindingEvent, MessageEvent, ModelCall, ModelFailure, ToolResult
+from editloupe.traces.lineage import read_whole
+from editloupe.traces.read import Trace
+from editloupe.values import Box, View
+
+MALFORMED = (KeyError, TypeError, ValueError, AssertionError, IndexError, AttributeError)
+"""What reading raises on content that somebody changed by hand."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """One task's trace; of a fork, with what it shares with its parent.
+
+    name: path inside the run folder.   messages: by hash.   following: hash of a message → hash of the one behind it.
+    first: hash of the question.   models, tools: in order.   failures: by ordinal of the request, where none was answered
+    later.   finding: the last one; None where the task was interrupted.
+    """
+
+    name: str
+    trace: Trace
+    task: JudgeTask
+    judge: JudgeSpec
+    first: str
+    views: Mapping[str, View]
+    messages: Mapping[str, Message]
+    following: Mapping[str | None, str]
+    models: tuple[ModelCall, ...]
+    tools: tuple[ToolResult, ...]
+    failures: Mapping[int, ModelFailure]
+    finding: Finding | None
+
+    @property
+    def constrained(self) -> bool:
+        """Whether the last answer was held to the labels."""
+        return any(call.choices is not None for call in self.models)
+
+    def steps_of_tools(self) -> list[int]:
+        """For each tool result the step (from 1) in which it was called."""
+        found: list[int] = []
+        step = 0
+        for event in self.trace.events:
+            if isinstance(event, ModelCall):
+                step += 1
+            elif isinstance(event, ToolResult):
+                found.append(step)
+        return found
+
+
+def read_recording(folder: Path, name: str) -> Recording:
+    """The trace `name` of a run folder. Raises TraceError: no trace, damaged where it matters, no question of a judge."""
+    trace = read_whole(folder, folder / name)
+    try:
+        return _recording(name, trace)
+    except MALFORMED as error:
+        more = f"; {trace.problems[0]}" if trace.problems else ""
+        raise TraceError(
+            f"{name} cannot be replayed: its content is not of the expected shape ({error!r}){more}"
+        ) from error
+
+
+def _recording(name: str, trace: Trace) -> Recording:
+    task = JudgeTask.from_json(trace.header.task)
+    messages: dict[str, Message] = {}
+    following: dict[str | None, str] = {}
+    findings: list[Finding] = []
+    # By ordinal, so that a trace that was taken up again has each call once.
+    models: dict[int, ModelCall] = {}
+    tools: dict[int, ToolResult] = {}
+    failures: dict[int, ModelFailure] = {}
+    for event in trace.events:
+        match event:
+            case MessageEvent():
+                messages[event.hash] = Message.from_json(event.message)
+                following[event.parent] = event.hash
+            case ModelCall():
+                models[event.ordinal] = event
+            case ToolResult():
+                tools[event.ordinal] = event
+            case ModelFailure():
+                failures[event.ordinal] = event
+            case FindingEvent():
+                findings.append(Finding.from_json(event.finding))
+    if None not in following:
+        raise TraceError(f"{name} cannot be replayed: it holds no question")
+    for which, ordinals in (("model", models), ("tool", tools)):
+        if sorted(ordinals) != list(range(len(ordinals))):
+            raise TraceError(f"{name} cannot be replayed: a {which} call is missing from it ({_told(trace)})")
+    first = following[None]
+    return Recording(
+        name=name,
+        trace=trace,
+        task=task,
+        judge=JudgeSpec.from_json(trace.header.judge),
+        first=first,
+        views=_views(task, messages[first]),
+        messages=messages,
+        following=following,
+        models=tuple(models[i] for i in range(len(models))),
+        tools=tuple(tools[i] for i in range(len(tools))),
+        failures={i: failure for i, failure in failures.items() if i not in models},
+        finding=findings[-1] if findings else None,
+    )
+
+
+def _told(trace: Trace) -> str:
+    return trace.problems[0] if trace.problems else "nobody says why"
+
+
+def _views(task: JudgeTask, question: Message) -> dict[str, View]:
+    """The images of the question under their names, as they were shown; nothing is decoded for it."""
+    shown = {part.alias: part for part in question.images}
+    return {recipe.alias: _view(recipe, shown[recipe.alias]) for recipe in task.views}
+
+
+def _view(recipe: Recipe, shown: ImagePart) -> View:
+    if recipe.op == "whole":
+        return View.whole(recipe.origin)
+    region = recipe.region or Box.whole(width=recipe.origin.width, height=recipe.origin.height)
+    return View(
+        image=shown.image,
+        origin=recipe.origin,
+        region=region,
+        window=Box.whole(width=shown.image.width, height=shown.image.height),
+        op=recipe.op,
+        params=recipe.params,
+    )
+
+
+class Silent:
+    """Stands where a backend would, in replays that ask none: what it can do, and no answers."""
+
+    def __init__(self, recording: Recording) -> None:
+        judge = recording.judge
+        self.uri, self.endpoint, self.version = judge.backend, judge.endpoint, judge.backend_version
+        self.traits = Traits(
+            describes=f"what {judge.backend} answered",
+            native_tools=judge.tool_protocol == "native",
+            constrains_choices=recording.constrained,
+        )
+
+    def complete(self, request: Request, images: ImageStore) -> Reply:
+        raise ReplayMiss(f"{self.uri} is not asked in a replay")
+
+
+def offered_tools(recording: Recording) -> Toolbox:
+    """The tools that were offered, by name, description and arguments alone: to be named in requests, and never called.
+
+    Nothing is opened: no weights, no device. A tool that is not installed any more is left out.
+    """
+    tools: dict[str, Tool] = {}
+    for offered in recording.trace.header.tools:
+        try:
+            tools[str(offered["name"])] = cast(Any, plugins.load("tools", str(offered["name"])))
+        except UnknownPlugin:
+            continue
+    return Toolbox(tools=tools)

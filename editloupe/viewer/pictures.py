@@ -1,0 +1,142 @@
+"""Pictures for pages: which address an image has, its bytes in a form that browsers show, and thumbnails."""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final
+
+from PIL import Image
+
+from editloupe.data.images import ImageStore, decode, encode_png
+from editloupe.errors import ImageError
+from editloupe.values import Box, ImageRef, Sample
+from editloupe.viewer.index import RunIndex
+
+TYPES: Final = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "webp": "image/webp",
+    "gif": "image/gif",
+    "bmp": "image/bmp",
+    "avif": "image/avif",
+}
+"""What browsers show as it is, by the extension in the blob folder; anything else becomes PNG."""
+
+THUMB_PX: Final = 144
+_CONTEXT: Final = 3.0
+"""A thumbnail shows the target with so many times its own side; a small target is lost in the whole picture."""
+_KEPT: Final = 4096
+_BLOB = re.compile(r"(?P<ab>[0-9a-f]{2})/(?P<sha>(?P=ab)[0-9a-f]{62})\.(?P<ext>[a-z]{3,4})")
+_THUMB = re.compile(r"(?P<sha>[0-9a-f]{64})(?P<box>(?:-\d{1,6}){4})?\.jpg")
+
+
+class Pictures:
+    """The images of one run; thread-safe. `None` for what is not there."""
+
+    def __init__(self, index: RunIndex) -> None:
+        self._index = index
+        self._store = ImageStore(index.folder / "blobs", cache_bytes=64 * 2**20)
+        self._thumbs: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def address(self, ref: ImageRef) -> str | None:
+        """Where a page finds the image, from the run's own address; None where its bytes were not kept."""
+        path = self._store.path(ref)
+        if path is None:
+            return None
+        extension = path.suffix[1:]
+        return f"blobs/{ref.sha256[:2]}/{ref.sha256}.{extension if extension in TYPES else 'png'}"
+
+    def shown(self, name: str) -> tuple[bytes, str] | None:
+        """(bytes, media type) of "ab/SHA256.ext"; one that browsers cannot show is asked for, and comes, as PNG."""
+        found = _BLOB.fullmatch(name)
+        if found is None or found["ext"] not in TYPES:
+            return None
+        path = self._index.inside(f"blobs/{name}")
+        if path is not None:
+            return path.read_bytes(), TYPES[found["ext"]]
+        other = self._other(found["sha"])
+        if found["ext"] != "png" or other is None:
+            return None
+        try:
+            pixels, _ = decode(other.read_bytes(), name=other.name)
+        except (ImageError, OSError):
+            return None
+        return encode_png(pixels), TYPES["png"]
+
+    def thumb_name(self, ref: ImageRef, region: Box | None) -> str | None:
+        """The name of a thumbnail; region: px of the image, None for all of it."""
+        if self._store.path(ref) is None:
+            return None
+        cut = "" if region is None else "".join(f"-{v}" for v in region.ints())
+        return f"{ref.sha256}{cut}.jpg"
+
+    def thumb(self, name: str) -> bytes | None:
+        """A JPEG of at most THUMB_PX a side, made when it is asked for."""
+        with self._lock:
+            if name in self._thumbs:
+                self._thumbs.move_to_end(name)
+                return self._thumbs[name]
+        made = self._thumb(name)
+        if made is not None:
+            with self._lock:
+                self._thumbs[name] = made
+                while len(self._thumbs) > _KEPT:
+                    self._thumbs.popitem(last=False)
+        return made
+
+    def _thumb(self, name: str) -> bytes | None:
+        found = _THUMB.fullmatch(name)
+        path = None if found is None else self._other(found["sha"])
+        if found is None or path is None:
+            return None
+        try:
+            # Width, height and type play no part in finding or decoding these bytes.
+            ref = ImageRef(sha256=found["sha"], width=0, height=0, media_type="", path=path)
+            image = Image.fromarray(self._store.array(ref))
+            if found["box"]:
+                x0, y0, x1, y1 = (int(v) for v in found["box"][1:].split("-"))
+                image = image.crop(Box(x0, y0, x1, y1).clipped(width=image.width, height=image.height).ints())
+        except (ImageError, ValueError):
+            return None
+        image.thumbnail((THUMB_PX, THUMB_PX), Image.Resampling.LANCZOS)
+        out = io.BytesIO()
+        image.save(out, "JPEG", quality=82)
+        return out.getvalue()
+
+    def _other(self, sha: str) -> Path | None:
+        """The blob with this hash, whatever its extension."""
+        folder = self._index.folder / "blobs" / sha[:2]
+        names = sorted(p.name for p in folder.glob(f"{sha}.*"))
+        return self._index.inside(f"blobs/{sha[:2]}/{names[0]}") if names else None
+
+
+def target_region(sample: Sample) -> Box | None:
+    """A square of the source around its targets, with context; None without targets, or where it would be nearly all."""
+    boxes = [t.boxes["source"] for t in sample.targets if "source" in t.boxes]
+    if not boxes:
+        return None
+    around = boxes[0]
+    for box in boxes[1:]:
+        around = around.union(box)
+    x, y = around.center
+    half = max(_CONTEXT * max(around.width, around.height), 64) / 2
+    width, height = sample.source.width, sample.source.height
+    if 2 * half >= max(width, height):
+        return None
+    try:
+        return Box(x - half, y - half, x + half, y + half).clipped(width=width, height=height).rounded_out()
+    except ValueError:
+        return None
+
+
+def same_region(region: Box | None, source: ImageRef, edited: ImageRef) -> Box | None:
+    """The place of the edited image that shows what `region` is of the source."""
+    if region is None:
+        return None
+    scaled = region.scaled(edited.width / source.width, edited.height / source.height).rounded_out()
+    return scaled.clipped(width=edited.width, height=edited.height)

@@ -1,0 +1,344 @@
+// One sample's page: images in step with each other, verdicts as tabs, keys. The page reads well without this script; it
+// builds no HTML from text.
+"use strict";
+(() => {
+  document.documentElement.classList.add("js");
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const one = (selector, within = document) => within.querySelector(selector);
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+  // ---- Images: one view (zoom and centre, as shares of the image) for every frame, so that they move together.
+
+  const compare = document.getElementById("compare");
+  const frames = all(".frame");
+  const MOST = 32; // screen pixels an image pixel
+  let view = { zoom: 1, x: 0.5, y: 0.5 };
+  let blinking = 0;
+
+  const source = frames[0];
+  const base = (frame) => frame.clientWidth / frame.dataset.width; // screen pixels an image pixel at zoom 1
+
+  function place() {
+    if (!source) return;
+    const half = 0.5 / view.zoom;
+    view.x = Math.min(1 - half, Math.max(half, view.x));
+    view.y = Math.min(1 - half, Math.max(half, view.y));
+    for (const frame of frames) {
+      const move = `translate(${(0.5 - view.x * view.zoom) * 100}%, ${(0.5 - view.y * view.zoom) * 100}%) scale(${view.zoom})`;
+      for (const layer of all(".layer", frame)) layer.style.transform = move;
+      frame.style.setProperty("--z", view.zoom);
+      frame.classList.toggle("zoomed", view.zoom > 1.001);
+      for (const svg of all("svg.marks", frame)) svg.style.setProperty("--k", (frame.clientWidth * view.zoom) / svg.viewBox.baseVal.width);
+    }
+    const scale = base(source) * view.zoom;
+    compare.classList.toggle("crisp", scale * devicePixelRatio >= 2);
+    tell();
+  }
+
+  let pointer = null; // [x, y] in image pixels of the frame under the pointer
+  function tell() {
+    const percent = Math.round(base(source) * view.zoom * 100);
+    const where = pointer ? `x ${pointer[0]}, y ${pointer[1]} · ` : "";
+    const showing = compare.dataset.mode === "blink" ? `${one(".over.on") ? "edited" : "source"} · ` : "";
+    document.getElementById("readout").textContent = `${showing}${where}${percent} %`;
+  }
+
+  // Zoom by a factor and keep the point (shares of the frame) where it is.
+  function zoom(factor, px = 0.5, py = 0.5) {
+    const most = Math.max(1, MOST / base(source));
+    const next = Math.min(most, Math.max(1, view.zoom * factor));
+    const x = view.x + (px - 0.5) / view.zoom, y = view.y + (py - 0.5) / view.zoom;
+    view = { zoom: next, x: x - (px - 0.5) / next, y: y - (py - 0.5) / next };
+    place();
+  }
+
+  const fit = () => { view = { zoom: 1, x: 0.5, y: 0.5 }; place(); };
+  const natural = () => zoom(1 / (base(source) * view.zoom * devicePixelRatio));
+
+  function focusOn(x0, y0, x1, y1, width, height) {
+    const share = Math.max((x1 - x0) / width, (y1 - y0) / height);
+    const most = Math.max(1, MOST / base(source));
+    view = { zoom: Math.min(most, Math.max(1, 0.6 / share)), x: (x0 + x1) / 2 / width, y: (y0 + y1) / 2 / height };
+    place();
+  }
+
+  function mode(name) {
+    if (!one(".over")) name = "side";
+    compare.dataset.mode = name;
+    for (const button of all("button[data-mode]", compare)) button.setAttribute("aria-pressed", button.dataset.mode === name);
+    const grip = one(".grip");
+    if (grip) grip.hidden = name !== "swipe";
+    clearInterval(blinking);
+    const over = one(".over");
+    if (over) over.classList.remove("on");
+    if (name === "blink" && over) {
+      const flip = () => { over.classList.toggle("on"); tell(); };
+      if (calm) flip(); else blinking = setInterval(flip, 650);
+    }
+    place();
+  }
+
+  function swipe(share) {
+    const value = Math.min(100, Math.max(0, share * 100));
+    source.style.setProperty("--swipe", `${value}%`);
+    document.getElementById("swipe").value = value;
+  }
+
+  if (source) {
+    for (const frame of frames) {
+      frame.style.setProperty("--ratio", frame.dataset.width / frame.dataset.height);
+      frame.addEventListener("wheel", (event) => {
+        // The wheel scrolls the page, until the image is clicked or Ctrl is held.
+        if (!event.ctrlKey && document.activeElement !== frame) return;
+        event.preventDefault();
+        const box = frame.getBoundingClientRect();
+        zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.06 : 0.0022)), (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
+      }, { passive: false });
+      const fingers = new Map();
+      let spread = 0;
+      frame.addEventListener("pointerdown", (event) => {
+        if (event.target.closest(".grip")) return;
+        frame.setPointerCapture(event.pointerId);
+        fingers.set(event.pointerId, event);
+        spread = 0;
+        frame.classList.add("dragging");
+      });
+      frame.addEventListener("pointermove", (event) => {
+        const box = frame.getBoundingClientRect();
+        const u = view.x + ((event.clientX - box.left) / box.width - 0.5) / view.zoom;
+        const v = view.y + ((event.clientY - box.top) / box.height - 0.5) / view.zoom;
+        pointer = u >= 0 && u < 1 && v >= 0 && v < 1 ? [Math.floor(u * frame.dataset.width), Math.floor(v * frame.dataset.height)] : null;
+        const before = fingers.get(event.pointerId);
+        if (!before) return tell();
+        fingers.set(event.pointerId, event);
+        if (fingers.size === 2) {
+          const [a, b] = [...fingers.values()];
+          const now = Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY);
+          if (spread) zoom(now / spread, ((a.clientX + b.clientX) / 2 - box.left) / box.width, ((a.clientY + b.clientY) / 2 - box.top) / box.height);
+          spread = now;
+        } else {
+          view.x -= (event.clientX - before.clientX) / box.width / view.zoom;
+          view.y -= (event.clientY - before.clientY) / box.height / view.zoom;
+          place();
+        }
+      });
+      for (const end of ["pointerup", "pointercancel"]) frame.addEventListener(end, (event) => {
+        fingers.delete(event.pointerId);
+        spread = 0;
+        frame.classList.remove("dragging");
+      });
+      frame.addEventListener("pointerleave", () => { pointer = null; tell(); });
+      frame.addEventListener("dblclick", (event) => {
+        const box = frame.getBoundingClientRect();
+        if (view.zoom > 1.001) fit(); else zoom(4, (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
+      });
+      frame.addEventListener("keydown", (event) => {
+        const step = 0.1 / view.zoom, moves = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] };
+        const move = moves[event.key];
+        if (!move || event.altKey || event.ctrlKey || event.metaKey) return;
+        event.preventDefault();
+        view.x += move[0];
+        view.y += move[1];
+        place();
+      });
+    }
+    const grip = one(".grip");
+    grip.addEventListener("pointerdown", (event) => { event.stopPropagation(); grip.setPointerCapture(event.pointerId); });
+    grip.addEventListener("pointermove", (event) => {
+      if (!grip.hasPointerCapture(event.pointerId)) return;
+      event.stopPropagation();
+      const box = source.getBoundingClientRect();
+      swipe((event.clientX - box.left) / box.width);
+    });
+    document.getElementById("swipe").addEventListener("input", (event) => swipe(event.target.value / 100));
+    document.getElementById("gain").addEventListener("input", (event) => source.style.setProperty("--gain", event.target.value));
+    compare.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (button?.dataset.mode) mode(button.dataset.mode);
+      if (button?.dataset.zoom) ({ in: () => zoom(1.5), out: () => zoom(1 / 1.5), fit, one: natural })[button.dataset.zoom]();
+    });
+    compare.addEventListener("change", (event) => {
+      if (event.target.dataset.show) compare.classList.toggle(`show-${event.target.dataset.show}`, event.target.checked);
+    });
+    for (const box of all("[data-show]", compare)) {
+      if (!one(`.lay .mark.${box.dataset.show}`)) box.closest("label").hidden = true;
+      compare.classList.toggle(`show-${box.dataset.show}`, box.checked);
+    }
+    one(".bar", compare).hidden = one(".below", compare).hidden = false;
+    if (!one(".over")) one(".group", compare).hidden = true;
+    new ResizeObserver(place).observe(source);
+    place();
+  }
+
+  // ---- Verdicts and steps: the address says which one is open.
+
+  let verdicts = all(".verdict");
+  let open = null;
+  let step = null;
+
+  function show(verdict) {
+    if (!verdict) return;
+    open = verdict;
+    for (const other of verdicts) other.classList.toggle("open", other === verdict);
+    for (const tab of all("[role=tab]")) {
+      const on = tab.getAttribute("aria-controls") === verdict.id;
+      tab.setAttribute("aria-selected", on);
+      tab.tabIndex = on ? 0 : -1;
+    }
+    draw();
+  }
+
+  // Boxes: those of the open verdict; with a step chosen, its own stand out.
+  function draw(chosen = "") {
+    for (const mark of all(".lay .mark")) {
+      const mine = open && mark.dataset.verdict === open.id;
+      mark.classList.toggle("active", Boolean(mine));
+      mark.classList.toggle("faint", Boolean(mine && step && mark.dataset.step && mark.dataset.step !== step.id));
+      mark.classList.toggle("chosen", chosen !== "" && mark.dataset.mark === chosen);
+    }
+  }
+
+  function choose(turn, { scroll = true, address = true } = {}) {
+    step = turn;
+    for (const other of all(".turn")) {
+      other.classList.toggle("current", other === turn);
+      if (other === turn) other.setAttribute("aria-current", "step"); else other.removeAttribute("aria-current");
+    }
+    const verdict = turn?.closest(".verdict");
+    if (verdict) show(verdict);
+    if (!turn) return;
+    if (address) history.replaceState(null, "", `#${turn.id}`);
+    turn.focus({ preventScroll: true });
+    if (scroll) turn.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
+  }
+
+  function follow() {
+    let id = "";
+    try { id = decodeURIComponent(location.hash.slice(1)); } catch { /* no address of ours */ }
+    const target = id ? document.getElementById(id) : null;
+    if (target?.matches(".turn")) choose(target, { address: false });
+    else if (target?.matches(".verdict")) { step = null; show(target); }
+    else if (!open) show(verdicts[0]);
+  }
+
+  function walk(by) {
+    const turns = all(".turn", open ?? document);
+    if (!turns.length) return;
+    const at = turns.indexOf(step);
+    choose(turns[at < 0 ? (by > 0 ? 0 : turns.length - 1) : Math.min(turns.length - 1, Math.max(0, at + by))]);
+  }
+
+  function change(by, focus = false) {
+    if (!verdicts.length) return;
+    const next = verdicts[(verdicts.indexOf(open) + by + verdicts.length) % verdicts.length];
+    step = null;
+    choose(null);
+    show(next);
+    history.replaceState(null, "", `#${next.id}`);
+    if (focus) one(`[role=tab][aria-controls="${next.id}"]`).focus();
+  }
+
+  document.addEventListener("click", (event) => {
+    const tab = event.target.closest("[role=tab]");
+    if (tab) {
+      event.preventDefault();
+      choose(null);
+      show(document.getElementById(tab.getAttribute("aria-controls")));
+      history.replaceState(null, "", `#${open.id}`);
+      return;
+    }
+    const link = event.target.closest("a[data-mark]");
+    const mark = link && one(`.lay .mark[data-mark="${CSS.escape(link.dataset.mark)}"]`);
+    if (link && mark) {
+      event.preventDefault();
+      const turn = link.closest(".turn");
+      if (turn) choose(turn, { scroll: false });
+      const rect = one("rect", mark), get = (name) => Number(rect.getAttribute(name));
+      const box = mark.ownerSVGElement.viewBox.baseVal;
+      draw(link.dataset.mark);
+      focusOn(get("x"), get("y"), get("x") + get("width"), get("y") + get("height"), box.width, box.height);
+      if (compare.getBoundingClientRect().top < 0 || compare.getBoundingClientRect().top > innerHeight / 2) compare.scrollIntoView({ block: "start" });
+      return;
+    }
+    const turn = event.target.closest(".turn");
+    if (turn && !event.target.closest("a:not(h3 a), summary") && getSelection().isCollapsed) {
+      if (event.target.closest("h3 a")) event.preventDefault();
+      choose(turn, { scroll: false });
+    }
+  });
+
+  const go = (id) => { const link = document.getElementById(id); if (!link.hidden) link.click(); };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.target.matches("[role=tab]") && ["ArrowLeft", "ArrowRight"].includes(event.key)) {
+      event.preventDefault();
+      change(event.key === "ArrowRight" ? 1 : -1, true);
+      return;
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox]), select, textarea") || one("dialog[open]")) return;
+    const keys = {
+      j: () => walk(1), k: () => walk(-1), "]": () => change(1), "[": () => change(-1),
+      n: () => go("following"), p: () => go("previous"),
+      u: () => document.getElementById("up").click(), "?": () => document.getElementById("keys").showModal(),
+      ...(source ? {
+        s: () => mode("side"), w: () => mode("swipe"), b: () => mode("blink"), d: () => mode("difference"),
+        "+": () => zoom(1.5), "=": () => zoom(1.5), "-": () => zoom(1 / 1.5), 0: fit, 1: natural,
+      } : {}),
+    };
+    const act = keys[event.key];
+    if (act) { event.preventDefault(); act(); }
+  });
+
+  const help = document.getElementById("help");
+  help.hidden = false;
+  help.addEventListener("click", () => document.getElementById("keys").showModal());
+  addEventListener("hashchange", follow);
+  follow();
+
+  // ---- Previous and next: in the order in which the run's page lists the samples, where it was filtered or sorted.
+
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(`editloupe:${location.pathname.replace(/samples\/[^/]*$/, "")}`));
+    const at = kept ? kept.slugs.indexOf(document.body.dataset.slug) : -1;
+    if (at >= 0) {
+      for (const [id, slug] of [["previous", kept.slugs[at - 1]], ["following", kept.slugs[at + 1]]]) {
+        const link = document.getElementById(id);
+        link.hidden = !slug;
+        if (slug) link.href = `${slug}.html`;
+      }
+      document.getElementById("position").textContent = `${(at + 1).toLocaleString("en")} of ${kept.slugs.length.toLocaleString("en")} listed`;
+      document.getElementById("up").href = `../index.html#${kept.query}`;
+    }
+  } catch { /* no storage: the run's own order stands in the page */ }
+
+  // ---- A served sample that is still being judged: put the new steps in place.
+
+  const address = document.body.dataset.live;
+  if (!address) return;
+  let version = null;
+  async function ask() {
+    try {
+      const news = await (await fetch(address, { cache: "no-store" })).json();
+      if (version !== null && news.version !== version) {
+        const text = await (await fetch(location.pathname, { cache: "no-store" })).text();
+        const fresh = new DOMParser().parseFromString(text, "text/html");
+        const was = [open?.id, step?.id];
+        document.getElementById("verdicts").replaceWith(fresh.getElementById("verdicts"));
+        const lays = all(".lay", fresh);
+        all(".lay").forEach((lay, at) => lays[at] && lay.replaceChildren(...lays[at].childNodes));
+        verdicts = all(".verdict");
+        open = null;
+        step = document.getElementById(was[1] || "");
+        show(document.getElementById(was[0] || "") || verdicts.at(-1));
+        if (step) step.classList.add("current");
+        for (const box of all("[data-show]", compare ?? document)) box.closest("label").hidden = !one(`.lay .mark.${box.dataset.show}`);
+        place();
+      }
+      version = news.version;
+      setTimeout(ask, news.running ? 2000 : 15000);
+    } catch {
+      setTimeout(ask, 15000); // the server was stopped, or is busy
+    }
+  }
+  ask();
+})();

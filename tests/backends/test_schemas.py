@@ -1,0 +1,119 @@
+"""Answers that are held to a JSON Schema: sent in each protocol's own way, or left off and said to be."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+
+from editloupe.backends import google, langchain, openai, vllm
+from editloupe.backends.base import LMM, parse_uri
+from editloupe.backends.retry import RetryPolicy
+from editloupe.chat import Message, Request, ToolSpec
+from editloupe.data.images import ImageStore
+from editloupe.errors import Rejected
+from tests.backends import gemini_server, openai_server
+from tests.backends.gemini_server import GeminiServer
+from tests.backends.openai_server import OpenAIServer
+from tests.backends.test_langchain import lmm, needs_langchain, seen
+
+needs_google = pytest.mark.skipif(importlib.util.find_spec("google.genai") is None, reason="the extra google")
+
+ONCE = RetryPolicy(attempts=1)
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"objects": {"type": "array", "items": {"type": "string"}}, "max_count": {"type": "integer"}},
+    "required": ["objects", "max_count"],
+    "additionalProperties": False,
+}
+ANSWER = '{"objects": ["mug"], "max_count": 2}'
+ASKED = Request(messages=(Message.of_text("user", "Which objects?"),), answer_schema=SCHEMA)
+TOOL = ToolSpec(name="look", description="Look.", parameters={"type": "object"})
+
+
+def opened(module: Any, uri: str) -> LMM:
+    backend: LMM = module.open_backend(parse_uri(uri), policy=ONCE)
+    return backend
+
+
+def test_a_schema_is_part_of_a_requests_key_only_where_there_is_one() -> None:
+    free = Request(messages=ASKED.messages)
+    assert "answer_schema" not in free.to_json()
+    # As it was before there were schemas.
+    assert free.key() == "588bf053a06a7cfc7bd9325078fa8410eb69705ccc7b5f35021be984241d0ba7"
+    assert ASKED.key() != free.key()
+    with pytest.raises(ValueError, match="not both"):
+        Request(messages=ASKED.messages, choices=("a", "b"), answer_schema=SCHEMA)
+
+
+def test_openai_sends_it_as_a_strict_response_format() -> None:
+    with OpenAIServer(openai_server.says(ANSWER)) as server:
+        reply = opened(openai, f"openai/tiny-vl?base_url={server.url}").complete(ASKED, ImageStore())
+    assert server.complaints == []
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
+    assert server.seen[0]["response_format"] == form == reply.sent["response_format"]
+    assert reply.text == ANSWER
+
+
+def test_vllm_sends_it_as_its_structured_outputs() -> None:
+    with OpenAIServer(openai_server.says(ANSWER), vllm=True) as server:
+        reply = opened(vllm, f"vllm/tiny-vl?base_url={server.url}").complete(ASKED, ImageStore())
+    assert server.complaints == []
+    assert server.seen[0]["structured_outputs"] == {"json": SCHEMA} == reply.sent["structured_outputs"]
+
+
+@needs_google
+def test_gemini_sends_it_as_a_json_schema_and_drops_it_where_the_model_refuses_it() -> None:
+    def act(handler: Any, body: Any) -> None:
+        if body.get("tools") and "responseJsonSchema" in body["generationConfig"]:
+            told = "Function calling with a response mime type: 'application/json' is unsupported"
+            gemini_server.fails(400, told, status="INVALID_ARGUMENT")(handler, body)
+        else:
+            gemini_server.says(ANSWER)(handler, body)
+
+    with GeminiServer(act) as server:
+        backend = opened(google, f"google/tiny-gemini?base_url={server.url}")
+        reply = backend.complete(ASKED, ImageStore())
+        assert server.seen[0]["generationConfig"]["responseJsonSchema"] == SCHEMA == reply.sent["responseJsonSchema"]
+        beside = Request(messages=ASKED.messages, tools=(TOOL,), answer_schema=SCHEMA)
+        reply = backend.complete(beside, ImageStore())
+    assert server.complaints == []
+    assert "responseJsonSchema" not in server.seen[2]["generationConfig"]
+    assert reply.sent["dropped"] == ["answer_schema"]
+
+
+def test_a_server_that_has_no_response_format_is_asked_without_it_and_that_is_said() -> None:
+    with OpenAIServer(openai_server.declines("response_format", code="unsupported_parameter")) as server:
+        backend = opened(openai, f"openai/tiny-vl?base_url={server.url}")
+        assert backend.complete(ASKED, ImageStore()).sent["dropped"] == ["answer_schema"]
+        assert backend.complete(ASKED, ImageStore()).sent["dropped"] == ["answer_schema"]
+    assert ["response_format" in body for body in server.seen] == [True, False, False]
+
+
+def test_a_schema_that_the_endpoint_calls_broken_is_not_dropped_but_told() -> None:
+    open_schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    with OpenAIServer(openai_server.says("{}")) as server:
+        backend = opened(openai, f"openai/tiny-vl?base_url={server.url}")
+        with pytest.raises(Rejected, match="Invalid schema for response_format"):
+            backend.complete(Request(messages=ASKED.messages, answer_schema=open_schema), ImageStore())
+
+
+def test_a_chat_model_that_cannot_is_asked_without_it_and_that_is_said() -> None:
+    backend = lmm("free words")
+    assert not backend.traits.constrains_schema
+    reply = backend.complete(ASKED, ImageStore())
+    assert reply.sent["dropped"] == ["answer_schema"]
+    assert "response_format" not in seen(backend)[0][1]
+
+
+@needs_langchain
+def test_langchains_openai_binds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-placeholder")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with OpenAIServer(openai_server.says(ANSWER)) as server:
+        backend = opened(langchain, f"langchain/openai:tiny-vl?base_url={server.url}")
+        reply = backend.complete(ASKED, ImageStore())
+    assert server.complaints == []
+    assert server.seen[0]["response_format"]["json_schema"]["schema"] == SCHEMA
+    assert (reply.text, reply.sent["answer_schema"]) == (ANSWER, SCHEMA)

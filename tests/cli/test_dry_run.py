@@ -1,0 +1,177 @@
+"""`editloupe judge --dry-run`: what a run would do and cost, with nobody asked and nothing written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe.agent.judge import first_message
+from tests.backends.openai_server import OpenAIServer, fails, says
+from tests.conftest import final
+
+Edits = Callable[..., Path]
+Run = Callable[..., tuple[int, str, str]]
+
+GPT = "openai/gpt-4.1?env=none"
+# 320×240 px is one tile: 85 + 170. A crop of 768×768 px is four.
+IMAGE, CROP = 255, 765
+
+
+def dry(editloupe: Run, *words: str | Path) -> dict[str, Any]:
+    code, said, told = editloupe("judge", *words, "--dry-run", "--json")
+    assert code == 0, told
+    found: dict[str, Any] = json.loads(said)
+    return found
+
+
+def everything(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def test_calls_images_tokens_and_cost_have_two_ends_worked_by_hand(
+    editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[int] = []
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        message = first_message(*args, **kwargs)
+        asked.append(len(message.text) // 4)
+        return message
+
+    monkeypatch.setattr("editloupe.runs.estimate.first_message", noted)
+    prices = tmp_path / "prices.toml"
+    prices.write_text('[models."gpt-4.1"]\ninput = 2\noutput = 8\n')
+    before = everything(tmp_path)
+    words = (edits(2), "--backend", GPT, "--criteria", "if", "--max-turns", "2", "--prices", prices)
+    before |= everything(tmp_path)
+    found = dry(editloupe, *words)
+    assert everything(tmp_path) == before, "nothing is written"
+    text = sum(asked)
+    assert (found["samples"], found["tasks"], found["to_ask"], found["reused"]) == (2, 2, 2, 0)
+    # Two tasks, a call each, two pictures each.
+    least = found["least"]
+    assert (least["calls"], least["images"], least["image_tokens"]) == (2, 4, 4 * IMAGE)
+    assert (least["text_tokens"], least["output_tokens"]) == (text, 2 * 300)
+    assert least["cost_usd"] == pytest.approx((2 * (text + 4 * IMAGE) + 8 * 600) / 1e6)
+    # Two turns, two reminders, a last word: five calls a task, with 0, 1, 2, 2, 2 crops in view, and 0 to 4 replies.
+    most = found["most"]
+    assert (most["calls"], most["images"]) == (10, 2 * (5 * 2 + 7))
+    assert most["image_tokens"] == 2 * (5 * 2 * IMAGE + 7 * CROP)
+    assert most["text_tokens"] == 5 * text + 2 * (10 * 300 + 7 * 250)
+    assert most["output_tokens"] == 10 * 300
+    assert most["cost_usd"] == pytest.approx((2 * most["input_tokens"] + 8 * 3000) / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("words", "calls"),
+    [
+        # One look, and two reminders.
+        (("--mode", "plain"), 3),
+        (("--max-turns", "0"), 1),
+        # A backend that can be held to labels has a last word even there.
+        (("--mode", "plain", "--constrain-labels", "--backend", "vllm/m"), 4),
+        (("--max-turns", "6"), 9),
+    ],
+)
+def test_the_most_calls_of_a_task(editloupe: Run, edits: Edits, words: tuple[str, ...], calls: int):
+    backend = () if "--backend" in words else ("--backend", GPT)
+    found = dry(editloupe, edits(1), "--criteria", "if", *backend, *words)
+    assert (found["least"]["calls"], found["most"]["calls"]) == (1, calls)
+
+
+def test_no_run_makes_more_calls_than_the_estimate_says(editloupe: Run, edits: Edits, tmp_path: Path):
+    folder = edits(1)
+    # Calls a tool, is reminded twice, calls again until its turns are used up, and never answers.
+    acts = [says("what?"), says("what?"), says('<tool_call>{"name": "zoom_in", "parameters": {}}</tool_call>')]
+    with OpenAIServer(*acts, model="m") as server:
+        words = (folder, "--backend", f"openai/m?base_url={server.url}", "--criteria", "if", "--max-turns", "3")
+        found = dry(editloupe, *words)
+        assert server.seen == []
+        assert editloupe("judge", *words, "--out", tmp_path / "run")[0] == 1
+        assert len(server.seen) == found["most"]["calls"] == 6
+
+
+def test_what_stands_is_reused_and_what_failed_is_asked_again(editloupe: Run, edits: Edits, tmp_path: Path):
+    folder, run = edits(3), tmp_path / "run"
+    with OpenAIServer(says(final("Wrong Action")), fails(400, "no"), model="m") as server:
+        words = (folder, "--backend", f"openai/m?base_url={server.url}", "--criteria", "if", "--out", run)
+        assert editloupe("judge", *words, "--concurrency", "1")[0] == 3
+        before = everything(run)
+        found = dry(editloupe, *words)
+        code, said, _ = editloupe("judge", *words, "--dry-run")
+        assert len(server.seen) == 3
+    assert (found["tasks"], found["reused"], found["to_ask"], found["least"]["calls"]) == (3, 1, 2, 2)
+    assert (code, everything(run)) == (0, before)
+    assert f"3 samples, 3 tasks: 1 stand in {run}, 2 to ask, 2 of them go on from where they stopped." in said
+    assert "no formula is known for this model" in said
+
+
+def test_rejected_rows_missing_outputs_small_targets_and_absent_tools_are_named(editloupe: Run, edits: Edits):
+    folder = edits(3)
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text().splitlines()]
+    rows[0]["instruction"] = ""
+    rows[1] |= {"bbox": [10, 10, 20, 40], "object": "mug"}
+    rows[2]["edited_file_name"] = None
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = (folder, "--backend", GPT, "--criteria", "if")
+    found = dry(editloupe, *words)
+    assert [row["sample"] for row in found["rejected"]] == ["s00"]
+    assert found["not_asked"] == {"missing_output": 1}
+    assert found["least"]["calls"] == 1
+    # 10×30 px; the box is the source image's.
+    assert [(t["sample"], t["image"], t["sent_px"]) for t in found["small_targets"]] == [("s01", "source", [10, 30])]
+    assert set(found["absent_tools"]) == {"grounding", "detect_object"}
+    code, said, _ = editloupe("judge", *words, "--dry-run")
+    assert code == 0
+    for told in (
+        "Rejected, and not asked about:",
+        "s00: ",
+        "s02: missing_output",
+        "under 16 px",
+        "Tools absent: grounding",
+    ):
+        assert told in said
+    assert "10×30 px" in said
+
+
+def test_an_unknown_price_and_an_unknown_model_are_said_to_be_unknown(editloupe: Run, edits: Edits):
+    found = dry(editloupe, edits(1), "--backend", "openai/gpt-9?env=none", "--criteria", "if")
+    assert (found["least"]["image_tokens"], found["least"]["input_tokens"], found["least"]["cost_usd"]) == (None,) * 3
+    assert found["image_rule"] is None
+    code, said, _ = editloupe("judge", edits(1, name="e"), "--backend", "openai/gpt-9?env=none", "--dry-run")
+    assert code == 0
+    assert said.count("unknown") >= 4
+
+
+def test_a_judge_that_is_no_lmm_costs_nothing(editloupe: Run, edits: Edits):
+    found = dry(editloupe, edits(1))
+    assert (found["least"]["calls"], found["least"]["cost_usd"]) == (2, 0.0)
+    assert "Cost" not in editloupe("judge", edits(1, name="e"), "--dry-run")[1]
+
+
+def test_what_would_stop_the_run_stops_the_estimate(editloupe: Run, edits: Edits, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    for words, told in (
+        (("--backend", "openai/gpt-4.1"), "OPENAI_API_KEY"),
+        (("--out", str(tmp_path / "mine")), "holds other files and is no run"),
+        (("--out", str(tmp_path / "mine" / "notes.txt")), "is a file"),
+        (("--launch", "--backend", "openai/m?env=none"), "--launch starts vllm serve"),
+    ):
+        code, _, complained = editloupe("judge", edits(1, name=told[:4]), *words, "--dry-run")
+        assert (code, told in complained) == (2, True), complained
+
+
+def test_a_run_with_other_settings_is_refused_and_a_launch_is_not_started(editloupe: Run, edits: Edits, tmp_path: Path):
+    folder = edits(1)
+    assert editloupe("judge", folder, "--criteria", "if", "--out", tmp_path / "run")[0] == 0
+    code, _, told = editloupe("judge", folder, "--max-turns", "2", "--out", tmp_path / "run", "--dry-run")
+    assert (code, "belongs to another run" in told) == (2, True)
+    # No vllm is installed here.
+    found = dry(editloupe, folder, "--backend", "vllm/Qwen/Qwen3-VL-8B-Instruct", "--launch")
+    # 10·8 squares of 32 px, rounded from 320×240, and two marks; two pictures, two criteria.
+    assert found["least"]["image_tokens"] == 4 * (10 * 8 + 2)

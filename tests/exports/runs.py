@@ -1,0 +1,131 @@
+"""Runs to be exported: native tool calls, a label that is none, a backend that fails, several targets, a fork."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from PIL import Image
+
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
+from editloupe.errors import Unavailable
+from editloupe.runs.execute import execute
+from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.store import RunStore
+from editloupe.traces.events import End, FindingEvent, Header, MessageEvent, ModelCall
+from editloupe.traces.read import read_trace
+from editloupe.traces.record import TraceWriter
+from tests.conftest import final, pixels
+
+ZOOM = {"target_image": "Edited Image", "bbox": [250, 250, 500, 500]}
+
+INSTRUCTION = "Make square {} red."
+
+
+def edits(folder: Path, *, count: int = 5, several: bool = False) -> Path:
+    """`count` samples of an editor "painter", the last without an edited image. several: two targets each."""
+    folder.mkdir(parents=True)
+    rows = []
+    for i in range(count):
+        before, after = pixels(i, spots=1 + i % 3)
+        Image.fromarray(before).save(folder / f"before{i}.png")
+        if i < count - 1:
+            Image.fromarray(after).save(folder / f"after{i}.png")
+        row: dict[str, object] = {
+            "id": f"s{i:02}",
+            "editor": "painter",
+            "source_file_name": f"before{i}.png",
+            "edited_file_name": f"after{i}.png",
+            "instruction": INSTRUCTION.format(i),
+            "edit_type": "Change Color",
+            "human_instruction_following": "Wrong Action",
+        }
+        if several:
+            row["bboxes"] = [[20, 20, 44, 44], [120, 20, 144, 44]]
+        rows.append(row)
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return folder
+
+
+def native_run(folder: Path, *, name: str = "run") -> Path:
+    """s00, s03: a zoom, then a label.   s01: no label of the rubric.   s02: the endpoint fails.   s04: no edited image."""
+    backend = ScriptedLMM(_script, name=name, native_tools=True)
+    bench = open_bench(Settings(backend=backend, tool_protocol="native"))
+    execute(bench, Source(path=edits(folder / "edits")), folder / name, config={}, concurrency=1)
+    return folder / name
+
+
+def oracle_run(folder: Path) -> Path:
+    """Two targets each: the first is done wrongly, the second flawlessly."""
+
+    labels = iter(("Wrong Action", "Flawless Execution"))
+
+    def script(request: Request) -> str:
+        about_target = "Instruction Following" in request.messages[0].text
+        return final(next(labels) if about_target else "Perfect Consistency")
+
+    bench = open_bench(Settings(backend=ScriptedLMM(script), mode="oracle"))
+    data = edits(folder / "edits", count=2, several=True)
+    execute(bench, Source(path=data), folder / "run", config={}, concurrency=1)
+    return folder / "run"
+
+
+def baseline_run(folder: Path) -> Path:
+    """The embedded judge: no LMM."""
+    execute(open_bench(Settings()), Source(path=edits(folder / "edits", count=2)), folder / "run", config={}, concurrency=1)
+    return folder / "run"
+
+
+def add_fork(run: Path, *, at: int = 1) -> str:
+    """A fork of s00's first finding after step `at`, by another backbone with another label. Its path inside the run."""
+    finding = next(f for f in RunStore.read(run).current() if f.sample_id == "s00")
+    assert finding.trace is not None
+    trace = read_trace(run / finding.trace)
+    heads = [e.head for e in trace.events if isinstance(e, ModelCall)]
+    stem = Path(finding.trace).name.removesuffix(".jsonl")
+    name = f"forks/{stem[:2]}/{stem}.1.jsonl"
+    parent = {"trace": finding.trace, "head": heads[at], "step": at, "tools": 1, "why": "fork", "changes": {"backend": "x"}}
+    judge = {**trace.header.judge, "backend": "scripted/other"}
+    said = Message(role="assistant", parts=(TextPart(text=final("Over Modification", "Another one thinks otherwise.")),))
+    reply = Reply(text=said.text, model="other", usage=Usage(input_tokens=7, output_tokens=3))
+    with TraceWriter(run / name) as writer:
+        header = trace.header.model_dump() | {"judge": judge, "judge_id": "0123456789abcdef", "parent": parent}
+        writer.append(Header(**header))
+        hint = Message.of_text("user", "Look again.")
+        asked = message_hash(hint, heads[at])
+        writer.append(MessageEvent(hash=asked, parent=heads[at], message=hint.to_json()))
+        call = ModelCall(ordinal=at, request_key="k", head=asked, choices=None, reply=reply.to_json(), seconds=0.01)
+        writer.append(call)
+        writer.append(MessageEvent(hash=message_hash(said, asked), parent=asked, message=said.to_json()))
+        told = finding.to_json() | {
+            "judge_id": "0123456789abcdef",
+            "label": "Over Modification",
+            "value": 3.0,
+            "trace": name,
+        }
+        told["answer"] = {"kind": "label", "name": "Over Modification", "value": 3.0}
+        writer.append(FindingEvent(finding=told))
+        writer.append(End())
+    return name
+
+
+def _script(request: Request) -> str | Reply | Exception:
+    asked = request.messages[0].text
+    if INSTRUCTION.format(2) in asked:
+        return Unavailable("HTTP 503, come again", status=503)
+    if INSTRUCTION.format(1) in asked:
+        return final("Splendid")
+    if len(request.messages) == 1:
+        return Reply(
+            text="<Start Thinking>Closer.</Start Thinking>",
+            reasoning="I should look.",
+            tool_calls=(ToolCall(id="a", name="zoom_in", arguments=ZOOM),),
+            finish="tools",
+            model="script-1",
+            usage=Usage(input_tokens=1200, output_tokens=34, image_tokens=800, cached_tokens=200),
+            raw={"id": "resp-1"},
+            sent={"temperature": 0, "max_tokens": 512},
+        )
+    label = "Flawless Execution" if "Instruction Following" in asked else "Perfect Consistency"
+    return Reply(text=final(label, "Crop 1 shows it."), usage=Usage(input_tokens=1500, output_tokens=20), model="script-1")

@@ -1,0 +1,78 @@
+"""Findings as a table: all three forms hold the same rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from editloupe.backends.prices import ModelPrice, Prices
+from editloupe.errors import ConfigError
+from editloupe.exports.episodes import Source
+from editloupe.exports.findings import COLUMNS, write_findings
+from editloupe.runs.store import RunStore
+
+
+def test_jsonl_keeps_each_finding_and_adds_its_sample_and_judge(native: Path, tmp_path: Path):
+    path = tmp_path / "f.jsonl"
+    assert write_findings(Source(folder=native), path) == 10
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for row, finding in zip(rows, RunStore.read(native).current(), strict=True):
+        assert finding.to_json().items() <= row.items()
+    first = next(r for r in rows if r["sample_id"] == "s00")
+    assert (first["backend"], first["edit_type"], first["instruction"]) == (
+        "scripted/run",
+        "Change Color",
+        "Make square 0 red.",
+    )
+
+
+def test_csv_and_parquet_hold_the_same_rows(native: Path, oracle: Path, tmp_path: Path):
+    pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow (the extra data) is not here")
+    for run in (native, oracle):
+        write_findings(Source(folder=run), tmp_path / "f.csv")
+        write_findings(Source(folder=run), tmp_path / "f.parquet")
+        table = pq.read_table(tmp_path / "f.parquet")
+        assert {name: str(table.schema.field(name).type) for name in COLUMNS} == {
+            name: {"float64": "double"}.get(kind, kind) for name, kind in COLUMNS.items()
+        }
+        with (tmp_path / "f.csv").open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        told = [{k: "" if v is None else str(v) for k, v in row.items()} for row in table.to_pylist()]
+        assert rows == told
+    assert sorted(row["target"] for row in rows if row["status"] == "ok") == ["", "1", "2"]
+
+
+def test_a_failure_has_neither_label_nor_value(native: Path, tmp_path: Path):
+    write_findings(Source(folder=native), tmp_path / "f.csv")
+    with (tmp_path / "f.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    failed = [r for r in rows if r["status"] != "ok"]
+    # s01, s02 and s04, two criteria each.
+    assert len(failed) == 6
+    assert {(r["label"], r["value"], r["answer"]) for r in failed} == {("", "", "")}
+
+
+def test_prices_of_a_file_count(native: Path, tmp_path: Path):
+    # 2,700 tokens in at 1 USD and 54 out at 10 USD a million: 0.0027 + 0.00054.
+    prices = Prices(by_name={"m": ModelPrice(input=1.0, output=10.0)})
+    run = tmp_path / "run"
+    shutil.copytree(native, run)
+    info = (run / "run.json").read_text(encoding="utf-8")
+    (run / "run.json").write_text(info.replace("scripted/run", "openai/m?base_url=x"), encoding="utf-8")
+    write_findings(Source(folder=run, prices=prices, samples=("s00",)), tmp_path / "f.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "f.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["cost_usd"] for row in rows] == [pytest.approx(0.00324)] * 2
+
+
+def test_another_ending_is_refused(native: Path, tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"\.jsonl, \.csv or \.parquet"):
+        write_findings(Source(folder=native), tmp_path / "f.xlsx")
+
+
+def test_an_unknown_sample_is_refused(native: Path, tmp_path: Path):
+    with pytest.raises(ConfigError, match="has no sample 'nobody'"):
+        write_findings(Source(folder=native, samples=("nobody",)), tmp_path / "f.csv")

@@ -1,0 +1,50 @@
+"""A key that was used, and that the endpoint says again, stands in no export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from editloupe.exports.atif import write_atif
+from editloupe.exports.episodes import Source
+from editloupe.exports.findings import write_findings
+from editloupe.exports.inspect_log import write_inspect
+from editloupe.exports.junit import write_junit
+from editloupe.exports.otel import write_otel
+from editloupe.runs.execute import execute
+from editloupe.runs.spec import Settings, open_bench
+from editloupe.runs.spec import Source as Edits
+from tests.backends.loopback import Body
+from tests.backends.openai_server import Handler, OpenAIServer, fails, says
+from tests.conftest import LOOK, final
+from tests.exports.runs import INSTRUCTION, edits
+
+CANARY = "sk-canary-5ea5e11e5-7f3d"
+
+
+def test_a_key_that_an_endpoint_repeats_is_in_no_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+
+    def answers(handler: Handler, body: Body) -> None:
+        if INSTRUCTION.format(1) in body["messages"][0]["content"][-1]["text"]:
+            fails(400, f"the key {CANARY} may not do this")(handler, body)
+        elif any(message["role"] == "assistant" for message in body["messages"]):
+            says(final("Wrong Action", f"I was given {CANARY}."))(handler, body)
+        else:
+            says(LOOK)(handler, body)
+
+    with OpenAIServer(answers, model="m", key=CANARY) as server:
+        bench = open_bench(Settings(backend=f"openai/m?base_url={server.url}"))
+        execute(bench, Edits(path=edits(tmp_path / "edits", count=3)), tmp_path / "run", config={}, concurrency=1)
+    source = Source(folder=tmp_path / "run")
+    out = tmp_path / "out"
+    assert write_otel(source, out / "spans.jsonl", content=True) == 4
+    assert write_atif(source, out / "atif") == 4
+    write_inspect(source, out / "log.json")
+    for name in ("f.jsonl", "f.csv"):
+        write_findings(source, out / name)
+    write_junit(source, out / "junit.xml")
+    files = [path for path in out.rglob("*") if path.is_file()]
+    assert len(files) > 8
+    assert [path.name for path in files if CANARY.encode() in path.read_bytes()] == []

@@ -1,0 +1,200 @@
+"""Large runs, runs in a folder, shards joined, pictures that nothing names, two writers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.errors import ConfigError, RunMismatch
+from editloupe.runs import index
+from editloupe.runs.folders import orphans, remove, runs_below
+from editloupe.runs.index import RunIndex
+from editloupe.runs.merge import merge
+from editloupe.runs.store import RunStore
+from editloupe.traces import GALLERY
+from editloupe.traces.read import read_trace
+from tests.conftest import LOOK
+from tests.runs.test_resume import run, talker
+
+Edits = Callable[..., Path]
+
+
+@pytest.fixture
+def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index is worth its file for every run."""
+    monkeypatch.setattr(index, "LARGE", 0)
+
+
+@pytest.mark.usefixtures("small_is_large")
+def test_one_sample_is_read_by_the_index_as_it_is_read_from_the_whole(gallery: Path):
+    whole = RunStore.read(gallery)
+    part = RunStore.read_sample(gallery, "mug-blue")
+    assert (gallery / "index.sqlite").exists()
+    assert list(part.samples) == ["mug-blue"]
+    assert part.current() == [f for f in whole.current() if f.sample_id == "mug-blue"]
+    assert RunStore.read_sample(gallery, "unknown").current() == whole.current()
+
+
+@pytest.mark.usefixtures("small_is_large")
+def test_the_index_follows_what_is_appended_and_is_made_anew_where_a_file_changed(edits: Edits, tmp_path: Path):
+    folder, out = edits(3), tmp_path / "run"
+    run(talker(), folder, out, limit=1)
+    assert [f.sample_id for f in RunStore.read_sample(out, "s00").current()] == ["s00"]
+    run(talker("Over Modification"), folder, out)
+    assert [f.label for f in RunStore.read_sample(out, "s02").current()] == ["Over Modification"]
+    # A torn line is not there; once it is whole, it is.
+    lines = (out / "findings.jsonl").read_bytes()
+    last = json.loads(lines.splitlines()[-1])
+    more = json.dumps(last | {"sample_id": "late", "task_id": "f" * 64}).encode()
+    (out / "findings.jsonl").write_bytes(lines + more[:40])
+    with RunIndex(out) as opened:
+        assert (opened.samples(), opened.statuses(), opened.lines("late")) == (3, {"ok": 3}, {})
+    (out / "findings.jsonl").write_bytes(lines + more + b"\n")
+    with RunIndex(out) as opened:
+        assert list(opened.lines("late")) == ["findings.jsonl"]
+    (out / "findings.jsonl").write_bytes(b'{"other": 1}\n' + lines)
+    with RunIndex(out) as opened:
+        assert opened.statuses() == {"ok": 3}
+        assert opened.lines("late") == {}
+    (out / "index.sqlite").write_bytes(b"no database at all")
+    assert [f.label for f in RunStore.read_sample(out, "s02").current()] == ["Over Modification"]
+    (out / "index.sqlite").unlink()
+    assert [f.label for f in RunStore.read_sample(out, "s02").current()] == ["Over Modification"]
+
+
+def test_small_runs_and_the_gallery_get_no_index_file(gallery: Path):
+    RunStore.read_sample(gallery, "mug-blue")
+    list(runs_below(gallery.parent))
+    assert not (gallery / "index.sqlite").exists()
+
+
+def test_runs_are_listed_with_their_judges_and_what_is_judged(gallery: Path):
+    broken = gallery.parent / "deeper" / "broken"
+    broken.mkdir(parents=True)
+    (broken / "run.json").write_text("{", encoding="utf-8")
+    found = {one.folder.name: one for one in runs_below(gallery.parent)}
+    assert sorted(found) == ["broken", "gallery"]
+    assert (found["gallery"].samples, found["gallery"].statuses, len(found["gallery"].judges)) == (2, {"ok": 7}, 4)
+    assert "cannot be read" in found["broken"].problem
+    with pytest.raises(ConfigError, match="is no folder"):
+        list(runs_below(gallery / "nowhere"))
+
+
+# Shards
+
+
+def test_shards_of_one_run_are_joined_and_the_whole_needs_no_call_more(edits: Edits, tmp_path: Path):
+    folder, whole = edits(4), tmp_path / "whole"
+    shards = [tmp_path / "a", tmp_path / "b"]
+    run(talker(), folder, shards[0], only=("s00", "s02"))
+    run(talker(), folder, shards[1], only=("s01", "s02", "s03"))
+    before = {path: path.read_bytes() for shard in shards for path in shard.rglob("*.jsonl")}
+    done = merge(whole, shards)
+    assert (done.samples, done.findings, done.stayed) == (4, 4, 1)
+    assert {path: path.read_bytes() for path in before} == before
+    lmm = talker()
+    again = run(lmm, folder, whole)
+    assert (len(lmm.requests), again.reused, again.failed) == (0, 4, 0)
+    for finding in again.findings:
+        assert read_trace(whole / str(finding.trace)).problems == ()
+    assert merge(whole, shards).findings == 0
+
+
+def test_a_finding_that_stands_goes_before_a_pending_one_and_no_trace_is_lost(edits: Edits, tmp_path: Path):
+    folder = edits(1)
+    run(ScriptedLMM([LOOK]), folder, tmp_path / "failed")
+    run(talker(), folder, tmp_path / "judged")
+    done = merge(tmp_path / "whole", [tmp_path / "failed", tmp_path / "judged"])
+    assert (done.findings, done.stayed) == (2, 0)
+    (finding,) = RunStore.read(tmp_path / "whole").current()
+    assert finding.label == "Wrong Action"
+    kept = sorted(path.name for path in (tmp_path / "whole").glob("traces/*/*/*"))
+    assert [name.partition(".0.")[2] for name in kept] == ["aside-1.jsonl", "jsonl"]
+
+
+def test_forks_of_two_shards_keep_apart(gallery: Path, tmp_path: Path):
+    other = Path(shutil.copytree(gallery, tmp_path / "other"))
+    name = next(str(f.trace) for f in RunStore.read(gallery).current() if f.criterion == "visual_consistency")
+    stem = ".".join(Path(name).name.split(".")[:2])
+    for folder, told in ((gallery, "one"), (other, "two")):
+        child = folder / "forks" / stem[:2] / f"{stem}.1.jsonl"
+        child.parent.mkdir(parents=True)
+        header = json.loads((folder / name).read_bytes().splitlines()[0])
+        parent = {"trace": name, "head": told, "step": 1, "tools": 0, "why": "fork", "changes": {}}
+        child.write_text(json.dumps(header | {"parent": parent}) + "\n", encoding="utf-8")
+        grandchild = header | {"parent": parent | {"trace": f"forks/{stem[:2]}/{stem}.1.jsonl"}}
+        child.with_name(f"{stem}.2.jsonl").write_text(json.dumps(grandchild) + "\n", encoding="utf-8")
+    assert merge(tmp_path / "whole", [gallery, other]).forks == 4
+    parents = {}
+    for path in (tmp_path / "whole").glob("forks/*/*.jsonl"):
+        parent = json.loads(path.read_bytes().splitlines()[0])["parent"]
+        parents[path.name.split(".")[2]] = (Path(parent["trace"]).name.split(".")[2], parent["head"])
+    # Two children of the trace itself (its third name part is "jsonl"), and under each its own grandchild.
+    roots = {number for number, (above, _) in parents.items() if above == "jsonl"}
+    assert len(roots) == 2
+    assert {(parents[above][1], head) for above, head in parents.values() if above != "jsonl"} == {
+        ("one", "one"),
+        ("two", "two"),
+    }
+
+
+def test_what_is_no_shard_of_the_same_run_is_refused_with_the_field(edits: Edits, tmp_path: Path):
+    folder = edits(1)
+    run(talker(), folder, tmp_path / "a")
+    run(talker(), folder, tmp_path / "b", mode="plain")
+    with pytest.raises(RunMismatch, match=r"b is no shard of the same run: absent_tools is \[\], and \[.*\] in"):
+        merge(tmp_path / "whole", [tmp_path / "a", tmp_path / "b"])
+    with pytest.raises(ConfigError, match="cannot be merged with itself"):
+        merge(tmp_path / "a", [tmp_path / "a"])
+    assert not (tmp_path / "whole").exists()
+
+
+# Pictures
+
+
+def test_gc_finds_what_nothing_names_and_nothing_else(gallery: Path):
+    assert orphans(gallery) == []
+    lost, half, foreign = "ab" * 32 + ".png", ".part-0", "readme.txt"
+    (gallery / "blobs" / "ab").mkdir(exist_ok=True)
+    for name in (lost, half, foreign):
+        (gallery / "blobs" / "ab" / name).write_bytes(b"1234")
+    found = orphans(gallery)
+    assert [(o.path.name, o.bytes) for o in found] == [(half, 4), (lost, 4)]
+    remove(found)
+    assert orphans(gallery) == []
+    assert (gallery / "blobs" / "ab" / foreign).exists()
+    # Pictures that only a trace names are not lost.
+    names = {p.name for p in (GALLERY / "blobs").glob("*/*")}
+    assert {p.name for p in (gallery / "blobs").glob("*/*")} == names | {foreign}
+
+
+# Two writers
+
+
+def test_a_second_process_is_refused_with_the_firsts_process_and_host(gallery: Path):
+    code = f"""
+import sys
+from pathlib import Path
+from editloupe.runs.store import RunStore
+store = RunStore.edit(Path({str(gallery)!r}))
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdin is not None and first.stdout is not None
+        assert first.stdout.readline() == "ready\n"
+        with pytest.raises(ConfigError, match=f"being written by process {first.pid} on {socket.gethostname()}"):
+            RunStore.edit(gallery)
+        # Reading is never refused.
+        assert len(RunStore.read(gallery).current()) == 7
+        first.stdin.write("\n")
+        first.stdin.close()
+    RunStore.edit(gallery).close()

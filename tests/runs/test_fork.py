@@ -1,0 +1,103 @@
+"""Forks from Python: what is shared, what another provider must not see, what a failing backend leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Reply, Request, ToolCall
+from editloupe.errors import ConfigError, Unavailable
+from editloupe.records import Finding
+from editloupe.runs.execute import execute
+from editloupe.runs.fork import Changes, fork
+from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.store import RunStore
+from editloupe.tools.base import open_toolbox
+from editloupe.traces.events import ModelCall, Note
+from editloupe.traces.lineage import read_whole
+from editloupe.traces.read import read_trace
+from tests.conftest import final
+from tests.runs.test_resume import Edits
+
+LOOK = ToolCall(
+    id="call_a",
+    name="localize_differences",
+    arguments={"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"},
+)
+
+
+class Other(ScriptedLMM):
+    """A script that passes for another provider."""
+
+    @property
+    def uri(self) -> str:
+        return "other/model"
+
+
+@pytest.fixture
+def signed(edits: Edits, tmp_path: Path) -> tuple[Path, Finding]:
+    """A run of one native task whose provider signs its thoughts: (run folder, finding)."""
+
+    def script(request: Request) -> Reply | str:
+        if len(request.messages) > 1:
+            return final("Wrong Action")
+        return Reply(text="", tool_calls=(LOOK,), finish="tools", carry={"signature": "abc"})
+
+    lmm = ScriptedLMM(script, native_tools=True)
+    bench = open_bench(Settings(backend=lmm, criteria=("if",), tool_protocol="native"))
+    outcome = execute(bench, Source(path=edits(1)), tmp_path / "run", config={})
+    return tmp_path / "run", outcome.findings[0]
+
+
+def test_signatures_go_back_to_their_provider_and_to_no_other(signed: tuple[Path, Finding]):
+    folder, finding = signed
+    toolbox = open_toolbox(("localize_differences",))
+    for kind, carried in ((ScriptedLMM, {"signature": "abc"}), (Other, None)):
+        lmm = kind(["-", final("Over Modification")], native_tools=True)
+        forked = fork(folder, str(finding.trace), at=1, backend=lmm, toolbox=toolbox)
+        assert [m.carry for m in lmm.requests[0].messages if m.role == "assistant"] == [carried]
+        child = read_whole(folder, folder / forked.trace)
+        assert child.problems == ()
+        notes = [e.text for e in read_trace(folder / forked.trace).events if isinstance(e, Note)]
+        assert notes == ([] if carried else ["left out of the shared messages: what only scripted/test understands"])
+        # The recorded message keeps it either way, and with it its hash.
+        assert next(m.carry for m in child.messages() if m.role == "assistant") == {"signature": "abc"}
+
+
+def test_a_backend_that_cannot_go_on_natively_is_refused_before_anything_is_written(signed: tuple[Path, Finding]):
+    folder, finding = signed
+    with pytest.raises(ConfigError, match="calls tools natively and scripted/test cannot"):
+        fork(folder, str(finding.trace), at=1, backend=ScriptedLMM([]), toolbox=open_toolbox(()))
+    assert not (folder / "forks").exists()
+
+
+def test_from_the_question_alone_the_whole_conversation_is_anew(signed: tuple[Path, Finding]):
+    folder, finding = signed
+    lmm = Other([Reply(text="", tool_calls=(LOOK,), finish="tools"), final("Flawless Execution")], native_tools=True)
+    forked = fork(folder, str(finding.trace), at=0, backend=lmm, toolbox=open_toolbox(("localize_differences",)))
+    assert (forked.finding.label, forked.parent.step, len(lmm.requests)) == ("Flawless Execution", 0, 2)
+    assert [e.ordinal for e in read_trace(folder / forked.trace).events if isinstance(e, ModelCall)] == [0, 1]
+    # Findings of forks are no findings of the run.
+    assert [f.label for f in RunStore.read(folder).current()] == ["Wrong Action"]
+    (folder / "findings.jsonl").unlink()
+    assert [f.label for f in RunStore.read(folder).current()] == ["Wrong Action"]
+
+
+def test_a_failing_backend_leaves_a_child_that_says_so(signed: tuple[Path, Finding]):
+    folder, finding = signed
+    lmm = Other(lambda request: Unavailable("gone"), native_tools=True)
+    forked = fork(
+        folder,
+        str(finding.trace),
+        at=2,
+        backend=lmm,
+        toolbox=open_toolbox(("localize_differences",)),
+        changes=Changes(instruction="Ignore <tool_call> in what I say."),
+    )
+    assert (forked.finding.status, forked.finding.label) == ("backend_failed", None)
+    asked = lmm.requests[0].messages[-1].text
+    # Our own tags in an instruction are no tags.
+    assert "Ignore ‹tool_call› in what I say." in asked
+    assert read_whole(folder, folder / forked.trace).problems == ()

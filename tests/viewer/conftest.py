@@ -1,0 +1,39 @@
+"""One run, its pages served and written as files, for all tests of the viewer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from editloupe.viewer.export import export
+from editloupe.viewer.index import RunIndex
+from editloupe.viewer.pages import Site
+from editloupe.viewer.serve import Viewer
+from tests.viewer.runs import make_run
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("viewer"))
+
+
+@pytest.fixture(scope="session")
+def server(run: Path) -> Iterator[Viewer]:
+    """The run, served on a free port of loopback."""
+    with Viewer(Site.of([RunIndex(run, live=True)], live=True)) as viewer:
+        thread = threading.Thread(target=viewer.serve_forever, daemon=True)
+        thread.start()
+        yield viewer
+        viewer.shutdown()
+        thread.join(5)
+
+
+@pytest.fixture(scope="session")
+def folder(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run's pages as files."""
+    out = tmp_path_factory.mktemp("export") / "pages"
+    export(Site.of([RunIndex(run)]), out)
+    return out

@@ -1,0 +1,414 @@
+"""The pages in a real Chromium, each test twice: served, and from files. `make test-browser` runs them.
+
+Playwright drives the Chromium that CHROMIUM names, or the one on the path; it needs no browser of its own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from filelock import FileLock
+from PIL import Image
+
+from editloupe.viewer.index import RunIndex
+from editloupe.viewer.pages import Site
+from editloupe.viewer.serve import Viewer
+from tests.viewer.runs import CROP, HEIGHT, HOSTILE, TARGET, WIDTH
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
+
+pytestmark = pytest.mark.browser
+
+ARGUMENTS = [
+    "--no-sandbox",  # the tests may run as root, where Chromium's sandbox does not start
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--force-color-profile=srgb",
+]
+
+BLUE, GREEN = (0x22, 0x8B, 0xE6), (0x12, 0xB8, 0x86)
+"""The colours of a crop's and a target's box (--crop and --target in viewer.css)."""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    assert path, "no Chromium: set CHROMIUM, or install Debian's package chromium"
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield found
+        found.close()
+
+
+@pytest.fixture(params=["served", "files"])
+def root(request: pytest.FixtureRequest, server: Viewer, folder: Path) -> str:
+    """The address below which the pages lie."""
+    return server.url if request.param == "served" else f"file://{folder}/"
+
+
+class Watched:
+    """A page, and what it did that it should not: errors, requests to elsewhere, dialogs."""
+
+    def __init__(self, page: Page, root: str) -> None:
+        self.page = page
+        self.trouble: list[str] = []
+        page.on("pageerror", lambda error: self.trouble.append(f"error: {error}"))
+        page.on("console", lambda m: self.trouble.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
+        page.on("dialog", lambda dialog: (self.trouble.append("a dialog"), dialog.dismiss()))
+        page.on(
+            "requestfailed",
+            lambda r: self.trouble.append(f"failed: {r.url}") if "ERR_ABORTED" not in str(r.failure) else None,
+        )
+        page.on("request", lambda r: None if r.url.startswith(root) else self.trouble.append(f"request: {r.url}"))
+
+
+@pytest.fixture
+def open_page(browser: Browser, root: str) -> Iterator[Callable[..., Page]]:
+    """Opens a page below the root, at a desk's size unless told otherwise; afterwards nothing may have gone wrong."""
+    watched: list[Watched] = []
+    contexts = []
+
+    def opened(address: str = "index.html", *, width: int = 1366, height: int = 900, scheme: str = "light") -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
+        )
+        contexts.append(context)
+        page = context.new_page()
+        watched.append(Watched(page, root))
+        page.goto(root + address)
+        return page
+
+    yield opened
+    trouble = [line for one in watched for line in one.trouble]
+    for context in contexts:
+        context.close()
+    assert not trouble
+
+
+def until(true: Callable[[], bool], *, seconds: float = 5) -> None:
+    """Waits until something holds. Playwright's own waiting evaluates text, which the pages' policy forbids."""
+    for _ in range(round(20 * seconds)):
+        if true():
+            return
+        time.sleep(0.05)
+    assert true()
+
+
+def sample_page(page: Page, id_: str) -> None:
+    """From the run's page to a sample's."""
+    page.get_by_role("link", name=id_, exact=True).click()
+    page.wait_for_selector(".verdict.open")
+
+
+def pixels(page: Page) -> np.ndarray:
+    """What is seen: H×W×3 uint8, a CSS pixel each."""
+    return np.asarray(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
+
+
+def is_colour(seen: np.ndarray, x: float, y: float, colour: tuple[int, int, int], *, near: int = 1) -> bool:
+    """Whether some pixel within `near` px of (x, y) has that colour."""
+    cut = seen[round(y) - near : round(y) + near + 1, round(x) - near : round(x) + near + 1].astype(int)
+    return bool((np.abs(cut - colour).max(axis=2) < 40).any())
+
+
+def check_box(page: Page, box: tuple[int, int, int, int], on: Locator, colour: tuple[int, int, int]) -> None:
+    """The four edges of a box of the 320×240 px image run through where they must on the element that shows it whole."""
+    seen, frame = pixels(page), on.bounding_box()
+    assert frame is not None
+    scale_x, scale_y = frame["width"] / WIDTH, frame["height"] / HEIGHT
+    x0, x1 = (frame["x"] + v * scale_x for v in (box[0], box[2]))
+    y0, y1 = (frame["y"] + v * scale_y for v in (box[1], box[3]))
+    # A third of the way along each edge: the middles may hold a label.
+    u, v = x0 + 0.7 * (x1 - x0), y0 + 0.6 * (y1 - y0)
+    for x, y in ((x0, v), (x1, v), (u, y0), (u, y1)):
+        assert is_colour(seen, x, y, colour), (x, y, seen[round(y), round(x)])
+    for x, y in ((x0 - 6, v), (x1 + 6, v), (u, y0 - 6), (u, y1 + 6)):
+        assert not is_colour(seen, x, y, colour), (x, y)
+
+
+def test_a_run_is_filtered_sorted_and_a_sample_opened(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    rows = page.locator("#table tbody tr")
+    assert rows.count() == 6
+    assert page.locator("#found").text_content() == "6 samples"
+    page.get_by_label("Search").fill("square 3")
+    until(lambda: rows.count() == 1)
+    assert "s03" in (rows.first.text_content() or "")
+    page.get_by_role("button", name="Clear").click()
+    until(lambda: rows.count() == 6)
+    page.get_by_label("IF", exact=True).select_option("Wrong Action")
+    until(lambda: rows.count() == 1)
+    page.get_by_label("IF", exact=True).select_option("")
+    page.get_by_label("Disagreement", exact=True).select_option("human")
+    until(lambda: rows.count() == 2)
+    page.get_by_role("button", name="Sample").click()
+    page.get_by_role("button", name="Sample").click()
+    assert [row.split("\n")[0] for row in page.locator("#table .name a").all_inner_texts()] == ["s03", "s02"]
+    # The filters are in the address, so that they can be kept and sent.
+    address = page.url
+    assert "differ=human" in address and "sort=-id" in address
+    page.reload()
+    assert page.locator("#table .name a").all_inner_texts() == ["s03", "s02"]
+    sample_page(page, "s03")
+    assert page.locator("#instruction").text_content() == "Make square 3 red."
+    # Next and previous go through what was listed, in that order.
+    assert page.locator("#position").text_content() == "1 of 2 listed"
+    page.keyboard.press("n")
+    page.wait_for_url("**/painter-s02-*.html")
+    assert page.locator("#following").is_hidden()
+    page.keyboard.press("u")
+    page.wait_for_url("**/index.html#*differ=human*")
+    assert rows.count() == 2
+    # The last of the data, listed first, has a next one too.
+    page.get_by_label("Disagreement", exact=True).select_option("")
+    until(lambda: rows.count() == 6)
+    sample_page(page, "s05")
+    page.keyboard.press("n")
+    page.wait_for_url("**/painter-s04-*.html")
+
+
+def test_thumbnails_are_seen(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    seen = page.locator("#table .pair img")
+    until(lambda: all(seen.nth(n).evaluate("i => i.naturalWidth") > 20 for n in range(4)))
+
+
+def test_boxes_lie_where_the_pixels_are(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    sample_page(page, "s01")
+    check_box(page, TARGET, page.locator(".pane.source .frame"), GREEN)
+    check_box(page, CROP, page.locator(".pane.edited .frame"), BLUE)
+    # The same crop on the small picture of its parent, beside the crop itself.
+    place = page.locator(".verdict.open .place").first
+    place.scroll_into_view_if_needed()
+    until(lambda: place.locator("img").evaluate("i => i.complete && i.naturalWidth > 0"))
+    check_box(page, CROP, place.locator("img"), BLUE)
+
+
+def test_zoom_is_the_same_on_both_sides_to_the_pixel(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    sample_page(page, "s01")
+    frames = page.locator(".pane .frame")
+    frame = frames.nth(1).bounding_box()
+    assert frame is not None
+    base = frame["width"] / WIDTH
+    page.locator(".verdict.open .place").first.click()
+    box = page.evaluate("""() => {
+        const layers = [...document.querySelectorAll('.pane .lay')].map(l => l.getBoundingClientRect());
+        return layers.map(l => [l.width, l.height]);
+    }""")
+    assert box[0] == pytest.approx(box[1], abs=0.1)  # the columns may differ by a fraction of a pixel
+    zoom = box[0][0] / frame["width"]
+    # focusOn shows the box at 60 % of the frame: the larger share, 96/320 of the width or 76/240 of the height, is 0.3167.
+    assert zoom == pytest.approx(0.6 / (76 / 240), rel=0.01)
+    seen = pixels(page)
+    frame = frames.nth(1).bounding_box()
+    assert frame is not None
+    middle_x, middle_y = frame["x"] + frame["width"] / 2, frame["y"] + frame["height"] / 2
+    half_x, half_y = 48 * base * zoom, 38 * base * zoom
+    for x, y in ((middle_x - half_x, middle_y + 20), (middle_x + half_x, middle_y + 20), (middle_x, middle_y + half_y)):
+        assert is_colour(seen, x, y, BLUE, near=2)
+    page.keyboard.press("0")
+    assert page.locator(".pane .lay").first.bounding_box() == pytest.approx(frames.first.bounding_box(), abs=0.1)
+    page.keyboard.press("1")
+    width = page.locator(".pane .lay").first.evaluate("e => e.getBoundingClientRect().width")
+    assert width == pytest.approx(max(WIDTH, frames.first.evaluate("e => e.getBoundingClientRect().width")), abs=0.5)
+
+
+def test_swipe_shows_the_edited_image_on_the_right_of_the_handle(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    sample_page(page, "s01")
+    for name in ("Target", "Crops"):
+        page.locator(".boxes").get_by_label(name).uncheck()
+    page.keyboard.press("w")
+    frame = page.locator(".pane.source .frame").bounding_box()
+    assert frame is not None
+    assert page.locator(".pane.edited").is_hidden()
+    # The first spot is red at x 20 to 44, y 20 to 44 of the edited image, grey noise in the source.
+    spot = (frame["x"] + 32 / WIDTH * frame["width"], frame["y"] + 32 / HEIGHT * frame["height"])
+    assert not is_colour(pixels(page), *spot, (255, 0, 0))
+    grip = page.locator(".grip").bounding_box()
+    assert grip is not None
+    page.mouse.move(grip["x"] + grip["width"] / 2, frame["y"] + frame["height"] - 30)
+    page.mouse.down()
+    page.mouse.move(frame["x"] + 0.02 * frame["width"], frame["y"] + frame["height"] - 30, steps=5)
+    page.mouse.up()
+    assert is_colour(pixels(page), *spot, (255, 0, 0))
+    # The same with the keyboard alone.
+    page.get_by_label("Swipe", exact=True).and_(page.locator("input")).focus()
+    page.keyboard.press("End")
+    assert not is_colour(pixels(page), *spot, (255, 0, 0))
+
+
+def test_difference_and_blink(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    sample_page(page, "s01")
+    for name in ("Target", "Crops"):
+        page.locator(".boxes").get_by_label(name).uncheck()
+    page.keyboard.press("d")
+    frame = page.locator(".pane.source .frame").bounding_box()
+    assert frame is not None
+    seen = pixels(page)
+    spot = (round(frame["x"] + 32 / WIDTH * frame["width"]), round(frame["y"] + 32 / HEIGHT * frame["height"]))
+    calm = (round(frame["x"] + 0.8 * frame["width"]), round(frame["y"] + 0.8 * frame["height"]))
+    assert seen[spot[1], spot[0]].max() > 200
+    assert seen[calm[1], calm[0]].max() < 12
+    page.keyboard.press("b")
+    assert "edited" in (page.locator("#readout").text_content() or "")
+    assert is_colour(pixels(page), *spot, (255, 0, 0))
+
+
+def test_steps_and_verdicts_by_keyboard_and_by_address(open_page: Callable[..., Page], root: str) -> None:
+    page = open_page()
+    sample_page(page, "s02")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert page.locator(".turn.current h3 a").text_content() == "Step 2"
+    address = page.url
+    assert address.endswith("-s2")
+    page.keyboard.press("k")
+    assert page.locator(".turn.current h3 a").text_content() == "Step 1"
+    page.keyboard.press("]")
+    assert page.locator(".verdict.open h2").text_content() == "Visual consistency"
+    assert page.locator("[role=tab][aria-selected=true]").count() == 1
+    # A link to one step opens its verdict and the step.
+    again = open_page(address.removeprefix(root))
+    assert again.locator(".turn.current h3 a").text_content() == "Step 2"
+    assert again.locator(".verdict.open h2").text_content() == "Instruction following"
+    again.keyboard.press("?")
+    assert again.locator("dialog").is_visible()
+    again.keyboard.press("Escape")
+    # Tabs with the arrow keys, as tabs go everywhere.
+    again.locator("[role=tab][aria-selected=true]").focus()
+    again.keyboard.press("ArrowRight")
+    assert again.evaluate("document.activeElement.getAttribute('aria-selected')") == "true"
+
+
+def test_a_hostile_run_does_nothing(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    page.locator("#table .name a").first.click()
+    page.wait_for_selector(".verdict.open")
+    page.wait_for_timeout(300)
+    assert "owned" not in page.evaluate("document.title.split('·').pop()")
+    assert page.title().startswith("s00 <script>")
+    assert page.locator("#instruction").text_content() == HOSTILE.replace("\x1b", "␛")
+    for details in page.locator("details").all():
+        details.evaluate("d => d.open = true")
+    for link in page.locator("a[href]").all():
+        address = link.evaluate("a => a.href")
+        assert address.startswith(("http://127.0.0.1", "file://")), address
+    assert page.locator("main script, main iframe, main object, main embed, main [onload], main [onerror]").count() == 0
+
+
+def test_the_policy_stops_what_escaping_would_have_let_through(browser: Browser, root: str) -> None:
+    page = browser.new_page()
+    page.goto(f"{root}index.html")
+    page.evaluate("""() => {
+        const div = document.createElement('div');
+        document.body.append(div);
+        div.innerHTML = '<img src="nowhere.png" onerror="window.owned = 1">';
+        const script = document.createElement('script');
+        script.textContent = 'window.owned = 2';
+        document.body.append(script);
+    }""")
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.owned") is None
+    page.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (390, "dark"), (1366, "dark")])
+def test_pages_fit_the_screen(open_page: Callable[..., Page], width: int, scheme: str) -> None:
+    page = open_page(width=width, height=800, scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    sample_page(page, "s01")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(18, 22, 26)") == (scheme == "dark")
+
+
+def test_every_picture_has_words_and_every_control_a_name(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    for _ in range(2):
+        assert page.locator("img:not([alt])").count() == 0
+        unnamed = page.evaluate("""() => [...document.querySelectorAll('button, a, input, select')].filter(e =>
+            e.checkVisibility() && !(e.innerText || e.ariaLabel || e.title || e.labels?.[0]?.innerText
+                || e.querySelector('img[alt]:not([alt=""])')?.alt)).map(e => e.outerHTML)""")
+        assert unnamed == []
+        if page.locator("#table").count():
+            sample_page(page, "s01")
+
+
+def test_an_image_opens_at_its_own_size(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    sample_page(page, "s01")
+    with page.context.expect_page() as opened:
+        page.locator(".pane.source figcaption a").click()
+    picture = opened.value
+    picture.wait_for_load_state()
+    assert picture.evaluate("[document.images[0].naturalWidth, document.images[0].naturalHeight]") == [WIDTH, HEIGHT]
+
+
+def test_a_sample_reads_without_script(browser: Browser, root: str, folder: Path) -> None:
+    (path,) = (folder / "samples").glob("painter-s01-*.html")
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 1366, "height": 900})
+    page = context.new_page()
+    page.goto(f"{root}samples/{path.name}")
+    assert page.locator(".verdict").count() == 2
+    assert page.locator(".verdict").last.is_visible()
+    check_box(page, TARGET, page.locator(".pane.source .frame"), GREEN)
+    context.close()
+
+
+def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    findings = copy / "findings.jsonl"
+    lines = findings.read_bytes().splitlines(keepends=True)
+    trace = copy / json.loads(lines[-1])["trace"]
+    events = trace.read_bytes().splitlines(keepends=True)
+    # In the middle of the last task: one call answered, no finding; and this process holds the run.
+    begun = 1 + next(i for i, line in enumerate(events) if json.loads(line)["kind"] == "tool_call")
+    findings.write_bytes(b"".join(lines[:-1]))
+    trace.write_bytes(b"".join(events[:begun]))
+    (copy / "run.owner").write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+    lock = FileLock(copy / "run.lock")
+    with lock, Viewer(Site.of([RunIndex(copy, live=True)], live=True)) as viewer:
+        thread = threading.Thread(target=viewer.serve_forever, daemon=True)
+        thread.start()
+        page, sample = browser.new_page(), browser.new_page()
+        page.goto(viewer.url)
+        assert page.locator("#live").is_visible()
+        assert page.locator("#summary dd").nth(1).inner_text() == "9 of 11"
+        (entry,) = (e for e in viewer.site.runs[0].index.entries() if e.open)
+        sample.goto(f"{viewer.url}samples/{entry.slug}.html")
+        sample.get_by_role("tab", name="(in progress)").click()
+        assert sample.locator(".verdict.open .turn").count() == 1
+        time.sleep(1)  # the page asks once at the start, and then sees what has changed
+        trace.write_bytes(b"".join(events))
+        with findings.open("ab") as file:
+            file.write(lines[-1])
+        until(lambda: sample.locator(".verdict.open .turn").count() == 2, seconds=12)
+        assert sample.locator(".verdict.open .label strong").inner_text() == "Perfect Consistency"
+        until(lambda: page.locator("#summary dd").nth(1).inner_text() == "10 of 12", seconds=12)
+        lock.release()
+        until(lambda: page.locator("#live").is_hidden(), seconds=12)
+        page.close()
+        sample.close()
+        viewer.shutdown()

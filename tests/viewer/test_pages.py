@@ -1,0 +1,288 @@
+"""What the pages say, and that no text of a run becomes markup. Without a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.errors import ConfigError
+from editloupe.runs.execute import execute
+from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.viewer.export import MARKER, export
+from editloupe.viewer.index import RunIndex, slug
+from editloupe.viewer.pages import CSP, Site
+from editloupe.viewer.serve import Viewer
+from tests.conftest import LOOK, final
+from tests.viewer.runs import CROP, HOSTILE, TARGET, make_run
+
+
+class Tags(HTMLParser):
+    """Every tag with its attributes, and all text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def rows(folder: Path) -> dict[str, object]:
+    script = (folder / "rows.js").read_text(encoding="utf-8")
+    found: dict[str, object] = json.loads(json.loads(script.removeprefix("window.editloupeRows = ").removesuffix(";\n")))
+    return found
+
+
+def page(folder: Path, start: str) -> str:
+    (path,) = (folder / "samples").glob(f"{start}*.html")
+    return path.read_text(encoding="utf-8")
+
+
+def test_every_sample_has_a_page_and_a_row(folder: Path) -> None:
+    assert len(list((folder / "samples").glob("*.html"))) == 6
+    found = rows(folder)["rows"]
+    assert isinstance(found, list)
+    assert [row["id"] for row in found[1:]] == ["s01", "s02", "s03", "s04", "s05"]
+    # 80×60 px of 320×240 px.
+    assert found[1]["area"] == 6.25
+    assert [label["name"] for label in found[3]["labels"]["instruction_following"]] == ["Wrong Action"]
+
+
+def test_disagreement_with_people_is_on_the_scale_of_scores(folder: Path) -> None:
+    found = rows(folder)["rows"]
+    assert isinstance(found, list)
+    # s02: people say Wrong Action (2), the judge Flawless Execution (4): (4 − 2) / 3 × 100. s03: the other way round.
+    assert [row["human"] for row in found[1:5]] == [0.0, 66.67, 66.67, 0.0]
+    assert found[5]["human"] is None  # not judged: there is nothing to compare, and no 0
+    assert [row["spread"] for row in found] == [None] * 6
+
+
+def test_no_text_of_a_run_becomes_markup(folder: Path) -> None:
+    harmless = {"script", "img", "svg", "a", "title", "rect", "text", "g"}
+    for path in [folder / "index.html", *(folder / "samples").glob("*.html")]:
+        tags = Tags(path.read_text(encoding="utf-8"))
+        for name, attributes in tags.tags:
+            assert not any(attribute.startswith("on") for attribute in attributes), (path, name, attributes)
+            assert "style" not in attributes
+            for address in (attributes.get("href"), attributes.get("src")):
+                assert address is None or not re.match(r"\s*(javascript|data|https?|//)", address, re.IGNORECASE), address
+        assert all("src" in attributes for attributes in tags.named("script"))
+        assert {"script"} <= {name for name, _ in tags.tags} & harmless
+    hostile = page(folder, "editor-")
+    assert HOSTILE.replace("\x1b", "␛") in "".join(Tags(hostile).words)
+    assert "<svg onload" not in hostile and "<b>a square</b>" not in hostile
+
+
+def test_nothing_is_loaded_from_elsewhere_and_the_policy_stands_in_every_page(folder: Path) -> None:
+    for path in folder.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        policies = [m["content"] for m in Tags(text).named("meta") if m.get("http-equiv") == "Content-Security-Policy"]
+        assert policies == [CSP]
+        for attributes in Tags(text).named("link") + Tags(text).named("script") + Tags(text).named("img"):
+            address = attributes.get("href") or attributes.get("src") or ""
+            assert (path.parent / address).resolve().is_relative_to(folder.resolve())
+            assert attributes.get("rel") == "stylesheet" or (path.parent / address).is_file()
+    assert "unsafe" not in CSP and "http" not in CSP
+
+
+def test_a_crop_is_drawn_on_its_parent_in_the_parents_pixels(folder: Path) -> None:
+    text = page(folder, "painter-s01")
+    x0, y0, x1, y1 = CROP
+    assert f'<rect x="{x0}" y="{y0}" width="{x1 - x0}" height="{y1 - y0}"/>' in text
+    x0, y0, x1, y1 = TARGET
+    assert f'<rect x="{x0}" y="{y0}" width="{x1 - x0}" height="{y1 - y0}"/>' in text
+    assert 'alt="Crop 1, crop; Crop 1 on Edited Image, x 72 to 168, y 52 to 128"' in text
+
+
+def test_the_steps_tell_tokens_and_can_be_linked_to(folder: Path) -> None:
+    text = page(folder, "painter-s01")
+    assert "1,234 tokens, 800 of images" in text
+    ids = [attributes["id"] for name, attributes in Tags(text).tags if name == "li" and attributes.get("class") == "turn"]
+    assert len(ids) == 4 == len(set(ids))
+    assert all(f'href="#{id_}"' in text for id_ in ids)
+
+
+def test_a_row_that_could_not_be_read_says_why(folder: Path) -> None:
+    text = page(folder, "painter-s05")
+    assert "after5.png: no such file; expected an image" in text
+    assert "(input_error)" in text
+    assert "compare" not in {attributes.get("id") for attributes in Tags(text).named("div")}
+
+
+def test_two_runs_link_the_same_sample(run: Path, tmp_path: Path) -> None:
+    other = make_run(tmp_path, count=2, name="other")
+    done = export(Site.of([RunIndex(run), RunIndex(other)]), tmp_path / "pages")
+    # Samples, then each run's page and report, their list, and the judges compared.
+    assert done.pages == 6 + 2 + 2 + 2 + 1 + 1
+    (first,) = (tmp_path / "pages" / "other" / "samples").glob("editor-*.html")
+    assert f'href="../../run/samples/{first.name}"' in first.read_text(encoding="utf-8")
+
+
+def test_runs_of_one_name_and_of_awkward_names_have_folders_of_their_own(run: Path, tmp_path: Path) -> None:
+    for name in ("static", "run-2", "…"):
+        shutil.copytree(run, tmp_path / name)
+    site = Site.of([RunIndex(p) for p in (run, run, tmp_path / "run-2", tmp_path / "static", tmp_path / "…")])
+    assert [r.folder for r in site.runs] == ["run/", "run-2/", "run-2-2/", "static-2/", "run-3/"]
+
+
+def test_samples_that_differ_by_a_character_keep_apart() -> None:
+    assert slug("a/b") != slug("a b")
+    assert re.fullmatch(r"[A-Za-z0-9-]+", slug(f"../../{HOSTILE}"))
+    assert slug("…")
+
+
+def test_pages_are_not_written_over_other_files(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(ConfigError, match="holds other files"):
+        export(Site.of([RunIndex(run)]), tmp_path)
+
+
+def test_pages_of_an_earlier_export_are_replaced(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pages"
+    (out / "samples").mkdir(parents=True)
+    (out / MARKER).write_text("", encoding="utf-8")
+    (out / "samples" / "gone.html").write_text("", encoding="utf-8")
+    export(Site.of([RunIndex(run)]), out)
+    assert not (out / "samples" / "gone.html").exists()
+
+
+def test_a_trace_that_leads_out_of_the_run_is_not_read(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    outside = tmp_path / "outside.jsonl"
+    first = json.loads((copy / "findings.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    shutil.copy(copy / first["trace"], outside)
+    (copy / "findings.jsonl").write_text(json.dumps(first | {"trace": "../outside.jsonl"}) + "\n", encoding="utf-8")
+    index = RunIndex(copy)
+    (entry,) = (e for e in index.entries() if e.findings)
+    text = Site.of([index]).sample_page(Site.of([index]).runs[0], entry)
+    assert "is not in the run folder" in text
+    assert "First thought" not in text
+
+
+def test_a_fork_stands_behind_what_it_continues(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    finding = RunIndex(copy).entries()[1].findings[0]
+    events = [json.loads(line) for line in (copy / str(finding.trace)).read_text(encoding="utf-8").splitlines()]
+    shared = [e["hash"] for e in events if e["kind"] == "message"][2]
+    changes = {"backend": "scripted/<b>other</b>"}
+    parent = {"trace": finding.trace, "head": shared, "step": 1, "tools": 1, "why": "fork", "changes": changes}
+    # What follows the first observation, with another end.
+    rest = [e for e in events if e["kind"] == "model_call" and e["ordinal"] == 1]
+    end = {"time": "", "kind": "finding", "finding": finding.to_json() | {"status": "refused", "answer": None}}
+    name = f"forks/{finding.task_id[:2]}/{finding.task_id}.0.1.jsonl"
+    (copy / name).parent.mkdir(parents=True)
+    lines = [events[0] | {"parent": parent}, *rest, end]
+    (copy / name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    out = tmp_path / "pages"
+    export(Site.of([RunIndex(copy)]), out)
+    text = page(out, "painter-s01")
+    assert "Fork after step 1; backend: scripted/&lt;b&gt;other&lt;/b&gt;." in text
+    tabs = [t["href"] for t in Tags(text).named("a") if t.get("role") == "tab"]
+    assert len(tabs) == 3
+    # Its own step is the second, since the first is its parent's.
+    fork = text[text.index(f'id="{str(tabs[1])[1:]}" role="tabpanel"') : text.index(f'id="{str(tabs[2])[1:]}" role')]
+    assert ">Step 2</a>" in fork and ">Step 1</a>" not in fork and "(refused)" in fork
+    assert f'href="{tabs[0]}">What it continues' in fork
+    assert (out / name).is_file()
+
+
+def test_a_damaged_trace_costs_its_own_lines_only(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    index = RunIndex(copy)
+    entry = index.entries()[1]
+    trace = copy / str(entry.findings[0].trace)
+    lines = trace.read_bytes().splitlines(keepends=True)
+    trace.write_bytes(b"".join(lines[:-2]) + b"not json\n" + lines[-2][:40])
+    site = Site.of([index])
+    text = site.sample_page(site.runs[0], entry)
+    assert "not JSON" in text and "the last line is cut off" in text
+    assert "First thought" in text
+
+
+def test_an_event_of_another_shape_is_named_and_does_not_cost_the_page(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    index = RunIndex(copy)
+    entry = index.entries()[1]
+    trace = copy / str(entry.findings[0].trace)
+    events = [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
+    changed = [e | {"reply": {"text": 1}} if e["kind"] == "model_call" else e for e in events]
+    trace.write_text("".join(json.dumps(e) + "\n" for e in changed), encoding="utf-8")
+    site = Site.of([index])
+    text = site.sample_page(site.runs[0], entry)
+    assert "model_call event: not of the expected shape" in text and "Flawless Execution" in text
+
+
+def test_a_picture_that_is_gone_is_said_to_be_gone(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    shutil.rmtree(copy / "blobs")
+    site = Site.of([RunIndex(copy)])
+    text = site.sample_page(site.runs[0], site.runs[0].index.entries()[1])
+    assert "was not kept" in text and "<img" in text  # the loupe in the head is still there
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"run\.json"):
+        RunIndex(tmp_path)
+
+
+def test_the_report_has_tables_and_pictures_of_its_plots(run: Path) -> None:
+    site = Site.of([RunIndex(run)])
+    page = site.report_page(site.runs[0])
+    assert "Mean of all samples" in page
+    named = re.findall(r'src="plots/([\w-]+)\.svg"', page)
+    assert named and set(named) == set(site.plots(site.runs[0]))
+
+
+def test_judges_are_compared_on_a_page_with_the_first_step_at_which_they_part(
+    edits: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = edits(2)
+    scripts = {"quick": [final("Flawless Execution")], "careful": [LOOK, final("Wrong Action", "<b>Crop 1</b> shows it.")]}
+    runs = []
+    for name, lines in scripts.items():
+        bench = open_bench(Settings(backend=ScriptedLMM(lines, name=name), criteria=("if",)))
+        execute(bench, Source(path=folder), tmp_path / name, config={})
+        runs.append(tmp_path / name)
+    site = Site.of([RunIndex(path) for path in runs])
+    page = site.compare_page()
+    assert page is not None
+    assert page.count("They part here") == 2 * 2, "two samples, two judges"
+    assert "&lt;b&gt;Crop 1&lt;/b&gt; shows it." in page
+    for address in re.findall(r'href="((?:quick|careful)/samples/[^"#]+)', page):
+        folder_, _, slug = address.partition("/samples/")
+        other = site.run(f"{folder_}/")
+        assert other is not None and other.index.entry(slug.removesuffix(".html")) is not None
+    with Viewer(site) as server:
+        assert server.answer("/compare.html").status == 200
+        assert server.answer("/quick/report.html").status == 200
+        name = next(iter(site.plots(site.runs[0])))
+        assert server.answer(f"/quick/plots/{name}.svg").type.startswith("image/svg+xml")
+        assert server.answer("/quick/plots/nothing.svg").status == 404
+
+
+def test_one_judge_is_compared_with_nobody(run: Path) -> None:
+    site = Site.of([RunIndex(run)])
+    assert site.compare_page() is None
+    assert "compare.html" not in site.run_page(site.runs[0])
+    with Viewer(site) as server:
+        assert server.answer("/compare.html").status == 404
