@@ -15,7 +15,7 @@ from editloupe.cli.judge import exit_code, heading_of, progress, settings_of, so
 from editloupe.cli.options import editors, words
 from editloupe.cli.output import note, out, plain
 from editloupe.errors import ConfigError, DataError
-from editloupe.values import Json, Sample
+from editloupe.values import Json, Sample, digest
 
 if TYPE_CHECKING:
     from editloupe.data.samples import Loaded
@@ -132,7 +132,9 @@ def rank(
     else:
         loaded = selected(source_of(options), ImageStore(cache_bytes=0))
     _check_several(loaded.samples)
-    name = source.stem if source is not None else paths[0].parent.name if paths[0].is_file() else paths[0].name
+    # Another instruction for the same image is another run.
+    told = None if source is None else digest([str(source.resolve()), instruction])[:6]
+    name = f"{source.stem}-{told}" if source is not None else paths[0].parent.name if paths[0].is_file() else paths[0].name
     parts = ["rank", name, bench.backend.uri, mode, *([] if rubric == "dlebench" else [Path(rubric).stem])]
     parts += ["pairwise"] if pairwise else []
     folder = out_dir or Path("runs") / "-".join(re.sub(r"[^\w.]+", "-", part).strip("-") for part in parts)
