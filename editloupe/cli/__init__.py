@@ -17,14 +17,17 @@ from editloupe.cli import (
     compare,
     export,
     fork,
+    gate,
     judge,
     listings,
+    rank,
     replay,
     report,
     rescore,
     retry,
     runs,
     schema,
+    serve,
     show,
     targets,
     tools,
@@ -64,6 +67,8 @@ for _name, _command in (
     ("check", check.check),
     ("show", show.show),
     ("report", report.report),
+    ("rank", rank.rank),
+    ("serve", serve.serve),
     ("targets", targets.targets),
     ("replay", replay.replay),
     ("fork", fork.fork),
@@ -72,6 +77,7 @@ for _name, _command in (
     ("merge", runs.merge),
     ("gc", runs.gc),
     ("align", align.align),
+    ("gate", gate.gate),
     ("compare", compare.compare),
     ("view", view.view),
     ("export", export.export),
@@ -131,7 +137,7 @@ def main() -> None:
     """Run a command; every error of ours is one message and an exit code, never a traceback.
 
     0 finished; 1 failed; 2 usage, configuration or input; 3 failures above --fail-on-error; 4 a replay drifted;
-    5 stopped by a budget; 130 interrupted.
+    5 stopped by a budget; 100 a requirement of `gate` does not hold; 130 interrupted.
     """
     try:
         app()

@@ -319,7 +319,7 @@ def _judge(
     heading = heading_of(bench)
     if not as_json:
         note(f"Judging {source.path} with {heading.judge} into {folder}")
-    with stoppable(at_once) as stop, _progress(hidden=as_json) as listener:
+    with stoppable(at_once) as stop, progress(hidden=as_json) as listener:
         outcome = execute(
             bench,
             source,
@@ -733,7 +733,7 @@ def stoppable(at_once: Callable[[], None] = lambda: None) -> Iterator[threading.
 
 
 @contextmanager
-def _progress(*, hidden: bool) -> Iterator[Callable[[Progress], None] | None]:
+def progress(*, hidden: bool) -> Iterator[Callable[[Progress], None] | None]:
     """A live bar on standard error: done, failed, rate, time left."""
     if hidden:
         yield None

@@ -10,6 +10,7 @@ from typing import cast
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import EvalProtocol, Summary, rejected_scores, scored
 from editloupe.protocols.dlebench import Mode, Options
+from editloupe.protocols.pairwise import Pairwise
 from editloupe.protocols.repeats import Repeats
 from editloupe.records import Finding
 from editloupe.rubrics.model import Rubric
@@ -94,6 +95,11 @@ def judged_in(store: RunStore) -> list[Judged]:
     judges = {f.judge_id for f in store.findings.values()}
     if not judges:
         raise ConfigError(f"{folder} holds no finding yet; judge something first: editloupe judge PATH --out {folder}")
+    if identity.get("protocol") == Pairwise.name:
+        raise ConfigError(
+            f"{folder} compares pairs of edits, which gives none of them a score; its order stands in "
+            f"{store.report / 'ranking.md'}"
+        )
     mode, ablations = cast(Mode, str(identity.get("mode"))), identity.get("ablations")
     found = []
     names = store.judge_names()

@@ -228,7 +228,7 @@ class Worker:
 
 def execute(
     bench: Bench,
-    source: Source,
+    source: Source | Loaded,
     out: Path,
     *,
     config: dict[str, Json],
@@ -244,6 +244,7 @@ def execute(
 ) -> Outcome:
     """Judge `source` into the run folder `out`; the same call again goes on where it stopped.
 
+    source: where edits are, or edits at hand.
     concurrency: tasks at once.   connections: calls at once at the endpoint; None adapts to what it takes.
     redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
     budget: of this visit to the run, counted in `prices`; it ends like a stop, and the same call goes on.
@@ -259,11 +260,12 @@ def execute(
         limit.fix(connections)
     throttled = limit.throttled
     images = ImageStore(out / "blobs")
-    loaded = selected(source, images)
+    loaded = source if isinstance(source, Loaded) else selected(source, images)
     bench.protocol.check(loaded.samples)
     store = RunStore.write(out, bench.spec)
     try:
-        store.begin(bench.spec, bench.judge, loaded, config=config, narrowed=source.narrowed, entries=entries)
+        narrowed = isinstance(source, Loaded) or source.narrowed
+        store.begin(bench.spec, bench.judge, loaded, config=config, narrowed=narrowed, entries=entries)
         policy = bench.backend.traits.image_policy
         targets = {sample.key: sent_targets(sample, policy) for sample in loaded.samples}
         metered = replace(bench, backend=Metered(bench.backend, ledger))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load
-from editloupe.errors import DataError
+from editloupe.errors import DataError, TraceError
 from editloupe.protocols.base import groups
 from editloupe.records import PENDING, Finding, Task
+from editloupe.runs.replay import set_aside
 from editloupe.runs.spec import Bench, Source
 from editloupe.runs.store import RunStore
+from editloupe.traces.events import FindingEvent
+from editloupe.traces.read import read_trace
 from editloupe.values import digest
 
 
@@ -85,6 +89,17 @@ def _ends_the_same(finding: Finding) -> bool:
     return finding.status not in PENDING or finding.status == "tool_failed"
 
 
+def set_stuck_aside(trace: Path) -> None:
+    """Set a trace aside whose finding is pending and could, replayed, only be the same again."""
+    try:
+        events = read_trace(trace).events
+    except TraceError:
+        return  # a worker that opens it says what is wrong, and begins anew
+    last = next((Finding.from_json(e.finding) for e in reversed(events) if isinstance(e, FindingEvent)), None)
+    if last is not None and last.status in PENDING and _ends_the_same(last):
+        set_aside(trace)
+
+
 def rejected_findings(bench: Bench, loaded: Loaded) -> list[Finding]:
     """One finding a criterion for each row that cannot be judged."""
     return [
@@ -105,6 +120,4 @@ def rejected_findings(bench: Bench, loaded: Loaded) -> list[Finding]:
 
 def criteria_of(bench: Bench) -> list[str]:
     """Ids of the criteria that are asked, in the rubric's order."""
-    chosen = bench.settings.criteria
-    ids = [c.id for c in bench.rubric.criteria]
-    return ids if chosen is None else [i for i in ids if i in {bench.rubric.criterion(c).id for c in chosen}]
+    return [c.id for c in bench.criteria]

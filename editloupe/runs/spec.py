@@ -18,7 +18,7 @@ from editloupe.protocols.base import EvalProtocol
 from editloupe.protocols.dlebench import MODES, Mode, Options
 from editloupe.protocols.repeats import Repeats
 from editloupe.records import Budget, JudgeSpec, RunSpec
-from editloupe.rubrics.model import Rubric, load_rubric
+from editloupe.rubrics.model import Criterion, Rubric, load_rubric
 from editloupe.tools.ablations import ablated, checked
 from editloupe.tools.base import PAPER_TOOLS, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings
@@ -99,6 +99,13 @@ class Bench:
     def name(self) -> str:
         """What the judge is called."""
         return self.settings.name or self.judge.backend
+
+    @property
+    def criteria(self) -> tuple[Criterion, ...]:
+        """Those that are asked about, in the rubric's order."""
+        chosen = self.settings.criteria
+        ids = None if chosen is None else {self.rubric.criterion(name).id for name in chosen}
+        return tuple(c for c in self.rubric.criteria if ids is None or c.id in ids)
 
 
 class _MakesProtocol(Protocol):

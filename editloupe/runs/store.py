@@ -314,6 +314,12 @@ class RunStore:
             self.report.mkdir(exist_ok=True)
             return _replace(self.report / name, text)
 
+    def forget(self) -> None:
+        """Let go of what is on disk: for a writer that runs for long and looks nothing up here."""
+        self.samples.clear()
+        self.rejected.clear()
+        self.findings.clear()
+
     def close(self) -> None:
         if self._findings_file is not None:
             self._findings_file.close()
@@ -325,7 +331,8 @@ class RunStore:
     def _take_lock(self) -> None:
         path = self.folder / "run.lock"
         # flock goes with the process, so a killed run leaves no lock behind.
-        lock = FileLock(str(path), timeout=0)
+        # It belongs to the store: another thread than the one that opened it may close it.
+        lock = FileLock(str(path), timeout=0, thread_local=False)
         owner = self.folder / "run.owner"
         try:
             lock.acquire()
@@ -409,10 +416,13 @@ class RunStore:
             except (KeyError, TypeError, ValueError, AssertionError) as error:
                 self.problems.append(f"{name}, line {number}: not of the expected shape ({error!r}), left out")
 
-    def findings_from_traces(self) -> Iterator[Finding]:
-        """The findings as the traces have them: findings.jsonl can be rebuilt from these (blocked tasks have no trace)."""
+    def findings_from_traces(self, *, since: float = 0.0) -> Iterator[Finding]:
+        """The findings as the traces have them: findings.jsonl can be rebuilt from these (blocked tasks have no trace).
+
+        since: traces that were last written before this time (of the file system, in s) are not read.
+        """
         for path in sorted((self.folder / "traces").glob("*/*/*.jsonl")):
-            if ".aside-" in path.name:
+            if ".aside-" in path.name or path.stat().st_mtime < since:
                 continue
             try:
                 trace = read_trace(path)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import editloupe
 from editloupe.errors import ConfigError, DataError, MissingExtra, ToolError
+from editloupe.service.paths import below
 from editloupe.tools.base import spec
 from editloupe.tools.session import Session, Shown
 
@@ -119,24 +120,11 @@ def _opened(session: Session, root: Path, arguments: Mapping[str, Any]) -> CallT
         found = f"found {', '.join(map(repr, unknown))}" if unknown else "'original' is missing"
         return _failed(f"{OPEN}: expected original, and edited and reference where there are any; {found}")
     try:
-        session.open({_OPENS[role]: _below(root, path) for role, path in arguments.items()})
+        session.open({_OPENS[role]: below(root, path) for role, path in arguments.items()})
     except (ToolError, DataError) as error:
         return _failed(str(error))
     lines = [f"{name}: {image.width}×{image.height} px" for name, image in session.images.items()]
     return _answer([_text("\n".join(lines))])
-
-
-def _below(root: Path, path: object) -> Path:
-    """The file that is meant, links followed. Raises ToolError where it is not below the root, whether it exists or not."""
-    if not isinstance(path, str) or "\0" in path:
-        raise ToolError(f"path {path!r}: expected the path of an image file")
-    try:
-        found = (root / path).resolve()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ToolError(f"path {path!r}: cannot be followed ({error})") from error
-    if not found.is_relative_to(root):
-        raise ToolError(f"path {path!r}: is outside {root}, below which alone images can be opened here")
-    return found
 
 
 def _called(session: Session, name: str, arguments: Mapping[str, Any]) -> CallToolResult:

@@ -1,0 +1,127 @@
+"""`editloupe gate`: does a run hold what is required of it, as an exit code."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from editloupe.cli.output import fail, note, out, plain
+from editloupe.errors import ConfigError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from editloupe.reports.align import Entry
+    from editloupe.reports.judged import Judged
+    from editloupe.runs.store import RunStore
+
+FAILED = 100
+"""Exit code of a requirement that does not hold; no other ending has it."""
+
+UNDEFINED = 2
+
+
+def gate(
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)] = None,
+    require: Annotated[
+        list[str] | None, typer.Option(help="METRIC>=NUMBER (or <=, >, <), such as 'mean(if)>=60'; may be repeated.")
+    ] = None,
+    judge: Annotated[str | None, typer.Option(help="One judge of the run, by id or URI. Default: each must hold.")] = None,
+    editor: Annotated[str | None, typer.Option(help="One editor's samples alone. Default: all together.")] = None,
+    human: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="People's ratings: CSV, JSONL or Parquet. Default: those in the run's samples."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="ROLE=COLUMN,…", help="What columns of --human hold, where names do not say it."),
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")] = None,
+    summary: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", envvar="GITHUB_STEP_SUMMARY", show_envvar=True, help="Append a Markdown table to this file."
+        ),
+    ] = None,
+    metrics: Annotated[bool, typer.Option("--metrics", help="List what a requirement may speak of.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+) -> int:
+    """Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked."""
+    from editloupe.reports import gate as gates
+    from editloupe.reports import gate_files, grid
+    from editloupe.reports.judged import chosen, rubric_of
+    from editloupe.runs.store import RunStore
+
+    if metrics:
+        for form, told in gates.METRICS.items():
+            out().print(plain(form, "bold"))
+            out().print(plain(f"    {told}"))
+        return 0
+    if run is None:
+        raise ConfigError("RUN is missing: name the run folder to look at (editloupe gate --help)")
+    if not require:
+        raise ConfigError(
+            "nothing is required; add --require 'unjudged<=0.02' (editloupe gate --metrics lists what there is)"
+        )
+    store = RunStore.read(run)
+    rubric = rubric_of(store)
+    requirements = [gates.parse(text, rubric) for text in require]
+    if human is not None and not any(r.human for r in requirements):
+        raise ConfigError("--human is given and no requirement speaks of people; add --require 'kappa(human)>=0.6'")
+    for problem in store.problems:
+        note(f"warning: {problem}")
+
+    checked = []
+    for judged in chosen(store, judge):
+        which = judged if editor is None else gates.of_editor(judged, editor)
+        people = partial(_entries, store, judged, human, columns, editor)
+        checked += list(gates.check(which, requirements, people))
+    failed = [one for one in checked if one.verdict == "failed"]
+    undefined = [one for one in checked if one.verdict == "undefined"]
+    code = FAILED if failed else UNDEFINED if undefined else 0
+    title = f"{len(checked) - len(failed) - len(undefined)} of {len(checked)} requirements hold"
+    _write(junit, gate_files.junit(checked), append=False)
+    _write(summary, gate_files.summary(checked, f"Gate of {run}: {title}") + "\n", append=True)
+    if as_json:
+        typer.echo(json.dumps({"exit": code, "checked": [one.to_json() for one in checked]}, ensure_ascii=False))
+        return code
+    out().print(plain(f"Run: {run}", "bold"), soft_wrap=True)
+    out().print(grid.terminal(gate_files.grid(checked, title)))
+    for one in (*failed, *undefined):
+        fail(f"{one.told} [{one.judge}]")
+    return code
+
+
+def _entries(
+    store: RunStore, judged: Judged, human: Path | None, columns: str | None, editor: str | None
+) -> Sequence[Entry]:
+    """The judge's scores with people's ratings. Raises ConfigError where there are none, or nothing meets."""
+    from editloupe.reports.entries import entries_of_run, join, knows, ratings_of_run
+    from editloupe.reports.ratings import column_names, read_ratings
+
+    rubric = judged.rubric.criteria
+    if human is None:
+        people = ratings_of_run(store, knows(rubric))
+    else:
+        only = rubric[0].id if len(rubric) == 1 else None
+        named = column_names(columns, "--columns")
+        people = read_ratings(human, known=knows(rubric), columns=named, option="--columns", only=only)
+    found, notes = join(entries_of_run(judged), people, where=f"the run {judged.folder}", closed=True)
+    for told in (*people.notes, *notes):
+        note(f"warning: {told}")
+    return [entry for entry in found if editor is None or entry.key[0] == editor]
+
+
+def _write(path: Path | None, text: str, *, append: bool) -> None:
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a" if append else "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,284 @@
+"""Does a run hold what is required of it: `METRIC OPERATOR NUMBER`, found, compared and told. Undefined never passes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+from editloupe.errors import ConfigError
+from editloupe.protocols.base import Cell
+from editloupe.records import FAILURES
+from editloupe.reports.align import Entry, Options, align
+from editloupe.reports.judged import Judged
+from editloupe.rubrics.model import Criterion, Rubric
+from editloupe.rubrics.parse import fold
+from editloupe.values import Json, Score
+
+Verdict: TypeAlias = Literal["passed", "failed", "undefined"]
+
+METRICS: Final[Mapping[str, str]] = {
+    "asked, asked(C)": "verdicts that were asked for, of all criteria or of C",
+    "judged, judged(C)": "verdicts that there are",
+    "unjudged, unjudged(C)": "share of those asked for that there are not, 0..1",
+    "status(S)": "share of those asked for that ended with status S, such as refused, 0..1",
+    "mean(C), mean(overall)": "mean score of all samples, 0..100; overall: the mean of the criteria",
+    "macro(C), macro(overall)": "the same, every edit type of the benchmark counting alike",
+    "share(C, LABEL)": "share of this label among the verdicts of C, 0..1",
+    "F(human), F(human, C)": "agreement with people in every criterion that they rated, or in C; F is one of spearman, "
+    "kendall, pearson, mae, bias, exact, kappa, weighted_kappa, alpha_nominal, alpha_ordinal, alpha_interval, accuracy, f1",
+    "accuracy(human, C, LABEL), f1(human, C, LABEL)": "the same of good or not, from this label on",
+}
+"""What a requirement may speak of; C is a criterion by id or short name."""
+
+AGREEMENT: Final = (
+    "spearman", "kendall", "pearson", "mae", "bias", "exact", "kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal",
+    "alpha_interval", "accuracy", "f1",
+)  # fmt: skip
+
+_ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
+    "asked": (0, 1),
+    "judged": (0, 1),
+    "unjudged": (0, 1),
+    "status": (1, 1),
+    "mean": (1, 1),
+    "macro": (1, 1),
+    "share": (2, 2),
+    **dict.fromkeys(AGREEMENT, (1, 2)),
+    **dict.fromkeys(("accuracy", "f1"), (1, 3)),
+}
+"""Least and most arguments of each metric."""
+
+_OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">=": lambda a, b: a >= b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    "<": lambda a, b: a < b,
+}
+_FORM = re.compile(
+    r"\s*([a-z][a-z0-9_]*)\s*(?:\(([^()]*)\))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*", re.I
+)
+_DECIMALS: Final = 9
+"""A figure that is equal to the bound to so many decimals is equal to it: 0.1 + 0.2 is 0.3."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requirement:
+    """One line.   text: as it was written.   arguments: as written, without spaces around them."""
+
+    text: str
+    metric: str
+    arguments: tuple[str, ...]
+    operator: str
+    bound: float
+
+    @property
+    def human(self) -> bool:
+        """Whether it needs people's labels."""
+        return self.metric in AGREEMENT
+
+    def holds(self, value: float) -> bool:
+        return _OPERATORS[self.operator](round(value, _DECIMALS), round(self.bound, _DECIMALS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """What was found.   value: None where there is none, and then `why` says so.   of: what it is of, where the requirement
+    speaks of several criteria.   rests: on how much, in words.
+    """
+
+    value: float | None
+    rests: str = ""
+    why: str = ""
+    of: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """One requirement and one figure of one judge."""
+
+    judge: str
+    requirement: Requirement
+    figure: Figure
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.figure.value is None:
+            return "undefined"
+        return "passed" if self.requirement.holds(self.figure.value) else "failed"
+
+    @property
+    def name(self) -> str:
+        """The requirement, and the criterion where it speaks of several."""
+        return f"{self.requirement.text} ({self.figure.of})" if self.figure.of else self.requirement.text
+
+    @property
+    def found(self) -> str:
+        return "undefined" if self.figure.value is None else f"{self.figure.value:.6g}"
+
+    @property
+    def told(self) -> str:
+        """In one line: what was required, what was found, and on what it rests or why there is nothing."""
+        about = self.figure.why if self.figure.value is None else self.figure.rests
+        return f"{self.name}: {self.found}" + (f" ({about})" if about else "")
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "judge": self.judge,
+            "require": self.requirement.text,
+            "of": self.figure.of or None,
+            "value": self.figure.value,
+            "rests": self.figure.rests or None,
+            "why": self.figure.why or None,
+            "verdict": self.verdict,
+        }
+
+
+def parse(text: str, rubric: Rubric) -> Requirement:
+    """A requirement. Raises ConfigError: another form, an unknown metric, criterion, status or label, an infinite bound."""
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise ConfigError(
+            f"--require {text!r}: expected METRIC OPERATOR NUMBER with >=, <=, > or <, such as 'unjudged<=0.02'"
+        )
+    metric, inside, operator, bound = match[1].lower(), match[2], match[3], float(match[4])
+    arguments = () if inside is None else tuple(part.strip() for part in inside.split(","))
+    if metric not in _ARGUMENTS:
+        raise ConfigError(f"--require {text!r}: unknown metric {metric!r}; known: {', '.join(_ARGUMENTS)}")
+    least, most = _ARGUMENTS[metric]
+    if not least <= len(arguments) <= most or not all(arguments):
+        form = next(form for form in METRICS if form.startswith(metric) or (metric in AGREEMENT and form.startswith("F(")))
+        raise ConfigError(f"--require {text!r}: expected {form.replace('F(', f'{metric}(')}")
+    if not math.isfinite(bound):
+        raise ConfigError(f"--require {text!r}: the bound is not finite")
+    found = Requirement(text=" ".join(text.split()), metric=metric, arguments=arguments, operator=operator, bound=bound)
+    _check_arguments(found, rubric)
+    return found
+
+
+def _check_arguments(requirement: Requirement, rubric: Rubric) -> None:
+    text, arguments = requirement.text, requirement.arguments
+    if requirement.metric == "status":
+        if arguments[0] not in FAILURES:
+            raise ConfigError(f"--require {text!r}: no status {arguments[0]!r}; known: {', '.join(sorted(FAILURES))}")
+        return
+    if requirement.human:
+        if arguments[0] != "human":
+            raise ConfigError(f"--require {text!r}: agreement is with people: expected {requirement.metric}(human)")
+        arguments = arguments[1:]
+    for name in arguments[:1]:
+        if name.casefold() != "overall" or requirement.metric not in ("mean", "macro"):
+            rubric.criterion(name)
+    if len(arguments) > 1:
+        _label(rubric.criterion(arguments[0]), arguments[1], text)
+
+
+def _label(criterion: Criterion, wanted: str, text: str) -> str:
+    for level in criterion.levels:
+        if fold(wanted) in {fold(name) for name in (level.name, *level.aliases)}:
+            return level.name
+    names = ", ".join(level.name for level in criterion.levels)
+    raise ConfigError(f"--require {text!r}: no label {wanted!r} of {criterion.id}; its labels are {names}")
+
+
+def check(judged: Judged, requirements: Iterable[Requirement], people: Callable[[], Sequence[Entry]]) -> Iterator[Checked]:
+    """Every requirement's figure, or figures where it speaks of several criteria.
+
+    people: the judge's scores joined with people's ratings; called where a requirement needs them.
+    """
+    entries: Sequence[Entry] | None = None
+    for requirement in requirements:
+        if requirement.human:
+            entries = people() if entries is None else entries
+            figures: Iterable[Figure] = _agreement(judged, requirement, entries)
+        else:
+            figures = [_figure(judged, requirement)]
+        for figure in figures:
+            yield Checked(judge=judged.name, requirement=requirement, figure=figure)
+
+
+def of_editor(judged: Judged, editor: str) -> Judged:
+    """The same for one editor's samples alone. Raises ConfigError, which lists those there are."""
+    if editor not in judged.editors:
+        known = ", ".join(e or "(not named)" for e in judged.editors)
+        raise ConfigError(f"{judged.folder}: no editor {editor!r}; it has {known}")
+    kept = tuple(s for s in judged.scores if s.editor == editor)
+    return replace(judged, name=f"{judged.name}, {editor}", scores=kept)
+
+
+def _figure(judged: Judged, requirement: Requirement) -> Figure:
+    metric, arguments = requirement.metric, requirement.arguments
+    if metric in ("mean", "macro"):
+        return _mean(judged, arguments[0], macro=metric == "macro")
+    criterion = judged.rubric.criterion(arguments[0]).id if arguments and metric != "status" else None
+    scores = [s for s in judged.scores if criterion in (None, s.metric)]
+    if not scores:
+        return Figure(value=None, why=f"{criterion or 'nothing'} was not asked in this run")
+    there = [s for s in scores if s.normalised is not None]
+    rests = f"{len(there)} of {len(scores)} judged"
+    match metric:
+        case "asked":
+            return Figure(value=len(scores), rests=rests)
+        case "judged":
+            return Figure(value=len(there), rests=rests)
+        case "unjudged":
+            return Figure(value=1 - len(there) / len(scores), rests=_missing(scores) or rests)
+        case "status":
+            ended = sum(s.missing == arguments[0] for s in scores)
+            return Figure(value=ended / len(scores), rests=f"{ended} of {len(scores)}")
+        case _:
+            label = _label(judged.rubric.criterion(arguments[0]), arguments[1], requirement.text)
+            if not there:
+                return Figure(value=None, why="nothing was judged")
+            named = sum(s.label == label for s in there)
+            return Figure(value=named / len(there), rests=f"{named} of {len(there)}; {rests}")
+
+
+def _mean(judged: Judged, name: str, *, macro: bool) -> Figure:
+    column = "overall" if name.casefold() == "overall" else judged.rubric.criterion(name).id
+    if column != "overall" and column not in judged.criteria:
+        return Figure(value=None, why=f"{column} was not asked in this run")
+    (summary,) = judged.protocol.summarise([replace(score, editor="") for score in judged.scores])
+    cell: Cell = (summary.macro if macro else summary.micro)[column]
+    rests = f"{cell.judged} of {cell.asked} judged"
+    if macro:
+        rests += f"; {summary.types_present[column]} of {summary.types_known} edit types"
+    if cell.mean is None:
+        return Figure(value=None, why="no edit type of the benchmark was judged" if macro and cell.judged else rests)
+    return Figure(value=cell.mean, rests=rests)
+
+
+def _missing(scores: Sequence[Score]) -> str:
+    """Why scores are missing, counted."""
+    counts: dict[str, int] = {}
+    for score in scores:
+        if score.missing is not None:
+            counts[score.missing] = counts.get(score.missing, 0) + 1
+    return ", ".join(f"{n} {status}" for status, n in sorted(counts.items())) + (f" of {len(scores)}" if counts else "")
+
+
+def _agreement(judged: Judged, requirement: Requirement, entries: Sequence[Entry]) -> Iterator[Figure]:
+    rated = {name for entry in entries for name in entry.ratings}
+    wanted = [judged.rubric.criterion(name).id for name in requirement.arguments[1:2]]
+    options = Options(good=requirement.arguments[2] if len(requirement.arguments) > 2 else None)
+    names = wanted or [c.id for c in judged.rubric.criteria if c.id in rated and c.id in judged.criteria]
+    if not names:
+        yield Figure(value=None, why="people rated no criterion that was judged")
+    for name in names:
+        of = judged.rubric.criterion(name).short if not wanted else ""
+        if name not in rated or name not in judged.criteria:
+            why = "people did not rate it" if name not in rated else "it was not asked in this run"
+            yield Figure(value=None, of=of, why=f"{name}: {why}")
+            continue
+        figures = align(entries, judged.rubric.criterion(name), options).whole.figures
+        if requirement.metric not in figures:
+            short = judged.rubric.criterion(name).short
+            why = f"say from which label on an edit is good: {requirement.metric}(human, {short}, LABEL)"
+            yield Figure(value=None, of=of, why=why)
+            continue
+        found = figures[requirement.metric].estimate
+        between = "" if found.interval is None else f"; {found.interval.low:.3g} to {found.interval.high:.3g}"
+        rests = f"{found.judged} of {found.asked} rated ones judged{between}"
+        yield Figure(value=found.value, of=of, rests=rests, why=found.why)

@@ -1,0 +1,339 @@
+"""Edits of one source and instruction in order: by their scores, or by what was said of their pairs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final
+
+from editloupe.protocols.base import groups
+from editloupe.protocols.pairwise import FIRST, SECOND, pair_id
+from editloupe.records import Finding
+from editloupe.reports.grid import Grid, Row, markdown
+from editloupe.values import Json, Sample, Score, sample_key
+
+OVERALL: Final = "overall"
+_DECIMALS: Final = 9
+"""Figures that are equal to so many decimals tie."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """What an edit's pairs say by one criterion.
+
+    inconsistent: of the ties, those whose two orders said different things.   open: pairs without two verdicts.
+    """
+
+    wins: int = 0
+    ties: int = 0
+    losses: int = 0
+    inconsistent: int = 0
+    open: int = 0
+
+    @property
+    def points(self) -> float | None:
+        """Copeland's points of those possible, 0..1: a win 1, a tie ½, of the pairs that were judged; None without any."""
+        judged = self.wins + self.ties + self.losses
+        return (self.wins + self.ties / 2) / judged if judged else None
+
+    @property
+    def text(self) -> str:
+        """ "2–1–0": wins, ties, losses, and what has no verdict."""
+        missing = f", {self.open} open" if self.open else ""
+        return f"{self.wins}–{self.ties}–{self.losses}{missing}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One edit.   rank: from 1, None where it is not ranked and `missing` says why.   tied: others share the rank.
+    figures: by criterion, what it is ranked by, in that order.   tallies: by criterion, where pairs were asked.
+    """
+
+    edit: str
+    editor: str
+    rank: int | None
+    tied: bool = False
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+    missing: str = ""
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "rank": self.rank,
+            "tied": self.tied,
+            "edit": self.edit,
+            "editor": self.editor or None,
+            "figures": dict(self.figures),
+            **(
+                {
+                    "pairs": {
+                        c: {
+                            "wins": t.wins,
+                            "ties": t.ties,
+                            "losses": t.losses,
+                            "inconsistent": t.inconsistent,
+                            "open": t.open,
+                        }
+                        for c, t in self.tallies.items()
+                    }
+                }
+                if self.tallies
+                else {}
+            ),
+            "missing": self.missing or None,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The edits of one source and instruction, ranked ones first."""
+
+    instruction: str
+    source: str
+    places: tuple[Place, ...]
+
+    def to_json(self) -> dict[str, Json]:
+        return {"instruction": self.instruction, "source": self.source, "places": [p.to_json() for p in self.places]}
+
+
+def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[str]) -> list[Ranking]:
+    """Each group in the order of its scores by the first of `by`, ties broken by the next.
+
+    by: criteria, and "overall" for the mean of all that were asked.
+    """
+    found: dict[str, dict[str, Score]] = {}
+    for score in scores:
+        key = f"{score.editor}/{score.sample_id}"
+        found.setdefault(key, {})[score.metric] = score
+
+    def place(sample: Sample) -> Place:
+        own = found.get(f"{sample.editor}/{sample.id}", {})
+        values = {name: score.normalised for name, score in own.items()}
+        known = [v for v in values.values() if v is not None]
+        values[OVERALL] = sum(known) / len(known) if known and len(known) == len(own) else None
+        figures = {name: values.get(name) for name in by}
+        missing = {name: score.missing for name, score in own.items() if score.missing and (name in by or OVERALL in by)}
+        told = ", ".join(f"{name}: {status}" for name, status in missing.items())
+        return Place(edit=sample.key, editor=sample.editor, rank=None, figures=figures, missing=told or _unasked(figures))
+
+    return [_ranking(group, [place(sample) for sample in group], by) for group in groups(samples)]
+
+
+def by_pairs(samples: Sequence[Sample], findings: Iterable[Finding], by: Sequence[str]) -> list[Ranking]:
+    """Each group in the order of Copeland's points, ties broken by the next criterion.
+
+    A pair is won where both orders say so; a tie where both say so, or where they contradict each other; else open.
+    """
+    said = {(f.sample_id, f.criterion): f for f in findings}
+    rankings = []
+    for group in groups(samples):
+        there = [sample for sample in group if sample.edited is not None]
+        tallies = {sample.key: {c: Counter[str]() for c in by} for sample in there}
+        why: dict[str, Counter[str]] = {sample.key: Counter() for sample in there}
+        for a, b in combinations(there, 2):
+            for c in by:
+                orders = said.get((pair_id(a, b), c)), said.get((pair_id(b, a), c))
+                outcome = _outcome(*orders)
+                for own, win, loss in ((a, "a", "b"), (b, "b", "a")):
+                    tallies[own.key][c][{win: "wins", loss: "losses"}.get(outcome, outcome)] += 1
+                    if outcome == "open":
+                        why[own.key].update(
+                            f.status if f else "not judged yet" for f in orders if not f or f.status != "ok"
+                        )
+        places = []
+        for sample in group:
+            done = {c: _tally(count) for c, count in tallies.get(sample.key, {}).items()}
+            figures = {c: done[c].points if c in done else None for c in by}
+            told = ", ".join(f"{n} {status}" for status, n in why.get(sample.key, Counter()).items())
+            if sample.edited is None:
+                told = "missing_output"
+            elif len(there) == 1:
+                told = "no other edit to compare it with"
+            none = any(v is None for v in figures.values())
+            places.append(
+                Place(
+                    edit=sample.key,
+                    editor=sample.editor,
+                    rank=None,
+                    figures=figures,
+                    tallies=done,
+                    missing=(told or _unasked(figures)) if none else "",
+                )
+            )
+        rankings.append(_ranking(group, places, by))
+    return rankings
+
+
+def unreadable(editor: str, id: str, message: str) -> Place:
+    """A row of the data that could not be read."""
+    return Place(edit=sample_key(editor, id), editor=editor, rank=None, missing=f"input_error: {message}")
+
+
+def _outcome(ab: Finding | None, ba: Finding | None) -> str:
+    """Of a pair asked as (a, b) and as (b, a): "a", "b", "ties", "inconsistent" or "open"."""
+    if ab is None or ba is None or ab.label is None or ba.label is None:
+        return "open"
+    first = {FIRST: "a", SECOND: "b"}.get(ab.label, "ties")
+    second = {FIRST: "b", SECOND: "a"}.get(ba.label, "ties")
+    return first if first == second else "inconsistent"
+
+
+def _tally(count: Counter[str]) -> Tally:
+    return Tally(
+        wins=count["wins"],
+        ties=count["ties"] + count["inconsistent"],
+        losses=count["losses"],
+        inconsistent=count["inconsistent"],
+        open=count["open"],
+    )
+
+
+def _unasked(figures: Mapping[str, float | None]) -> str:
+    return ", ".join(f"{name}: not judged" for name, value in figures.items() if value is None)
+
+
+def _ranking(group: Sequence[Sample], places: Sequence[Place], by: Sequence[str]) -> Ranking:
+    """Equal ones share the best rank of theirs: 1, 2, 2, 4."""
+
+    def key(place: Place) -> tuple[float, ...]:
+        return tuple(-round(place.figures[name] or 0.0, _DECIMALS) for name in by)
+
+    good = sorted((p for p in places if not p.missing), key=key)
+    keys = [key(p) for p in good]
+    ranked = [
+        Place(
+            edit=p.edit,
+            editor=p.editor,
+            rank=keys.index(k) + 1,
+            tied=keys.count(k) > 1,
+            figures=p.figures,
+            tallies=p.tallies,
+        )
+        for p, k in zip(good, keys, strict=True)
+    ]
+    rest = [p for p in places if p.missing]
+    first = group[0]
+    return Ranking(instruction=first.instruction, source=first.source.sha256, places=(*ranked, *rest))
+
+
+def grid_of(ranking: Ranking, name: str, names: Mapping[str, str], *, pairs: bool) -> Grid:
+    """One group as a table.   names: criterion → heading."""
+    by = list(ranking.places[0].figures) if ranking.places else []
+    rows = []
+    for place in ranking.places:
+        cells = [f"{place.rank}{' =' if place.tied else ''}" if place.rank else "–", place.edit]
+        for c in by:
+            value = place.figures.get(c)
+            tally = place.tallies.get(c)
+            shown = "–" if value is None else f"{value:.2f}" if pairs else f"{value:.1f}"
+            cells.append(f"{shown} ({tally.text})" if tally is not None else shown)
+        rows.append(Row(cells=(*cells, place.missing)))
+    head = ("Rank", "Edit", *(names.get(c, c) for c in by), "Not ranked because")
+    if not any(place.missing for place in ranking.places):
+        head, rows = head[:-1], [Row(cells=row.cells[:-1]) for row in rows]
+    return Grid(name=name, title=ranking.instruction, head=head, rows=tuple(rows), fixed=len(head))
+
+
+def editors_grid(rankings: Sequence[Ranking]) -> Grid | None:
+    """How often each editor came first, and its mean rank, over groups that hold several; None with one group or editor."""
+    several = [r for r in rankings if len(r.places) > 1]
+    names = list(dict.fromkeys(p.editor for r in several for p in r.places))
+    if len(several) < 2 or len(names) < 2:
+        return None
+    rows: list[tuple[bool, float, tuple[str, ...]]] = []
+    records: list[dict[str, Json]] = []
+    for name in names:
+        own = [p for r in several for p in r.places if p.editor == name]
+        ranks = [p.rank for p in own if p.rank is not None]
+        alone = sum(p.rank == 1 and not p.tied for p in own)
+        shared = sum(p.rank == 1 and p.tied for p in own)
+        mean = sum(ranks) / len(ranks) if ranks else None
+        shown = "–" if mean is None else f"{mean:.2f}"
+        rows.append(
+            (
+                mean is None,
+                mean or 0.0,
+                (name or "(not named)", str(alone), str(shared), shown, f"{len(ranks)} of {len(own)}"),
+            )
+        )
+        records.append(
+            {
+                "editor": name,
+                "first": alone,
+                "first_shared": shared,
+                "mean_rank": mean,
+                "ranked": len(ranks),
+                "of": len(own),
+            }
+        )
+    ordered = [Row(cells=cells) for _, _, cells in sorted(rows)]
+    return Grid(
+        name="editors",
+        title="Editors",
+        head=("Editor", "First", "First, shared", "Mean rank", "Ranked"),
+        rows=tuple(ordered),
+        caption="Mean rank over the sources where the editor's edit could be ranked; 1 is best.",
+        records=tuple(records),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankReport:
+    """All rankings of one judge.
+
+    judge: who, in words.   by: what is ranked by, in order.   names: criterion → heading.   unread: rows of the data that
+    could not be read.
+    """
+
+    judge: str
+    notes: tuple[str, ...]
+    by: tuple[str, ...]
+    names: Mapping[str, str]
+    pairwise: bool
+    rankings: tuple[Ranking, ...]
+    unread: tuple[Place, ...] = ()
+
+    @property
+    def caption(self) -> str:
+        """How to read the tables."""
+        order = ", then ".join(self.names.get(c, "Overall") for c in self.by)
+        if not self.pairwise:
+            return f"Ranked by {order}: scores 0 to 100, higher is better. = marks a tie: equal in all of these."
+        tallies = [t for r in self.rankings for p in r.places for t in p.tallies.values()]
+        # Each pair stands in two tallies.
+        pairs = sum(t.wins + t.ties + t.losses + t.open for t in tallies) // 2
+        inconsistent, still = sum(t.inconsistent for t in tallies) // 2, sum(t.open for t in tallies) // 2
+        return (
+            f"Ranked by {order}: share of Copeland's points (a win 1, a tie ½); in brackets wins–ties–losses. Each pair is "
+            f"asked in both orders: of {pairs}, {inconsistent} contradicted themselves and count as ties, {still} have no "
+            "verdict. = marks a tie."
+        )
+
+    def grids(self) -> Iterator[Grid]:
+        """A table for each source that has several edits."""
+        several = [r for r in self.rankings if len(r.places) > 1]
+        for number, ranking in enumerate(several, start=1):
+            yield grid_of(ranking, f"ranking-{number}", self.names, pairs=self.pairwise)
+
+    def editors(self) -> Grid | None:
+        return editors_grid(self.rankings)
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "judge": self.judge,
+            "notes": list(self.notes),
+            "by": list(self.by),
+            "pairwise": self.pairwise,
+            "caption": self.caption,
+            "rankings": [r.to_json() for r in self.rankings],
+            "unreadable": [p.to_json() for p in self.unread],
+        }
+
+    def markdown(self) -> str:
+        summary = self.editors()
+        parts = ["# Ranking\n", f"{self.judge}\n", *(f"> {note}\n" for note in self.notes)]
+        parts += [markdown(one) for one in (*([] if summary is None else [summary]), *self.grids())]
+        parts += [f"- not ranked: {p.edit}: {p.missing}" for p in self.unread]
+        return "\n".join([*parts, "", self.caption, ""])

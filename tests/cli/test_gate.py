@@ -1,0 +1,207 @@
+"""`editloupe gate`: figures worked out by hand, exit codes, and the files that CI servers read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from editloupe import Judge
+from editloupe.backends.scripted import Line, ScriptedLMM
+from editloupe.chat import Reply, Request
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import load
+from tests.conftest import final
+
+Run = Callable[..., tuple[int, str, str]]
+
+LABELS = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")
+IF = (4, 4, 3, 2, 1, None)
+"""The judge's values by sample; the last is refused."""
+
+HUMAN = "item,criterion,label\n" + "".join(
+    f"s{i:02},IF,{value}\ns{i:02},VC,4\n" for i, value in enumerate((4, 4, 3, 2, 2, 4))
+)
+
+
+def script(request: Request) -> Line:
+    text = request.messages[0].text
+    if "Visual Consistency" in text:
+        return final("Perfect Consistency")
+    found = re.search(r"Make square (\d+) red", text)
+    assert found is not None
+    value = IF[int(found[1])]
+    return Reply(text="I would rather not.", finish="refusal") if value is None else final(LABELS[value - 1])
+
+
+@pytest.fixture
+def run(edits: Callable[..., Path], tmp_path: Path) -> Path:
+    with Judge(ScriptedLMM(script), mode="plain", out=tmp_path / "run") as judge:
+        judge.judge_all(load(edits(6), store=ImageStore()).samples)
+    (tmp_path / "human.csv").write_text(HUMAN)
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [
+        ("asked", 12),
+        ("asked(if)", 6),
+        ("judged", 11),
+        ("judged(IF)", 5),
+        ("unjudged", 1 / 12),
+        ("unjudged(if)", 1 / 6),
+        ("unjudged(vc)", 0),
+        ("status(refused)", 1 / 12),
+        ("status(off_menu)", 0),
+        # (100 + 100 + 200/3 + 100/3 + 0) / 5
+        ("mean(if)", 60),
+        ("mean(overall)", 80),
+        # Change Color has 100, 200/3, 0; Removal Object 100, 100/3.
+        ("macro(instruction_following)", (500 / 9 + 200 / 3) / 2),
+        ("share(if, Flawless Execution)", 2 / 5),
+        ("share(if, flawless-execution)", 2 / 5),
+        ("exact(human, if)", 0.8),
+        # Chance: (2·2 + 1·1 + 1·2 + 1·0) / 25 = 0.28.
+        ("kappa(human, if)", 0.52 / 0.72),
+        # Off by one in one of five.
+        ("mae(human, if)", 0.2),
+        ("bias(human, if)", -0.2),
+        # From Wrong Action on: the judge calls 4 good, people 5, 4 of them in common.
+        ("f1(human, if, Wrong Action)", 8 / 9),
+        ("accuracy(human, if, wrong action)", 0.8),
+    ],
+)
+def test_a_figure_is_what_it_says(editloupe: Run, run: Path, metric: str, value: float):
+    human = ["--human", run.parent / "human.csv"] if "human" in metric else []
+    code, out, err = editloupe("gate", run, "--require", f"{metric} >= 0.5", "--json", *human)
+    (found,) = json.loads(out)["checked"]
+    assert found["value"] == pytest.approx(value), err
+    assert found["verdict"] == ("passed" if value >= 0.5 else "failed")
+    assert code == (0 if value >= 0.5 else 100)
+
+
+def test_bounds_are_met_exactly(editloupe: Run, run: Path):
+    for require, code in (
+        ("mean(if)>=60", 0),
+        ("mean(if)<=60", 0),
+        ("mean(if)>60", 100),
+        ("mean(if)<60", 100),
+        ("mean(if)>=6e1", 0),
+        ("bias(human, if)>=-.2", 0),
+    ):
+        human = ["--human", run.parent / "human.csv"] if "human" in require else []
+        assert editloupe("gate", run, "--require", require, *human)[0] == code, require
+
+
+def test_what_fails_is_named_with_what_was_found(editloupe: Run, run: Path, tmp_path: Path):
+    human = ("--human", tmp_path / "human.csv")
+    words = ("--require", "unjudged<=0.02", "--require", "mean(if)>=60", "--require", "exact(human)>=0.9")
+    code, out, err = editloupe("gate", run, *words, *human, "--junit", tmp_path / "ci" / "junit.xml")
+    assert code == 100
+    told = [line for line in err.splitlines() if line.startswith("error:")]
+    assert told == [
+        "error: unjudged<=0.02: 0.0833333 (1 refused of 12) [scripted/test, plain]",
+        "error: exact(human)>=0.9 (IF): 0.8 (5 of 6 rated ones judged; 0.4 to 1) [scripted/test, plain]",
+    ]
+    assert f"Run: {run}" in out.replace("\n", "") and "2 of 4 requirements hold" in out
+    (suite,) = ElementTree.parse(tmp_path / "ci" / "junit.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "2", "0")
+    cases = {case.get("name"): [child.tag for child in case] for case in suite}
+    assert cases == {
+        "unjudged<=0.02": ["failure"],
+        "mean(if)>=60": ["system-out"],
+        "exact(human)>=0.9 (IF)": ["failure"],
+        "exact(human)>=0.9 (VC)": ["system-out"],
+    }
+
+
+def test_undefined_never_passes_and_says_why(editloupe: Run, run: Path, tmp_path: Path):
+    human = ("--human", tmp_path / "human.csv")
+    for require, why in (
+        ("kappa(human, vc)>=-1", "gave one value only"),
+        ("spearman(human, vc)>=-1", "gave one value only"),
+        ("f1(human, if)>=0", "say from which label on"),
+    ):
+        code, _, err = editloupe("gate", run, "--require", require, *human, "--junit", tmp_path / "j.xml")
+        assert code == 2 and "undefined" in err and why in err, err
+        (case,) = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
+        assert [child.tag for child in case] == ["error"]
+    # Beside a requirement that fails, that one decides.
+    code, _, err = editloupe("gate", run, "--require", "kappa(human, vc)>=0", "--require", "mean(if)>=99", *human)
+    assert code == 100 and err.count("error:") == 2
+
+
+@pytest.mark.parametrize(
+    ("require", "told"),
+    [
+        ("beauty>=1", "unknown metric 'beauty'; known: asked, judged, unjudged"),
+        ("mean(if)", "expected METRIC OPERATOR NUMBER"),
+        ("mean(if)==60", "expected METRIC OPERATOR NUMBER"),
+        ("mean(if)>=nan", "expected METRIC OPERATOR NUMBER"),
+        ("mean(if)>=1e999", "the bound is not finite"),
+        ("mean(if)>=60%", "expected METRIC OPERATOR NUMBER"),
+        ("mean(if)>=60; rm", "expected METRIC OPERATOR NUMBER"),
+        ("mean>=60", "expected mean(C), mean(overall)"),
+        ("mean(beauty)>=60", "no criterion 'beauty'"),
+        ("mean(if, vc)>=60", "expected mean(C)"),
+        ("unjudged(overall)<=0", "no criterion 'overall'"),
+        ("status(ok)>=0", "no status 'ok'; known: abstained"),
+        ("share(if)>=0", "expected share(C, LABEL)"),
+        ("share(if, Perfect Consistency)>=0", "no label 'Perfect Consistency' of instruction_following"),
+        ("kappa>=0.6", "expected kappa(human)"),
+        ("kappa(people)>=0.6", "expected kappa(human)"),
+        ("kappa(human)>=0.6", "carry no human labels"),
+    ],
+)
+def test_a_requirement_that_cannot_be_meant_is_refused(editloupe: Run, run: Path, require: str, told: str):
+    code, _, err = editloupe("gate", run, "--require", require, "--require", "asked>=0")
+    assert code == 2 and told in err, err
+
+
+def test_nothing_to_check_is_an_error_and_not_a_pass(editloupe: Run, run: Path, tmp_path: Path):
+    assert editloupe("gate")[0] == 2
+    assert "nothing is required" in editloupe("gate", run)[2]
+    assert "is no run folder" in editloupe("gate", tmp_path / "nowhere", "--require", "asked>=0")[2]
+    assert "no judge 'gpt'" in editloupe("gate", run, "--require", "asked>=0", "--judge", "gpt")[2]
+    assert "no editor 'qwen'" in editloupe("gate", run, "--require", "asked>=0", "--editor", "qwen")[2]
+    code, out, _ = editloupe("gate", "--metrics")
+    assert code == 0 and "share(C, LABEL)" in out
+
+
+def test_the_summary_is_appended_where_github_wants_it(
+    editloupe: Run, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    summary = tmp_path / "summary.md"
+    summary.write_text("# Job\n\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    assert editloupe("gate", run, "--require", "mean(if)>=60", "--require", "unjudged<=0.02")[0] == 100
+    lines = summary.read_text().splitlines()
+    assert lines[0] == "# Job" and lines[2].endswith("1 of 2 requirements hold")
+    assert "| unjudged<=0.02 | 0.0833333 | FAILED | 1 refused of 12 |" in lines
+
+
+def test_a_criterion_that_was_not_asked_is_undefined(editloupe: Run, edits: Callable[..., Path], tmp_path: Path):
+    with Judge(ScriptedLMM(script), mode="plain", criteria="if", out=tmp_path / "part") as judge:
+        judge.judge_all(load(edits(2), store=ImageStore()).samples)
+    for require in ("mean(vc)>=0", "unjudged(vc)<=1", "share(vc, Single Anomaly)<=1"):
+        code, _, err = editloupe("gate", tmp_path / "part", "--require", require)
+        assert code == 2 and "visual_consistency was not asked in this run" in err
+
+
+def test_each_editor_and_each_judge_is_held_to_it(editloupe: Run, edits: Callable[..., Path], tmp_path: Path):
+    folder = edits(4)
+    good = folder / "edited"
+    words = ("--edited", f"a={good}", "--edited", f"b={folder / 'source'}", "--out", tmp_path / "two")
+    assert editloupe("judge", folder, "--format", "imagefolder", *words)[0] in (0, 3)
+    found = {}
+    for editor in ("a", "b"):
+        _, out, _ = editloupe("gate", tmp_path / "two", "--require", "mean(if)>=0", "--editor", editor, "--json")
+        (found[editor],) = json.loads(out)["checked"]
+        assert found[editor]["judge"].endswith(f", {editor}")
+    # The sources themselves, handed in as edits, changed nothing.
+    assert found["b"]["value"] == 0.0

@@ -1,0 +1,149 @@
+"""The HTTP service in a thread of the test, with a scripted backbone that says which edit it was asked about."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import io
+import json
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.backends.scripted import Line, ScriptedLMM
+from editloupe.chat import Request
+from editloupe.records import Budget
+from editloupe.runs.spec import Settings, open_bench
+from editloupe.service.bureau import Bureau
+from tests.conftest import final
+
+IF_LABELS = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")
+VC_LABELS = ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency")
+
+
+def needs_extra() -> None:
+    """Skip where the extra is not installed."""
+    for name in ("fastapi", "uvicorn", "multipart", "prometheus_client"):
+        pytest.importorskip(name, reason="needs the extra `serve`")
+
+
+def number_of(request: Request) -> int:
+    """Which edit is asked about: its instruction is "Paint mug N blue."."""
+    found = re.search(r"mug (\d+)", request.messages[0].text)
+    assert found is not None
+    return int(found[1])
+
+
+def by_number(request: Request) -> Line:
+    """A label by the edit's number, with the number in the thought."""
+    number = number_of(request)
+    labels = IF_LABELS if "Instruction Following" in request.messages[0].text else VC_LABELS
+    return final(labels[number % 4], f"this is mug {number}")
+
+
+def slow(seconds: float, script: Callable[[Request], Line] = by_number) -> Callable[[Request], Line]:
+    """The same after so many seconds."""
+
+    def answer(request: Request) -> Line:
+        time.sleep(seconds)
+        return script(request)
+
+    return answer
+
+
+def png(colour: int = 90, *, width: int = 64, height: int = 48) -> bytes:
+    """A small picture of one grey."""
+    file = io.BytesIO()
+    Image.fromarray(np.full((height, width, 3), colour, dtype=np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+def inline(data: bytes) -> dict[str, str]:
+    return {"base64": base64.b64encode(data).decode("ascii")}
+
+
+def edit(number: int, **more: Any) -> dict[str, Any]:
+    """A request for one edit."""
+    pictures = {"source": inline(png(90)), "edited": inline(png(120))}
+    return {"id": f"edit-{number}", "instruction": f"Paint mug {number} blue.", **pictures, **more}
+
+
+class Service:
+    """A running service.   lmm: its backbone.   bureau: its places."""
+
+    def __init__(self, port: int, bureau: Bureau, lmm: ScriptedLMM, server: Any) -> None:
+        self.port, self.bureau, self.lmm, self.server = port, bureau, lmm, server
+
+    def ask(
+        self, path: str, body: Any = None, *, method: str | None = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, dict[str, str], Any]:
+        """(status, headers, JSON or text) of one request on a connection of its own. body: JSON, or bytes as they are."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+            sent = {"Content-Type": "application/json"} if body is not None else {}
+            connection.request(method or ("GET" if body is None else "POST"), path, data, {**sent, **(headers or {})})
+            answer = connection.getresponse()
+            text = answer.read()
+            found = {name.lower(): value for name, value in answer.getheaders()}
+            is_json = "json" in found.get("content-type", "")
+            return answer.status, found, json.loads(text) if is_json else text.decode()
+        finally:
+            connection.close()
+
+
+@contextmanager
+def serving(
+    out: Path,
+    script: Callable[[Request], Line] = by_number,
+    *,
+    workers: int = 4,
+    max_queue: int = 32,
+    timeout_s: float = 30.0,
+    max_body: int = 2_000_000,
+    max_pixels: int = 1_000_000,
+    token: str | None = None,
+    root: Path | None = None,
+    criteria: tuple[str, ...] | None = None,
+    mode: Any = "plain",
+    budget: Budget | None = None,
+) -> Iterator[Service]:
+    """The service on a free port of the loopback, stopped at the end as SIGTERM would stop it."""
+    needs_extra()
+    import uvicorn
+
+    from editloupe.cli.serve import _listen
+    from editloupe.service.http_guard import Limits
+    from editloupe.service.judge_http import make_app
+
+    lmm = ScriptedLMM(script)
+    lmm.requests = deque(maxlen=4)  # type: ignore[assignment]  # a soak must measure the service's memory, not the script's
+    bench = open_bench(Settings(backend=lmm, mode=mode, criteria=criteria, budget=budget or Budget()))
+    bureau = Bureau.open(bench, out, workers=workers, max_queue=max_queue, timeout_s=timeout_s)
+    hosts = frozenset({"127.0.0.1", "localhost"})
+    limits = Limits(max_body=max_body, max_pixels=max_pixels, token=token, hosts=hosts)
+    app = make_app(bureau, limits, root=root, closed=lambda _: None)
+    listening = _listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", log_level="warning", timeout_graceful_shutdown=10))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        deadline = time.monotonic() + 30
+        while not server.started:
+            assert thread.is_alive() and time.monotonic() < deadline, "the service does not start"
+            time.sleep(0.01)
+        yield Service(listening.getsockname()[1], bureau, lmm, server)
+    finally:
+        server.should_exit = True
+        thread.join(timeout=30)
+        listening.close()
+        assert not thread.is_alive(), "the service does not stop"

@@ -1,0 +1,434 @@
+"""`editloupe serve` as its clients meet it: verdicts, limits, refusals, a full queue, a shutdown."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe.chat import Request
+from editloupe.errors import Unavailable
+from editloupe.records import Budget
+from editloupe.runs.store import RunStore
+from tests.conftest import final
+from tests.service.loopback_judge import by_number, edit, inline, needs_extra, number_of, png, serving, slow
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_verdict_has_labels_a_reward_and_a_trace_that_stays(tmp_path: Path):
+    with serving(tmp_path / "run") as service:
+        status, _, said = service.ask("/v1/judge", edit(6))
+        assert status == 200
+        # Number 6 gets the labels of value 6 % 4 + 1 = 3: (3 − 1) / 3 × 100.
+        assert said["reward"] == {
+            "value": pytest.approx(200 / 3),
+            "why": None,
+            "scores": {
+                "instruction_following": pytest.approx(200 / 3),
+                "visual_consistency": pytest.approx(200 / 3),
+            },
+        }
+        assert [(f["criterion"], f["status"], f["label"], f["value"], f["reused"]) for f in said["findings"]] == [
+            ("instruction_following", "ok", "Over Modification", 3.0, False),
+            ("visual_consistency", "ok", "Single Anomaly", 3.0, False),
+        ]
+        assert all(f["reason"] == "this is mug 6" for f in said["findings"])
+        assert said["id"] == "edit-6"
+        for finding in said["findings"]:
+            assert (tmp_path / "run" / finding["trace"]).is_file()
+    # What was served is a run like any other.
+    store = RunStore.read(tmp_path / "run")
+    assert not store.problems
+    assert [f.label for f in store.current()] == ["Over Modification", "Single Anomaly"]
+    assert store.samples[said["sample"]].instruction == "Paint mug 6 blue."
+
+
+def test_the_same_edit_is_judged_once_and_another_repeat_again_also_after_a_restart(tmp_path: Path):
+    asked: list[int] = []
+
+    def counting(request: Request) -> Any:
+        asked.append(number_of(request))
+        return by_number(request)
+
+    with serving(tmp_path / "run", counting) as service:
+        first = service.ask("/v1/judge", edit(1))[2]
+        again = service.ask("/v1/judge", edit(1, id="of another client"))[2]
+        assert len(asked) == 2  # two criteria
+        assert again["id"] == "of another client"
+        assert [f["reused"] for f in again["findings"]] == [True, True]
+        assert [f["label"] for f in again["findings"]] == [f["label"] for f in first["findings"]]
+        other = service.ask("/v1/judge", edit(1, repeat=1))[2]
+        assert len(asked) == 4 and [f["reused"] for f in other["findings"]] == [False, False]
+    with serving(tmp_path / "run", counting) as service:
+        assert service.ask("/v1/judge", edit(1))[2]["reward"] == first["reward"]
+        assert len(asked) == 4
+    file = tmp_path / "run" / "findings.jsonl"
+    lines = file.read_text().splitlines()
+    # Killed between a trace's end and the line of its finding: the next start writes it.
+    file.write_text("".join(f"{line}\n" for line in lines[:-1]))
+    with serving(tmp_path / "run", counting):
+        pass
+    assert file.read_text().splitlines() == lines
+    assert len(lines) == 4 and sorted(json.loads(line)["repeat"] for line in lines) == [0, 0, 1, 1]
+
+
+def test_equal_requests_at_once_share_one_verdict(tmp_path: Path):
+    asked: list[int] = []
+
+    def counting(request: Request) -> Any:
+        asked.append(number_of(request))
+        time.sleep(0.3)
+        return by_number(request)
+
+    with serving(tmp_path / "run", counting) as service, ThreadPoolExecutor(8) as clients:
+        answers = list(clients.map(lambda _: service.ask("/v1/judge", edit(3)), range(8)))
+    assert [status for status, _, _ in answers] == [200] * 8
+    assert {f["label"] for _, _, said in answers for f in said["findings"]} == {"Flawless Execution", "Perfect Consistency"}
+    assert len(asked) == 2
+
+
+def test_a_failure_has_no_number_and_says_why(tmp_path: Path):
+    def refuses(request: Request) -> Any:
+        text = request.messages[0].text
+        return final("Excellent", "I like it") if "Visual Consistency" in text else Unavailable("the endpoint is down")
+
+    with serving(tmp_path / "run", refuses) as service:
+        status, _, said = service.ask("/v1/judge", edit(1))
+        assert status == 200
+        assert said["reward"] == {
+            "value": None,
+            "why": "instruction_following: backend_failed; visual_consistency: off_menu",
+            "scores": {"instruction_following": None, "visual_consistency": None},
+        }
+        assert all(f["value"] is None and f["label"] is None for f in said["findings"])
+        # One criterion that is there has its score; the reward is still none.
+        one = service.ask("/v1/judge", edit(1, criteria=["VC"]))[2]
+        assert [f["criterion"] for f in one["findings"]] == ["visual_consistency"]
+    with serving(tmp_path / "run") as service:
+        # What the endpoint failed at is asked again; what the model said stands.
+        assert service.ask("/v1/judge", edit(1))[2]["reward"]["scores"] == {
+            "instruction_following": pytest.approx(100 / 3),
+            "visual_consistency": None,
+        }
+
+
+def test_a_budget_that_was_spent_is_not_replayed_for_ever(tmp_path: Path):
+    said: list[str] = []
+
+    def late(request: Request) -> Any:
+        said.append("")
+        return "I need more time." if len(said) == 1 else by_number(request)
+
+    with serving(tmp_path / "run", late, mode="tool", criteria=("if",), budget=Budget(max_turns=0)) as service:
+        first = service.ask("/v1/judge", edit(1))[2]
+        assert first["findings"][0]["status"] == "over_budget" and first["reward"]["value"] is None
+        again = service.ask("/v1/judge", edit(1))[2]
+        assert again["findings"][0]["label"] == "Wrong Action" and not again["findings"][0]["reused"]
+        assert service.ask("/v1/judge", edit(1))[2]["findings"][0]["reused"] and len(said) == 2
+
+
+def test_a_form_with_files_and_a_path_below_the_root_are_judged_as_well(tmp_path: Path):
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "a.png").write_bytes(png(90))
+    (tmp_path / "secret.png").write_bytes(png(90))
+    (root / "link.png").symlink_to(tmp_path / "secret.png")
+    fields = {"instruction": b"Paint mug 6 blue.", "boxes": b"4,4,20,20", "criteria": b"IF"}
+    form = b"".join(
+        b'--X\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % (name.encode(), value)
+        for name, value in fields.items()
+    )
+    for name, data in (("source", png(90)), ("edited", png(120))):
+        head = b'--X\r\nContent-Disposition: form-data; name="%s"; filename="x.png"\r\n\r\n' % name.encode()
+        form += head + data + b"\r\n"
+    with serving(tmp_path / "run", root=root) as service:
+        kind = {"Content-Type": "multipart/form-data; boundary=X"}
+        status, _, said = service.ask("/v1/judge/upload", form + b"--X--\r\n", headers=kind)
+        assert status == 200, said
+        assert [f["label"] for f in said["findings"]] == ["Over Modification"]
+        wrong = form.replace(b"4,4,20,20", b"4,4,2000,20")
+        status, _, said = service.ask("/v1/judge/upload", wrong + b"--X--\r\n", headers=kind)
+        assert status == 422 and "boxes, number 1" in said["detail"]
+        status, _, said = service.ask("/v1/judge", edit(6, source={"path": "a.png"}))
+        assert status == 200, said
+        for path in ("../secret.png", "link.png", str(tmp_path / "secret.png"), "/etc/passwd"):
+            status, _, said = service.ask("/v1/judge", edit(6, source={"path": path}))
+            assert status == 422 and "is outside" in said["detail"]
+    with serving(tmp_path / "other") as service:
+        status, _, said = service.ask("/v1/judge", edit(6, source={"path": "a.png"}))
+        assert status == 422 and "without --root" in said["detail"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"instruction": "  "}, "instruction: String should match pattern"),
+        ({"instruction": None}, "instruction: Input should be a valid string"),
+        ({"source": inline(b"no image")}, "source: not an image"),
+        ({"source": {"base64": "%%%"}}, "source: not base64"),
+        ({"source": {"url": "http://x"}}, "source"),
+        ({"source": inline(png(width=1200, height=1000))}, "more than the limit of 1,000,000 px"),
+        ({"source": inline(png(width=4, height=4))}, "too small to compare"),
+        ({"boxes": [[0, 0, 500, 10]]}, "boxes, number 1"),
+        ({"boxes": [[10, 10, 5, 20]]}, "boxes, number 1"),
+        ({"boxes": [[0, 0, 5]]}, "boxes.0"),
+        ({"criteria": ["beauty"]}, "no criterion 'beauty'"),
+        ({"repeat": "1"}, "repeat: Input should be a valid integer"),
+        ({"more": 1}, "more: Extra inputs are not permitted"),
+    ],
+)
+def test_what_cannot_be_used_is_a_problem_that_names_it(tmp_path: Path, wrong: dict[str, Any], told: str):
+    with serving(tmp_path / "run") as service:
+        status, headers, said = service.ask("/v1/judge", edit(1, **wrong))
+        assert status == 422 and told in said["detail"]
+        assert headers["content-type"] == "application/problem+json"
+        assert said["status"] == 422 and set(said) == {"type", "title", "status", "detail"}
+        assert not service.lmm.requests
+
+
+def test_strange_bytes_do_not_break_it(tmp_path: Path):
+    with serving(tmp_path / "run", max_body=20_000) as service:
+        for body, status in (
+            (b"{", 422),
+            (b"\xff\xfe", 422),
+            (b'{"instruction": "\\ud800 mug 1", "source": {"base64": "x"}, "edited": {"base64": "x"}}', 422),
+            (b'{"\\ud800": 1}', 422),
+            (b"[" * 10_000, 422),
+            (b'{"boxes": [[NaN, 0, 1, 1]]}', 422),
+            (b" " * 20_001, 413),
+        ):
+            assert service.ask("/v1/judge", body)[0] == status, body[:40]
+        assert service.ask("/v1/judge", b"{}", headers={"Content-Type": "text/plain"})[0] == 415
+        # Without a length, the body is cut off where it passes the limit.
+        chunked = b"%x\r\n" % 30_000 + b" " * 30_000 + b"\r\n0\r\n\r\n"
+        assert service.ask("/v1/judge", chunked, headers={"Transfer-Encoding": "chunked"})[0] == 413
+        assert service.bureau.taken == 0
+        assert service.ask("/v1/judge", edit(1, edited=inline(png(120))))[0] == 200
+
+
+def test_a_batch_gives_each_edit_a_verdict_or_a_problem(tmp_path: Path):
+    with serving(tmp_path / "run", max_queue=6, workers=4) as service:
+        edits = [edit(0), edit(1, source=inline(b"broken")), edit(3)]
+        status, _, said = service.ask("/v1/judge/batch", {"edits": edits})
+        assert status == 200
+        assert [r["problem"] is None for r in said["results"]] == [True, False, True]
+        assert said["results"][1]["problem"]["detail"].startswith("source: not an image")
+        assert [said["results"][i]["verdict"]["reward"]["value"] for i in (0, 2)] == [0.0, 100.0]
+        status, _, said = service.ask("/v1/judge/batch", {"edits": [edit(i) for i in range(11)]})
+        assert status == 422 and "at most 10" in said["detail"]
+        assert service.bureau.taken == 0
+
+
+def test_a_full_queue_says_when_to_come_back_and_nothing_piles_up(tmp_path: Path):
+    with serving(tmp_path / "run", slow(0.6), workers=2, max_queue=2, criteria=("if",)) as service:
+        with ThreadPoolExecutor(12) as clients:
+            answers = list(clients.map(lambda n: service.ask("/v1/judge", edit(n)), range(12)))
+        busy = [headers for status, headers, _ in answers if status == 503]
+        good = [said for status, _, said in answers if status == 200]
+        assert len(good) + len(busy) == 12 and len(good) >= 4 and len(busy) >= 4
+        assert all(1 <= int(headers["retry-after"]) <= 60 for headers in busy)
+        assert all(headers["content-type"] == "application/problem+json" for headers in busy)
+        for said in good:
+            assert said["findings"][0]["reason"] == f"this is mug {said['id'].removeprefix('edit-')}"
+        assert service.bureau.taken == 0
+        assert service.ask("/v1/judge", edit(50))[0] == 200
+
+
+def test_requests_that_wait_do_not_keep_their_bodies_in_memory(tmp_path: Path):
+    gate = threading.Event()
+
+    def held(request: Request) -> Any:
+        gate.wait(30)
+        return by_number(request)
+
+    noise = np.random.default_rng(0).integers(0, 256, (600, 800, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noise).save(file, "PNG")
+    shared = json.dumps(inline(file.getvalue())).encode()
+    assert len(shared) > 1_900_000
+
+    def ask(number: int) -> int:
+        small = json.dumps(inline(png(90)))
+        head = f'{{"instruction": "Paint mug {number} blue.", "source": {small}, "edited": '.encode()
+        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
+        try:
+            # In pieces, so that the clients, in this process too, share the one large one.
+            connection.request("POST", "/v1/judge", iter([head, shared, b"}"]), {"Content-Type": "application/json"})
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    bounds = {"workers": 1, "max_body": 4_000_000, "criteria": ("if",)}
+    with serving(tmp_path / "run", held, **bounds) as service, ThreadPoolExecutor(16) as clients:
+        tracemalloc.start()
+        try:
+            asked = [clients.submit(ask, number) for number in range(16)]
+            deadline = time.monotonic() + 30
+            while service.bureau.under_way < 16:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            gate.set()
+        assert [future.result() for future in asked] == [200] * 16
+    # 16 bodies are 31 MB; what one worker has decoded for one edit is 1.5.
+    assert kept < 10_000_000, kept
+
+
+def test_a_request_whose_time_is_up_goes_on_when_it_is_asked_again(tmp_path: Path):
+    with serving(tmp_path / "run", slow(0.7), timeout_s=0.4, criteria=("if",)) as service:
+        status, _, said = service.ask("/v1/judge", edit(2))
+        assert status == 504 and "within 0.4 s" in said["detail"]
+        time.sleep(0.6)
+        # The call that was under way was recorded, and is not made again.
+        status, _, said = service.ask("/v1/judge", edit(2))
+        assert status == 200 and said["findings"][0]["label"] == "Over Modification"
+        assert len(service.lmm.requests) == 1
+
+
+def test_only_who_may_ask_is_answered(tmp_path: Path):
+    with serving(tmp_path / "run", token="let me in") as service:
+        status, headers, said = service.ask("/v1/judge", edit(1))
+        assert (status, headers["www-authenticate"], said["status"]) == (401, "Bearer", 401)
+        for header in ("Bearer wrong", "Basic let me in", "Bearer", "Bearer \xff"):
+            assert service.ask("/v1/judge", edit(1), headers={"Authorization": header})[0] == 401
+        allowed = {"Authorization": "Bearer let me in"}
+        assert service.ask("/v1/judge", edit(1), headers=allowed)[0] == 200
+        assert service.ask("/metrics")[0] == 401
+        assert service.ask("/healthz")[0] == 200
+        assert service.ask("/healthz", headers={"Host": "evil.example"})[0] == 421
+        assert service.ask("/v1/judge", edit(1), headers={**allowed, "Origin": "https://evil.example"})[0] == 403
+        assert service.ask("/v1/judge", edit(1), headers={**allowed, "Origin": "http://localhost:3000"})[0] == 200
+        assert service.ask("/openapi.json", headers=allowed)[2]["components"]["securitySchemes"]
+
+
+def test_metrics_and_health_tell_how_it_goes(tmp_path: Path):
+    with serving(tmp_path / "run", max_queue=5) as service:
+        service.ask("/v1/judge", edit(1))
+        service.ask("/v1/judge", edit(1))
+        service.ask("/v1/judge", {})
+        service.ask("/nothing/here")
+        ready = service.ask("/readyz")[2]
+        assert ready["backend"] == "scripted/test" and (ready["places"], ready["taken"]) == (9, 0)
+        _, headers, text = service.ask("/metrics")
+        assert headers["content-type"].startswith("text/plain; version=0.0.4")
+        lines = text.splitlines()
+        assert 'editloupe_requests_total{endpoint="/v1/judge",status="200"} 2.0' in lines
+        assert 'editloupe_requests_total{endpoint="/v1/judge",status="422"} 1.0' in lines
+        assert 'editloupe_requests_total{endpoint="other",status="404"} 1.0' in lines
+        # The second one was known.
+        assert 'editloupe_findings_total{criterion="instruction_following",status="ok"} 1.0' in lines
+        assert "editloupe_places_taken 0.0" in lines
+        assert any(line.startswith("process_resident_memory_bytes") for line in lines)
+
+
+def start(out: Path, replies: Path, *words: str) -> tuple[subprocess.Popen[str], int]:
+    """The command itself: (process, port)."""
+    needs_extra()
+    command = [sys.executable, "-c", "from editloupe.cli import main; main()", "serve", "--out", str(out), "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--backend", f"scripted/{replies}", "--mode", "plain", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert "answers at http://127.0.0.1:" in line, line + process.stderr.read()
+    return process, int(line.partition("http://127.0.0.1:")[2].split(",")[0])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_serves_and_stops_when_told(tmp_path: Path, number: signal.Signals):
+    replies = tmp_path / "replies.jsonl"
+    replies.write_text(json.dumps(final("Flawless Execution")) + "\n")
+    process, port = start(tmp_path / "run", replies, "--criteria", "if")
+    try:
+        from tests.service.loopback_judge import Service
+
+        service = Service(port, None, None, None)  # type: ignore[arg-type]
+        assert service.ask("/v1/judge", edit(1))[2]["reward"]["value"] == 100.0
+        process.send_signal(number)
+        _, told = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 0, told
+    assert "Stopping: 0 edits under way" in told and "Traceback" not in told
+    assert len((tmp_path / "run" / "findings.jsonl").read_text().splitlines()) == 1
+
+
+def test_work_in_flight_is_finished_at_shutdown_or_given_back_as_an_error(tmp_path: Path):
+    gate = threading.Event()
+
+    def held(request: Request) -> Any:
+        if number_of(request) >= 10:
+            gate.wait(20)
+        return slow(0.5)(request)
+
+    with ThreadPoolExecutor(8) as clients, serving(tmp_path / "run", held, workers=4, criteria=("if",)) as service:
+        quick = [clients.submit(service.ask, "/v1/judge", edit(n)) for n in range(2)]
+        stuck = [clients.submit(service.ask, "/v1/judge", edit(n)) for n in (10, 11)]
+        deadline = time.monotonic() + 10
+        while service.bureau.running < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        service.bureau.close_door()
+        status, headers, said = service.ask("/v1/judge", edit(5))
+        assert status == 503 and "shutting down" in said["detail"] and headers["retry-after"] == "5"
+        assert service.ask("/readyz")[0] == 503
+        assert service.ask("/healthz")[0] == 200
+        # Those that end in time are answered.
+        assert [f.result()[0] for f in quick] == [200, 200]
+        loop = service.server.servers[0].get_loop()
+        loop.call_soon_threadsafe(service.bureau.give_up)
+        # The others are told so, although their threads still hang in the call.
+        for future in stuck:
+            status, _, said = future.result()
+            assert status == 503 and "what is recorded is kept" in said["detail"]
+        threading.Timer(0.5, gate.set).start()
+    # And what they were asked goes on from what was recorded.
+    with serving(tmp_path / "run", criteria=("if",)) as service:
+        assert service.ask("/v1/judge", edit(10))[2]["findings"][0]["label"] == "Over Modification"
+
+
+def test_without_the_extra_the_command_names_it(editloupe, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    for name in list(sys.modules):
+        if name.startswith("editloupe.service.") and "http" in name:
+            monkeypatch.delitem(sys.modules, name)
+    code, _, told = editloupe("serve", "--out", "run")
+    assert code == 2 and "pip install 'editloupe[serve]'" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--root", "nowhere"), "--root nowhere: is no folder"),
+        (("--token-file", "nowhere"), "--token-file nowhere cannot be read"),
+        (("--backend", "no-such/model"), "unknown backend"),
+        (("--mode", "guess"), "--mode guess: expected tool, oracle, plain"),
+        (("--host", "203.0.113.1"), "cannot listen there"),
+    ],
+)
+def test_a_wrong_option_is_named_before_anything_is_served(editloupe, words: tuple[str, ...], told: str):
+    needs_extra()
+    code, _, said = editloupe("serve", "--out", "run", *words)
+    assert code == 2 and told in said
+    assert not Path("run").exists()

@@ -1,0 +1,157 @@
+"""The service under load: 64 clients for a minute at a slow backbone, in a process of its own whose memory is watched."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from editloupe.runs.store import RunStore
+from tests.service.loopback_judge import IF_LABELS, edit, needs_extra
+
+ROOT = Path(__file__).parents[2]
+CLIENTS = 64
+SECONDS = 60.0
+MOST_GROWTH_MB = 60.0
+"""From a warm service on; one that kept every sample and finding would pass it at this rate within minutes."""
+
+SERVER = """
+import random, sys, time
+from pathlib import Path
+from editloupe.backends import scripted
+from tests.service.loopback_judge import by_number
+
+class Slow(scripted.ScriptedLMM):
+    def complete(self, request, images):
+        time.sleep(random.uniform(0.02, 0.2))
+        self.requests.clear()
+        return super().complete(request, images)
+
+scripted.open_backend = lambda uri: Slow(by_number)
+from editloupe.cli import main
+sys.argv = ["editloupe", "serve", *sys.argv[1:]]
+main()
+"""
+
+
+class Clients:
+    """Threads that ask for edits of their own, and some for shared ones, and check each answer."""
+
+    def __init__(self, port: int) -> None:
+        self.port, self.stop, self.lock = port, threading.Event(), threading.Lock()
+        self.statuses: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.seconds: dict[str, list[float]] = {}
+        self.answered: set[int] = set()
+        self.threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(CLIENTS)]
+
+    def _ask(self, client: int) -> None:
+        chosen, turn = random.Random(client), 0
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        while not self.stop.is_set():
+            turn += 1
+            # One in four is asked by many at once.
+            number = chosen.randrange(50) if chosen.random() < 0.25 else 1000 + client + CLIENTS * turn
+            began = time.monotonic()
+            try:
+                body = json.dumps(edit(number, id=f"{client}-{turn}"))
+                connection.request("POST", "/v1/judge", body, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                status, said = str(answer.status), json.loads(answer.read())
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                status, said = type(error).__name__, {}
+            with self.lock:
+                self.statuses[status] += 1
+                self.seconds.setdefault(status, []).append(time.monotonic() - began)
+                if status == "200":
+                    self.answered.add(number)
+                    self.wrong += list(_wrong(said, number, f"{client}-{turn}"))
+            if status == "503":
+                time.sleep(0.2)
+            elif status != "200":
+                time.sleep(0.05)
+        connection.close()
+
+
+def _wrong(said: dict, number: int, id_: str):
+    """What does not belong to the question."""
+    expected = (IF_LABELS[number % 4], f"this is mug {number}")
+    found = [(f["label"], f["reason"]) for f in said["findings"]]
+    if said["id"] != id_ or found != [expected] or said["reward"]["value"] != pytest.approx(number % 4 / 3 * 100):
+        yield f"{id_}, mug {number}: {said}"
+
+
+def resident_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("no VmRSS")
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory from /proc")
+def test_no_answer_is_lost_or_crossed_memory_stays_and_it_stops_cleanly(tmp_path: Path):
+    needs_extra()
+    run = tmp_path / "run"
+    words = ["--out", str(run), "--backend", "scripted/x", "--mode", "plain", "--criteria", "if", "--port", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER, *words, "--workers", "24", "--max-queue", "30", "--grace", "20"],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline()
+        assert "answers at" in line, line + process.stderr.read()
+        clients = Clients(int(line.partition("http://127.0.0.1:")[2].split(",")[0]))
+        for thread in clients.threads:
+            thread.start()
+        time.sleep(SECONDS / 4)
+        memory = [resident_mb(process.pid)]
+        for _ in range(6):
+            time.sleep(SECONDS / 8)
+            memory.append(resident_mb(process.pid))
+        # Told to stop in the middle of it: what is under way is answered.
+        before = clients.statuses.copy()
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=40)
+        clients.stop.set()
+        for thread in clients.threads:
+            thread.join(timeout=60)
+        told = process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
+    seconds = sorted(clients.seconds["200"])
+    print(f"\n{dict(clients.statuses)}; before the end {dict(before)}; MB {[round(m) for m in memory]}")
+    print(f"median {seconds[len(seconds) // 2]:.2f} s, 99 % {seconds[int(len(seconds) * 0.99)]:.2f} s\n{told}")
+    assert not clients.wrong, clients.wrong[:3]
+    assert set(before) <= {"200", "503"} and before["200"] > 500, before
+    assert before["503"] > 0, "64 clients at 54 places: some must have been told to come back"
+    assert memory[-1] - memory[0] < MOST_GROWTH_MB, memory
+    assert process.returncode == 0 and "Traceback" not in told, told
+    # After the signal a client meets an answer, a 503 or a closed door; nothing else.
+    closed = {"ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "RemoteDisconnected"}
+    assert set(clients.statuses) <= {"200", "503"} | closed
+    # Every answer is in the run, with its trace, and every verdict of the run has reached a client.
+    store = RunStore.read(run)
+    assert not store.problems
+    assert all((run / str(f.trace)).is_file() for f in store.current())
+    assert len(store.current()) == len({f.task_id for f in store.findings.values()})
+    judged = {finding.sample_id for finding in store.current()}
+    told_of = {sample.instruction for key, sample in store.samples.items() if key in judged}
+    assert told_of == {f"Paint mug {number} blue." for number in clients.answered}
+    assert clients.statuses["200"] >= len(judged) > 400
