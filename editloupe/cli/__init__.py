@@ -13,6 +13,7 @@ import editloupe
 from editloupe.cli import (
     align,
     backends,
+    canary,
     check,
     compare,
     export,
@@ -79,6 +80,7 @@ for _name, _command in (
     ("align", align.align),
     ("gate", gate.gate),
     ("compare", compare.compare),
+    ("canary", canary.canary),
     ("view", view.view),
     ("export", export.export),
     ("schema", schema.schema),

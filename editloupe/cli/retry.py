@@ -39,7 +39,7 @@ def retry(
     if unknown:
         raise ConfigError(f"--status {', '.join(unknown)}: expected some of {', '.join(sorted(FAILURES))}")
     options = read_config(run_folder / "config.yaml")
-    options = _complete(options, run_folder)
+    options = complete(options, run_folder)
     # Whatever this run has been asked so far, and no more: a limit may have been lifted or set since.
     store = RunStore.read(run_folder)
     options |= {"limit": None, "sample": [*store.samples, *store.rejected]}
@@ -64,7 +64,7 @@ def _text(value: Json) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _complete(options: dict[str, Json], folder: Path) -> dict[str, Json]:
+def complete(options: dict[str, Json], folder: Path) -> dict[str, Json]:
     """Options that were left at "none" are not in the file; a config without a path cannot be run."""
     if "path" not in options:
         raise ConfigError(f"{folder / 'config.yaml'} names no path; expected the file that editloupe judge wrote")

@@ -1,0 +1,109 @@
+"""`editloupe canary`: ask a small fixed set of a run again, live, and say whether the judge has changed."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from editloupe.cli.judge import progress, settings_of, source_of, spent_told, stoppable
+from editloupe.cli.judges import Chosen, chosen_judges
+from editloupe.cli.options import read_config
+from editloupe.cli.output import note, out, plain
+from editloupe.cli.retry import complete
+from editloupe.errors import ConfigError
+from editloupe.values import Json
+
+
+def canary(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run whose verdicts are the measure.")],
+    backend: Annotated[
+        str | None, typer.Option(help="Whom to ask: provider/model. Default: the judge that the run was judged by.")
+    ] = None,
+    judge: Annotated[str | None, typer.Option(help="Of several judges of the run, by name, id or URI.")] = None,
+    samples: Annotated[int, typer.Option(min=1, help="How many samples are asked again; always the same ones.")] = 20,
+    fail_above: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Exit with 4 where a larger share of labels has flipped.")
+    ] = None,
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", help="Where the new verdicts go. Default: RUN/canary/TIME.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+) -> int:
+    """Judge a small fixed set of a run again, live: the share of labels that flipped, and whether another model answers."""
+    from dataclasses import replace
+
+    from editloupe.reports import canary as report
+    from editloupe.reports import grid
+    from editloupe.reports.judged import chosen
+    from editloupe.runs.execute import execute
+    from editloupe.runs.spec import open_bench
+    from editloupe.runs.store import RunStore
+
+    store = RunStore.read(run)
+    named = chosen(store, judge)
+    if len(named) > 1:
+        known = ", ".join(f"{j.title or j.backend} ({j.judge_id})" for j in named)
+        raise ConfigError(f"{run} has several judges, {known}; name one with --judge")
+    recorded = named[0]
+    keys = report.fixed_set(recorded.findings, samples)
+    if not keys:
+        raise ConfigError(f"{run}: {recorded.name} gave no label, so that there is nothing to compare with")
+    one = _options(run, recorded.title or recorded.backend, recorded.backend, backend)
+    folder = out_dir or run / "canary" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+    bench = open_bench(replace(settings_of(one.options), name=one.name))
+    source = source_of({**one.options, "limit": None, "sample": list(keys)})
+    if not as_json:
+        note(f"Asking {bench.judge.backend} again about {len(keys)} samples of {run}, into {folder}")
+    with stoppable() as stop, progress(hidden=as_json) as listener:
+        outcome = execute(bench, source, folder, config={}, listener=listener, stop=stop)
+    if outcome.interrupted:
+        raise ConfigError("stopped before all was asked; nothing is told of a part")
+    found = report.canary(recorded.name, recorded.findings, outcome.findings, folder_before=run, folder_now=folder)
+    code = 4 if fail_above is not None and (found.highest is None or found.highest > fail_above) else 0
+    if as_json:
+        typer.echo(json.dumps({**found.to_json(), "run": str(run), "asked_in": str(folder), "exit": code}))
+        return code
+    console = out()
+    console.print(grid.terminal(report.grid(found, {c.id: c.short for c in recorded.rubric.criteria})))
+    for flip in found.flips[:10]:
+        about = "" if flip.target is None else f", target {flip.target}"
+        console.print(plain(f"  {flip.sample}, {flip.criterion}{about}: {flip.before} → {flip.now}"), soft_wrap=True)
+    if len(found.flips) > 10:
+        console.print(f"  … and {len(found.flips) - 10} more")
+    for status, count in found.statuses.items():
+        console.print(plain(f"  {count} without a label now: {status}"))
+    _models(found.models_before, found.models_now)
+    if outcome.ledger.usage.total:
+        console.print(plain(spent_told(outcome.ledger, bench.backend)))
+    if code:
+        console.print(plain("The judge has changed by more than --fail-above allows."), style="bold red")
+    return code
+
+
+def _models(before: tuple[str, ...], now: tuple[str, ...]) -> None:
+    if not before and not now:
+        return
+    told = f"Answered then by {', '.join(before) or 'an unnamed model'}, now by {', '.join(now) or 'an unnamed model'}"
+    same = set(before) == set(now)
+    out().print(
+        plain(f"{told}: {'the same' if same else 'ANOTHER model or version'}."), style=None if same else "bold yellow"
+    )
+
+
+def _options(run: Path, title: str, uri: str, backend: str | None) -> Chosen:
+    """The options by which a judge of the run was asked, or those of another backend in its place."""
+    options: dict[str, Json] = complete(read_config(run / "config.yaml"), run)
+    known = chosen_judges(options)
+    if backend is not None:
+        (first,) = chosen_judges({**{k: v for k, v in options.items() if k != "judges"}, "backend": backend})
+        return first
+    for one in known:
+        if title in (one.title, one.name) or uri.partition("@")[0] == one.title.partition("?")[0]:
+            return one
+    if len(known) == 1:
+        return known[0]
+    raise ConfigError(f"{run}: how {title} was asked is not recorded; name it with --backend")
