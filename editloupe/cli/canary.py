@@ -28,9 +28,7 @@ def canary(
     fail_above: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit with 4 where a larger share of labels has flipped.")
     ] = None,
-    out_dir: Annotated[
-        Path | None, typer.Option("--out", help="Where the new verdicts go. Default: RUN/canary/TIME.")
-    ] = None,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="For the new verdicts. Default: RUN/canary/TIME.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> int:
     """Judge a small fixed set of a run again, live: the share of labels that flipped, and whether another model answers."""

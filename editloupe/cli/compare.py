@@ -28,6 +28,9 @@ def compare(
     columns: Annotated[
         str | None, typer.Option(metavar="ROLE=COLUMN,…", help="What columns of --human hold, where names do not say it.")
     ] = None,
+    equal_cost: Annotated[
+        bool, typer.Option("--equal-cost", help="Of judges with repeats count as many as the dearest other one spends.")
+    ] = False,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Keep tables and plots in this folder.")] = None,
     prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
     resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2000,
@@ -44,6 +47,7 @@ def compare(
     from editloupe.reports.compare import compare as compare_judges
     from editloupe.reports.compare_files import write_comparison
     from editloupe.reports.compare_grids import grids
+    from editloupe.reports.equal_cost import at_equal_cost
     from editloupe.reports.estimate import Drawing
     from editloupe.reports.judged import read_judged
     from editloupe.reports.people import labels_of_people
@@ -51,9 +55,13 @@ def compare(
 
     found = _chosen(read_judged(runs), words(judges))
     people, where, notes = labels_of_people(found, human, column_names(columns, "--columns"))
+    priced = read_prices(prices)
+    if equal_cost:
+        found, told_of_cost = at_equal_cost(found, priced)
+        notes = (*told_of_cost, *notes)
     comparison = compare_judges(
         found,
-        prices=read_prices(prices),
+        prices=priced,
         people=people,
         drawing=Drawing(resamples=resamples, level=level, seed=seed),
     )

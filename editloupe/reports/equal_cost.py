@@ -1,0 +1,80 @@
+"""Judges at the same spend: one that is asked several times beside one that looks closer, as often as that one's costs.
+
+Whether tools pay is an open question as long as the other judge may not spend as much: asked K times, a plain judge has a
+median label, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from editloupe.backends.prices import Prices
+from editloupe.chat import Usage
+from editloupe.errors import ConfigError
+from editloupe.protocols.base import scored
+from editloupe.reports.judged import Judged
+
+
+def at_equal_cost(judges: Sequence[Judged], prices: Prices) -> tuple[list[Judged], tuple[str, ...]]:
+    """The judges, those with repeats cut to as many as the dearest judge without repeats spends; and what was done.
+
+    Spend is money a question where every judge's price is known, tokens otherwise. Raises ConfigError where there is no
+    judge with repeats, none without, or nothing to tell what one spent.
+    """
+    once = [j for j in judges if j.repeats.count == 1]
+    several = [j for j in judges if j.repeats.count > 1]
+    if not once or not several:
+        raise ConfigError(
+            "--equal-cost needs a judge that was asked once, which is the measure, and one that was asked several times "
+            f"(judge --mode plain --repeats K); there are {len(once)} and {len(several)}"
+        )
+    money = all(prices.of_uri(j.backend, Usage(input_tokens=1, output_tokens=1)) is not None for j in judges)
+    measure = max(once, key=lambda j: _spend(j, 1, prices, money=money))
+    limit = _spend(measure, 1, prices, money=money)
+    if not limit:
+        raise ConfigError(f"{measure.name} spent nothing that its endpoint told; --equal-cost has no measure")
+    found, notes = [], [f"Equal cost: {measure.name} spent {_told(limit, money=money)} a question, which is the measure."]
+    for judge in judges:
+        if judge.repeats.count == 1:
+            found.append(judge)
+            continue
+        spends = [_spend(judge, k, prices, money=money) for k in range(1, judge.repeats.count + 1)]
+        k = max((n for n, spend in enumerate(spends, start=1) if spend <= limit), default=1)
+        share = spends[k - 1] / limit
+        told = f"{judge.name}: {k} of {judge.repeats.count} repeats count, {_told(spends[k - 1], money=money)} a question"
+        why = ""
+        if share > 1:
+            why = "; even one costs more than the measure"
+        elif k == judge.repeats.count and share < 0.9:
+            why = f"; that is {100 * share:.0f} % of the measure, so that more repeats would be its due"
+        notes.append(f"{told}{why}.")
+        found.append(first_repeats(judge, k))
+    return found, tuple(notes)
+
+
+def first_repeats(judge: Judged, count: int) -> Judged:
+    """The same judge as if it had been asked `count` times only."""
+    findings = [f for f in judge.findings if f.repeat < count]
+    rule = replace(judge.repeats, count=count)
+    samples = {score.sample_id: score for score in judge.scores}
+    known = [s for s in judge.samples.values() if s.id in samples]
+    rejected = [score for score in judge.scores if score.missing == "input_error" and not score.findings]
+    scores = scored(judge.protocol, known, findings, rule)
+    kept = {(s.editor, s.sample_id, s.metric) for s in rejected}
+    fresh = [s for s in scores if (s.editor, s.sample_id, s.metric) not in kept]
+    name = f"{judge.name} ×{count}"
+    return replace(judge, name=name, findings=tuple(findings), scores=(*fresh, *rejected), repeats=rule)
+
+
+def _spend(judge: Judged, repeats: int, prices: Prices, *, money: bool) -> float:
+    """USD or tokens a question, of the first repeats."""
+    findings = [f for f in judge.findings if f.repeat < repeats]
+    questions = {f.question for f in findings}
+    usage = sum((f.usage for f in findings), Usage())
+    spent = (prices.of_uri(judge.backend, usage) or 0.0) if money else float(usage.total)
+    return spent / len(questions) if questions else 0.0
+
+
+def _told(spend: float, *, money: bool) -> str:
+    return f"{spend:.3g} USD" if money else f"{spend:,.0f} tokens"
