@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -53,6 +53,9 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
         known = RunStore.read(out).info.get("judges") if (out / "run.json").exists() else {}
         for store in stores:
             known = joined(known, _entries(store), out)
+        # How repeats are joined is known to those alone that have some.
+        rules = [record["repeats"] for record in (_spec(store).record for store in stores) if "repeats" in record]
+        spec = replace(spec, record={**spec.record, **({"repeats": rules[0]} if rules else {})})
         total = Merged()
         for store in stores:
             total = _joined(total, store, out, spec)

@@ -155,7 +155,12 @@ class PlayTape:
         else:
             told = {"ordinal": ordinal, "call": call.to_json(), "observation": observation.to_json()}
             self._write(recorded.model_copy(update=told))
-        outcome = ToolOutcome(observation=observation, aliases=tuple(recorded.aliases), crashed=recorded.crashed)
+        outcome = ToolOutcome(
+            observation=observation,
+            aliases=tuple(recorded.aliases),
+            crashed=recorded.crashed,
+            cached=recorded.cached,
+        )
         self._shown(outcome)
         return outcome
 

@@ -362,10 +362,13 @@ class RunStore:
                 )
 
     def _write_info(self, spec: RunSpec, judges: Mapping[str, Json]) -> None:
+        before = self.info.get("record")
+        # How repeats are joined stays, where a judge comes who is asked once.
+        kept = {name: before[name] for name in ("repeats",) if name in before} if isinstance(before, Mapping) else {}
         self.info = {
             "schema": RUN_SCHEMA,
             "identity": dict(spec.identity),
-            "record": dict(spec.record),
+            "record": {**kept, **spec.record},
             "judges": dict(judges),
         }
         _replace(self.folder / "run.json", json.dumps(self.info, indent=2, ensure_ascii=False) + "\n")

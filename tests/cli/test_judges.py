@@ -242,3 +242,83 @@ def test_launch_is_for_one_judge(editloupe: Run, edits: Edits):
     code, _, told = editloupe("judge", edits(1), "--backend", "vllm/m", "--backend", "baseline", "--launch")
     assert code == 2
     assert "say 'launch: true' in the file of --judges" in told
+
+
+def test_a_dry_run_tells_of_each_judge_and_of_all_together(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
+    first, second, out = serve(looks("Wrong Action")), serve(looks("Flawless Execution")), tmp_path / "run"
+    words = ("judge", edits(2), "--criteria", "if", "--max-turns", "2", "--repeats", "3", "--out", out)
+    both = (*words, "--backend", uri(first), "--backend", uri(second))
+    code, said, _ = editloupe(*both, "--dry-run", "--json")
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert (code, [line["event"] for line in lines]) == (0, ["dry_run", "dry_run", "dry_run_total"])
+    # Two questions, three times each; two turns, two reminders and a last word are five calls.
+    assert [(o["tasks"], o["repeats"], o["to_ask"], o["least"]["calls"], o["most"]["calls"]) for o in lines[:2]] == [
+        (6, 3, 6, 6, 30)
+    ] * 2
+    assert (lines[2]["judges"], lines[2]["least"]["calls"], lines[2]["most"]["calls"]) == (2, 12, 60)
+    assert lines[2]["most"]["text_tokens"] == sum(line["most"]["text_tokens"] for line in lines[:2])
+    assert (lines[2]["most"]["image_tokens"], lines[2]["most"]["cost_usd"]) == (None, None), "unknown for a model 'm'"
+    assert (len(first.seen), len(second.seen), out.exists()) == (0, 0, False)
+    assert editloupe(*words, "--backend", uri(first))[0] == 0
+    code, said, _ = editloupe(*both, "--dry-run")
+    assert code == 0
+    assert f"2 samples, 6 tasks (3 repeats a question): 6 stand in {out}, 0 to ask." in said
+    assert f"2 samples, 6 tasks (3 repeats a question): none stands in {out} yet, 6 to ask." in said
+    assert ("Judge 2 of 2:" in said, "All 2 judges together" in said, second.seen) == (True, True, [])
+
+
+def test_a_judge_that_is_sent_nothing_adds_its_calls_alone(editloupe: Run, edits: Edits):
+    words = ("judge", edits(2), "--criteria", "if", "--backend", "baseline", "--backend", "openai/gpt-4.1?env=none")
+    _, said, _ = editloupe(*words, "--dry-run", "--json")
+    embedded, lmm, together = (json.loads(line) for line in said.splitlines())
+    for end in ("least", "most"):
+        calls = embedded[end]["calls"] + lmm[end]["calls"]
+        assert together[end] == lmm[end] | {"calls": calls}
+
+
+def test_a_name_that_is_taken_is_refused_by_a_dry_run_too(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
+    file, out = tmp_path / "judges.yaml", tmp_path / "run"
+    words = ("judge", edits(1), "--criteria", "if", "--out", out, "--judges", file)
+    file.write_text("one: baseline\n")
+    assert editloupe(*words)[0] == 0
+    file.write_text(f"one: {uri(serve(looks('Wrong Action')))}\n")
+    code, _, told = editloupe(*words, "--dry-run")
+    assert (code, "has a judge 'one' already" in told) == (2, True)
+
+
+def test_show_fork_report_and_compare_call_judges_by_their_names(
+    editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
+):
+    mild, harsh, out = serve(looks("Flawless Execution")), serve(looks("Wrong Action")), tmp_path / "run"
+    file = tmp_path / "judges.yaml"
+    file.write_text(f"mild: {uri(mild)}\nharsh: {{backend: {uri(harsh)!r}, temperature: 1, seed: 7}}\n")
+    words = ("judge", edits(3), "--criteria", "if", "--judges", file, "--repeats", "2", "--out", out)
+    assert editloupe(*words)[0] == 0
+    _, said, _ = editloupe("show", out)
+    assert [f"Judge: {name}, openai/m" in said for name in ("mild", "harsh")] == [True, True]
+    assert said.count("Wrong Action ×2") == said.count("Flawless Execution ×2") == 3
+    code, said, _ = editloupe("show", out, "s01", "--judge", "harsh", "--repeat", "2")
+    assert (code, said.count("Verdict:"), "Verdict: Wrong Action" in said) == (0, 1, True)
+    assert "s01: instruction following, repeat 2" in said
+    assert "Judge: harsh, openai/m" in said
+    code, _, told = editloupe("show", out, "s01", "--judge", "third")
+    assert (code, "no finding for judge 'third'; the run's judges are mild, harsh" in " ".join(told.split())) == (2, True)
+    code, _, told = editloupe("fork", out, "s01", "--at", "1", "--judge", "harsh")
+    assert (code, "choose one with --criterion, --judge or --repeat" in " ".join(told.split())) == (2, True)
+    harsh.seen.clear()
+    assert editloupe("fork", out, "s01", "--at", "1", "--judge", "harsh", "--repeat", "2")[0] == 0
+    # The second repeat's own seed, in what goes on from it too.
+    assert [body["seed"] for body in harsh.seen] == [8]
+    _, said, _ = editloupe("report", out)
+    assert "Judge: mild, openai/m" in " ".join(said.split())
+    code, said, _ = editloupe("compare", out, "--json")
+    told = json.loads(said)
+    assert (code, [judge["name"] for judge in told["judges"]]) == (0, ["mild, tool", "harsh, tool"])
+    # Of two repeats one verdict comes; 1 against 1/3 of the scale on every sample.
+    assert [d["labels"] for d in told["disagreements"]] == [
+        {"mild, tool": "Flawless Execution", "harsh, tool": "Wrong Action"}
+    ] * 3
+    assert editloupe("compare", out, "--judges", "harsh,mild")[0] == 0
+    code, said, _ = editloupe("replay", out, "--json")
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert (code, len(lines), {line["verdict"] for line in lines}) == (0, 12, {"same"})

@@ -17,9 +17,15 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
 from editloupe.errors import PromptError, RunMismatch, Unavailable
 from editloupe.protocols.repeats import Repeats
-from editloupe.records import Finding
+from editloupe.records import Finding, JudgeSpec
+from editloupe.reports.judged import judged_in
+from editloupe.rubrics.model import load_rubric
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.judges import Entry
+from editloupe.runs.live import Live
+from editloupe.runs.merge import merge
+from editloupe.runs.rerun import Replay
+from editloupe.runs.rescore import rescore, write_rescored
 from editloupe.runs.spec import Settings, Source, open_bench
 from editloupe.runs.store import RunStore
 from editloupe.tools.localize_differences import LocalizeDifferences
@@ -323,3 +329,47 @@ def test_an_interrupted_visit_has_asked_everything_once_before_anything_twice(ed
     bench = replace(bench, settings=replace(bench.settings, sampling=Sampling(seed=5)))
     execute(bench, Source(path=edits(3)), tmp_path / "run", config={}, concurrency=1, listener=listen)
     assert order == [0, 0, 0, 1, 1, 1]
+
+
+def test_merged_judges_keep_their_names_and_options(edits: Edits, tmp_path: Path):
+    folder, shards, whole = edits(2), [tmp_path / "a", tmp_path / "b"], tmp_path / "whole"
+    warm, rule = Sampling(temperature=1.0, seed=5), Repeats(count=3, by="majority")
+    run(talker(), folder, shards[0], name="cool")
+    run(turns(BEST, WRONG, WRONG), folder, shards[1], name="warm", sampling=warm, repeats=rule)
+    merge(whole, shards)
+    store = RunStore.read(whole)
+    assert list(store.judge_names().values()) == ["cool", "warm"]
+    config = yaml.safe_load((whole / "config.yaml").read_text())
+    assert config["judges"] == {name: {"backend": "scripted/test"} for name in ("cool", "warm")}
+    assert [len(store.current(id_)) for id_ in store.judges()] == [2, 6]
+    scores = {j.title: [s.label for s in j.scores] for j in judged_in(store)}
+    assert scores == {"cool": [WRONG, WRONG], "warm": [WRONG, WRONG]}
+    assert [j.repeats.by for j in judged_in(store)] == ["majority"] * 2
+
+
+def test_shards_in_which_a_name_means_two_judges_are_not_merged(edits: Edits, tmp_path: Path):
+    folder, shards, whole = edits(1), [tmp_path / "a", tmp_path / "b"], tmp_path / "whole"
+    run(talker(), folder, shards[0], name="one")
+    run(talker(), folder, shards[1], name="one", sampling=Sampling(temperature=1.0))
+    with pytest.raises(RunMismatch, match=r"a judge 'one' already, .* temperature was 0\.0 and is 1\.0"):
+        merge(whole, shards)
+    assert not whole.exists()
+
+
+def test_rescored_judges_keep_their_names(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    run(talker(), folder, out, name="cool")
+    store, rubric = RunStore.read(out), load_rubric("dlebench")
+    again = write_rescored(store, rubric, list(rescore(store, rubric)), tmp_path / "again")
+    assert list(again.judge_names().values()) == ["cool"]
+
+
+def test_a_replay_asks_each_repeat_with_its_seed_and_a_judge_with_a_prompt_comes_back(edits: Edits, tmp_path: Path):
+    folder, out, prompt = edits(1), tmp_path / "run", tmp_path / "mine.md"
+    prompt.write_text("{{ instruction }}: {% for level in criterion.levels %}{{ level.name }}, {% endfor %}\n")
+    warm = Sampling(temperature=1.0, seed=5)
+    outcome = run(turns(BEST, WRONG), folder, out, sampling=warm, repeats=Repeats(count=2), prompt=prompt)
+    assert JudgeSpec.from_json(outcome.bench.judge.to_json()) == outcome.bench.judge
+    store = RunStore.read(out)
+    replay = Replay(folder=out, live=Live(), run=store.identity)
+    assert [(r.verdict, r.told) for r in replay.tasks(store.current())] == [("same", "")] * 2

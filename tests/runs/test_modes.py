@@ -12,10 +12,12 @@ import pytest
 from PIL import Image
 
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import Request
+from editloupe.chat import Request, Sampling
 from editloupe.errors import ConfigError, DataError
 from editloupe.protocols.dlebench import Options
+from editloupe.protocols.repeats import Repeats
 from editloupe.records import Finding
+from editloupe.reports.judged import judged_in
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.spec import Settings, Source, open_bench
 from editloupe.runs.views import size_of
@@ -183,6 +185,26 @@ def test_a_target_without_a_label_leaves_the_sample_without_a_score(folder: Path
     assert several.by_target == ("(unparsed)", "(unparsed)")
     summary = next(s for s in outcome.summaries if s.editor == "steady")
     assert (summary.micro["instruction_following"].judged, summary.micro["instruction_following"].asked) == (5, 6)
+
+
+def test_the_worst_target_counts_of_what_each_targets_repeats_come_to(folder: Path, tmp_path: Path):
+    # The first target's repeats, then the second's; by the seed, from 5.
+    labels = {188: ("Wrong Action", "Flawless Execution", "Flawless Execution"), 346: ("Over Modification",) * 3}
+
+    def script(request: Request) -> str:
+        image = next(part.image for part in request.messages[0].parts if getattr(part, "alias", "") == "Original Image")  # type: ignore[union-attr]
+        given = labels[346 if (image.width, image.height) == (346, 326) else 188]
+        return final(given[(request.sampling.seed or 5) - 5])
+
+    rule, warm = Repeats(count=3), Sampling(temperature=1.0, seed=5)
+    outcome, _ = judged(folder, tmp_path / "run", "oracle", script, criteria=("if",), repeats=rule, sampling=warm)
+    (several,) = (s for s in outcome.scores if (s.editor, s.sample_id) == ("steady", "several"))
+    # The worst single answer was "Wrong Action", and the median of its target's three is not.
+    assert several.by_target == ("Flawless Execution", "Over Modification")
+    # Of the two targets' entropies, 0.918 bits of one against two and 0 of three alike, the larger.
+    assert (several.label, several.value, several.entropy) == ("Over Modification", 3, pytest.approx(0.9183, abs=5e-5))
+    (again,) = (s for s in judged_in(outcome.store)[0].scores if (s.editor, s.sample_id) == ("steady", "several"))
+    assert again == several
 
 
 def test_the_three_modes_share_one_base_prompt(folder: Path, tmp_path: Path):
