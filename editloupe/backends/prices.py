@@ -30,7 +30,7 @@ class ModelPrice:
     cached_input: float | None = None
 
     def of(self, usage: Usage) -> float:
-        """USD. Tokens that the provider did not count cost nothing here."""
+        """USD for the tokens that are given; what the provider did not count is the caller's to estimate (`untold`)."""
         read, written = usage.input_tokens or 0, usage.output_tokens or 0
         cached = min(usage.cached_tokens or 0, read) if self.cached_input is not None else 0
         return ((read - cached) * self.input + cached * (self.cached_input or 0.0) + written * self.output) / 1e6

@@ -390,7 +390,7 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
         out().print(terminal(outcome.summaries, outcome.bench.rubric, heading, pooled=_pooled(outcome)))
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     out().print(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
-    if outcome.ledger.usage.total:
+    if outcome.ledger.usage.total or outcome.ledger.untold:
         out().print(plain(spent_told(outcome.ledger, outcome.bench.backend)))
     if outcome.interrupted:
         why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
@@ -404,11 +404,17 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
 
 
 def spent_told(ledger: Ledger, backend: LMM) -> str:
-    """Calls, tokens and money of this visit."""
+    """Calls, tokens and money of this visit, and what of them is estimated."""
     calls = "1 call" if ledger.calls == 1 else f"{ledger.calls:,} calls"
     tokens = f"{ledger.usage.input_tokens or 0:,} input and {ledger.usage.output_tokens or 0:,} output tokens"
     cost = "" if ledger.cost is None or not backend.traits.is_lmm else f", about {ledger.cost:.4g} USD"
-    return f"Spent: {calls}, {tokens}{cost} ({ledger.prices.told(backend)})."
+    told = f"Spent: {calls}, {tokens}{cost} ({ledger.prices.told(backend)})."
+    if not ledger.untold:
+        return told
+    untold = f"{ledger.untold:,} calls" if ledger.untold > 1 else "1 call"
+    more = ledger.estimated.total
+    guess = f": estimated at {more:,} tokens and counted so" if more else ", and no rule is known to estimate it"
+    return f"{told}\n{untold} told no usage{guess}."
 
 
 def _pooled(outcome: Outcome) -> Summary | None:
