@@ -75,7 +75,7 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
     refusal = _refusal(message)
     if refusal:
         text, finish = payload.clean_text(refusal, scrub), "refusal"
-    model = metadata.get("model_name") or metadata.get("model")
+    model, fingerprint = metadata.get("model_name") or metadata.get("model"), metadata.get("system_fingerprint")
     return Reply(
         text=text,
         reasoning=payload.clean_text(_reasoning(message), scrub),
@@ -84,6 +84,7 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
         finish=finish,
         usage=_usage(message),
         model=scrub(model) if isinstance(model, str) else "",
+        fingerprint=scrub(fingerprint) if isinstance(fingerprint, str) else "",
         raw=json_of(message.model_dump(), scrub),
         sent=sent,
         carry=_carry(message, by, scrub),

@@ -207,7 +207,7 @@ def read_reply(body: bytes, sent: Object, site: Site) -> Reply:
     text, refusal = _content_text(message.get("content")), message.get("refusal")
     if isinstance(refusal, str) and refusal:
         text, finish = refusal, "refusal"
-    model = payload.get("model")
+    model, fingerprint = payload.get("model"), payload.get("system_fingerprint")
     return Reply(
         text=text,
         reasoning=_first_text(message, "reasoning_content", "reasoning"),
@@ -216,6 +216,7 @@ def read_reply(body: bytes, sent: Object, site: Site) -> Reply:
         finish=finish,
         usage=_usage(payload.get("usage")),
         model=model if isinstance(model, str) else "",
+        fingerprint=fingerprint if isinstance(fingerprint, str) else "",
         raw=payload,
         sent=sent,
         logprob=_logprob(choice.get("logprobs")),

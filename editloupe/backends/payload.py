@@ -28,6 +28,13 @@ TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 
+REPLY_BOUND = re.compile(
+    r"max_?(completion_?|new_?|output_?)?tokens\b.{0,80}?(too (large|big|high)|at most|exceed|must be|less than|range|maximum"
+    r"|[<>]=?)|(in|for) the completion",
+    re.IGNORECASE,
+)
+"""How endpoints say that a reply may not be bounded as high as that: their own bound is lower, or what the context leaves."""
+
 # Azure says content_filter, OpenAI content_policy_violation, some gateways "moderation".
 FILTERED = re.compile(r"content_filter|content_policy|moderation|ResponsibleAIPolicyViolation", re.IGNORECASE)
 

@@ -114,8 +114,8 @@ class Ledger:
             self.reason = f"time: {seconds:.0f} of {budget.max_seconds:g} s used"
         elif self._unknowable and (budget.max_tokens, budget.max_cost) != (None, None):
             self.reason = (
-                "a limit of tokens or money cannot be kept: the endpoint tells no usage, and no rule is known for the tokens "
-                f"of images of {backend.uri if backend else 'this model'}; --max-run-seconds can"
+                "a limit of tokens or money cannot be kept: the endpoint tells no usage, and no rule is known for the "
+                f"tokens of images of {backend.uri if backend else 'this model'}; --max-run-seconds can"
             )
         elif budget.max_cost is not None and self.cost is None:
             self.reason = "cost: no price is known for an answer that came; give one with --prices FILE"
