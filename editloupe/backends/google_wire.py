@@ -396,7 +396,9 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], site: Site) ->
     message = f"{site.where}: HTTP {status}" + (f", {told}" if told else "")
     if status == 429:
         if any("PerDay" in json.dumps(d) for d in details):
-            return Rejected(f"{message}; the day's quota is used up, waiting a little does not help", status=status)
+            return Rejected(
+                f"{message}; the day's quota is used up, waiting a little does not help", status=status, for_all=True
+            )
         return RateLimited(message, status=status, retry_after_s=_delay_s(details, headers))
     if status == 408 or status >= 500:
         return Unavailable(message, status=status, retry_after_s=_delay_s(details, headers))
@@ -404,11 +406,11 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], site: Site) ->
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     reasons = {str(d.get("reason")) for d in details}
     if status in (401, 403) or reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"} or "API key" in told:
-        return Rejected(f"{message}; {site.key_hint}", status=status)
+        return Rejected(f"{message}; {site.key_hint}", status=status, for_all=True)
     if advice := site.advice(told):
         return Rejected(f"{message}; {advice}", status=status)
     if status in (404, 405) or status < 400:
-        return Rejected(f"{message}; check the model's name, and that {_ADDRESS_HINT}", status=status)
+        return Rejected(f"{message}; check the model's name, and that {_ADDRESS_HINT}", status=status, for_all=True)
     return Rejected(message, status=status)
 
 

@@ -147,8 +147,8 @@ class LangChainLMM(Remote):
     model: any `BaseChatModel`. Give it `max_retries=0`: its own retries cannot be seen from here, and multiply ours.
     name: what the judge's identity calls it, such as "openai:gpt-4.1"; without it the class, the model's name and a digest
     of the parameters that the model says identify it.   traits: what the model can do, where that is known better:
-    `replace(traits_of(model), tool_result_images=True)`, or `boxes="pixels"`.   own_settings: a seed and a bound of the reply
-    that the model was made with stand above editloupe's defaults.
+    `replace(traits_of(model), tool_result_images=True)`, or `boxes="pixels"`.   own_settings: a seed and a bound of the
+    reply that the model was made with stand above editloupe's defaults.
 
     Raises TypeError where `model` is no chat model, ConfigError for a name that cannot stand in a URI.
     """

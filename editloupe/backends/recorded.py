@@ -74,6 +74,7 @@ class RecordedLMM:
         self.traits = Traits(
             describes=f"what {recorded} answered in {folder.name}, from its traces",
             is_lmm=recorded.provider not in NOT_LMMS,
+            live=False,
             native_tools=judge.get("tool_protocol") == "native",
             tool_result_images=True,
             constrains_choices=judge.get("constrain_labels") is True,

@@ -229,10 +229,12 @@ def _judge(
 
 
 def exit_code(outcome: Outcome, *, tolerated: float) -> int:
-    """0 within tolerance, 1 nothing could be judged, 3 too many failures, 5 stopped by a budget, 130 interrupted."""
+    """0 within tolerance, 1 nothing could be judged or the backend refuses all, 3 too many failures, 5 stopped by a budget,
+    130 interrupted.
+    """
     if outcome.interrupted:
         return 5 if outcome.ledger.reason else 130
-    if outcome.failed == outcome.asked:
+    if outcome.failed == outcome.asked or (outcome.ledger.refused and outcome.failed):
         return 1
     # A hair of tolerance, so that 0.29 of 100 is 29.
     return 3 if outcome.failed > tolerated * outcome.asked + 1e-9 else 0
@@ -395,6 +397,11 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
     if outcome.interrupted:
         why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
         out().print(f"{why}. The same command goes on from here.")
+    elif outcome.failed and outcome.ledger.refused:
+        left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
+        why = f"Stopped asking, since every further question would be refused: {outcome.ledger.refused}"
+        out().print(plain(why), soft_wrap=True)
+        out().print(f"{left} left. Mend this, then the same command goes on from here.")
     elif outcome.failed:
         _tell_failures(outcome, folder)
     if outcome.findings:

@@ -12,7 +12,7 @@ from editloupe.backends.prices import Prices
 from editloupe.backends.untold import estimated, is_untold
 from editloupe.chat import Reply, Request, Usage
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError
+from editloupe.errors import BackendError, ConfigError, Rejected
 from editloupe.values import Json
 
 
@@ -39,7 +39,8 @@ class Ledger:
 
     usage: as the endpoint told it.   untold: calls whose input or output it did not tell.   estimated: what these are taken
     to have cost (`backends.untold`).   cost: USD for both; None where a price, or the tokens of a call, cannot be known.
-    reason: which budget ended the run, in words; "" while none has.
+    reason: which budget ended the run, in words; "" while none has.   refused: what the backend said when it refused not a
+    request but all of them (`BackendError.for_all`); nothing is asked from then on. "" while it has not.
     """
 
     budget: RunBudget
@@ -52,6 +53,7 @@ class Ledger:
     estimated: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
     reason: str = ""
+    refused: str = ""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -86,6 +88,13 @@ class Ledger:
             self.cost = None if self.cost is None or price is None else self.cost + price
             self._look(backend)
 
+    def refuse(self, error: BackendError) -> None:
+        """Take note of a failure. What an endpoint has served before it may serve again: then a 404 or a 403 ends nothing."""
+        with self._lock:
+            passing = self.calls and error.status not in (401, 429)
+            if error.for_all and not passing and not self.refused:
+                self.refused = str(error)
+
     def look(self) -> None:
         """See whether time is up."""
         with self._lock:
@@ -99,6 +108,7 @@ class Ledger:
             "estimated": self.estimated.to_json(),
             "cost_usd": self.cost,
             "stopped": self.reason or None,
+            "refused": self.refused or None,
         }
 
     def _look(self, backend: LMM | None = None) -> None:
@@ -124,7 +134,7 @@ class Ledger:
 
 
 class Metered:
-    """A backend whose answers a ledger counts."""
+    """A backend whose answers a ledger counts, and that is asked no more when it has refused for good."""
 
     def __init__(self, backend: LMM, ledger: Ledger) -> None:
         self._backend, self._ledger = backend, ledger
@@ -146,6 +156,13 @@ class Metered:
         return self._backend.traits
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
-        reply = self._backend.complete(request, images)
-        self._ledger.spend(self._backend, request, reply)
+        if self._ledger.refused:
+            raise Rejected(f"not asked any more: {self._ledger.refused}", for_all=True)
+        try:
+            reply = self._backend.complete(request, images)
+        except BackendError as error:
+            self._ledger.refuse(error)
+            raise
+        if self._backend.traits.live:
+            self._ledger.spend(self._backend, request, reply)
         return reply
