@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from editloupe.values import ImageRef, Json, canonical_json, text_digest
 
@@ -176,14 +176,25 @@ class Usage:
 _USAGE_FIELDS = ("input_tokens", "output_tokens", "image_tokens", "cached_tokens", "reasoning_tokens")
 
 
+DEFAULT_SEED: Final = 0
+
+DEFAULT_REPLY_TOKENS: Final = 16384
+"""Enough for models that think at length before a short answer, and what most hosted models take as an answer's length; a
+reply that runs on without an end stops there."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """What is asked for; the reply records what was really sent. None leaves a parameter out."""
+    """What is asked for; the reply records what was really sent. None leaves a parameter to the provider.
+
+    max_tokens: of one reply, hidden thoughts included. What a model does not take is left off and named in
+    `Reply.sent["dropped"]`; a bound that it cannot take (above its own, or above what its context leaves) too.
+    """
 
     temperature: float | None = 0.0
     top_p: float | None = None
-    seed: int | None = None
-    max_tokens: int | None = None
+    seed: int | None = DEFAULT_SEED
+    max_tokens: int | None = DEFAULT_REPLY_TOKENS
 
     def to_json(self) -> dict[str, Json]:
         return {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed, "max_tokens": self.max_tokens}
@@ -244,9 +255,10 @@ class Request:
 class Reply:
     """What a model answered.
 
-    finish: why it stopped.   model: the name that the endpoint answered with.   raw: the provider's own payload, kept
-    for the trace.   sent: the parameters that were really on the wire.   carry: goes into the assistant's message.
-    logprob: natural logarithm of the text's probability, where it was asked for and told.
+    finish: why it stopped.   model: the name that the endpoint answered with.   fingerprint: what it told of the state it
+    runs in (OpenAI's `system_fingerprint`); "" where nothing: under one name a model may change.   raw: the provider's own
+    payload, kept for the trace.   sent: the parameters that were really on the wire.   carry: goes into the assistant's
+    message.   logprob: natural logarithm of the text's probability, where it was asked for and told.
     """
 
     text: str
@@ -256,6 +268,7 @@ class Reply:
     finish: Finish = "stop"
     usage: Usage = field(default_factory=Usage)
     model: str = ""
+    fingerprint: str = ""
     raw: Json = None
     sent: Mapping[str, Json] = field(default_factory=dict)
     carry: Json = None
@@ -273,7 +286,11 @@ class Reply:
             "raw": self.raw,
             "sent": dict(self.sent),
         }
-        optional: dict[str, Json] = {"carry": self.carry, "logprob": self.logprob}
+        optional: dict[str, Json] = {
+            "fingerprint": self.fingerprint or None,
+            "carry": self.carry,
+            "logprob": self.logprob,
+        }
         return data | {name: value for name, value in optional.items() if value is not None}
 
     @classmethod
@@ -290,6 +307,7 @@ class Reply:
             finish=data["finish"],  # type: ignore[arg-type]
             usage=Usage.from_json(usage),
             model=str(data["model"]),
+            fingerprint=str(data.get("fingerprint") or ""),
             raw=data["raw"],
             sent=sent,
             carry=data.get("carry"),

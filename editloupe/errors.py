@@ -100,12 +100,16 @@ class BackendError(EditLoupeError):
     """The endpoint of a model failed.
 
     status: the HTTP status where there was one.   retryable: whether the same request may succeed later.
+    for_all: whether it lies in the key, the account, the model's name or the address, so that every other request will be
+    refused as well.
     """
 
     retryable = False
 
-    def __init__(self, message: str, *, status: int | None = None, retry_after_s: float | None = None) -> None:
-        self.status, self.retry_after_s = status, retry_after_s
+    def __init__(
+        self, message: str, *, status: int | None = None, retry_after_s: float | None = None, for_all: bool = False
+    ) -> None:
+        self.status, self.retry_after_s, self.for_all = status, retry_after_s, for_all
         super().__init__(message)
 
 

@@ -10,6 +10,7 @@ from langgraph.runtime import Runtime
 
 from editloupe.agent.answer import parse_reply
 from editloupe.agent.state import Context, LoopState, ToolOutcome
+from editloupe.backends.untold import estimated, is_untold
 from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
 from editloupe.prompts import render
@@ -28,7 +29,7 @@ def think(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     """Send the history; sort the reply into calls, an answer, or a problem."""
     context = runtime.context
     spent = Usage.from_json(state["usage"])
-    exceeded = _exceeded(context, spent)
+    exceeded = _exceeded(context, spent, state["counts"])
     if exceeded:
         return _over("over_budget", exceeded)
     choices = tuple(context.labels) if state["last"] and context.constrained else None
@@ -48,6 +49,7 @@ def think(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     except BackendError as error:
         return _over("backend_failed", f"{type(error).__name__}: {error}")
     usage = (spent + reply.usage).to_json()
+    state = cast(LoopState, {**state, "counts": _counted(state, **_untold(context, request, reply))})
     if reply.finish == "refusal":
         return {"usage": usage} | _over("refused", reply.text or "the model refused without a reason")
     if reply.finish == "filter":
@@ -238,11 +240,25 @@ def _ask(context: Context, request: Request) -> Reply:
         raise BackendError(f"{context.backend.uri} raised {type(error).__name__}: {error}") from error
 
 
-def _exceeded(context: Context, spent: Usage) -> str:
+def _untold(context: Context, request: Request, reply: Reply) -> dict[str, int]:
+    """For a budget of tokens: those of an answer of which the endpoint tells none, estimated; or that they cannot be."""
+    if context.task.budget.max_tokens is None or not context.backend.traits.is_lmm or not is_untold(reply.usage):
+        return {}
+    guess = estimated(request, reply, context.backend.traits)
+    return {"uncountable_calls": 1} if guess is None else {"estimated_tokens": guess.total}
+
+
+def _exceeded(context: Context, spent: Usage, counts: Mapping[str, int]) -> str:
     """Which budget is used up, in words; "" where none is."""
-    budget = context.task.budget
-    if budget.max_tokens is not None and spent.total >= budget.max_tokens:
-        return f"tokens: {spent.total:,} of {budget.max_tokens:,} used"
+    budget, more = context.task.budget, counts.get("estimated_tokens", 0)
+    if budget.max_tokens is not None and spent.total + more >= budget.max_tokens:
+        about = "about " if more else ""
+        return f"tokens: {about}{spent.total + more:,} of {budget.max_tokens:,} used"
+    if budget.max_tokens is not None and counts.get("uncountable_calls"):
+        return (
+            "tokens: the endpoint tells no usage, and no rule is known for the tokens of this model's images; "
+            "--max-turns or --max-seconds can bound a task"
+        )
     seconds = context.clock() - context.started
     if budget.max_seconds is not None and seconds >= budget.max_seconds:
         return f"time: {seconds:.1f} s of {budget.max_seconds:g} s used"

@@ -5,6 +5,7 @@ provider/model?key=value        split at the first "/"; `provider:model` is acce
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ class Traits:
     """What a backend can do; nobody asks which provider it is.
 
     describes: one line for reports ("pixel baseline, not an LMM").   is_lmm: False for the embedded baseline.
+    live: False where nobody is asked and nothing is spent, as with recorded answers.
     native_tools: takes `Request.tools` and answers with tool calls.   tool_result_images: a tool's message may hold
     pictures on the wire; where it may not, the adapter sends them in a user's message behind it and says so in
     `Reply.sent["tool_images"]`.   constrains_choices: keeps to `Request.choices`.   constrains_schema: keeps to
@@ -36,6 +38,7 @@ class Traits:
 
     describes: str
     is_lmm: bool = True
+    live: bool = True
     native_tools: bool = False
     tool_result_images: bool = False
     constrains_choices: bool = False
@@ -91,7 +94,14 @@ class BackendURI:
 NOT_LMMS = ("baseline", "scripted")
 """Providers of this package that are no LMM and cost nothing, for readers of a trace that holds no more than a URI."""
 
+_KEY = re.compile(r"(^|[/:=])(sk-[\w-]{16,}|AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|hf_\w{20,})")
+"""How keys of OpenAI and Anthropic, Google, Groq, xAI and Hugging Face begin."""
+
 _SECRET_WORDS = ("key", "token", "secret", "password", "credential")
+
+
+_OF_FILES = ("recorded", "scripted")
+"""Backends whose model is a path."""
 
 
 def parse_uri(text: str) -> BackendURI:
@@ -105,11 +115,13 @@ def parse_uri(text: str) -> BackendURI:
     for name in params:
         if any(word in name.lower() for word in _SECRET_WORDS):
             raise ConfigError(f"backend URI has a parameter {name!r}: keys come from the environment, never from a URI")
+    if provider not in _OF_FILES and _KEY.search(text.strip()):
+        # Its text is not repeated: it would stand in a terminal, and in what reads it.
+        raise ConfigError(
+            "the backend URI holds what looks like a key: keys come from the environment (docs/backends.md), and behind "
+            "the provider stands a model's name"
+        )
     return BackendURI(provider=provider, model=model, params=params)
-
-
-_OF_FILES = ("recorded", "scripted")
-"""Backends whose model is a path."""
 
 
 def settled(uri: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, Site
-from editloupe.backends.payload import clean_text, cleaned, count, loads, retry_after_s
+from editloupe.backends.payload import REPLY_BOUND, clean_text, cleaned, count, loads, retry_after_s
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.data.images import EncodedImage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
@@ -62,6 +62,7 @@ DROPPABLE: Final = {
     "temperature": re.compile(r"\btemperature\b", re.IGNORECASE),
     "top_p": re.compile(r"\btop[_ ]?p\b", re.IGNORECASE),
     "seed": re.compile(r"\bseed\b", re.IGNORECASE),
+    "max_tokens": REPLY_BOUND,
     # Several models take no schema beside function declarations.
     "answer_schema": re.compile(r"response[_ ]?(mime[_ ]?type|json[_ ]?schema|schema)|json mode", re.IGNORECASE),
 }
@@ -395,7 +396,9 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], site: Site) ->
     message = f"{site.where}: HTTP {status}" + (f", {told}" if told else "")
     if status == 429:
         if any("PerDay" in json.dumps(d) for d in details):
-            return Rejected(f"{message}; the day's quota is used up, waiting a little does not help", status=status)
+            return Rejected(
+                f"{message}; the day's quota is used up, waiting a little does not help", status=status, for_all=True
+            )
         return RateLimited(message, status=status, retry_after_s=_delay_s(details, headers))
     if status == 408 or status >= 500:
         return Unavailable(message, status=status, retry_after_s=_delay_s(details, headers))
@@ -403,21 +406,24 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], site: Site) ->
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     reasons = {str(d.get("reason")) for d in details}
     if status in (401, 403) or reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"} or "API key" in told:
-        return Rejected(f"{message}; {site.key_hint}", status=status)
+        return Rejected(f"{message}; {site.key_hint}", status=status, for_all=True)
     if advice := site.advice(told):
         return Rejected(f"{message}; {advice}", status=status)
     if status in (404, 405) or status < 400:
-        return Rejected(f"{message}; check the model's name, and that {_ADDRESS_HINT}", status=status)
+        return Rejected(f"{message}; check the model's name, and that {_ADDRESS_HINT}", status=status, for_all=True)
     return Rejected(message, status=status)
 
 
 def refused_parameter(error: Rejected, sent: Object) -> str | None:
     """The name of a parameter that was sent, that the model says it does not take, and that we can do without."""
-    told = str(error)
-    if error.status != 400 or not _REFUSES_PARAMETER.search(told):
-        return None
     # Behind the address and the model's name, which may be anything.
-    _, _, told = told.partition("HTTP 400")
+    _, _, told = str(error).partition("HTTP 400")
+    if error.status != 400:
+        return None
+    if SAMPLING["max_tokens"] in sent and REPLY_BOUND.search(told):
+        return "max_tokens"
+    if not _REFUSES_PARAMETER.search(told):
+        return None
     wire_names = {**SAMPLING, "answer_schema": _SCHEMA}
     return next((n for n, named in DROPPABLE.items() if wire_names[n] in sent and named.search(told)), None)
 

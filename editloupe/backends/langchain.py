@@ -31,10 +31,10 @@ from editloupe.backends import langchain_reply as reading
 from editloupe.backends.base import BackendURI, Traits, parse_uri
 from editloupe.backends.endpoint import checked_base_url, checked_side, checked_timeout
 from editloupe.backends.image_tokens import image_tokens_of
-from editloupe.backends.payload import ImageURL, ImageURLs, pictures, without_pictures
+from editloupe.backends.payload import REPLY_BOUND, ImageURL, ImageURLs, pictures, without_pictures
 from editloupe.backends.remote import Remote
 from editloupe.backends.retry import RetryPolicy
-from editloupe.chat import ImagePart, Message, Part, Reply, Request, Sampling
+from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, ImagePart, Message, Part, Reply, Request, Sampling
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, Rejected
 from editloupe.values import ImageRef, Json, canonical_json
@@ -48,6 +48,9 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "max_tokens": ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens"),
 }
 """Our names for sampling, and the fields under which LangChain's model classes hold them; the first one found is set."""
+
+_DEFAULTS: Final[Mapping[str, Json]] = {"seed": DEFAULT_SEED, "max_tokens": DEFAULT_REPLY_TOKENS}
+"""What is asked for where nobody says otherwise: a model of one's own may have been made with something else."""
 
 _SAYS_NONE: Final = frozenset(
     {"openai", "azure", "google_genai", "google_vertexai", "groq", "mistral", "xai", "deepseek", "fireworks", "together"}
@@ -89,7 +92,9 @@ def open_backend(
     lasting = {name: value for name, value in params.items() if name == "base_url"}
     canonical = BackendURI(provider=uri.provider, model=uri.model, params=lasting)
     traits = replace(traits_of(chat), boxes=dialect, max_image_side=side)
-    return LangChainLMM(chat, name=str(canonical).partition("/")[2], traits=traits, policy=policy, sleep=sleep)
+    name = str(canonical).partition("/")[2]
+    # What its class has set is nobody's wish.
+    return LangChainLMM(chat, name=name, traits=traits, own_settings=False, policy=policy, sleep=sleep)
 
 
 def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, asked: bool) -> BaseChatModel:
@@ -142,7 +147,8 @@ class LangChainLMM(Remote):
     model: any `BaseChatModel`. Give it `max_retries=0`: its own retries cannot be seen from here, and multiply ours.
     name: what the judge's identity calls it, such as "openai:gpt-4.1"; without it the class, the model's name and a digest
     of the parameters that the model says identify it.   traits: what the model can do, where that is known better:
-    `replace(traits_of(model), tool_result_images=True)`, or `boxes="pixels"`.
+    `replace(traits_of(model), tool_result_images=True)`, or `boxes="pixels"`.   own_settings: a seed and a bound of the
+    reply that the model was made with stand above editloupe's defaults.
 
     Raises TypeError where `model` is no chat model, ConfigError for a name that cannot stand in a URI.
     """
@@ -153,6 +159,7 @@ class LangChainLMM(Remote):
         *,
         name: str | None = None,
         traits: Traits | None = None,
+        own_settings: bool = True,
         policy: RetryPolicy = retry.DEFAULT_POLICY,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -160,7 +167,7 @@ class LangChainLMM(Remote):
             raise TypeError(f"expected a LangChain chat model (BaseChatModel), found {type(model).__name__}")
         if name is not None and (not name.strip() or not name.isprintable() or " " in name):
             raise ConfigError(f"the name {name!r} cannot stand in a URI: expected printable characters without blanks")
-        self._secrets = Secrets.of(model)
+        self._secrets, self._own_settings = Secrets.of(model), own_settings
         # What LangChain keeps of earlier answers would be given out as a new one.
         self._model = model.model_copy(update={"cache": False})
         self._model_name = self._secrets.scrub(_model_name(model))
@@ -233,16 +240,19 @@ class LangChainLMM(Remote):
         dropped: list[Json] = []
         for ours, value in sampling.to_json().items():
             field = _field(self._model, ours)
-            if value is None:
-                # What nobody asked for and the model was made with is on the wire all the same.
-                if field is not None and ours not in refused and (own := getattr(self._model, field, None)) is not None:
+            own: Json = None if field is None else getattr(self._model, field, None)
+            if value is None or (self._own_settings and value == _DEFAULTS.get(ours) and own is not None):
+                # What the model was made with is on the wire where nobody asked for something else.
+                if ours not in refused and own is not None:
                     set_[ours] = own
                 continue
             if field is None or ours in refused:
                 dropped.append(ours)
             else:
                 set_[ours] = value
-        unset = {field: None for ours in refused & set(_FIELDS) if (field := _field(self._model, ours)) is not None}
+        # The bound of the model's class stays: some must have one.
+        gone = refused & set(_FIELDS) - {"max_tokens"}
+        unset = {field: None for ours in gone if (field := _field(self._model, ours)) is not None}
         with self._lock:
             model = self._set.get((sampling, refused))
             if model is None:
@@ -431,6 +441,10 @@ def _refused_parameter(error: BackendError, sent: Mapping[str, Json]) -> str | N
         return None
     told = str(error)
     names = [n for n in _FIELDS if n in sent and n != "max_tokens" and re.search(rf"\b{n}\b", told)]
+    if "max_tokens" in sent and REPLY_BOUND.search(told):
+        return "max_tokens"
+    if "max_tokens" in sent and re.search(r"\bmax_(completion_|output_)?tokens\b", told):
+        names.append("max_tokens")
     if "answer_schema" in sent and re.search(r"response[_ ](format|mime.type|json.schema)", told, re.IGNORECASE):
         names.append("answer_schema")
     refuses = re.search(r"support|only the default|not allowed|deprecated|unexpected", told, re.IGNORECASE)

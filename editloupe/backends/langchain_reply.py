@@ -75,7 +75,7 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
     refusal = _refusal(message)
     if refusal:
         text, finish = payload.clean_text(refusal, scrub), "refusal"
-    model = metadata.get("model_name") or metadata.get("model")
+    model, fingerprint = metadata.get("model_name") or metadata.get("model"), metadata.get("system_fingerprint")
     return Reply(
         text=text,
         reasoning=payload.clean_text(_reasoning(message), scrub),
@@ -84,6 +84,7 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
         finish=finish,
         usage=_usage(message),
         model=scrub(model) if isinstance(model, str) else "",
+        fingerprint=scrub(fingerprint) if isinstance(fingerprint, str) else "",
         raw=json_of(message.model_dump(), scrub),
         sent=sent,
         carry=_carry(message, by, scrub),
@@ -226,7 +227,7 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     ):
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     if "insufficient_quota" in told:
-        return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status)
+        return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status, for_all=True)
     if status == 429 or (status is None and _RATE.search(names)):
         return RateLimited(message, status=status, retry_after_s=retry_after_s)
     if status is None and re.search("Connect", names):
@@ -234,11 +235,12 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     if (status is not None and (status == 408 or status >= 500)) or (status is None and _PASSING.search(names)):
         return Unavailable(message, status=status, retry_after_s=retry_after_s)
     if status in (401, 403) or (status is None and _KEY.search(names)):
-        return Rejected(f"{message}; check the key that the provider's class reads", status=status)
+        advice, for_all = "check the key that the provider's class reads", not payload.FLAGGED.search(told)
+        return Rejected(f"{message}; {advice}", status=status, for_all=for_all)
     if NO_VISION[0].search(told):
         return Rejected(f"{message}; {NO_VISION[1]}", status=status)
     if status == 404:
-        return Rejected(f"{message}; check the model's name and the address", status=status)
+        return Rejected(f"{message}; check the model's name and the address", status=status, for_all=True)
     return Rejected(message, status=status)
 
 

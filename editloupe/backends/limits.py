@@ -32,7 +32,7 @@ class ConnectionLimit:
     The limit doubles with each wave of answers (as many as the limit) that used all of it and saw few refusals; once it has
     fallen, it grows by one a wave (of at least 16). It halves where more than a fifth of the calls is refused for their
     rate, and falls by a quarter where answers have become three times as slow as they were at the limit's start; both at
-    most once a wave. `fix` sets it for good.
+    most once a wave. `fix` sets it for good, `fixed` for a while.
     """
 
     def __init__(self, *, start: int = START, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
@@ -64,6 +64,21 @@ class ConnectionLimit:
         with self._free:
             self._limit, self._fixed = float(connections), True
             self._free.notify_all()
+
+    @contextmanager
+    def fixed(self, connections: int | None) -> Iterator[None]:
+        """`fix` for a while; afterwards the limit is what it was before. None changes nothing."""
+        if connections is None:
+            yield
+            return
+        before = self._limit, self._fixed
+        self.fix(connections)
+        try:
+            yield
+        finally:
+            with self._free:
+                self._limit, self._fixed = before
+                self._free.notify_all()
 
     @contextmanager
     def call(self) -> Iterator[None]:

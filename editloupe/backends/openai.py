@@ -22,7 +22,7 @@ from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.endpoint import Address, is_loopback, read_address, read_whole
 from editloupe.backends.lanes import Lanes
-from editloupe.backends.payload import ImageURLs, said
+from editloupe.backends.payload import REPLY_BOUND, TOO_LONG, ImageURLs, said
 from editloupe.backends.remote import Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
@@ -45,7 +45,10 @@ _REPLACEMENTS: Final[Mapping[str, str | None]] = {
 }
 """Parameters that some models refuse, and what is sent instead."""
 
-_REFUSES_PARAMETER = re.compile(r"support|only the default|not allowed|deprecated", re.IGNORECASE)
+_REFUSES_PARAMETER = re.compile(
+    r"support|only the default|not allowed|not permitted|deprecated|unknown|unrecognized|unexpected|extra_forbidden",
+    re.IGNORECASE,
+)
 
 
 def _traits(model: str, endpoint: str) -> Traits:
@@ -181,8 +184,9 @@ class OpenAIBackend(Remote):
         """One answer, without the parameters that this model turns out to refuse. Remembered: it is asked once."""
         import openai
 
+        unbounded: dict[str, None] = {}
         while True:
-            renamed = self._renamed
+            renamed = {**self._renamed, **unbounded}
             known = wire.parameters_of(self._uri.model, request, renamed)
             extras = {n: value for n, value in self._service.extras(request).items() if renamed.get(n, n) is not None}
             sent = {**known, **extras}
@@ -190,6 +194,13 @@ class OpenAIBackend(Remote):
                 body = self._post(messages.within(known, extras))
                 break
             except wire.foreign_errors() as error:
+                if isinstance(error, openai.APIStatusError) and _refuses_bound(error, sent):
+                    unbounded = {"max_tokens": None}
+                    if not TOO_LONG.search(said(error.body)):
+                        # The model's own bound, and not what this conversation leaves of the context.
+                        with self._lock:
+                            self._renamed = {**self._renamed, **unbounded}
+                    continue
                 name = _refused_parameter(error, sent) if isinstance(error, openai.APIStatusError) else None
                 filtered = wire.filtered_reply(error, sent, self._site) if name is None else None
                 if filtered is not None:
@@ -197,7 +208,7 @@ class OpenAIBackend(Remote):
                 if name is None:
                     raise wire.backend_error(error, self._site) from error
                 with self._lock:
-                    self._renamed = {**self._renamed, name: _REPLACEMENTS[name]}
+                    self._renamed = {**self._renamed, name: None if name in self._renamed else _REPLACEMENTS[name]}
         asked = (name for name, value in request.sampling.to_json().items() if value is not None)
         dropped: list[Json] = [name for name in asked if renamed.get(name, name) is None]
         if request.answer_schema is not None and "response_format" in renamed:
@@ -217,9 +228,22 @@ class OpenAIBackend(Remote):
                 return read_whole(response.iter_bytes(), self._site, began=began)
 
 
+def _refuses_bound(error: openai.APIStatusError, sent: Mapping[str, Json]) -> bool:
+    """Whether the reply was bounded higher than the server takes. Without a bound it takes its own."""
+    bounded = "max_tokens" in sent or "max_completion_tokens" in sent
+    return bounded and error.status_code in (400, 422) and bool(REPLY_BOUND.search(said(error.body)))
+
+
 def _refused_parameter(error: openai.APIStatusError, sent: Mapping[str, Json]) -> str | None:
-    """The name of a parameter that was sent, that the model says it does not take, and that we can do without."""
-    name = error.param
-    if error.status_code != 400 or name not in _REPLACEMENTS or name not in sent:
+    """Our name of a parameter that was sent, that the model says it does not take, and that we can do without.
+
+    Some servers do not say under `param` which it is, but in their words alone.
+    """
+    told = f"{error.code} {said(error.body)}"
+    if error.status_code not in (400, 422) or not _REFUSES_PARAMETER.search(told):
         return None
-    return name if _REFUSES_PARAMETER.search(f"{error.code} {said(error.body)}") else None
+    here = {"max_tokens" if name == "max_completion_tokens" else name: name for name in sent}
+    named = [ours for ours, name in here.items() if ours in _REPLACEMENTS and name == error.param]
+    if not named and not error.param:
+        named = [n for n, name in here.items() if n in _REPLACEMENTS and re.search(rf"\b{name}\b", told)]
+    return named[0] if named else None

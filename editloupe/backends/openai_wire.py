@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias, cast
 from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, Site
 from editloupe.backends.payload import (
     FILTERED,
+    FLAGGED,
     TOO_LONG,
     ImageURL,
     clean_text,
@@ -207,7 +208,7 @@ def read_reply(body: bytes, sent: Object, site: Site) -> Reply:
     text, refusal = _content_text(message.get("content")), message.get("refusal")
     if isinstance(refusal, str) and refusal:
         text, finish = refusal, "refusal"
-    model = payload.get("model")
+    model, fingerprint = payload.get("model"), payload.get("system_fingerprint")
     return Reply(
         text=text,
         reasoning=_first_text(message, "reasoning_content", "reasoning"),
@@ -216,6 +217,7 @@ def read_reply(body: bytes, sent: Object, site: Site) -> Reply:
         finish=finish,
         usage=_usage(payload.get("usage")),
         model=model if isinstance(model, str) else "",
+        fingerprint=fingerprint if isinstance(fingerprint, str) else "",
         raw=payload,
         sent=sent,
         logprob=_logprob(choice.get("logprobs")),
@@ -365,7 +367,7 @@ def _failure(status: int, body: object, site: Site, *, retry_after_s: float | No
     told, code = said(body), error_code(body)
     message = f"{site.where}: HTTP {status}" + (f", {told}" if told else "")
     if status == 429 and code == "insufficient_quota":
-        return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status)
+        return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status, for_all=True)
     if status == 429:
         return RateLimited(message, status=status, retry_after_s=retry_after_s)
     if status == 408 or status >= 500:
@@ -373,9 +375,10 @@ def _failure(status: int, body: object, site: Site, *, retry_after_s: float | No
     if status in (400, 413, 422) and TOO_LONG.search(f"{code} {told}"):
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     if status in (401, 403):
-        return Rejected(f"{message}; {site.key_hint}", status=status)
+        # Some gateways refuse a single prompt with a 403.
+        return Rejected(f"{message}; {site.key_hint}", status=status, for_all=not FLAGGED.search(told))
     if advice := site.advice(told):
         return Rejected(f"{message}; {advice}", status=status)
     if status in (404, 405) or status < 400:
-        return Rejected(f"{message}; check the model's name, and that {_BASE_URL_HINT}", status=status)
+        return Rejected(f"{message}; check the model's name, and that {_BASE_URL_HINT}", status=status, for_all=True)
     return Rejected(message, status=status)

@@ -28,8 +28,18 @@ TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 
+REPLY_BOUND = re.compile(
+    r"max_?(completion_?|new_?|output_?)?tokens\b.{0,80}?(too (large|big|high)|at most|exceed|must be|less than|range"
+    r"|maximum|[<>]=?)|(in|for) the completion",
+    re.IGNORECASE,
+)
+"""How endpoints say that a reply may not have so many tokens: their own bound is lower, or what the context leaves."""
+
 # Azure says content_filter, OpenAI content_policy_violation, some gateways "moderation".
 FILTERED = re.compile(r"content_filter|content_policy|moderation|ResponsibleAIPolicyViolation", re.IGNORECASE)
+
+FLAGGED = re.compile(r"moderat|flagged|content.?policy|safety", re.IGNORECASE)
+"""How gateways say that it is the prompt that they forbid, and not the caller."""
 
 _IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
 

@@ -30,7 +30,7 @@ class ModelPrice:
     cached_input: float | None = None
 
     def of(self, usage: Usage) -> float:
-        """USD. Tokens that the provider did not count cost nothing here."""
+        """USD for the tokens that are given; what the provider did not count is the caller's to estimate (`untold`)."""
         read, written = usage.input_tokens or 0, usage.output_tokens or 0
         cached = min(usage.cached_tokens or 0, read) if self.cached_input is not None else 0
         return ((read - cached) * self.input + cached * (self.cached_input or 0.0) + written * self.output) / 1e6
@@ -48,8 +48,8 @@ class Prices:
         return self.of(backend, Usage(input_tokens=1, output_tokens=1)) is not None
 
     def of(self, backend: LMM, usage: Usage) -> float | None:
-        """USD for these tokens; None where no price is known. Embedded judges cost nothing."""
-        return self.of_uri(backend.uri, usage) if backend.traits.is_lmm else 0.0
+        """USD for these tokens; None where no price is known. Embedded judges and recorded answers cost nothing."""
+        return self.of_uri(backend.uri, usage) if backend.traits.is_lmm and backend.traits.live else 0.0
 
     def of_uri(self, text: str, usage: Usage) -> float | None:
         """The same by a backend's URI alone, as a trace holds it."""
@@ -69,6 +69,8 @@ class Prices:
         """Where the price comes from, in words for a report."""
         if not self.known(backend):
             return "no price is known"
+        if not backend.traits.live:
+            return "nobody is asked"
         uri = parse_uri(backend.uri)
         if {f"{uri.provider}/{uri.model}", uri.model} & set(self.by_name):
             return f"prices of {self.file}"

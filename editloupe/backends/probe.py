@@ -13,7 +13,7 @@ import jsonschema
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from editloupe.backends.base import LMM
+from editloupe.backends.base import LMM, parse_uri
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, ToolSpec, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError
@@ -77,7 +77,10 @@ class Probed:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All probes of a backend. usage: of all questions.   asked: how many were answered."""
+    """All probes of a backend. usage: of all questions.   asked: how many were answered.
+
+    embedded: it is the pixel baseline, which judges and answers no questions; there are no rows then.
+    """
 
     uri: str
     endpoint: str
@@ -85,6 +88,7 @@ class Report:
     rows: tuple[Probed, ...]
     usage: Usage
     asked: int
+    embedded: bool = False
 
     @property
     def can_judge(self) -> bool:
@@ -93,10 +97,14 @@ class Report:
 
     @property
     def verdict(self) -> str:
+        if self.embedded:
+            return "It judges by rules on pixels and is no LMM: there is nothing to probe."
         lacks = self._lacks()
         return "It can judge edits." if not lacks else f"It cannot judge edits: {', '.join(lacks)}."
 
     def _lacks(self) -> list[str]:
+        if self.embedded:
+            return []
         results = {row.name: row.result for row in self.rows}
         return [f"{name}: {results[name]}" for name in (ANSWER, SEE, SEVERAL) if results[name] != "yes"]
 
@@ -129,6 +137,8 @@ def probe(lmm: LMM, *, listener: Callable[[str], None] | None = None) -> Report:
 
     listener: told each probe's name before it is asked.
     """
+    if parse_uri(lmm.uri).provider == "baseline":
+        return Report(uri=lmm.uri, endpoint=lmm.endpoint, model="", rows=(), usage=Usage(), asked=0, embedded=True)
     asking = _Asking(lmm, listener or (lambda name: None))
     asking.answers()
     if asking.rows[-1].result == "failed":

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from editloupe.backends.base import NOT_LMMS, BackendURI, Traits, parse_uri
+from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.nearest import chain, difference
 from editloupe.chat import Message, Reply, Request
 from editloupe.data.images import ImageStore
@@ -73,9 +74,11 @@ class RecordedLMM:
         self.traits = Traits(
             describes=f"what {recorded} answered in {folder.name}, from its traces",
             is_lmm=recorded.provider not in NOT_LMMS,
+            live=False,
             native_tools=judge.get("tool_protocol") == "native",
             tool_result_images=True,
             constrains_choices=judge.get("constrain_labels") is True,
+            image_tokens=image_tokens_of(recorded.model),
         )
 
     def __repr__(self) -> str:

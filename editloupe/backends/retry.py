@@ -86,7 +86,10 @@ def call(
             wait = max(policy.wait_s(attempt, rng(), lost=lost), error.retry_after_s or 0.0)
             elapsed = clock() - start
             if attempt == policy.attempts or elapsed + wait > policy.total_s:
-                error.args = (f"{error} (gave up after {_times(attempt)} in {elapsed:.0f} s)",)
+                told = f"gave up after {_times(attempt)} in {elapsed:.0f} s"
+                if attempt < policy.attempts and error.retry_after_s and elapsed + error.retry_after_s > policy.total_s:
+                    told += f": the endpoint asks to wait {error.retry_after_s:,.0f} s, and a call has {policy.total_s:g} s"
+                error.args = (f"{error} ({told})",)
                 raise
             sleep(wait)
             waited += wait

@@ -67,6 +67,9 @@ def probe(
         typer.echo(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
         return 0 if report.can_judge else 1
     console = out()
+    if report.embedded:
+        console.print(f"{backend.uri}: {report.verdict}", markup=False, soft_wrap=True)
+        return 0
     table = Table("Can it …", "", "Asked", "Answered")
     for row in report.rows:
         table.add_row(

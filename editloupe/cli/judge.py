@@ -396,10 +396,12 @@ def code_of_all(codes: Sequence[int]) -> int:
 
 
 def exit_code(outcome: Outcome, *, tolerated: float) -> int:
-    """0 within tolerance, 1 nothing could be judged, 3 too many failures, 5 stopped by a budget, 130 interrupted."""
+    """0 within tolerance, 1 nothing could be judged or the backend refuses all, 3 too many failures, 5 stopped by a budget,
+    130 interrupted.
+    """
     if outcome.interrupted:
         return 5 if outcome.ledger.reason else 130
-    if outcome.failed == outcome.asked:
+    if outcome.failed == outcome.asked or (outcome.ledger.refused and outcome.failed):
         return 1
     # A hair of tolerance, so that 0.29 of 100 is 29.
     return 3 if outcome.failed > tolerated * outcome.asked + 1e-9 else 0
@@ -577,7 +579,7 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
         out().print(terminal(outcome.summaries, outcome.bench.rubric, heading, pooled=_pooled(outcome)))
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     out().print(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
-    if outcome.ledger.usage.total:
+    if outcome.ledger.usage.total or outcome.ledger.untold:
         out().print(plain(spent_told(outcome.ledger, outcome.bench.backend)))
     if outcome.cached:
         calls = outcome.tool_calls + outcome.cached
@@ -585,6 +587,11 @@ def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) 
     if outcome.interrupted:
         why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
         out().print(f"{why}. The same command goes on from here.")
+    elif outcome.failed and outcome.ledger.refused:
+        left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
+        why = f"Stopped asking, since every further question would be refused: {outcome.ledger.refused}"
+        out().print(plain(why), soft_wrap=True)
+        out().print(f"{left} left. Mend this, then the same command goes on from here.")
     elif outcome.failed:
         _tell_failures(outcome, folder)
     if outcome.findings:
@@ -617,11 +624,17 @@ def _told_of_repeats(outcome: Outcome) -> list[str]:
 
 
 def spent_told(ledger: Ledger, backend: LMM) -> str:
-    """Calls, tokens and money of this visit."""
+    """Calls, tokens and money of this visit, and what of them is estimated."""
     calls = "1 call" if ledger.calls == 1 else f"{ledger.calls:,} calls"
     tokens = f"{ledger.usage.input_tokens or 0:,} input and {ledger.usage.output_tokens or 0:,} output tokens"
     cost = "" if ledger.cost is None or not backend.traits.is_lmm else f", about {ledger.cost:.4g} USD"
-    return f"Spent: {calls}, {tokens}{cost} ({ledger.prices.told(backend)})."
+    told = f"Spent: {calls}, {tokens}{cost} ({ledger.prices.told(backend)})."
+    if not ledger.untold:
+        return told
+    untold = f"{ledger.untold:,} calls" if ledger.untold > 1 else "1 call"
+    more = ledger.estimated.total
+    guess = f": estimated at {more:,} tokens and counted so" if more else ", and no rule is known to estimate it"
+    return f"{told}\n{untold} told no usage{guess}."
 
 
 def _pooled(outcome: Outcome) -> Summary | None:

@@ -105,7 +105,7 @@ def targets(
         out().print(report.terminal(tables, notes=notes))
         if out_file is None:
             out().print("Objects, boxes and reasons, target by target: --out FILE.csv or FILE.json", style="dim")
-        if ledger.usage.total:
+        if ledger.usage.total or ledger.untold:
             out().print(plain(spent_told(ledger, lmm)))
     if stop.is_set():
         return 5 if ledger.reason else 130

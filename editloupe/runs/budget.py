@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from editloupe.backends.base import LMM, Traits
 from editloupe.backends.prices import Prices
+from editloupe.backends.untold import estimated, is_untold
 from editloupe.chat import Reply, Request, Usage
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError
+from editloupe.errors import BackendError, ConfigError, Rejected
 from editloupe.values import Json
 
 
@@ -19,7 +20,8 @@ from editloupe.values import Json
 class RunBudget:
     """Limits of one visit to a run; None means none.
 
-    max_tokens: input and output of all calls.   max_seconds: wall time.   max_cost: USD, for which a price must be known.
+    max_tokens: input and output of all calls, estimated where the endpoint does not tell them.   max_seconds: wall time.
+    max_cost: USD, for which a price must be known.
     """
 
     max_tokens: int | None = None
@@ -48,7 +50,10 @@ class RunBudget:
 class Ledger:
     """Adds up what a run's calls cost, and sets `stop` when the budget is used up. Thread-safe.
 
-    reason: which budget ended the run, in words; "" while none has.
+    usage: as the endpoint told it.   untold: calls whose input or output it did not tell.   estimated: what these are taken
+    to have cost (`backends.untold`).   cost: USD for both; None where a price, or the tokens of a call, cannot be known.
+    reason: which budget ended the run, in words; "" while none has.   refused: what the backend said when it refused not a
+    request but all of them (`BackendError.for_all`); nothing is asked from then on. "" while it has not.
     """
 
     budget: RunBudget
@@ -57,12 +62,22 @@ class Ledger:
     clock: Callable[[], float] = time.monotonic
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
+    untold: int = 0
+    estimated: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
     reason: str = ""
+    refused: str = ""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._began = self.clock()
+        # Calls for whose tokens there is neither a word of the endpoint nor a rule.
+        self._unknowable = 0
+
+    @property
+    def tokens(self) -> int:
+        """Input and output of all calls: what counts against a budget."""
+        return self.usage.total + self.estimated.total
 
     def check(self, backend: LMM) -> None:
         """Raises ConfigError for a budget in money where nothing has a price: it would never be reached."""
@@ -72,14 +87,26 @@ class Ledger:
                 "(docs/backends.md), or limit tokens with --max-run-tokens"
             )
 
-    def spend(self, backend: LMM, usage: Usage) -> None:
+    def spend(self, backend: LMM, request: Request, reply: Reply) -> None:
         """Count one answer."""
-        price = self.prices.of(backend, usage)
+        untold = backend.traits.is_lmm and is_untold(reply.usage)
+        guess = estimated(request, reply, backend.traits) if untold else Usage()
+        price = None if guess is None else self.prices.of(backend, reply.usage + guess)
         with self._lock:
             self.calls += 1
-            self.usage += usage
+            self.usage += reply.usage
+            self.untold += untold
+            self.estimated += guess or Usage()
+            self._unknowable += guess is None
             self.cost = None if self.cost is None or price is None else self.cost + price
-            self._look()
+            self._look(backend)
+
+    def refuse(self, error: BackendError) -> None:
+        """Take note of a failure. What an endpoint has served before it may serve again: then a 404 or 403 ends nothing."""
+        with self._lock:
+            passing = self.calls and error.status not in (401, 429)
+            if error.for_all and not passing and not self.refused:
+                self.refused = str(error)
 
     def look(self) -> None:
         """See whether time is up."""
@@ -87,24 +114,40 @@ class Ledger:
             self._look()
 
     def to_json(self) -> dict[str, Json]:
-        return {"calls": self.calls, "usage": self.usage.to_json(), "cost_usd": self.cost, "stopped": self.reason or None}
+        return {
+            "calls": self.calls,
+            "usage": self.usage.to_json(),
+            "calls_without_usage": self.untold,
+            "estimated": self.estimated.to_json(),
+            "cost_usd": self.cost,
+            "stopped": self.reason or None,
+            "refused": self.refused or None,
+        }
 
-    def _look(self) -> None:
+    def _look(self, backend: LMM | None = None) -> None:
         if self.reason:
             return
         budget, seconds = self.budget, self.clock() - self._began
-        if budget.max_tokens is not None and self.usage.total >= budget.max_tokens:
-            self.reason = f"tokens: {self.usage.total:,} of {budget.max_tokens:,} used"
+        about = "about " if self.untold else ""
+        if budget.max_tokens is not None and self.tokens >= budget.max_tokens:
+            self.reason = f"tokens: {about}{self.tokens:,} of {budget.max_tokens:,} used"
         elif budget.max_cost is not None and self.cost is not None and self.cost >= budget.max_cost:
-            self.reason = f"cost: {self.cost:.4g} of {budget.max_cost:g} USD used"
+            self.reason = f"cost: {about}{self.cost:.4g} of {budget.max_cost:g} USD used"
         elif budget.max_seconds is not None and seconds >= budget.max_seconds:
             self.reason = f"time: {seconds:.0f} of {budget.max_seconds:g} s used"
+        elif self._unknowable and (budget.max_tokens, budget.max_cost) != (None, None):
+            self.reason = (
+                "a limit of tokens or money cannot be kept: the endpoint tells no usage, and no rule is known for the "
+                f"tokens of images of {backend.uri if backend else 'this model'}; --max-run-seconds can"
+            )
+        elif budget.max_cost is not None and self.cost is None:
+            self.reason = "cost: no price is known for an answer that came; give one with --prices FILE"
         if self.reason:
             self.stop.set()
 
 
 class Metered:
-    """A backend whose answers a ledger counts."""
+    """A backend whose answers a ledger counts, and that is asked no more when it has refused for good."""
 
     def __init__(self, backend: LMM, ledger: Ledger) -> None:
         self._backend, self._ledger = backend, ledger
@@ -126,6 +169,13 @@ class Metered:
         return self._backend.traits
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
-        reply = self._backend.complete(request, images)
-        self._ledger.spend(self._backend, reply.usage)
+        if self._ledger.refused:
+            raise Rejected(f"not asked any more: {self._ledger.refused}", for_all=True)
+        try:
+            reply = self._backend.complete(request, images)
+        except BackendError as error:
+            self._ledger.refuse(error)
+            raise
+        if self._backend.traits.live:
+            self._ledger.spend(self._backend, request, reply)
         return reply

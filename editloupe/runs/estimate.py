@@ -16,6 +16,7 @@ from typing import Final
 from editloupe.agent.judge import first_message
 from editloupe.agent.state import Context
 from editloupe.backends.prices import Prices
+from editloupe.backends.untold import CHARACTERS_A_TOKEN
 from editloupe.chat import Message, Usage
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
@@ -30,7 +31,6 @@ from editloupe.runs.wire import SentTarget, sent_targets
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View
 
-CHARACTERS_A_TOKEN: Final = 4
 REPLY_TOKENS: Final = 300
 OBSERVATION_TOKENS: Final = 250
 CROP_PX: Final = (768, 768)

@@ -247,7 +247,8 @@ def execute(
     source: where edits are, or edits at hand.
     concurrency: tasks at once.   connections: calls at once at the endpoint; None adapts to what it takes.
     redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
-    budget: of this visit to the run, counted in `prices`; it ends like a stop, and the same call goes on.
+    budget: of this visit to the run, counted in `prices`; it ends like a stop, and the same call goes on. So does a backend
+    that refuses the key, the account, the model's name or the address: it is asked no more (`Ledger.refused`).
     entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
     Raises ConfigError, RunMismatch and DataError before anything is spent.
     """
@@ -256,8 +257,6 @@ def execute(
     ledger = Ledger(budget=budget or RunBudget(), prices=prices or Prices(), stop=stop)
     ledger.check(bench.backend)
     limit = limit_of(bench.backend.endpoint)
-    if connections is not None:
-        limit.fix(connections)
     throttled = limit.throttled
     images = ImageStore(out / "blobs")
     loaded = source if isinstance(source, Loaded) else selected(source, images)
@@ -289,14 +288,16 @@ def execute(
         if listener:
             listener(Progress(done=seen.done, total=asked, failed=seen.failed))
         runner = executor or ThreadExecutor(concurrency or default_concurrency(bench, connections))
-        for finding in filter(None, runner.run(partial(_work, worker, store), due, stop=stop)):
-            store.add_finding(finding)
-            findings[finding.task_id, finding.repeat] = finding
-            ledger.look()
-            seen.done += 1
-            seen.failed += finding.status != "ok"
-            if listener:
-                listener(Progress(done=seen.done, total=asked, failed=seen.failed, finding=finding))
+        with limit.fixed(connections):
+            for finding in filter(None, runner.run(partial(_work, worker, store, ledger), due, stop=stop)):
+                store.add_finding(finding)
+                findings[finding.task_id, finding.repeat] = finding
+                ledger.look()
+                seen.done += 1
+                seen.failed += finding.status != "ok"
+                if listener:
+                    listener(Progress(done=seen.done, total=asked, failed=seen.failed, finding=finding))
+            told_of_rates = _told_of_rates(limit, limit.throttled - throttled)
     finally:
         store.close()
     scores = _scores(bench, loaded, findings.values())
@@ -321,7 +322,7 @@ def execute(
         notes=(
             *loaded.notes,
             *_told_of_targets(bench, loaded),
-            *_told_of_rates(limit, limit.throttled - throttled),
+            *told_of_rates,
             *_told_of_repeats(bench),
         ),
     )
@@ -384,10 +385,10 @@ class _Count:
     total: int
 
 
-def _work(worker: Worker, store: RunStore, due: Due) -> Finding | None:
+def _work(worker: Worker, store: RunStore, ledger: Ledger, due: Due) -> Finding | None:
     task = due.task
     path = store.trace_path(worker.bench.judge.id, task.id, due.repeat)
-    if worker.stop.is_set():
+    if worker.stop.is_set() or ledger.refused:
         return None
     if due.anew:
         set_aside(path)

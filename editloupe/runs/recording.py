@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from editloupe import plugins
-from editloupe.backends.base import Traits
+from editloupe.backends.base import NOT_LMMS, Traits, parse_uri
+from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.chat import ImagePart, Message, Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import ReplayMiss, TraceError, UnknownPlugin
@@ -148,8 +149,12 @@ class Silent:
     def __init__(self, recording: Recording) -> None:
         judge = recording.judge
         self.uri, self.endpoint, self.version = judge.backend, judge.endpoint, judge.backend_version
+        recorded = parse_uri(judge.backend)
         self.traits = Traits(
             describes=f"what {judge.backend} answered",
+            is_lmm=recorded.provider not in NOT_LMMS,
+            image_tokens=image_tokens_of(recorded.model),
+            max_image_side=int(recorded.params["max_image_side"]) if "max_image_side" in recorded.params else None,
             native_tools=judge.tool_protocol == "native",
             constrains_choices=recording.constrained,
         )

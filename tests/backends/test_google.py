@@ -123,7 +123,9 @@ def test_text_and_images_arrive_in_the_order_of_the_parts_with_the_images_own_by
 
 def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Bench) -> None:
     backend = bench.backend(says("ok"))
-    assert backend.complete(HELLO, STORE).sent == {"model": "tiny-gemini", "temperature": 0.0, "attempts": 1}
+    assert backend.complete(HELLO, STORE).sent == {
+        "model": "tiny-gemini", "temperature": 0.0, "seed": 0, "maxOutputTokens": 16384, "attempts": 1,
+    }  # fmt: skip
     full = Sampling(temperature=None, top_p=0.5, seed=7, max_tokens=99)
     reply = backend.complete(Request(messages=HELLO.messages, sampling=full), STORE)
     assert bench.server.seen[1]["generationConfig"] == {"topP": 0.5, "seed": 7, "maxOutputTokens": 99}
@@ -132,12 +134,27 @@ def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Be
 
 def test_refused_parameters_are_dropped_once_remembered_and_said(bench: Bench) -> None:
     backend = bench.backend(declines("temperature", "seed"))
-    request = Request(messages=HELLO.messages, sampling=Sampling(seed=7))
+    request = Request(messages=HELLO.messages, sampling=Sampling(seed=7, max_tokens=None))
     first, second = backend.complete(request, STORE), backend.complete(request, STORE)
     assert first.sent == second.sent == {"model": "tiny-gemini", "dropped": ["temperature", "seed"], "attempts": 1}
     assert len(bench.server.seen) == 4
-    free = backend.complete(Request(messages=HELLO.messages, sampling=Sampling(temperature=None)), STORE)
+    nothing = Sampling(temperature=None, seed=None, max_tokens=None)
+    free = backend.complete(Request(messages=HELLO.messages, sampling=nothing), STORE)
     assert free.sent == {"model": "tiny-gemini", "attempts": 1}
+
+
+def test_a_bound_above_the_models_own_is_left_off_and_said(bench: Bench) -> None:
+    told = "it has a maxOutputTokens value of 16384 but the supported range is from 1 (inclusive) to 8193 (exclusive)."
+
+    def act(handler: Any, request: Any) -> None:
+        bounded = "maxOutputTokens" in request.get("generationConfig", {})
+        (fails(400, told, status="INVALID_ARGUMENT") if bounded else says("ok"))(handler, request)
+
+    backend = bench.backend(act)
+    for _ in range(2):
+        reply = backend.complete(HELLO, STORE)
+        assert (reply.text, reply.sent["dropped"]) == ("ok", ["max_tokens"])
+    assert len(bench.server.seen) == 3
 
 
 def test_a_value_out_of_range_is_the_users_to_mend_and_is_not_dropped(bench: Bench) -> None:

@@ -106,7 +106,8 @@ def test_text_and_images_are_standard_blocks_in_the_order_of_the_parts(sample: S
 def test_sampling_is_set_where_the_class_has_a_field_and_named_where_it_has_none() -> None:
     backend = lmm("ok")
     reply = backend.complete(Request(messages=HELLO.messages, sampling=Sampling(seed=7)), STORE)
-    assert reply.sent == {"model": "scripted-vl", "temperature": 0.0, "dropped": ["seed"], "attempts": 1}
+    dropped = ["seed", "max_tokens"]
+    assert reply.sent == {"model": "scripted-vl", "temperature": 0.0, "dropped": dropped, "attempts": 1}
     assert seen(backend)[0][1]["temperature"] == 0.0
     assert backend.traits.sampling == ("temperature",)
 
@@ -118,7 +119,7 @@ def test_what_the_model_was_made_with_is_recorded_and_part_of_who_it_is() -> Non
     plain, narrow = LangChainLMM(Nucleus(script=["ok"])), LangChainLMM(Nucleus(script=["ok"], top_p=0.5))
     assert plain.uri != narrow.uri
     assert narrow.complete(HELLO, STORE).sent == {
-        "model": "scripted-vl", "temperature": 0.0, "top_p": 0.5, "attempts": 1,
+        "model": "scripted-vl", "temperature": 0.0, "top_p": 0.5, "dropped": ["seed", "max_tokens"], "attempts": 1,
     }  # fmt: skip
     asked = Request(messages=HELLO.messages, sampling=Sampling(top_p=0.9))
     assert narrow.complete(asked, STORE).sent["top_p"] == 0.9
@@ -138,7 +139,32 @@ def test_a_refused_temperature_is_dropped_and_said() -> None:
             return super()._generate(messages, *args, **kwargs)
 
     reply = LangChainLMM(Declines(script=["ok"])).complete(HELLO, STORE)
-    assert reply.sent == {"model": "scripted-vl", "dropped": ["temperature"], "attempts": 1}
+    assert reply.sent == {"model": "scripted-vl", "dropped": ["temperature", "seed", "max_tokens"], "attempts": 1}
+
+
+class Bounded(ScriptedChat):
+    """Takes a seed and a bound, the bound up to 8192."""
+
+    seed: int | None = None
+    max_tokens: int | None = None
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        if (self.max_tokens or 0) > 8192:
+            raise HTTPishError(400, "max_tokens: 16384 > 8192, which is the maximum allowed number of output tokens")
+        return super()._generate(messages, *args, **kwargs)
+
+
+def test_a_seed_and_a_bound_are_asked_for_and_a_bound_too_high_is_left_to_the_model() -> None:
+    reply = LangChainLMM(Bounded(script=["ok"])).complete(HELLO, STORE)
+    assert reply.sent == {"model": "scripted-vl", "temperature": 0.0, "seed": 0, "dropped": ["max_tokens"], "attempts": 1}
+
+
+def test_a_seed_and_a_bound_that_a_model_was_made_with_stand_above_the_defaults() -> None:
+    mine = Bounded(script=["ok"], seed=7, max_tokens=500)
+    wire = {"model": "scripted-vl", "temperature": 0.0, "attempts": 1}
+    assert LangChainLMM(mine).complete(HELLO, STORE).sent == wire | {"seed": 7, "max_tokens": 500}
+    asked = Request(messages=HELLO.messages, sampling=Sampling(seed=3, max_tokens=9))
+    assert LangChainLMM(mine).complete(asked, STORE).sent == wire | {"seed": 3, "max_tokens": 9}
 
 
 def test_tools_are_bound_and_their_pictures_follow_in_a_users_message(sample: Sample, store: ImageStore) -> None:

@@ -161,7 +161,7 @@ def test_an_image_that_is_gone_is_an_image_error_and_nothing_is_sent(bench: Benc
 def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Bench) -> None:
     backend = bench.backend(says("ok"))
     plain = backend.complete(HELLO, STORE)
-    assert plain.sent == {"model": "tiny-vl", "temperature": 0.0, "attempts": 1}
+    assert plain.sent == {"model": "tiny-vl", "temperature": 0.0, "seed": 0, "max_tokens": 16384, "attempts": 1}
     full = Sampling(temperature=None, top_p=0.5, seed=7, max_tokens=99)
     reply = backend.complete(Request(messages=HELLO.messages, sampling=full), STORE)
     assert reply.sent == {"model": "tiny-vl", "top_p": 0.5, "seed": 7, "max_tokens": 99, "attempts": 1}
@@ -172,11 +172,75 @@ def test_what_was_on_the_wire_is_recorded_and_what_is_none_is_left_out(bench: Be
 def test_a_refused_temperature_is_dropped_once_remembered_and_said(bench: Bench) -> None:
     backend = bench.backend(declines("temperature"))
     first, second = backend.complete(HELLO, STORE), backend.complete(HELLO, STORE)
-    assert first.sent == second.sent == {"model": "tiny-vl", "dropped": ["temperature"], "attempts": 1}
+    wire = {"model": "tiny-vl", "seed": 0, "max_tokens": 16384, "attempts": 1}
+    assert first.sent == second.sent == wire | {"dropped": ["temperature"]}
     assert ["temperature" in s for s in bench.server.seen] == [True, False, False]
     # Nothing is dropped from a request that did not ask for it.
     free = backend.complete(Request(messages=HELLO.messages, sampling=Sampling(temperature=None)), STORE)
-    assert free.sent == {"model": "tiny-vl", "attempts": 1}
+    assert free.sent == wire
+
+
+def without(name: str, refusal: Act, then: Act | None = None) -> Act:
+    """A server that refuses a parameter in these words, and answers without it."""
+    return lambda handler, request: (refusal if name in request else then or says("ok"))(handler, request)
+
+
+@pytest.mark.parametrize(
+    ("told", "remembered"),
+    [
+        # OpenAI's own words, DeepSeek's, Groq's: the model's bound. vLLM's, and SGLang's: what this conversation leaves.
+        ("max_tokens is too large: 16384. This model supports at most 4096 completion tokens.", True),
+        ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", True),
+        ("`max_tokens` must be less than or equal to `8192`", True),
+        (
+            "'max_tokens' or 'max_completion_tokens' is too large: 16384. This model's maximum context length is 16384 "
+            "tokens and your request has 3000 input tokens",
+            False,
+        ),
+        (
+            "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total of "
+            "20000 tokens: 3616 tokens from the input messages and 16384 tokens for the completion.",
+            False,
+        ),
+    ],
+)
+def test_a_bound_that_the_server_cannot_take_is_left_off_and_said(bench: Bench, told: str, remembered: bool) -> None:
+    backend = bench.backend(without("max_tokens", fails(400, told, param="max_tokens")))
+    for _ in range(2):
+        reply = backend.complete(HELLO, STORE)
+        assert (reply.text, reply.sent["dropped"]) == ("ok", ["max_tokens"])
+    assert ["max_tokens" in s for s in bench.server.seen] == ([True, False, False] if remembered else [True, False] * 2)
+
+
+def test_a_conversation_that_is_too_long_without_a_bound_is_too_long(bench: Bench) -> None:
+    told = (
+        "This model's maximum context length is 8192 tokens, however you requested 30000 tokens (13616 in the messages, {})"
+    )
+
+    bounded, free = fails(400, told.format("16384 in the completion")), fails(400, told.format("0 left"))
+    with pytest.raises(ContextTooLong):
+        bench.backend(without("max_tokens", bounded, then=free)).complete(HELLO, STORE)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]}),
+        (400, {"error": {"message": "property 'seed' is unsupported, did you mean 'speed'?"}}),
+    ],
+)
+def test_a_seed_that_is_refused_in_words_alone_is_dropped(bench: Bench, status: int, body: dict[str, Any]) -> None:
+    def refuses(handler: Any, request: Any) -> None:
+        handler.answer(status, json.dumps(body).encode(), {})
+
+    assert bench.backend(without("seed", refuses)).complete(HELLO, STORE).sent["dropped"] == ["seed"]
+
+
+def test_the_state_that_the_server_says_it_runs_in_is_kept_beside_the_models_name(bench: Bench) -> None:
+    told = {**completion("ok"), "system_fingerprint": "fp_1"}
+    reply = bench.backend(sends(json.dumps(told).encode())).complete(HELLO, STORE)
+    assert (reply.fingerprint, Reply.from_json(reply.to_json())) == ("fp_1", reply)
+    assert "fingerprint" not in bench.backend(says("ok")).complete(HELLO, STORE).to_json()
 
 
 def test_several_refused_parameters_are_found_one_after_another_and_the_token_limit_takes_its_other_name(
@@ -187,6 +251,7 @@ def test_several_refused_parameters_are_found_one_after_another_and_the_token_li
     assert backend.complete(request, STORE).sent == {
         "model": "tiny-vl",
         "max_completion_tokens": 50,
+        "seed": 0,
         "dropped": ["temperature"],
         "attempts": 1,
     }
@@ -427,9 +492,12 @@ def test_the_endpoints_own_wish_is_honoured(bench: Bench) -> None:
     assert bench.slept == [7.0]
 
 
+WISH = r"gave up after 1 attempt in 0 s: the endpoint asks to wait 3,600 s, and a call has 60 s"
+
+
 def test_a_wish_longer_than_the_policy_is_not_slept_through(bench: Bench) -> None:
     backend = bench.backend(fails(429, headers={"Retry-After": "3600"}), policy=RetryPolicy(total_s=60))
-    with pytest.raises(RateLimited, match="gave up after 1 attempt in 0 s") as caught:
+    with pytest.raises(RateLimited, match=WISH) as caught:
         backend.complete(HELLO, STORE)
     assert caught.value.retry_after_s == 3600
     assert bench.slept == []

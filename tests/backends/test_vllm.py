@@ -83,7 +83,7 @@ def test_choices_go_as_vllms_structured_outputs_and_the_labels_probability_is_ke
 
 def test_a_free_answer_is_asked_for_as_ever_and_has_no_probability(bench: Bench) -> None:
     reply = bench.backend(says("ok")).complete(Request(messages=ASKED.messages), ImageStore())
-    assert set(bench.seen[0]) == {"model", "messages", "temperature"}
+    assert set(bench.seen[0]) == {"model", "messages", "temperature", "seed", "max_tokens"}
     assert reply.logprob is None
     assert "logprob" not in reply.to_json()
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from editloupe.backends import openai as adapter
+from editloupe.backends.limits import limit_of
 from editloupe.backends.retry import RetryPolicy
 from editloupe.records import Finding
 from editloupe.runs.store import RunStore
@@ -142,7 +143,7 @@ def test_a_refused_key_says_what_to_do_and_is_shown_nowhere(
     # The server repeats the key in its complaint.
     assert "HTTP 401, Incorrect API key provided: Bearer ***" in finding.reason
     assert "check the key in environment variable MY_VARIABLE" in finding.reason
-    assert finding.reason in said
+    assert finding.reason.removeprefix("Rejected: ") in said
     written = [p.read_bytes() for p in run.rglob("*") if p.is_file()]
     assert not [b for b in [*written, said.encode(), complained.encode()] if CANARY.encode() in b]
 
@@ -163,6 +164,58 @@ def test_a_key_in_the_uri_is_refused_before_anything_is_sent_or_written(
     assert "keys come from the environment, never from a URI" in complained
     assert CANARY not in said + complained
     assert (server.seen, run.exists()) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("options", "model", "advice"),
+    [({"key": CANARY}, "m", "name the variable that holds it"), ({}, "nosuch", "check the model's name")],
+)
+def test_a_refusal_of_every_question_is_asked_for_once_and_the_run_goes_on_when_it_is_mended(
+    editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path, options: dict[str, str], model: str, advice: str
+):
+    folder, run = edits(8), tmp_path / "run"
+    refusing = serve(answers_either_criterion, **options)
+    uri_ = f"openai/{model}?base_url={refusing.url}&env=none"
+    words = ("judge", folder, "--criteria", "if", "--concurrency", "1", "--out")
+    code, said, _ = editloupe(*words, run, "--backend", uri_)
+    assert code == 1
+    assert said.count("Stopped asking, since every further question would be refused") == said.count(advice) == 1
+    assert "8 findings are left. Mend this, then the same command goes on from here." in said
+    assert [f.status for f in findings(run)] == ["backend_failed"]
+    assert editloupe(*words, run, "--backend", uri_)[0] == 1, "the same command is not held up by what is recorded"
+
+
+def test_a_404_amid_answers_ends_nothing(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
+    server, run = serve(says(final("Wrong Action")), fails(404), says(final("Wrong Action"))), tmp_path / "run"
+    words = ("--criteria", "if", "--concurrency", "1", "--out", run)
+    code, said, _ = editloupe("judge", edits(3), "--backend", uri(server), *words)
+    assert (code, [f.status for f in findings(run)]) == (3, ["ok", "backend_failed", "ok"])
+    assert "Stopped asking" not in said
+
+
+@pytest.mark.parametrize("text", [f"openai/{CANARY}", f"langchain/openai:{CANARY}", CANARY, f"openai/m?env={CANARY}"])
+def test_a_key_in_the_place_of_a_model_is_refused_and_not_repeated(editloupe: Run, edits: Edits, tmp_path: Path, text: str):
+    code, said, complained = editloupe("judge", edits(1), "--backend", text, "--out", tmp_path / "run")
+    assert (code, (tmp_path / "run").exists()) == (2, False)
+    assert "looks like a key: keys come from the environment" in " ".join(complained.split())
+    assert CANARY not in said + complained
+
+
+def test_a_recording_costs_nothing_and_is_said_to_spend_nothing(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
+    server, folder, first = serve(answers_either_criterion), edits(2), tmp_path / "first"
+    assert "Spent: 2 calls" in editloupe("judge", folder, "--backend", uri(server), "--criteria", "if", "--out", first)[1]
+    words = ("judge", folder, "--backend", f"recorded/{first}", "--criteria", "if", "--out", tmp_path / "again")
+    code, said, _ = editloupe(*words, "--max-cost", "1", "--max-run-tokens", "1")
+    assert (code, "Spent" in said) == (0, False)
+
+
+def test_a_fixed_number_of_connections_is_that_runs_alone(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
+    server = serve(answers_either_criterion)
+    words = ("judge", edits(1), "--backend", uri(server), "--criteria", "if", "--max-connections", "1")
+    before = limit_of(server.url).limit
+    assert before > 1
+    assert editloupe(*words, "--out", tmp_path / "run")[0] == 0
+    assert limit_of(server.url).limit == before
 
 
 def test_a_run_that_has_used_its_budget_stops_with_5_and_goes_on(

@@ -128,10 +128,11 @@ def test_a_uri_that_cannot_be_opened_is_exit_code_2(editloupe: Run) -> None:
     assert editloupe("backends", "probe", "nosuch/x")[0] == 2
 
 
-def test_the_baseline_is_told_to_be_no_judge_of_drawn_discs(editloupe: Run) -> None:
+def test_the_baseline_judges_and_there_is_nothing_to_probe(editloupe: Run) -> None:
     code, said, _ = editloupe("backends", "probe", "baseline")
-    assert code == 1
-    assert "It cannot judge edits" in said
+    assert (code, said) == (0, "baseline: It judges by rules on pixels and is no LMM: there is nothing to probe.\n")
+    report = json.loads(editloupe("backends", "probe", "baseline", "--json")[1])
+    assert (report["can_judge"], report["probes"]) == (True, [])
 
 
 def test_choices_and_a_limit_by_the_python_door() -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from editloupe.backends.base import Traits
+from editloupe.backends.image_tokens import ImageTokens
 from editloupe.backends.prices import ModelPrice, Prices, read_prices
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Usage
+from editloupe.cli.judge import spent_told
 from editloupe.errors import ConfigError
+from editloupe.records import Budget
 from editloupe.runs.budget import RunBudget
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.spec import Settings, Source, open_bench
@@ -23,10 +26,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
 class Priced(ScriptedLMM):
     """A script that says it is an LMM of that name; every answer takes 1 000 input and 100 output tokens."""
 
-    def __init__(self, uri: str) -> None:
-        usage = Usage(input_tokens=1000, output_tokens=100)
+    def __init__(self, uri: str, usage: Usage | None = None, rule: ImageTokens | None = None) -> None:
+        usage = usage or Usage(input_tokens=1000, output_tokens=100)
         super().__init__([Reply(text=final("Wrong Action"), usage=usage)])
-        self.traits = Traits(describes="a script in an LMM's place")
+        self.traits = Traits(describes="a script in an LMM's place", image_tokens=rule)
         self._uri = uri
 
     @property
@@ -34,8 +37,10 @@ class Priced(ScriptedLMM):
         return self._uri
 
 
-def run(folder: Path, uri: str = "openai/m", prices: Prices | None = None, **budget: float) -> Outcome:
-    bench = open_bench(Settings(backend=Priced(uri), criteria=("if",)))
+def run(
+    folder: Path, uri: str = "openai/m", prices: Prices | None = None, lmm: ScriptedLMM | None = None, **budget: float
+) -> Outcome:
+    bench = open_bench(Settings(backend=lmm or Priced(uri), criteria=("if",)))
     return execute(
         bench,
         Source(path=EXAMPLES),
@@ -72,6 +77,62 @@ def test_a_run_stops_when_its_budget_is_used_up_and_goes_on_with_the_next(
     assert len(outcome.findings) == 3
     again = run(tmp_path, prices=CHEAP)
     assert (again.reused, again.ledger.calls, again.interrupted) == (3, 9, False)
+
+
+HUNDRED = ImageTokens(rule="100 for each image", count=lambda width, height: 100)
+
+
+def silent(rule: ImageTokens | None) -> Priced:
+    """Like many servers: an answer, and no word on what it took."""
+    return Priced("openai/m", usage=Usage(image_tokens=3), rule=rule)
+
+
+def test_answers_without_usage_are_estimated_and_said_to_be(tmp_path: Path):
+    lmm = silent(HUNDRED)
+    outcome = run(tmp_path, prices=CHEAP, lmm=lmm)
+    asked = [len(request.messages[0].text) for request in lmm.requests]
+    # Two images of 100 tokens and a token for every 4 characters, begun ones too; as for the answer.
+    read = sum(200 + -(-characters // 4) for characters in asked)
+    written = 12 * -(-len(final("Wrong Action")) // 4)
+    ledger = outcome.ledger
+    assert (ledger.calls, ledger.untold, ledger.usage.total) == (12, 12, 0)
+    assert ledger.estimated == Usage(input_tokens=read, output_tokens=written)
+    assert ledger.cost == pytest.approx((2 * read + 10 * written) / 1e6)
+    assert ledger.to_json()["calls_without_usage"] == 12
+    told = spent_told(ledger, outcome.bench.backend)
+    assert told.endswith(f"\n12 calls told no usage: estimated at {read + written:,} tokens and counted so.")
+
+
+@pytest.mark.parametrize("budget", [{"max_tokens": 1}, {"max_cost": 1e-6}])
+def test_budgets_hold_where_the_endpoint_tells_no_usage(tmp_path: Path, budget: dict[str, float]):
+    outcome = run(tmp_path, prices=CHEAP, lmm=silent(HUNDRED), **budget)
+    assert (outcome.ledger.calls, outcome.interrupted) == (1, True)
+    assert ": about " in outcome.ledger.reason
+
+
+@pytest.mark.parametrize("budget", [{"max_tokens": 10**9}, {"max_cost": 1e9}])
+def test_a_budget_that_cannot_be_kept_stops_the_run_and_says_why(tmp_path: Path, budget: dict[str, float]):
+    outcome = run(tmp_path, prices=CHEAP, lmm=silent(None), **budget)
+    assert (outcome.ledger.calls, outcome.interrupted) == (1, True)
+    assert "tells no usage, and no rule is known for the tokens of images of openai/m" in outcome.ledger.reason
+
+
+def test_without_a_budget_nothing_stops_for_missing_usage(tmp_path: Path):
+    outcome = run(tmp_path, prices=CHEAP, lmm=silent(None))
+    assert (outcome.ledger.calls, outcome.ledger.untold, outcome.ledger.cost) == (12, 12, None)
+    told = spent_told(outcome.ledger, outcome.bench.backend)
+    assert told.endswith("12 calls told no usage, and no rule is known to estimate it.")
+
+
+def test_a_task_budget_holds_where_the_endpoint_tells_no_usage(tmp_path: Path):
+    call = '<tool_call>{"name": "zoom_in", "parameters": {"bbox_2d": [0, 0, 500, 500]}}</tool_call>'
+    for rule, reason in ((HUNDRED, "tokens: about "), (None, "tokens: the endpoint tells no usage")):
+        lmm = silent(rule)
+        lmm._script = [Reply(text=call), Reply(text=final("Wrong Action"))]
+        bench = open_bench(Settings(backend=lmm, criteria=("if",), budget=Budget(max_tokens=300)))
+        outcome = execute(bench, Source(path=EXAMPLES, limit=1), tmp_path / reason[8:13], config={})
+        (finding,) = outcome.findings
+        assert (finding.status, finding.reason[: len(reason)]) == ("over_budget", reason)
 
 
 def test_time_ends_a_run_too(tmp_path: Path):

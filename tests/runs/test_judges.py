@@ -287,7 +287,8 @@ def test_more_repeats_ask_only_what_is_new(edits: Edits, tmp_path: Path):
 def test_what_cannot_be_asked_is_not_repeated(edits: Edits, tmp_path: Path):
     folder = edits(2)
     (folder / "edited" / "s01.png").unlink()
-    outcome = run(turns(BEST, BEST, BEST), folder, tmp_path / "run", repeats=Repeats(count=3))
+    warm = Sampling(temperature=1.0, seed=5)
+    outcome = run(turns(BEST, BEST, BEST), folder, tmp_path / "run", sampling=warm, repeats=Repeats(count=3))
     assert [(f.sample_id, f.repeat, f.status) for f in outcome.findings] == [
         *(("s00", i, "ok") for i in range(3)),
         ("s01", 0, "input_error"),
