@@ -118,8 +118,8 @@ def parse_uri(text: str) -> BackendURI:
     if provider not in _OF_FILES and _KEY.search(text.strip()):
         # Its text is not repeated: it would stand in a terminal, and in what reads it.
         raise ConfigError(
-            "the backend URI holds what looks like a key: keys come from the environment (docs/backends.md), and behind the "
-            "provider stands a model's name"
+            "the backend URI holds what looks like a key: keys come from the environment (docs/backends.md), and behind "
+            "the provider stands a model's name"
         )
     return BackendURI(provider=provider, model=model, params=params)
 

@@ -534,6 +534,8 @@ def test_a_real_chat_model_judges_in_text_and_natively(
     assert second[: len(first)] == first
     assert {k: v for k, v in server.seen[0].items() if k not in ("messages", "model")} == {
         "temperature": 0.0,
+        "seed": 0,
+        "max_completion_tokens": 16384,
         "stream": False,
     }
 
