@@ -437,7 +437,7 @@ def _own_name(model: BaseChatModel, model_name: str, secrets: Secrets) -> str:
 
 def _refused_parameter(error: BackendError, sent: Mapping[str, Json]) -> str | None:
     """The name of a parameter that was sent and that the model says it does not take."""
-    if not isinstance(error, Rejected) or error.status != 400:
+    if not isinstance(error, Rejected) or error.status not in (400, 422):
         return None
     told = str(error)
     names = [n for n in _FIELDS if n in sent and n != "max_tokens" and re.search(rf"\b{n}\b", told)]
@@ -447,7 +447,11 @@ def _refused_parameter(error: BackendError, sent: Mapping[str, Json]) -> str | N
         names.append("max_tokens")
     if "answer_schema" in sent and re.search(r"response[_ ](format|mime.type|json.schema)", told, re.IGNORECASE):
         names.append("answer_schema")
-    refuses = re.search(r"support|only the default|not allowed|deprecated|unexpected", told, re.IGNORECASE)
+    refuses = re.search(
+        r"support|only the default|not allowed|not permitted|deprecated|unexpected|unknown|unrecognized|extra_forbidden",
+        told,
+        re.IGNORECASE,
+    )
     return names[0] if names and refuses else None
 
 

@@ -626,14 +626,15 @@ def _told_of_repeats(outcome: Outcome) -> list[str]:
 def spent_told(ledger: Ledger, backend: LMM) -> str:
     """Calls, tokens and money of this visit, and what of them is estimated."""
     calls = "1 call" if ledger.calls == 1 else f"{ledger.calls:,} calls"
-    tokens = f"{ledger.usage.input_tokens or 0:,} input and {ledger.usage.output_tokens or 0:,} output tokens"
+    both, more = ledger.usage + ledger.estimated, ledger.estimated.total
+    tokens = f"{both.input_tokens or 0:,} input and {both.output_tokens or 0:,} output tokens"
+    tokens = f"about {tokens}" if more else tokens
     cost = "" if ledger.cost is None or not backend.traits.is_lmm else f", about {ledger.cost:.4g} USD"
     told = f"Spent: {calls}, {tokens}{cost} ({ledger.prices.told(backend)})."
     if not ledger.untold:
         return told
     untold = f"{ledger.untold:,} calls" if ledger.untold > 1 else "1 call"
-    more = ledger.estimated.total
-    guess = f": estimated at {more:,} tokens and counted so" if more else ", and no rule is known to estimate it"
+    guess = f": {more:,} of these tokens are estimated" if more else ", and no rule is known to estimate it"
     return f"{told}\n{untold} told no usage{guess}."
 
 

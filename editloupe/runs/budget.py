@@ -102,7 +102,7 @@ class Ledger:
             self._look(backend)
 
     def refuse(self, error: BackendError) -> None:
-        """Take note of a failure. What an endpoint has served before it may serve again: then a 404 or 403 ends nothing."""
+        """Take note of a failure. An endpoint that has answered may do so again: then a 404 or a 403 ends nothing."""
         with self._lock:
             passing = self.calls and error.status not in (401, 429)
             if error.for_all and not passing and not self.refused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -492,8 +493,8 @@ def test_a_uri_without_its_parts_says_what_is_expected() -> None:
         open_langchain(parse_uri("langchain/openai:m?boxes=yx"))
 
 
-@pytest.mark.skipif(importlib.util.find_spec("langchain") is not None, reason="the package langchain is installed here")
-def test_a_missing_package_says_what_to_install() -> None:
+def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
     with pytest.raises(ConfigError, match="pip install langchain langchain-openai"):
         open_langchain(parse_uri("langchain/openai:gpt-4.1"))
 
@@ -534,6 +535,8 @@ def test_a_real_chat_model_judges_in_text_and_natively(
     assert second[: len(first)] == first
     assert {k: v for k, v in server.seen[0].items() if k not in ("messages", "model")} == {
         "temperature": 0.0,
+        "seed": 0,
+        "max_completion_tokens": 16384,
         "stream": False,
     }
 

@@ -258,26 +258,33 @@ def test_a_key_is_written_nowhere_by_a_run_in_which_everything_fails(
     provider: str, serve: Serve, editloupe: Run, edits: Edits, tmp_path: Path
 ):
     acts = failures(provider)
+    # A refused key ends a run, whatever came before; a 404 does where nothing was answered before.
+    key_refused = acts.pop("status 401")
     broken = f'<tool_call>{{"name": "{CANARY}", "parameters": </tool_call>'
     script = [
+        says(provider, final(f"Label {CANARY}")),
         *acts.values(),
         says(provider, broken),
         says(provider, f"{CANARY}?"),
         says(provider, final(f"Label {CANARY}")),
+        key_refused,
     ]
     house, run = serve(provider, script), tmp_path / "run"
     words = ("--backend", house.uri, "--criteria", "if", "--concurrency", "1", "--out", run)
-    code, said, told = editloupe("judge", edits(len(acts) + 1), *words)
+    folder = edits(len(acts) + 2)
+    code, said, told = editloupe("judge", folder, *words)
     assert code == 1
+    code, more, _ = editloupe("judge", folder, *words)
+    assert (code, "Stopped asking" in more, len(house.server.seen)) == (1, True, len(script))
     code, shown, noted = editloupe("show", run)
     assert code == 0
     written = {p.relative_to(run): p.read_bytes() for p in run.rglob("*") if p.is_file()}
     assert len(written) > len(acts)
     assert [str(name) for name, data in written.items() if CANARY.encode() in data] == []
-    assert CANARY not in said + told + shown + noted
+    assert CANARY not in said + more + told + shown + noted
     # Every sample ends in a status, and none of them in a label.
     found = RunStore.read(run).current()
-    assert len(found) == len(acts) + 1
+    assert len(found) == len(acts) + 2
     assert {f.value for f in found} == {None}
     statuses = {f.status for f in found}
     assert {"backend_failed", "over_budget", "filtered", "off_menu"} <= statuses

@@ -100,7 +100,8 @@ def test_answers_without_usage_are_estimated_and_said_to_be(tmp_path: Path):
     assert ledger.cost == pytest.approx((2 * read + 10 * written) / 1e6)
     assert ledger.to_json()["calls_without_usage"] == 12
     told = spent_told(ledger, outcome.bench.backend)
-    assert told.endswith(f"\n12 calls told no usage: estimated at {read + written:,} tokens and counted so.")
+    assert told.startswith(f"Spent: 12 calls, about {read:,} input and {written:,} output tokens, about ")
+    assert told.endswith(f"\n12 calls told no usage: {read + written:,} of these tokens are estimated.")
 
 
 @pytest.mark.parametrize("budget", [{"max_tokens": 1}, {"max_cost": 1e-6}])
