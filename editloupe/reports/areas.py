@@ -37,7 +37,9 @@ class Correlation:
 class ByArea:
     """One editor's scores of one criterion against the areas of the targets.
 
-    points: (share of the source image 0..1, score 0..100), by area.   trend: the means of sliding windows of 10 points.
+    points: (share of the source image 0..1, score 0..100), by area, those of one area in the order of the data.
+    trend: the means of sliding windows of 10 points, in which points of one area each count with their mean: which of
+    them a window holds is chance, and any order among them (by score above all) would tilt the windows.
     windowed: r of the trend's points, areas as they are.   single: r of the points, areas by their logarithm.
     buckets: interval of areas → mean.   without: samples that have no box.
     """
@@ -79,7 +81,7 @@ def _by_area(judged: Judged, scores: Sequence[Score], areas: Mapping[str, float 
         by_bucket.setdefault(area_name(area), []).append(score)
         if score.normalised is not None:
             points.append((area, score.normalised))
-    points.sort()
+    points.sort(key=lambda point: point[0])
     trend = _trend(points)
     buckets = {
         name: estimate.mean([s.normalised for s in found], [judged.cluster(s) for s in found])
@@ -99,12 +101,18 @@ def _by_area(judged: Judged, scores: Sequence[Score], areas: Mapping[str, float 
 
 
 def _trend(points: Sequence[tuple[float, float]], window: int = WINDOW) -> tuple[tuple[float, float], ...]:
-    """(mean area, mean score) of every `window` neighbours; nothing where there are fewer points than that."""
+    """(mean area, mean score) of every `window` neighbours; nothing where there are fewer points than that.
+
+    The score of a window is its mean over all orders of the points that share an area.
+    """
     if len(points) < window:
         return ()
+    x, score = np.array(points).T
+    _, of, count = np.unique(x, return_inverse=True, return_counts=True)
+    y = (np.bincount(of, weights=score) / count)[of]
     kernel = np.ones(window) / window
-    x, y = (np.convolve(np.array([p[i] for p in points]), kernel, mode="valid") for i in (0, 1))
-    return tuple(zip(x.tolist(), y.tolist(), strict=True))
+    means = (np.convolve(v, kernel, mode="valid").tolist() for v in (x, y))
+    return tuple(zip(*means, strict=True))
 
 
 def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:

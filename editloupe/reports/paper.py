@@ -164,8 +164,9 @@ def side_by_side(all_judged: Sequence[Judged]) -> Grid | None:
     """Several judges on the same samples: each one's mean over what all could judge, and the difference from the first."""
     if len(all_judged) < 2:
         return None
-    criteria = [c for c in all_judged[0].criteria if all(c in j.criteria for j in all_judged)]
-    if not criteria:
+    criteria = _common_criteria(all_judged)
+    shared, differing = _same_samples(all_judged)
+    if not criteria or not shared:
         return None
     values = [{(s.metric, sample_key(s.editor, s.sample_id)): s for s in j.scores} for j in all_judged]
     rows: list[Row] = []
@@ -174,7 +175,9 @@ def side_by_side(all_judged: Sequence[Judged]) -> Grid | None:
         c: [
             key
             for key, score in values[0].items()
-            if key[0] == c and all((s := v.get(key)) is not None and s.normalised is not None for v in values)
+            if key[0] == c
+            and key[1] in shared
+            and all((s := v.get(key)) is not None and s.normalised is not None for v in values)
         ]
         for c in criteria
     }
@@ -215,9 +218,45 @@ def side_by_side(all_judged: Sequence[Judged]) -> Grid | None:
         title="Judges side by side, on the samples that all of them could judge",
         head=("Judge", *(title for s in shorts for title in (s, f"{s} − first", f"{s} judged"))),
         rows=tuple(rows),
-        caption=f"Means of samples judged by all ({counts}), with 95 % intervals; judged: of all that each was asked.",
+        caption=(
+            f"Means of samples judged by all ({counts}), with 95 % intervals; judged: of all that each was asked."
+            + (f" {_left_out(len(differing))}." if differing else "")
+        ),
         records=tuple(records),
     )
+
+
+def not_side_by_side(all_judged: Sequence[Judged]) -> str:
+    """Why several judges do not stand side by side; empty where they do, and where there is one alone."""
+    if len(all_judged) < 2:
+        return ""
+    shared, differing = _same_samples(all_judged)
+    why = "" if _common_criteria(all_judged) else "no criterion was judged by all of them"
+    if not shared:
+        why = _left_out(len(differing)) if differing else "no sample was given to all of them"
+    return why and f"The judges do not stand side by side: {why}; compare runs over the same data."
+
+
+def _common_criteria(all_judged: Sequence[Judged]) -> list[str]:
+    return [c for c in all_judged[0].criteria if all(c in j.criteria for j in all_judged)] 
+
+
+def _same_samples(all_judged: Sequence[Judged]) -> tuple[set[str], list[str]]:
+    """Keys of the samples that all were given, and of those of one name whose content differs between runs.
+
+    A row that could not be read has no content, and is the same as any of its name: it has no score either.
+    """
+    given = [{sample_key(s.editor, s.sample_id) for s in j.scores} for j in all_judged]
+    named = set[str]().union(*given)
+    content = {key: {j.samples[key].content for j in all_judged if key in j.samples} for key in named}
+    differing = sorted(key for key, found in content.items() if len(found) > 1)
+    return set.intersection(*given).difference(differing), differing
+
+
+def _left_out(count: int) -> str:
+    if count == 1:
+        return "1 sample has the same name and other content: left out"
+    return f"{count} samples have the same name and other content: left out"
 
 
 def _scores_of_editors(scores: Sequence[Score]) -> dict[str, list[Score]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -167,6 +168,20 @@ def test_scores_against_areas():
     }  # fmt: skip
 
 
+def test_equal_areas_tilt_no_window():
+    # Six targets of one size, three of them flawless, then six of another, three flawless: area tells nothing of the score.
+    sides = [10] * 6 + [20] * 6
+    given = [100.0, 0.0] * 6
+    samples = [with_area(str(n), Box(0, 0, side, side)) for n, side in enumerate(sides)]
+    scores = [score(str(n), IF, value) for n, value in enumerate(given)]
+    (found,) = by_area(judged(scores, samples))
+    # Sorted by score within an area, the windows would hold 4, 5 and 6 flawless ones and r would be 1.
+    assert [score for _, score in found.trend] == pytest.approx([50, 50, 50])
+    assert found.windowed.r is None
+    (turned,) = by_area(judged(scores[::-1], samples[::-1]))
+    assert turned.trend == found.trend
+
+
 @pytest.mark.parametrize(
     ("x", "y", "why"),
     [([], [], "no points"), ([1.0, 2.0], [0.0, 1.0], "2 points"), ([1.0, 2.0, 3.0], [5.0, 5.0, 5.0], "one score"),
@@ -196,6 +211,30 @@ def test_judges_are_compared_on_the_samples_that_all_could_judge():
     none = next(r for r in grid.records if r["criterion"] == VC)
     assert (none["mean"], none["common"], none["asked"]) == (None, 0, 0)
     assert side_by_side([first]) is None
+
+
+def test_samples_of_one_name_and_other_content_are_not_compared():
+    here = [with_area("a", Box(0, 0, 9, 9)), with_area("b", Box(0, 0, 9, 9)), with_area("c", Box(0, 0, 9, 9))]
+    there = [here[0], with_area("b", Box(0, 0, 10, 9)), replace(here[2], turns=(Turn(instruction="Undo it.", edited=here[2].edited),))]
+    first = judged([score("a", IF, 0.0), score("b", IF, 0.0), score("c", IF, 0.0)], here, name="first")
+    second = judged([score("a", IF, 100.0), score("b", IF, 0.0), score("c", IF, 0.0)], there, name="second")
+    grid = side_by_side([first, second])
+    assert grid is not None
+    one, two = (r for r in grid.records if r["criterion"] == IF)
+    assert (one["common"], two["common"], two["difference"], two["judged"]) == (1, 1, 100.0, 3)
+    assert "2 samples have the same name and other content: left out." in grid.caption
+
+
+def test_judges_of_other_data_do_not_stand_side_by_side():
+    first = judged([score("a", IF, 0.0)], [with_area("a", Box(0, 0, 9, 9))], name="first")
+    second = judged([score("a", IF, 0.0)], [with_area("a", Box(0, 0, 10, 9))], name="second")
+    report = make_report([first, second])
+    assert report.together is None
+    (note,) = report.notes
+    assert "1 sample has the same name and other content: left out; compare runs over the same data" in note
+    assert f"> {note}" in report.markdown()
+    (note,) = make_report([first, judged([score("z", IF, 0.0)], name="third")]).notes
+    assert "no sample was given to all of them" in note
 
 
 def test_ten_editors_share_one_radar_and_every_plot_is_well_formed():
@@ -248,6 +287,38 @@ def test_report_writes_its_files_and_says_where(runs: dict[str, Path], editloupe
     }  # fmt: skip
     markdown = (folder / "report.md").read_text(encoding="utf-8")
     assert "| careless | 5 (100 %) |" in markdown
+
+
+def test_a_new_report_removes_what_only_the_old_one_had(
+    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
+):
+    out = tmp_path / "reports"
+    assert editloupe("report", runs["plain"], runs["oracle"], "--out", out)[0] == 0
+    assert editloupe("compare", runs["plain"], runs["oracle"], "--out", out)[0] == 0
+    (out / "judge-1" / "mine.txt").write_text("kept")
+    (out / "summary.json").write_text("{}")
+    assert (out / "judge-2" / "scores-overall.csv").is_file() and (out / "side-by-side.csv").is_file()
+    code, told, _ = editloupe("report", runs["plain"], "--out", out)
+    assert code == 0
+    assert not (out / "judge-2").exists() and not (out / "side-by-side.csv").exists()
+    assert [p.name for p in (out / "judge-1").iterdir()] == ["mine.txt"]
+    assert all((out / name).is_file() for name in ("summary.json", "compare.json", "report.json", "scores-overall.csv"))
+    assert editloupe("compare", runs["plain"], runs["oracle"], "--out", out)[0] == 0
+    assert (out / "scores-overall.csv").is_file()
+
+
+def test_a_list_of_files_from_elsewhere_removes_nothing_outside(
+    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
+):
+    out = tmp_path / "out"
+    out.mkdir()
+    (tmp_path / "mine.txt").write_text("kept")
+    (out / ".files.json").write_text(json.dumps({"report": ["../mine.txt", "nowhere.csv", 3], "x": 1}))
+    assert editloupe("report", runs["plain"], "--out", out)[0] == 0
+    assert (tmp_path / "mine.txt").is_file()
+    (out / ".files.json").write_text("cut off {")
+    assert editloupe("report", runs["plain"], "--out", out)[0] == 0
+    assert "report.md" in json.loads((out / ".files.json").read_text())["report"]
 
 
 def test_modes_stand_side_by_side(runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
