@@ -17,13 +17,14 @@ from editloupe.reports.areas import ByArea
 from editloupe.reports.estimate import Estimate, Interval
 from editloupe.reports.grid import Grid, Row
 from editloupe.reports.judged import Judged
+from editloupe.reports.table import WORST
 from editloupe.values import Json, Score, sample_key
 
 OVERALL: Final = "overall"
 
 _SCORES = (
-    "Scores 0 to 100, higher is better; (judged/asked). Means with their 95 % interval, resampled by source image, where "
-    "there is one."
+    "Scores 0 to 100, higher is better; (samples judged/asked, in Overall each once a criterion). Means with their 95 % "
+    "interval, resampled by source image, where there is one."
 )
 
 
@@ -61,7 +62,9 @@ def _score_grid(
             macro = [summary.macro[column] for summary in found]
             intervals = [_interval(judged, column, scores[e], macro=True) for e in editors]
             name = f"Mean of {_present(found, column)} of {len(EDIT_TYPES)} types{reading}"
-            cells_ = [_cell(cell, found_) for cell, found_ in zip(macro, intervals, strict=True)]
+            types_ = [summary.types_present[column] for summary in found]
+            told = ["" if len(set(types_)) == 1 else f"; {n} type{'s' * (n != 1)}" for n in types_]
+            cells_ = [_cell(cell, found_, n) for cell, found_, n in zip(macro, intervals, told, strict=True)]
             rows.append(Row(cells=(name, *cells_), strong=True))
             for e, cell, found_ in zip(editors, macro, intervals, strict=True):
                 records.append(_record(judged, column, e, f"mean over types{reading}", cell, found_))
@@ -77,7 +80,7 @@ def _score_grid(
         title=f"{short}, by edit type" + (" (mean of the criteria)" if column == OVERALL else ""),
         head=("Edit type", *(e or "(not named)" for e in editors)),
         rows=tuple(rows),
-        caption=_SCORES,
+        caption=f"{_SCORES} {WORST}" if judged.mode == "oracle" else _SCORES,
         records=tuple(records),
     )
 
@@ -91,13 +94,12 @@ def _label_grid(judged: Judged, criterion: str, summaries: Sequence[Summary]) ->
     rule = judged.rubric.criterion(criterion)
     labels = [level.name for level in reversed(rule.levels)]
     statuses = list(dict.fromkeys(status for s in summaries for status in s.statuses.get(criterion, {})))
-    rows, records = [], []
+    columns, records = [], []
     for summary in summaries:
         given, failed = summary.histogram[criterion], summary.statuses.get(criterion, {})
         judged_, asked = sum(given.values()), sum(given.values()) + sum(failed.values())
-        cells = [_share(given[label], judged_) for label in labels]
-        why = ", ".join(f"{status} {n}" for status, n in failed.items()) or "–"
-        rows.append(Row(cells=(summary.editor or "(not named)", *cells, f"{judged_}/{asked}", why)))
+        shares = [_share(given[label], judged_) for label in labels]
+        columns.append([*shares, f"{judged_}/{asked}", *(str(failed.get(status, 0)) for status in statuses)])
         for label in labels:
             share = given[label] / judged_ if judged_ else None
             records.append(_label_record(judged, criterion, summary.editor, label, given[label], share))
@@ -106,9 +108,15 @@ def _label_grid(judged: Judged, criterion: str, summaries: Sequence[Summary]) ->
     return Grid(
         name=f"labels-{criterion.replace('_', '-')}",
         title=f"{rule.name}: labels",
-        head=("Editor", *labels, "Judged", "Not judged"),
-        rows=tuple(rows),
-        caption="How often each label was given, and its share of what was judged; then what has no label, and why.",
+        head=("Label", *(summary.editor or "(not named)" for summary in summaries)),
+        rows=tuple(
+            Row(cells=(name, *(column[i] for column in columns)), strong=i == len(labels))
+            for i, name in enumerate([*labels, "Judged", *(f"({status})" for status in statuses)])
+        ),
+        caption=(
+            "Samples by label, and the label's share of what was judged; samples judged of asked; then those without a label, "
+            "and why." + (f" {WORST}" if judged.mode == "oracle" else "")
+        ),
         records=tuple(records),
     )
 
@@ -317,11 +325,11 @@ def _label_record(
     }
 
 
-def _cell(cell: Cell | None, interval: Interval | None = None) -> str:
+def _cell(cell: Cell | None, interval: Interval | None = None, more: str = "") -> str:
     if cell is None or not cell.asked:
         return "–"
     mean = "–" if cell.mean is None else f"{cell.mean:.2f}"
-    return f"{mean}{_between(interval)} ({cell.judged}/{cell.asked})"
+    return f"{mean}{_between(interval)} ({cell.judged}/{cell.asked}{more})"
 
 
 def _estimate(found: Estimate | None, *, counts: bool = True, digits: int = 2) -> str:

@@ -91,13 +91,13 @@ def terminal(tables: Sequence[TargetTable], *, notes: Sequence[str] = ()) -> Ren
     """One row a data set; below it where the areas come from and why others are unknown."""
     table = Table(title="Target objects by their share of the image", title_justify="left")
     table.add_column("Data set", overflow="fold")
-    for name in ("Targets", "Known", "Quartile 1", "Median", "Quartile 3", *(f"< {100 * v:g} %" for v in LIMITS)):
-        table.add_column(name, justify="right")
+    for name in ("Targets", "Known", "Q1", "Median", "Q3", *(f"<{100 * v:g} %" for v in LIMITS)):
+        table.add_column(name, justify="right", no_wrap=True)
     for one in tables:
         cells = [_percent(v) for v in _quantiles(one.known)] + [_whole(_under(one.known, v)) for v in LIMITS]
         table.add_row(plain(one.name), str(len(one.rows)), str(len(one.known)), *cells)
     parts: list[RenderableType] = [*(plain(note, "yellow") for note in notes), table]
-    parts.append(Text("Quartiles, and the part of the known targets that is under so much of its image.", style="dim"))
+    parts.append(Text("Q1, Q3: quartiles; then the part of the known targets that is under so much of its image.", style="dim"))
     for one in tables:
         told = [f"{n} from {_source(how)}" for how, n in one.how.items()]
         told += [f"{n} unknown: {_WHY.get(status, status)}" for status, n in one.unknown.items()]
