@@ -93,7 +93,7 @@ def _by_area(judged: Judged, scores: Sequence[Score], areas: Mapping[str, float 
         criterion=scores[0].metric if scores else "",
         points=tuple(points),
         trend=trend,
-        windowed=correlation([x for x, _ in trend], [y for _, y in trend]),
+        windowed=_windowed(points, trend),
         single=correlation([float(np.log10(x)) for x, _ in points], [y for _, y in points]),
         buckets=buckets,
         without=without,
@@ -115,13 +115,23 @@ def _trend(points: Sequence[tuple[float, float]], window: int = WINDOW) -> tuple
     return tuple(zip(*means, strict=True))
 
 
+def _windowed(points: Sequence[tuple[float, float]], trend: Sequence[tuple[float, float]]) -> Correlation:
+    if points and not trend:
+        return Correlation(r=None, p=None, n=0, why=f"under {WINDOW} samples")
+    return correlation([x for x, _ in trend], [y for _, y in trend])
+
+
 def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
     """Pearson's r and its p; undefined for fewer than 3 points, or where all areas or all scores are the same."""
     if len(x) < _LEAST:
-        return Correlation(r=None, p=None, n=len(x), why=f"{len(x)} points" if x else "no points")
+        return Correlation(r=None, p=None, n=len(x), why=_points(len(x)))
     if np.ptp(x) == 0 or np.ptp(y) < 1e-9:
         return Correlation(r=None, p=None, n=len(x), why="one area" if np.ptp(x) == 0 else "one score")
     from scipy.stats import pearsonr  # 0.3 s, and most commands need none of it
 
     found = pearsonr(x, y)
     return Correlation(r=float(found.statistic), p=float(found.pvalue), n=len(x))
+
+
+def _points(n: int) -> str:
+    return "no points" if not n else "1 point" if n == 1 else f"{n} points"

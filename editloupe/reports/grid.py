@@ -127,7 +127,7 @@ def _widths(grid: Grid, width: int) -> list[int]:
 
 
 def _parts(grid: Grid, widths: Sequence[int], at_once: int, width: int) -> Iterator[list[int]]:
-    """Columns of one table after another: the fixed ones, and moving ones while there is room. Each takes 3 for its frame."""
+    """Columns of one table after another: the fixed ones, and moving ones while there is room. A frame takes 3 of each."""
     fixed = list(range(grid.fixed))
     room = width - 1 - sum(widths[i] + 3 for i in fixed)
     part: list[int] = []

@@ -114,8 +114,8 @@ def _label_grid(judged: Judged, criterion: str, summaries: Sequence[Summary]) ->
             for i, name in enumerate([*labels, "Judged", *(f"({status})" for status in statuses)])
         ),
         caption=(
-            "Samples by label, and the label's share of what was judged; samples judged of asked; then those without a label, "
-            "and why." + (f" {WORST}" if judged.mode == "oracle" else "")
+            "Samples by label, and the label's share of what was judged; samples judged of asked; then those without a "
+            "label, and why." + (f" {WORST}" if judged.mode == "oracle" else "")
         ),
         records=tuple(records),
     )
@@ -246,7 +246,7 @@ def not_side_by_side(all_judged: Sequence[Judged]) -> str:
 
 
 def _common_criteria(all_judged: Sequence[Judged]) -> list[str]:
-    return [c for c in all_judged[0].criteria if all(c in j.criteria for j in all_judged)] 
+    return [c for c in all_judged[0].criteria if all(c in j.criteria for j in all_judged)]
 
 
 def _same_samples(all_judged: Sequence[Judged]) -> tuple[set[str], list[str]]:
@@ -342,8 +342,8 @@ def _estimate(found: Estimate | None, *, counts: bool = True, digits: int = 2) -
 def _signed(found: Estimate | None) -> str:
     if found is None or found.value is None:
         return "–"
-    between = "" if found.interval is None else f" [{found.interval.low:+.1f}, {found.interval.high:+.1f}]"
-    return f"{found.value:+.1f}{between}"
+    between = "" if found.interval is None else f" [{found.interval.low:+z.1f}, {found.interval.high:+z.1f}]"
+    return f"{found.value:+z.1f}{between}"
 
 
 def _between(interval: Interval | None) -> str:
@@ -358,7 +358,7 @@ def _correlation(r: float | None, p: float | None, why: str) -> str:
     if r is None:
         return f"– ({why})"
     told = "" if p is None else " (<0.001)" if p < 0.001 else f" ({p:.3f})"
-    return f"{r:+.2f}{told}"
+    return f"{r:+z.2f}{told}"
 
 
 def _present(summaries: Sequence[Summary], column: str) -> str:

@@ -106,8 +106,8 @@ def read_ratings(
     if "label" not in roles and not wide:
         if strays:
             raise ConfigError(
-                f"{file}: {'; '.join(strays)}; expected finite numbers, or nothing, in every line of a column of ratings: mend "
-                f"the file, or say that it holds ratings, words included: {option} CRITERION=COLUMN"
+                f"{file}: {'; '.join(strays)}; expected finite numbers, or nothing, in every line of a column of ratings: "
+                f"mend the file, or say that it holds ratings, words included: {option} CRITERION=COLUMN"
             )
         raise ConfigError(
             f"{file}: no column holds ratings; expected a column label, value or score, or one for each criterion, "

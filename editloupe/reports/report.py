@@ -11,12 +11,11 @@ from typing import Final
 from editloupe.errors import StorageError
 from editloupe.protocols.dlebench import EDIT_TYPES
 from editloupe.reports import grid, plots
-from editloupe.reports.areas import ByArea, by_area
+from editloupe.reports.areas import WINDOW, ByArea, by_area
 from editloupe.reports.grid import Grid
 from editloupe.reports.judged import Judged
 from editloupe.reports.paper import OVERALL, area_grids, label_grids, not_side_by_side, score_grids, side_by_side
 from editloupe.values import Json
-
 
 LISTED: Final = ".files.json"
 """Beside the files of a report: their names, so that the next one knows which are stale."""
@@ -171,7 +170,13 @@ def _scatter(judged: Judged, one: ByArea) -> str:
         for level in reversed(rule.levels)
     ]
     r = one.windowed
-    told = f"r = {r.r:+.2f}" if r.r is not None else f"no correlation: {r.why}"
+    told = f"r = {r.r:+z.2f}" if r.r is not None else f"no correlation: {r.why}"
     title = f"{rule.name} by target area" + (f": {one.editor}" if one.editor else "")
-    words = f"{len(one.points)} samples; the trend of windows of 10 has {told}."
-    return plots.scatter(groups, one.trend, title=title, trend_title=f"mean of windows of 10 samples ({told})", words=words)
+    count = f"{len(one.points)} sample{'s' * (len(one.points) != 1)}"
+    words = f"{count}; the trend of windows of {WINDOW} has {told}."
+    named = f"mean of windows of {WINDOW} samples ({told})"
+    if not one.trend:
+        have = "has" if len(one.points) == 1 else "have"
+        named = f"No trend: it takes windows of {WINDOW} samples, and {count} {have} a box and a score"
+        words = f"{named}."
+    return plots.scatter(groups, one.trend, title=title, trend_title=named, words=words)

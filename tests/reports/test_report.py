@@ -140,8 +140,8 @@ def test_labels_by_editor_tell_what_fails():
 @pytest.mark.parametrize("width", [80, 120])
 def test_no_word_or_number_of_a_table_is_broken_at_the_width_of_a_terminal(width: int):
     scores = [
-        score(f"{t}{i}", m, None if i == 5 else 100.0 * (i % 2), editor=f"editor-{e}", edit_type=t, label="Flawless Execution",
-              missing="missing_output")
+        score(f"{t}{i}", m, None if i == 5 else 100.0 * (i % 2), editor=f"editor-{e}", edit_type=t,
+              label="Flawless Execution", missing="missing_output")
         for e in range(7) for t in ("color", "count") for i in range(6) for m in (IF, VC)
     ]  # fmt: skip
     (section,) = make_report([judged(scores)]).sections
@@ -210,7 +210,8 @@ def test_equal_areas_tilt_no_window():
 
 @pytest.mark.parametrize(
     ("x", "y", "why"),
-    [([], [], "no points"), ([1.0, 2.0], [0.0, 1.0], "2 points"), ([1.0, 2.0, 3.0], [5.0, 5.0, 5.0], "one score"),
+    [([], [], "no points"), ([1.0], [0.0], "1 point"),
+     ([1.0, 2.0], [0.0, 1.0], "2 points"), ([1.0, 2.0, 3.0], [5.0, 5.0, 5.0], "one score"),
      ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], "one area")],
 )  # fmt: skip
 def test_a_correlation_that_does_not_exist_says_why(x: list[float], y: list[float], why: str):
@@ -241,7 +242,11 @@ def test_judges_are_compared_on_the_samples_that_all_could_judge():
 
 def test_samples_of_one_name_and_other_content_are_not_compared():
     here = [with_area("a", Box(0, 0, 9, 9)), with_area("b", Box(0, 0, 9, 9)), with_area("c", Box(0, 0, 9, 9))]
-    there = [here[0], with_area("b", Box(0, 0, 10, 9)), replace(here[2], turns=(Turn(instruction="Undo it.", edited=here[2].edited),))]
+    there = [
+        here[0],
+        with_area("b", Box(0, 0, 10, 9)),
+        replace(here[2], turns=(Turn(instruction="Undo it.", edited=here[2].edited),)),
+    ]
     first = judged([score("a", IF, 0.0), score("b", IF, 0.0), score("c", IF, 0.0)], here, name="first")
     second = judged([score("a", IF, 100.0), score("b", IF, 0.0), score("c", IF, 0.0)], there, name="second")
     grid = side_by_side([first, second])
@@ -324,7 +329,7 @@ def test_a_new_report_removes_what_only_the_old_one_had(
     (out / "judge-1" / "mine.txt").write_text("kept")
     (out / "summary.json").write_text("{}")
     assert (out / "judge-2" / "scores-overall.csv").is_file() and (out / "side-by-side.csv").is_file()
-    code, told, _ = editloupe("report", runs["plain"], "--out", out)
+    code, _, _ = editloupe("report", runs["plain"], "--out", out)
     assert code == 0
     assert not (out / "judge-2").exists() and not (out / "side-by-side.csv").exists()
     assert [p.name for p in (out / "judge-1").iterdir()] == ["mine.txt"]
@@ -364,6 +369,8 @@ def test_modes_stand_side_by_side(runs: dict[str, Path], tmp_path: Path, editlou
 def test_what_cannot_be_reported_is_said(
     runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
 ):
+    code, _, said = editloupe("report", runs["plain"], runs["plain"].parent / "." / "plain" / ".." / "plain")
+    assert (code, "are the same run; name each run once" in said) == (2, True)
     code, _, said = editloupe("report", tmp_path / "nowhere")
     assert (code, "is no run folder" in said) == (2, True)
     (runs["plain"] / "findings.jsonl").write_text("")
