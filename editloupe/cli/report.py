@@ -42,6 +42,8 @@ def report(
         console.print()
     if found.together is not None:
         console.print(grid.terminal(found.together, at_once=3))
+    for told in found.notes:
+        note(f"warning: {told}")
     folder = out_dir or (runs[0] / "report" if len(runs) == 1 else None)
     if folder is None:
         note("Give --out DIR to keep tables and plots of several runs.")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from editloupe.data.samples import Loaded
     from editloupe.reports.targets import TargetTable
     from editloupe.runs.target_phrase import PhraseFinder
+    from editloupe.runs.targets import TargetArea
     from editloupe.tools.detectors import Detector
     from editloupe.values import Json
 
@@ -40,7 +41,9 @@ def targets(
     limit: Annotated[int | None, typer.Option(min=1, help="At most N samples of each PATH.")] = None,
     out_file: Annotated[Path | None, typer.Option("--out", help="FILE.json or FILE.csv: every target.")] = None,
     plot: Annotated[Path | None, typer.Option(help="FILE.svg: cumulative distributions, a line for each PATH.")] = None,
-    write: Annotated[Path | None, typer.Option(help="FILE.jsonl beside the images: the metadata with boxes added.")] = None,
+    write: Annotated[
+        Path | None, typer.Option(help="FILE.jsonl beside the data: metadata, or boxes.jsonl (dlebench).")
+    ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, max=1024, help="LMM calls at once.")] = None,
     max_cost: Annotated[float | None, typer.Option(min=0, help="Money budget, USD.")] = None,
     prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
@@ -67,6 +70,8 @@ def targets(
     looker, absent = _detector(detector, device)
     images = ImageStore()
     loaded = [_limited(load(p, store=images, format=format, fields=fields, outputs=False), limit) for p in paths]
+    if write is not None:
+        _check_layout(write, paths[0], loaded[0].format, fields)
     kept = Kept(None if out_file is None else out_file.with_name(f"{out_file.name}.kept.jsonl"))
     with stoppable() as stop, _progress(hidden=as_json) as tell:
         ledger = Ledger(budget=RunBudget(max_cost=max_cost), prices=read_prices(prices), stop=stop)
@@ -95,10 +100,18 @@ def targets(
         _write(plot, cumulative([one.shares for one in tables]))
     if write is not None:
         version = "" if looker is None else looker.version
-        text, count = report.with_boxes(_lines(paths[0], loaded[0], images), tables[0].rows, detector=version)
-        _write(write, text)
+        if loaded[0].format == "dlebench":
+            text, count = _sidecar(loaded[0], tables[0].rows, fields, version)
+        else:
+            text, count = report.with_boxes(_lines(paths[0], loaded[0], images), tables[0].rows, detector=version)
         told = "1 box" if count == 1 else f"{count} boxes"
-        note(f"{told} added in {write}, found by a detector and drawn by no person: look at them before you rely on them.")
+        if text:
+            _write(write, text)
+            note(
+                f"{told} added in {write}, found by a detector and drawn by no person: look at them before you rely on them."
+            )
+        else:
+            note(f"no box was found, and {write} is not written")
     if as_json:
         typer.echo(json.dumps(report.as_json(tables, notes=notes), ensure_ascii=False))
     else:
@@ -129,7 +142,8 @@ def _check_files(paths: Sequence[Path], *, out_file: Path | None, plot: Path | N
     if write.suffix.lower() != ".jsonl" or write.resolve().parent != root.resolve():
         raise ConfigError(
             f"--write {write}: expected a .jsonl file in {root}, where its image names hold; for example "
-            f"{root / 'metadata-boxes.jsonl'}, to be judged as editloupe judge {root / 'metadata-boxes.jsonl'}"
+            f"{root / 'metadata-boxes.jsonl'}, to be judged as editloupe judge {root / 'metadata-boxes.jsonl'}; "
+            f"{root / 'boxes.jsonl'} for the layout dlebench, which reads it by itself"
         )
     if write.exists():
         raise ConfigError(f"--write {write}: the file is there already and is not overwritten; choose another name")
@@ -187,10 +201,6 @@ def _lines(path: Path, loaded: Loaded, images: ImageStore) -> list[tuple[Mapping
     """The metadata's rows with (source, instruction) as the samples have them."""
     from editloupe.data.tables import read_table
 
-    if loaded.format != "imagefolder":
-        raise DataError(
-            f"--write needs the layout imagefolder, {path} is {loaded.format}; take the boxes from --out FILE.json"
-        )
     root = path.parent if path.is_file() else path
     file = path if path.is_file() else next(f for f in sorted(root.glob("metadata.*")) if f.suffix != ".md")
     lines: list[tuple[Mapping[str, Json], tuple[str, str]]] = []
@@ -204,6 +214,33 @@ def _lines(path: Path, loaded: Loaded, images: ImageStore) -> list[tuple[Mapping
             sha = ""  # counted as input_error above, and written as it is
         lines.append((line.values, (sha, str(instruction).strip())))
     return lines
+
+
+def _check_layout(write: Path, path: Path, format: str, fields: Path | None) -> None:
+    """Whether the boxes will be read from there again."""
+    from editloupe.data.loaders.dlebench import read_mapping
+
+    if format == "dlebench":
+        sidecar = read_mapping(fields).sidecar
+        if write.name != sidecar:
+            root = path.parent if path.is_file() else path
+            raise ConfigError(
+                f"--write {write}: {path} has the layout dlebench, whose boxes are read from {root / sidecar}; "
+                f"expected --write {root / sidecar}"
+            )
+    elif format != "imagefolder":
+        raise DataError(
+            f"--write needs the layout imagefolder or dlebench, {path} is {format}; take the boxes from --out FILE.json"
+        )
+
+
+def _sidecar(loaded: Loaded, rows: Sequence[TargetArea], fields: Path | None, detector: str) -> tuple[str, int]:
+    """The file of boxes that the DLEBench layout reads beside its data, under the keys that it is read by."""
+    from editloupe.data.loaders.dlebench import read_mapping
+    from editloupe.reports import targets as report
+
+    keys = read_mapping(fields).fields
+    return report.sidecar(loaded.samples, rows, id_key=keys["id"][0], boxes_key=keys["boxes"][0], detector=detector)
 
 
 def _write(file: Path, text: str) -> None:

@@ -54,9 +54,12 @@ def with_outputs(
             by_name.setdefault(_plain(file), []).append(file)
         pattern, names = _best(rows, patterns, by_name, path)
         used: set[str] = set()
-        for row, name in zip(rows, names, strict=True):
+        for index, (row, name) in enumerate(zip(rows, names, strict=True)):
             found = by_name.get(name, []) if name is not None else []
             used.update(found)
+            if isinstance(row, Broken):
+                # The row is rejected, and its output is still no stranger.
+                used.update(file for its in _names_of(pattern, row, index) for file in by_name.get(its, []))
             out.append(_with_output(row, editor, folder, found))
         left[editor] = tuple(file for file in files if file not in used)
         missing = sum(isinstance(r, Row) for r in rows) - sum(n in by_name for n in names if n is not None)
@@ -124,8 +127,19 @@ def _filled(pattern: str, row: Row | Broken, index: int) -> str | None:
         "edit_type": row.edit_type,
         "index": str(index),
     }
+    return _made(pattern, parts)
+
+
+def _names_of(pattern: str, row: Broken, index: int) -> set[str]:
+    """What the output of a rejected row may be called: where it states no id, a stem of its files would be its id."""
+    ids = row.id, *row.stems.values()
+    parts = {"edit_type": row.edit_type, "index": str(index), **row.stems}
+    return {name for id_ in ids if (name := _made(pattern, {**parts, "id": id_})) is not None}
+
+
+def _made(pattern: str, parts: Mapping[str, str | None]) -> str | None:
     needed = {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None}
-    if any(parts[name] is None for name in needed):
+    if any(parts.get(name) is None for name in needed):
         return None
     return unicodedata.normalize("NFC", pattern.format_map(parts))
 

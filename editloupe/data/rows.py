@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final, TypeAlias
 
 from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
@@ -114,7 +114,10 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Broken:
-    """One row that cannot be judged, with as much of its identity as could be read."""
+    """One row that cannot be judged, with as much of its identity as could be read.
+
+    stems: of its files, by role, as far as they are named: what is theirs in a folder of outputs is known by them.
+    """
 
     line: int | None
     id: str | None = None
@@ -123,6 +126,7 @@ class Broken:
     kind: Kind
     message: str
     file: Path | None = None
+    stems: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_row(line: Line, *, folder: Folder, text_only: bool, bbox_format: str | None = "xyxy") -> Row | Broken:
@@ -142,7 +146,9 @@ def read_row(line: Line, *, folder: Folder, text_only: bool, bbox_format: str | 
         known["edit_type"] = _text(values, "edit_type")
         return _read(values, line.number, known, folder=folder, text_only=text_only, bbox_format=bbox_format)
     except RowError as error:
-        return broken(error, line=line.number, id=known["id"], editor=known["editor"] or "", edit_type=known["edit_type"])
+        found = broken(error, line=line.number, id=known["id"], editor=known["editor"] or "", edit_type=known["edit_type"])
+        named = {role: values.get(f"{role}_file_name") for role in ("source", "edited", "reference")}
+        return replace(found, stems={role: _stem(name) for role, name in named.items() if isinstance(name, str) and name})
 
 
 def broken(error: RowError, *, line: int | None, id: str | None, editor: str, edit_type: str | None) -> Broken:
@@ -337,6 +343,10 @@ def _place(values: Mapping[str, Json], column: str, folder: Folder) -> Place | N
     # Not stripped: a file's name may begin or end with a space.
     name = values.get(column) if _text(values, column) else None
     return Place(folder=folder, name=name) if isinstance(name, str) else None
+
+
+def _stem(name: str) -> str:
+    return PurePosixPath(name.replace("\\", "/")).stem
 
 
 def _quads(values: Mapping[str, Json], prefix: str = "") -> tuple[Quad, ...]:

@@ -21,7 +21,7 @@ Done: TypeAlias = Mapping[str, Finding]
 class Cell:
     """One mean with what it rests on.
 
-    mean: 0..100, None where nothing was judged.   judged, asked: findings with a value, and all.
+    mean: 0..100, None where nothing was judged.   judged, asked: samples with a value, and all.
     """
 
     mean: float | None

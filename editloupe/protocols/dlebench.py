@@ -157,8 +157,8 @@ class DLEBench:
             named = ", ".join(s.key for s in bare[:5]) + (f" and {len(bare) - 5} more" if len(bare) > 5 else "")
             raise DataError(
                 f"the oracle mode needs a box around each target; {len(bare)} of {len(samples)} samples have none: "
-                f"{named}. Add a column bbox ([x0, y0, x1, y1] in px of the source image), let `editloupe targets` find "
-                "boxes, or use --mode tool, which needs none"
+                f"{named}. Add a column bbox ([x0, y0, x1, y1] in px of the source image), let a detector find boxes "
+                f"({_finding(bare)}), or use --mode tool, which needs none"
             )
 
     def plan(self, group: Group, done: Done) -> list[Task]:
@@ -310,6 +310,13 @@ class DLEBench:
                 for c in ids
             },
         )
+
+
+def _finding(bare: Sequence[Sample]) -> str:
+    """The command that adds boxes; the layout of a DLEBench download has a file of its own for them."""
+    if all(sample.dataset == "DLEBench" for sample in bare):
+        return "`editloupe targets PATH --write PATH/boxes.jsonl`, then judge again"
+    return "`editloupe targets PATH --write PATH/metadata-boxes.jsonl`, then judge that file"
 
 
 def _crop(alias: str, image: ImageRef, place: Placed, *, ratio: float, shorter: float) -> Recipe:

@@ -156,13 +156,13 @@ def _by(title: str, groups: Sequence[Group]) -> Sheet:
 def row(name: str, estimate: Estimate, adjusted: float | None = None) -> tuple[str, ...]:
     """A figure's name, value, interval or why there is no value, judged of asked, adjusted value."""
     inside = "" if estimate.interval is None else f"{estimate.interval.low:.3f} to {estimate.interval.high:.3f}"
-    value = "undefined" if estimate.value is None else f"{estimate.value:.4f}"
+    value = "undefined" if estimate.value is None else f"{estimate.value:z.4f}"
     return (
         name,
         value,
         estimate.why if estimate.value is None else inside,
         f"{estimate.judged}/{estimate.asked}",
-        "" if adjusted is None else f"{adjusted:.4f}",
+        "" if adjusted is None else f"{adjusted:z.4f}",
     )
 
 

@@ -37,7 +37,9 @@ class Correlation:
 class ByArea:
     """One editor's scores of one criterion against the areas of the targets.
 
-    points: (share of the source image 0..1, score 0..100), by area.   trend: the means of sliding windows of 10 points.
+    points: (share of the source image 0..1, score 0..100), by area, those of one area in the order of the data.
+    trend: the means of sliding windows of 10 points, in which points of one area each count with their mean: which of
+    them a window holds is chance, and any order among them (by score above all) would tilt the windows.
     windowed: r of the trend's points, areas as they are.   single: r of the points, areas by their logarithm.
     buckets: interval of areas → mean.   without: samples that have no box.
     """
@@ -79,7 +81,7 @@ def _by_area(judged: Judged, scores: Sequence[Score], areas: Mapping[str, float 
         by_bucket.setdefault(area_name(area), []).append(score)
         if score.normalised is not None:
             points.append((area, score.normalised))
-    points.sort()
+    points.sort(key=lambda point: point[0])
     trend = _trend(points)
     buckets = {
         name: estimate.mean([s.normalised for s in found], [judged.cluster(s) for s in found])
@@ -91,7 +93,7 @@ def _by_area(judged: Judged, scores: Sequence[Score], areas: Mapping[str, float 
         criterion=scores[0].metric if scores else "",
         points=tuple(points),
         trend=trend,
-        windowed=correlation([x for x, _ in trend], [y for _, y in trend]),
+        windowed=_windowed(points, trend),
         single=correlation([float(np.log10(x)) for x, _ in points], [y for _, y in points]),
         buckets=buckets,
         without=without,
@@ -99,21 +101,37 @@ def _by_area(judged: Judged, scores: Sequence[Score], areas: Mapping[str, float 
 
 
 def _trend(points: Sequence[tuple[float, float]], window: int = WINDOW) -> tuple[tuple[float, float], ...]:
-    """(mean area, mean score) of every `window` neighbours; nothing where there are fewer points than that."""
+    """(mean area, mean score) of every `window` neighbours; nothing where there are fewer points than that.
+
+    The score of a window is its mean over all orders of the points that share an area.
+    """
     if len(points) < window:
         return ()
+    x, score = np.array(points).T
+    _, of, count = np.unique(x, return_inverse=True, return_counts=True)
+    y = (np.bincount(of, weights=score) / count)[of]
     kernel = np.ones(window) / window
-    x, y = (np.convolve(np.array([p[i] for p in points]), kernel, mode="valid") for i in (0, 1))
-    return tuple(zip(x.tolist(), y.tolist(), strict=True))
+    means = (np.convolve(v, kernel, mode="valid").tolist() for v in (x, y))
+    return tuple(zip(*means, strict=True))
+
+
+def _windowed(points: Sequence[tuple[float, float]], trend: Sequence[tuple[float, float]]) -> Correlation:
+    if points and not trend:
+        return Correlation(r=None, p=None, n=0, why=f"under {WINDOW} samples")
+    return correlation([x for x, _ in trend], [y for _, y in trend])
 
 
 def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
     """Pearson's r and its p; undefined for fewer than 3 points, or where all areas or all scores are the same."""
     if len(x) < _LEAST:
-        return Correlation(r=None, p=None, n=len(x), why=f"{len(x)} points" if x else "no points")
+        return Correlation(r=None, p=None, n=len(x), why=_points(len(x)))
     if np.ptp(x) == 0 or np.ptp(y) < 1e-9:
         return Correlation(r=None, p=None, n=len(x), why="one area" if np.ptp(x) == 0 else "one score")
     from scipy.stats import pearsonr  # 0.3 s, and most commands need none of it
 
     found = pearsonr(x, y)
     return Correlation(r=float(found.statistic), p=float(found.pvalue), n=len(x))
+
+
+def _points(n: int) -> str:
+    return "no points" if not n else "1 point" if n == 1 else f"{n} points"

@@ -14,7 +14,7 @@ from editloupe.reports.report import write_files
 
 def write_comparison(found: Comparison, folder: Path) -> list[Path]:
     """Every file below `folder`. Raises StorageError."""
-    return write_files(_files(found), folder)
+    return write_files(_files(found), folder, kind="compare")
 
 
 def _files(found: Comparison) -> Iterator[tuple[str, str]]:

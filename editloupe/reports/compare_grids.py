@@ -362,8 +362,8 @@ def _mean(found: Estimate) -> str:
 def _difference(found: Estimate) -> str:
     if found.value is None:
         return "–"
-    inside = "" if found.interval is None else f" [{found.interval.low:+.1f}, {found.interval.high:+.1f}]"
-    return f"{found.value:+.1f}{inside}"
+    inside = "" if found.interval is None else f" [{found.interval.low:+z.1f}, {found.interval.high:+z.1f}]"
+    return f"{found.value:+z.1f}{inside}"
 
 
 def _figure(figure: Figure | None, *, signed: bool = False) -> str:
@@ -371,7 +371,7 @@ def _figure(figure: Figure | None, *, signed: bool = False) -> str:
         return "undefined" if figure is not None else "–"
     e = figure.estimate
     inside = "" if e.interval is None else f" [{e.interval.low:.2f}, {e.interval.high:.2f}]"
-    return (f"{e.value:+.2f}" if signed else f"{e.value:.2f}") + inside
+    return (f"{e.value:+z.2f}" if signed else f"{e.value:.2f}") + inside
 
 
 def _plain(figure: Figure | None) -> str:

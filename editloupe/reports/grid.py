@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -15,7 +16,10 @@ from editloupe.reports.plain import plain, safe
 from editloupe.values import Json
 
 COLUMNS_AT_ONCE = 4
-"""Of those that repeat (an editor each), so that a table fits into a terminal of 120 characters."""
+"""Of those that repeat (an editor each), at the most: more are read column by column and no more line by line."""
+
+_FIXED_SHARE = 0.4
+"""Of the width for the first columns, whose words may go on below; a number is never broken where one column has room."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,25 +48,41 @@ class Grid:
 
 
 def terminal(grid: Grid, *, at_once: int = COLUMNS_AT_ONCE) -> RenderableType:
-    """As Rich tables, the moving columns a few at a time."""
-    parts: list[RenderableType] = []
-    chosen = list(_parts(grid, at_once))
-    for number, columns in enumerate(chosen, start=1):
-        part = f" ({number} of {len(chosen)})" if len(chosen) > 1 else ""
-        table = Table(title=plain(grid.title + part), title_justify="left")
-        for index in columns:
-            table.add_column(plain(grid.head[index]), justify="left" if index < grid.fixed else "right", overflow="fold")
-        for index, row in enumerate(grid.rows):
-            follows = grid.rows[index + 1] if index + 1 < len(grid.rows) else None
-            table.add_row(
-                *(plain(row.cells[i]) for i in columns),
-                style="bold" if row.strong else None,
-                end_section=follows is not None and follows.strong and not row.strong,
-            )
-        parts += [Text(), table]
-    if grid.caption:
-        parts.append(plain(grid.caption, "dim"))
-    return Group(*parts)
+    """As Rich tables, the moving columns as many at a time as fit, and `at_once` at the most."""
+    return _Terminal(grid, at_once)
+
+
+@dataclass(frozen=True)
+class _Terminal:
+    """A grid that looks at the width of the terminal where it is shown."""
+
+    grid: Grid
+    at_once: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        grid = self.grid
+        widths = _widths(grid, options.max_width)
+        chosen = list(_parts(grid, widths, self.at_once, options.max_width))
+        for number, columns in enumerate(chosen, start=1):
+            part = f" ({number} of {len(chosen)})" if len(chosen) > 1 else ""
+            table = Table()
+            for i in columns:
+                fixed = i < grid.fixed
+                width = min(widths[i], options.max_width) if fixed else None
+                table.add_column(
+                    plain(grid.head[i]), justify="left" if fixed else "right", overflow="fold", max_width=width
+                )
+            for index, row in enumerate(grid.rows):
+                follows = grid.rows[index + 1] if index + 1 < len(grid.rows) else None
+                table.add_row(
+                    *(plain(row.cells[i]) for i in columns),
+                    style="bold" if row.strong else None,
+                    end_section=follows is not None and follows.strong and not row.strong,
+                )
+            # Not the table's own title, which would break at the table's width.
+            yield Group(Text(), plain(grid.title + part, "italic"), table)
+        if grid.caption:
+            yield plain(grid.caption, "dim")
 
 
 def markdown(grid: Grid) -> str:
@@ -88,10 +108,35 @@ def to_json(grid: Grid) -> dict[str, Json]:
     return {"title": grid.title, "caption": grid.caption, "records": [dict(record) for record in grid.records]}
 
 
-def _parts(grid: Grid, at_once: int) -> Iterator[list[int]]:
-    moving = range(grid.fixed, len(grid.head))
-    for start in range(grid.fixed, max(len(grid.head), grid.fixed + 1), at_once):
-        yield [*range(grid.fixed), *(i for i in moving if start <= i < start + at_once)]
+def _widths(grid: Grid, width: int) -> list[int]:
+    """Cells that each column takes: a moving one its longest number and word of its heading, the first ones their words."""
+
+    def longest(texts: Iterable[str]) -> int:
+        return max(map(cell_len, texts), default=0)
+
+    found = []
+    for i, head in enumerate(grid.head):
+        cells = [row.cells[i] for row in grid.rows]
+        if i < grid.fixed:
+            words = longest(word for text in (head, *cells) for word in text.split())
+            whole = longest((head, *cells))
+            found.append(min(whole, max(words, int(_FIXED_SHARE * width / grid.fixed))))
+        else:
+            found.append(max(longest(cells), longest(head.split())))
+    return found
+
+
+def _parts(grid: Grid, widths: Sequence[int], at_once: int, width: int) -> Iterator[list[int]]:
+    """Columns of one table after another: the fixed ones, and moving ones while there is room. A frame takes 3 of each."""
+    fixed = list(range(grid.fixed))
+    room = width - 1 - sum(widths[i] + 3 for i in fixed)
+    part: list[int] = []
+    for i in range(grid.fixed, len(grid.head)):
+        if part and (len(part) == at_once or sum(widths[j] + 3 for j in (*part, i)) > room):
+            yield fixed + part
+            part = []
+        part.append(i)
+    yield fixed + part
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -68,7 +68,15 @@ class Judged:
 
 
 def read_judged(folders: Sequence[Path]) -> list[Judged]:
-    """Every judge of every run, in order. Raises ConfigError: no run, a run without findings, runs of different rubrics."""
+    """Every judge of every run, in order.
+
+    Raises ConfigError: no run, a run named twice, a run without findings, runs of different rubrics.
+    """
+    seen: dict[Path, Path] = {}
+    for folder in folders:
+        known = seen.setdefault(folder.resolve(), folder)
+        if known is not folder:
+            raise ConfigError(f"{known} and {folder} are the same run; name each run once")
     found = [judged for folder in folders for judged in judged_in(RunStore.read(folder))]
     first = found[0]
     for other in found[1:]:

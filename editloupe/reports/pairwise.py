@@ -62,6 +62,8 @@ class Duel:
     fitted: that difference was chosen on these very votes.
     figures: four_*: of four answers; three_*: with both kinds of tie as one; decided: of the votes for A or B alone.
     confusion: people's votes in rows, the judge's in columns, then those not judged; on `scale`.
+    people, judge: rankings by all that either voted on.   people_judged: people's on the pairs that the judge judged too,
+    which is what the judge's compares with; None where these are all pairs.
     """
 
     title: str
@@ -72,6 +74,7 @@ class Duel:
     confusion: tuple[tuple[int, ...], ...]
     people: Ranking
     judge: Ranking
+    people_judged: Ranking | None
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Json]:
@@ -81,7 +84,11 @@ class Duel:
             "tie_fitted": self.fitted,
             "figures": {name: figure.to_json() for name, figure in self.figures.items()},
             "confusion": {"columns": [*self.scale.names, None], "rows": [list(row) for row in self.confusion]},
-            "ranking": {"people": self.people.to_json(), "judge": self.judge.to_json()},
+            "ranking": {
+                "people": self.people.to_json(),
+                "people_judged": (self.people if self.people_judged is None else self.people_judged).to_json(),
+                "judge": self.judge.to_json(),
+            },
             "notes": list(self.notes),
         }
 
@@ -125,6 +132,7 @@ def duel(
     decided = np.array([b.vote in ("A", "B") for b in ballots])
     figures["decided_exact"] = label_figures(three.where(decided), THREE, drawing)["exact"]
     scale, table = (FOUR, four) if divided else (THREE, three)
+    judged = [None if v is None else b.vote for b, v in zip(ballots, verdicts, strict=True)]
     return Duel(
         title=title,
         tie=tie,
@@ -134,6 +142,7 @@ def duel(
         confusion=tuple(map(tuple, confusion(table, scale))),
         people=ranking(ballots, [b.vote for b in ballots], drawing),
         judge=ranking(ballots, verdicts, drawing),
+        people_judged=ranking(ballots, judged, drawing) if unjudged else None,
         notes=tuple(notes),
     )
 

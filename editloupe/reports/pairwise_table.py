@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from editloupe.reports.agreement_table import FIGURES, caption, row
 from editloupe.reports.estimate import Drawing
-from editloupe.reports.pairwise import Duel, Ranking, Strength
+from editloupe.reports.pairwise import Duel, Strength
 from editloupe.reports.sheets import Page, Section, Sheet
 from editloupe.values import Json
 
@@ -67,7 +67,8 @@ def csv_text(reports: Sequence[PairReport]) -> str:
                 low, high = (None, None) if inside is None else (inside.low, inside.high)
                 cells = [e.value, low, high, e.judged, e.asked, figure.adjusted, e.why or None]
                 writer.writerow([report.judge, duel.title, name, None, *cells])
-            for who, ranking in (("people", duel.people), ("judge", duel.judge)):
+            of_people = duel.people if duel.people_judged is None else duel.people_judged
+            for who, ranking in (("people", duel.people), ("people_judged", of_people), ("judge", duel.judge)):
                 for s in ranking.strengths:
                     low, high = (None, None) if s.interval is None else (s.interval.low, s.interval.high)
                     cells = [s.value, low, high, ranking.votes, None, None, None]
@@ -97,26 +98,32 @@ def _sheets(duel: Duel, drawing: Drawing) -> Iterator[Sheet]:
         strong=frozenset((i, i + 1) for i in range(len(names))),
     )
     if duel.people.strengths or duel.judge.strengths:
-        yield _rankings(duel.people, duel.judge)
+        yield _rankings(duel)
 
 
 def _notes(duel: Duel) -> tuple[str, ...]:
     why = {"people": duel.people.why, "the judge": duel.judge.why}
+    if duel.people_judged is not None and duel.judge.strengths:
+        why["people on the pairs that the judge judged"] = duel.people_judged.why
     return (*duel.notes, *(f"No ranking of the editors by {who}: {reason}" for who, reason in why.items() if reason))
 
 
-def _rankings(people: Ranking, judge: Ranking) -> Sheet:
-    """Editors in people's order."""
-    title = "Editors: Bradley–Terry strength (log, mean 0), by people and by the judge"
-    first = people.strengths or judge.strengths
+def _rankings(duel: Duel) -> Sheet:
+    """Editors in people's order; people's also on the pairs that the judge judged, where these are not all."""
+    title = "Editors: Bradley–Terry strength (log, mean 0), by people and by the judge; n: votes"
+    both = {"People": duel.people, "Judge": duel.judge}
+    if duel.people_judged is not None:
+        both = {"People": duel.people, "People, judged pairs": duel.people_judged, "Judge": duel.judge}
+    first = duel.people.strengths or duel.judge.strengths
     rows = []
     for strength in first:
         cells = []
-        for ranking in (people, judge):
+        for ranking in both.values():
             at = next((i for i, s in enumerate(ranking.strengths) if s.editor == strength.editor), None)
             cells += ["–", ""] if at is None else [_strength(ranking.strengths[at]), str(at + 1)]
         rows.append((strength.editor, *cells))
-    return Sheet(title=title, columns=("Editor", "People", "Rank", "Judge", "Rank"), rows=tuple(rows))
+    heads = (head for who, ranking in both.items() for head in (f"{who} (n = {ranking.votes})", "Rank"))
+    return Sheet(title=title, columns=("Editor", *heads), rows=tuple(rows))
 
 
 def _strength(strength: Strength) -> str:

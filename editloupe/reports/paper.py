@@ -17,13 +17,14 @@ from editloupe.reports.areas import ByArea
 from editloupe.reports.estimate import Estimate, Interval
 from editloupe.reports.grid import Grid, Row
 from editloupe.reports.judged import Judged
+from editloupe.reports.table import WORST
 from editloupe.values import Json, Score, sample_key
 
 OVERALL: Final = "overall"
 
 _SCORES = (
-    "Scores 0 to 100, higher is better; (judged/asked). Means with their 95 % interval, resampled by source image, where "
-    "there is one."
+    "Scores 0 to 100, higher is better; (samples judged/asked, in Overall each once a criterion). Means with their 95 % "
+    "interval, resampled by source image, where there is one."
 )
 
 
@@ -61,7 +62,9 @@ def _score_grid(
             macro = [summary.macro[column] for summary in found]
             intervals = [_interval(judged, column, scores[e], macro=True) for e in editors]
             name = f"Mean of {_present(found, column)} of {len(EDIT_TYPES)} types{reading}"
-            cells_ = [_cell(cell, found_) for cell, found_ in zip(macro, intervals, strict=True)]
+            types_ = [summary.types_present[column] for summary in found]
+            told = ["" if len(set(types_)) == 1 else f"; {n} type{'s' * (n != 1)}" for n in types_]
+            cells_ = [_cell(cell, found_, n) for cell, found_, n in zip(macro, intervals, told, strict=True)]
             rows.append(Row(cells=(name, *cells_), strong=True))
             for e, cell, found_ in zip(editors, macro, intervals, strict=True):
                 records.append(_record(judged, column, e, f"mean over types{reading}", cell, found_))
@@ -77,7 +80,7 @@ def _score_grid(
         title=f"{short}, by edit type" + (" (mean of the criteria)" if column == OVERALL else ""),
         head=("Edit type", *(e or "(not named)" for e in editors)),
         rows=tuple(rows),
-        caption=_SCORES,
+        caption=f"{_SCORES} {WORST}" if judged.mode == "oracle" else _SCORES,
         records=tuple(records),
     )
 
@@ -91,13 +94,12 @@ def _label_grid(judged: Judged, criterion: str, summaries: Sequence[Summary]) ->
     rule = judged.rubric.criterion(criterion)
     labels = [level.name for level in reversed(rule.levels)]
     statuses = list(dict.fromkeys(status for s in summaries for status in s.statuses.get(criterion, {})))
-    rows, records = [], []
+    columns, records = [], []
     for summary in summaries:
         given, failed = summary.histogram[criterion], summary.statuses.get(criterion, {})
         judged_, asked = sum(given.values()), sum(given.values()) + sum(failed.values())
-        cells = [_share(given[label], judged_) for label in labels]
-        why = ", ".join(f"{status} {n}" for status, n in failed.items()) or "–"
-        rows.append(Row(cells=(summary.editor or "(not named)", *cells, f"{judged_}/{asked}", why)))
+        shares = [_share(given[label], judged_) for label in labels]
+        columns.append([*shares, f"{judged_}/{asked}", *(str(failed.get(status, 0)) for status in statuses)])
         for label in labels:
             share = given[label] / judged_ if judged_ else None
             records.append(_label_record(judged, criterion, summary.editor, label, given[label], share))
@@ -106,9 +108,15 @@ def _label_grid(judged: Judged, criterion: str, summaries: Sequence[Summary]) ->
     return Grid(
         name=f"labels-{criterion.replace('_', '-')}",
         title=f"{rule.name}: labels",
-        head=("Editor", *labels, "Judged", "Not judged"),
-        rows=tuple(rows),
-        caption="How often each label was given, and its share of what was judged; then what has no label, and why.",
+        head=("Label", *(summary.editor or "(not named)" for summary in summaries)),
+        rows=tuple(
+            Row(cells=(name, *(column[i] for column in columns)), strong=i == len(labels))
+            for i, name in enumerate([*labels, "Judged", *(f"({status})" for status in statuses)])
+        ),
+        caption=(
+            "Samples by label, and the label's share of what was judged; samples judged of asked; then those without a "
+            "label, and why." + (f" {WORST}" if judged.mode == "oracle" else "")
+        ),
         records=tuple(records),
     )
 
@@ -164,8 +172,9 @@ def side_by_side(all_judged: Sequence[Judged]) -> Grid | None:
     """Several judges on the same samples: each one's mean over what all could judge, and the difference from the first."""
     if len(all_judged) < 2:
         return None
-    criteria = [c for c in all_judged[0].criteria if all(c in j.criteria for j in all_judged)]
-    if not criteria:
+    criteria = _common_criteria(all_judged)
+    shared, differing = _same_samples(all_judged)
+    if not criteria or not shared:
         return None
     values = [{(s.metric, sample_key(s.editor, s.sample_id)): s for s in j.scores} for j in all_judged]
     rows: list[Row] = []
@@ -174,7 +183,9 @@ def side_by_side(all_judged: Sequence[Judged]) -> Grid | None:
         c: [
             key
             for key, score in values[0].items()
-            if key[0] == c and all((s := v.get(key)) is not None and s.normalised is not None for v in values)
+            if key[0] == c
+            and key[1] in shared
+            and all((s := v.get(key)) is not None and s.normalised is not None for v in values)
         ]
         for c in criteria
     }
@@ -215,9 +226,45 @@ def side_by_side(all_judged: Sequence[Judged]) -> Grid | None:
         title="Judges side by side, on the samples that all of them could judge",
         head=("Judge", *(title for s in shorts for title in (s, f"{s} − first", f"{s} judged"))),
         rows=tuple(rows),
-        caption=f"Means of samples judged by all ({counts}), with 95 % intervals; judged: of all that each was asked.",
+        caption=(
+            f"Means of samples judged by all ({counts}), with 95 % intervals; judged: of all that each was asked."
+            + (f" {_left_out(len(differing))}." if differing else "")
+        ),
         records=tuple(records),
     )
+
+
+def not_side_by_side(all_judged: Sequence[Judged]) -> str:
+    """Why several judges do not stand side by side; empty where they do, and where there is one alone."""
+    if len(all_judged) < 2:
+        return ""
+    shared, differing = _same_samples(all_judged)
+    why = "" if _common_criteria(all_judged) else "no criterion was judged by all of them"
+    if not shared:
+        why = _left_out(len(differing)) if differing else "no sample was given to all of them"
+    return why and f"The judges do not stand side by side: {why}; compare runs over the same data."
+
+
+def _common_criteria(all_judged: Sequence[Judged]) -> list[str]:
+    return [c for c in all_judged[0].criteria if all(c in j.criteria for j in all_judged)]
+
+
+def _same_samples(all_judged: Sequence[Judged]) -> tuple[set[str], list[str]]:
+    """Keys of the samples that all were given, and of those of one name whose content differs between runs.
+
+    A row that could not be read has no content, and is the same as any of its name: it has no score either.
+    """
+    given = [{sample_key(s.editor, s.sample_id) for s in j.scores} for j in all_judged]
+    named = set[str]().union(*given)
+    content = {key: {j.samples[key].content for j in all_judged if key in j.samples} for key in named}
+    differing = sorted(key for key, found in content.items() if len(found) > 1)
+    return set.intersection(*given).difference(differing), differing
+
+
+def _left_out(count: int) -> str:
+    if count == 1:
+        return "1 sample has the same name and other content: left out"
+    return f"{count} samples have the same name and other content: left out"
 
 
 def _scores_of_editors(scores: Sequence[Score]) -> dict[str, list[Score]]:
@@ -278,11 +325,11 @@ def _label_record(
     }
 
 
-def _cell(cell: Cell | None, interval: Interval | None = None) -> str:
+def _cell(cell: Cell | None, interval: Interval | None = None, more: str = "") -> str:
     if cell is None or not cell.asked:
         return "–"
     mean = "–" if cell.mean is None else f"{cell.mean:.2f}"
-    return f"{mean}{_between(interval)} ({cell.judged}/{cell.asked})"
+    return f"{mean}{_between(interval)} ({cell.judged}/{cell.asked}{more})"
 
 
 def _estimate(found: Estimate | None, *, counts: bool = True, digits: int = 2) -> str:
@@ -295,8 +342,8 @@ def _estimate(found: Estimate | None, *, counts: bool = True, digits: int = 2) -
 def _signed(found: Estimate | None) -> str:
     if found is None or found.value is None:
         return "–"
-    between = "" if found.interval is None else f" [{found.interval.low:+.1f}, {found.interval.high:+.1f}]"
-    return f"{found.value:+.1f}{between}"
+    between = "" if found.interval is None else f" [{found.interval.low:+z.1f}, {found.interval.high:+z.1f}]"
+    return f"{found.value:+z.1f}{between}"
 
 
 def _between(interval: Interval | None) -> str:
@@ -311,7 +358,7 @@ def _correlation(r: float | None, p: float | None, why: str) -> str:
     if r is None:
         return f"– ({why})"
     told = "" if p is None else " (<0.001)" if p < 0.001 else f" ({p:.3f})"
-    return f"{r:+.2f}{told}"
+    return f"{r:+z.2f}{told}"
 
 
 def _present(summaries: Sequence[Summary], column: str) -> str:

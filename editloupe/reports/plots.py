@@ -7,6 +7,7 @@ one style sheet serves light and dark, and each series has a dash of its own, si
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -27,8 +28,11 @@ COLOURS: Final = (
 """(on light, on dark) in the order of the series; each has a contrast of at least 4.5 with its background."""
 
 _DASHES: Final = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2")
-_NAME: Final = 70
-"""Characters of a name that are shown; the rest is in its tooltip."""
+_EDGE: Final = 16
+"""Px that text keeps free of the picture's right edge."""
+
+_HEADING: Final = 1.35
+"""How much wider a heading runs than other text: 15 px for 13, and bold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,15 +106,45 @@ def text(words: str, x: float, y: float, *, anchor: str = "start", turned: bool 
     return f'<text{named} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{turn}>{escape(safe(words))}</text>'
 
 
+def fitted(words: str, x: float, y: float, *, room: float, anchor: str = "start", style: str = "") -> str:
+    """`text`, cut where it would be wider than `room` px; the whole is in its tooltip then."""
+    shown = _cut(safe(words), room / (_HEADING if style == "heading" else 1))
+    line = text(shown, x, y, anchor=anchor, style=style)
+    return line if shown == safe(words) else f"<g><title>{escape(safe(words))}</title>{line}</g>"
+
+
+def _cut(words: str, room: float) -> str:
+    """As much of the words as fits into `room` px at 13 px, with an ellipsis where that is not all."""
+    if sum(map(_wide, words)) <= room:
+        return words
+    kept = 0
+    room -= _wide("…")
+    for letter in words:
+        room -= _wide(letter)
+        if room < 0:
+            break
+        kept += 1
+    return f"{words[:kept].rstrip()}…"
+
+
+def _wide(letter: str) -> float:
+    """Px that a letter takes at 13 px in the usual sans-serif fonts, rather too much than too little."""
+    if unicodedata.combining(letter):
+        return 0
+    if unicodedata.east_asian_width(letter) in "WF":
+        return 13.5
+    if letter in "mwMW@%…":
+        return 12.5
+    return 9.5 if letter.isupper() or ord(letter) > 0x2000 else 4.5 if letter in "iljtfr .,:;|!'()[]-" else 7.8
+
+
 def legend(names: Sequence[str], *, x: float, y: float) -> list[str]:
     """A row for each series, 20 px high, the first at y: a piece of its line and its name."""
     parts = []
     for index, name in enumerate(names):
         at = y + 20 * index
-        shown = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-        whole = "" if shown == name else f"<title>{escape(safe(name))}</title>"
         mark = f'<path class="{line_class(index)}" d="M{x:.1f} {at - 4:.1f}h28"/>'
-        parts.append(f"<g>{whole}{mark}{text(shown, x + 38, at)}</g>")
+        parts.append(f"<g>{mark}{fitted(name, x + 38, at, room=WIDTH - _EDGE - x - 38)}</g>")
     return parts
 
 
@@ -139,10 +173,11 @@ def _style() -> str:
     return (
         ".plot text{font:13px system-ui,sans-serif;fill:#1f2328}.plot .heading{font-weight:600;font-size:15px}"
         ".plot .paper{fill:#fff}.plot .grid{stroke:#d8dee4;fill:none}.plot .axis{stroke:#57606a;fill:none}"
+        ".plot .halo{paint-order:stroke;stroke:#fff;stroke-width:4px;stroke-linejoin:round}"
         ".plot .inside{fill:#fff}.plot .trend{fill:none;stroke:#1f2328;stroke-width:1.6}"
         f".plot .line{{fill:none;stroke-width:2;stroke-linejoin:round}}{dashes}{_colours(0)}"
         "@media (prefers-color-scheme:dark){.plot text{fill:#e6edf3}.plot .paper{fill:#0d1117}"
-        ".plot .inside{fill:#0d1117}.plot .trend{stroke:#e6edf3}"
+        ".plot .halo{stroke:#0d1117}.plot .inside{fill:#0d1117}.plot .trend{stroke:#e6edf3}"
         f".plot .grid{{stroke:#30363d}}.plot .axis{{stroke:#9198a1}}{_colours(1)}}}"
     )
 
@@ -190,7 +225,7 @@ def cumulative(
     names = [f"{s.name}: {_counted(s)}" for s in series]
     below = bottom + 72
     parts = [
-        text(title, left, 26, style="heading"),
+        fitted(title, left, 26, room=WIDTH - _EDGE - left, style="heading"),
         *Panel(x=x, y=y).drawn(),
         *lines,
         *legend(names, x=left, y=below),
@@ -233,6 +268,9 @@ def _read_out(series: Sequence[Shares]) -> str:
     return " ".join(["Cumulative distribution of the area of target objects as a share of their image.", *told])
 
 
+_SPREAD: Final = "Dots are spread within the band of their score, so that they do not cover each other."
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rated:
     """One dot group of `scatter`: the points of one label.   points: (share of the image, score)."""
@@ -247,7 +285,7 @@ def scatter(
     """Scores 0 to 100 against target areas on a log axis, a dot a sample, with the line of a trend (DLEBench, Figure 6).
 
     Dots of one score lie in a band about it, spread by their number alone, so that they do not cover each other.
-    words: read out instead of the picture.
+    trend_title: of the line, or why there is none.   words: read out instead of the picture.
     """
     left, top, bottom = 76, 44, 344
     areas = [x for group in groups for x, _ in group.points]
@@ -265,16 +303,21 @@ def scatter(
             )
     line = "".join(f"{'L' if n else 'M'}{x.px(a):.1f} {y.px(s):.1f}" for n, (a, s) in enumerate(trend))
     names = [f"{group.name}: {len(group.points):,}" for group in groups]
+    room = WIDTH - _EDGE - left - 38
     rows = [
         f'<g><circle class="dot s{i % len(COLOURS)}" cx="{left + 14}" cy="{bottom + 68 + 20 * i}" r="4"/>'
-        f"{text(name, left + 38, bottom + 72 + 20 * i)}</g>"
+        f"{fitted(name, left + 38, bottom + 72 + 20 * i, room=room)}</g>"
         for i, name in enumerate(names)
     ]
+    at = bottom + 72 + 20 * len(rows)
+    mark = ""
     if line:
-        at = bottom + 72 + 20 * len(rows)
         marks.append(f'<path class="trend" d="{line}"/>')
-        rows.append(f'<g><path class="trend" d="M{left} {at - 4}h28"/>{text(trend_title, left + 38, at)}</g>')
-    parts = [text(title, left, 26, style="heading"), *Panel(x=x, y=y).drawn(), *marks, *rows]
+        mark = f'<path class="trend" d="M{left} {at - 4}h28"/>'
+    rows.append(f"<g>{mark}{fitted(trend_title, left + 38, at, room=room)}</g>")
+    rows.append(fitted(_SPREAD, left + 38, at + 20, room=room))
+    heading = fitted(title, left, 26, room=WIDTH - _EDGE - left, style="heading")
+    parts = [heading, *Panel(x=x, y=y).drawn(), *marks, *rows]
     return svg(parts, height=bottom + 72 + 20 * len(rows), title=title, desc=words)
 
 
@@ -292,7 +335,7 @@ def bars(
     marks, told = [], []
     for number, (name, counts) in enumerate(rows):
         total, at, y = sum(n for _, n in counts), 0, top + 32 * number + 6
-        marks.append(text(name if len(name) <= 24 else f"{name[:23]}…", left - 8, y + 15, anchor="end"))
+        marks.append(fitted(name, left - 8, y + 15, room=left - 16, anchor="end"))
         if not total:
             marks.append(text("nothing judged", left + 8, y + 15))
         for index, (label, n) in enumerate(counts):
@@ -311,10 +354,11 @@ def bars(
     labels = [label for label, _ in rows[0][1]] if rows else []
     keys = [
         f'<g><rect class="bar s{i % len(COLOURS)}" x="{left}" y="{below + 20 * i - 12}" width="14" height="14"/>'
-        f"{text(label, left + 24, below + 20 * i)}</g>"
+        f"{fitted(label, left + 24, below + 20 * i, room=WIDTH - _EDGE - left - 24)}</g>"
         for i, label in enumerate(labels)
     ]
-    parts = [text(title, 16, 26, style="heading"), *Panel(x=x, y=none).drawn(), *marks, *keys]
+    heading = fitted(title, 16, 26, room=WIDTH - _EDGE - 16, style="heading")
+    parts = [heading, *Panel(x=x, y=none).drawn(), *marks, *keys]
     return svg(parts, height=below + 20 * len(keys), title=title, desc=" ".join(told))
 
 
@@ -331,17 +375,18 @@ def radar(axes: Sequence[str], series: Sequence[tuple[str, Sequence[float | None
         turn = 2 * math.pi * axis / len(axes)
         return cx + radius * score / 100 * math.sin(turn), cy - radius * score / 100 * math.cos(turn)
 
-    parts = [text(title, 16, 26, style="heading")]
-    for ring in (25, 50, 75, 100):
+    parts = [fitted(title, 16, 26, room=WIDTH - _EDGE - 16, style="heading")]
+    rings = (25, 50, 75, 100)
+    for ring in rings:
         corners = " ".join("{:.1f},{:.1f}".format(*at(i, ring)) for i in range(len(axes)))
         parts.append(f'<polygon class="grid" points="{corners}"/>')
-        parts.append(text(str(ring), cx + 4, cy - radius * ring / 100 + 12))
     for i, name in enumerate(axes):
         x, y = at(i, 100)
         parts.append(f'<path class="grid" d="M{cx:.1f} {cy:.1f}L{x:.1f} {y:.1f}"/>')
         x, y = at(i, 110)
         anchor = "middle" if abs(x - cx) < 8 else "start" if x > cx else "end"
-        parts.append(text(name, x, y + 4, anchor=anchor))
+        room = {"start": WIDTH - _EDGE - x, "end": x - _EDGE, "middle": WIDTH / 2}[anchor]
+        parts.append(fitted(name, x, y + 4, room=room, anchor=anchor))
     told = []
     for index, (name, scores) in enumerate(series):
         pieces = _pieces([None if s is None else at(i, s) for i, s in enumerate(scores)])
@@ -353,6 +398,8 @@ def radar(axes: Sequence[str], series: Sequence[tuple[str, Sequence[float | None
             f"{axis} {'not judged' if s is None else f'{s:.1f}'}" for axis, s in zip(axes, scores, strict=True)
         )
         told.append(f"{name}: {shown}.")
+    # Last, and on a rim of paper, since the lines of the series run where they stand.
+    parts += [text(str(ring), cx + 4, cy - radius * ring / 100 + 12, style="halo") for ring in rings]
     below = cy + radius + 56
     parts += legend([name for name, _ in series], x=76, y=below)
     return svg(parts, height=below + 20 * len(series), title=title, desc=" ".join(told))
@@ -378,12 +425,10 @@ def matrix(names: Sequence[str], values: Sequence[Sequence[float | None]], *, ti
     what: the figure's name, for the legend below and the words that are read out.
     """
     left, top, cell = 220, 72, min(72.0, (WIDTH - 248) / max(1, len(names)))
-    parts = [text(title, 16, 26, style="heading")]
+    parts = [fitted(title, 16, 26, room=WIDTH - _EDGE - 16, style="heading")]
     told = []
     for i, name in enumerate(names):
-        shown = name if len(name) <= 26 else f"{name[:25]}…"
-        label = text(f"{i + 1} {shown}", left - 10, top + cell * (i + 0.5) + 4, anchor="end")
-        parts.append(f"<g><title>{escape(safe(name))}</title>{label}</g>")
+        parts.append(fitted(f"{i + 1} {name}", left - 10, top + cell * (i + 0.5) + 4, room=left - 18, anchor="end"))
         parts.append(text(str(i + 1), left + cell * (i + 0.5), top - 10, anchor="middle"))
         for j, value in enumerate(values[i]):
             x, y = left + cell * j, top + cell * i
@@ -393,7 +438,7 @@ def matrix(names: Sequence[str], values: Sequence[Sequence[float | None]], *, ti
                 f'fill-opacity="{0.06 if value is None else 0.12 + 0.88 * share:.2f}"/>'
             )
             if value is not None:
-                style = "inside" if share > 0.45 else ""
+                style = "inside" if share > 0.7 else ""
                 parts.append(text(f"{value:.2f}", x + cell / 2 - 1, y + cell / 2 + 4, anchor="middle", style=style))
                 if i < j:
                     told.append(f"{name} and {names[j]}: {value:.2f}.")

@@ -121,8 +121,8 @@ def rater_vs_others(
 def _alpha(panel: Panel, scale: Level, drawing: Drawing) -> Estimate:
     use = panel.counts > 1
     asked, judged = panel.ratings.shape[1], int(use.sum())
-    if not judged:
-        return Estimate(value=None, judged=0, asked=asked, why="fewer than 2 raters share an item")
+    if judged < 2:
+        return Estimate(value=None, judged=judged, asked=asked, why=_few(judged))
     values, counts = _counted(panel.ratings[:, use])
     # Each item's pairs of ratings, o_cv = n_c·n_v (n_c·(n_c − 1) on the diagonal), over its raters less one.
     pairs = counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(len(values))
@@ -143,9 +143,11 @@ def _fleiss(panel: Panel, drawing: Drawing) -> Estimate:
     asked = panel.ratings.shape[1]
     raters = int(np.bincount(panel.counts).argmax()) if asked else 0
     if raters < 2:
-        why = "fewer than 2 raters share an item" if not (panel.counts > 1).any() else "most items have one rater only"
+        why = _few(0) if not (panel.counts > 1).any() else "most items have one rater only"
         return Estimate(value=None, judged=0, asked=asked, why=why)
     use = panel.counts == raters
+    if use.sum() < 2:
+        return Estimate(value=None, judged=int(use.sum()), asked=asked, why=_few(int(use.sum())))
     counts = _counted(panel.ratings[:, use])[1]
     agree = ((counts**2).sum(axis=1) - raters) / (raters * (raters - 1))
     cluster, many = numbered([c for c, u in zip(panel.clusters, use, strict=True) if u])
@@ -159,6 +161,11 @@ def _fleiss(panel: Panel, drawing: Drawing) -> Estimate:
             _fleiss_of(draws(many, resamples=drawing.resamples, seed=drawing.seed) @ sums), level=drawing.level
         )
     return _estimate(found, int(use.sum()), asked, many, inside)
+
+
+def _few(shared: int) -> str:
+    """Why agreement beyond chance cannot be told: one item shows no more than whether its raters agree on it."""
+    return "fewer than 2 items are shared by raters" if shared else "fewer than 2 raters share an item"
 
 
 def _fleiss_of(sums: Floats) -> Floats:

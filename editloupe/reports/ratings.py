@@ -100,15 +100,21 @@ def read_ratings(
             f"{file}: no column names the item; expected one of {', '.join(ROLES['item'])}, "
             f"found {', '.join(table.columns)}; or say which: {option} item=COLUMN"
         )
-    wide = _named_wide(named, known, option)
+    wide, strays = _named_wide(named, known, option), list[str]()
     if not wide and "criterion" not in roles and (known is not None or "label" not in roles):
-        wide = _wide(table, set(roles.values()), known)
+        wide, strays = _wide(table, set(roles.values()), known)
     if "label" not in roles and not wide:
+        if strays:
+            raise ConfigError(
+                f"{file}: {'; '.join(strays)}; expected finite numbers, or nothing, in every line of a column of ratings: "
+                f"mend the file, or say that it holds ratings, words included: {option} CRITERION=COLUMN"
+            )
         raise ConfigError(
             f"{file}: no column holds ratings; expected a column label, value or score, or one for each criterion, "
             f"found {', '.join(table.columns)}; or say which: {option} label=COLUMN or {option} CRITERION=COLUMN"
         )
     reader = _Reader(table, roles, wide, known, only, option)
+    reader.notes += [f"{table.file.name}: {stray}; it is not taken for ratings" for stray in strays]
     for line in table.lines:
         reader.add(line)
     return reader.finish()
@@ -128,6 +134,7 @@ class _Reader:
     ) -> None:
         self.table, self.roles, self.wide, self.known, self.only, self.option = table, roles, wide, known, only, option
         self.items: dict[Key, Rated] = {}
+        self.notes: list[str] = []
         self.criteria = dict.fromkeys(criterion for criterion, _ in wide.values())
         self.left_out: dict[str, list[int]] = {}
         self.twice: list[int] = []
@@ -154,7 +161,8 @@ class _Reader:
 
     def finish(self) -> RatingTable:
         name = self.table.file.name
-        notes = [f"{name}: {lines_named(lines)} left out: {what}" for what, lines in self.left_out.items()]
+        notes = [*self.notes]
+        notes += [f"{name}: {lines_named(lines)} left out: {what}" for what, lines in self.left_out.items()]
         if self.twice:
             notes.append(f"{name}: repeated, and counted once: {lines_named(self.twice)}")
         if self.split:
@@ -262,21 +270,30 @@ def _named_wide(named: Mapping[str, str], known: Known | None, option: str) -> d
     return found
 
 
-def _wide(table: Table, taken: set[str], known: Known | None) -> dict[str, tuple[str, str]]:
-    """Column → (criterion, rater) of every column whose name holds a criterion."""
-    found = {}
+def _wide(table: Table, taken: set[str], known: Known | None) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """Column → (criterion, rater) of every column whose name holds a criterion, or, where none is known, of numbers alone.
+
+    And the columns that would be of numbers but for a few values (the fewer half), with the first of these, in words.
+    """
+    found, strays = {}, []
     for column in table.columns:
         if column in taken:
             continue
         if known is None:
-            values = [line.values.get(column) for line in table.lines if line.fault is None]
-            if column and all(_number(v) is not None for v in values if not _blank(v)):
+            values = [(line.number, line.values.get(column)) for line in table.lines if line.fault is None]
+            values = [(number, value) for number, value in values if not _blank(value)]
+            others = [(number, value) for number, value in values if _number(value) is None]
+            if column and not others:
                 found[column] = (column, NO_RATER)
+            elif column and 2 * len(others) <= len(values):
+                number, value = others[0]
+                told = f" (and {len(others) - 1} more such)" if len(others) > 1 else ""
+                strays.append(f"column {column!r} holds no finite number on line {number}: {shown(value)}{told}")
             continue
         place = _criterion_and_rater(column, known)
         if place is not None:
             found[column] = place
-    return found
+    return found, strays
 
 
 def _criterion_and_rater(column: str, known: Known) -> tuple[str, str] | None:

@@ -6,16 +6,20 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from editloupe.errors import StorageError
 from editloupe.protocols.dlebench import EDIT_TYPES
 from editloupe.reports import grid, plots
-from editloupe.reports.areas import ByArea, by_area
+from editloupe.reports.areas import WINDOW, ByArea, by_area
 from editloupe.reports.doubt import doubt_grids
 from editloupe.reports.grid import Grid
 from editloupe.reports.judged import Judged
-from editloupe.reports.paper import OVERALL, area_grids, label_grids, score_grids, side_by_side
+from editloupe.reports.paper import OVERALL, area_grids, label_grids, not_side_by_side, score_grids, side_by_side
 from editloupe.values import Json
+
+LISTED: Final = ".files.json"
+"""Beside the files of a report: their names, so that the next one knows which are stale."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +33,16 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One or several judges, each by itself and, where there are several, side by side."""
+    """One or several judges, each by itself and, where there are several, side by side; or a note why they are not."""
 
     sections: tuple[Section, ...]
     together: Grid | None = None
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Json]:
         return {
             "together": None if self.together is None else grid.to_json(self.together),
+            "notes": list(self.notes),
             "judges": [
                 {
                     "judge": section.judged.name,
@@ -55,7 +61,7 @@ class Report:
         }
 
     def markdown(self) -> str:
-        parts = ["# Report\n"]
+        parts = ["# Report\n", *(f"> {note}\n" for note in self.notes)]
         if self.together is not None:
             parts.append(grid.markdown(self.together))
         for section in self.sections:
@@ -80,26 +86,58 @@ class Report:
 
 def make_report(all_judged: Sequence[Judged]) -> Report:
     """The report of what was read."""
-    return Report(sections=tuple(map(_section, all_judged)), together=side_by_side(all_judged))
+    apart = not_side_by_side(all_judged)
+    return Report(
+        sections=tuple(map(_section, all_judged)), together=side_by_side(all_judged), notes=(apart,) if apart else ()
+    )
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
     """Every file of the report below `folder`. Raises StorageError."""
-    return write_files(report.files(), folder)
+    return write_files(report.files(), folder, kind="report")
 
 
-def write_files(files: Iterable[tuple[str, str]], folder: Path) -> list[Path]:
-    """(path below the folder, text) each. Raises StorageError."""
-    written = []
+def write_files(files: Iterable[tuple[str, str]], folder: Path, *, kind: str) -> list[Path]:
+    """(path below the folder, text) each; what was written there under the same kind before, and is not now, is removed.
+
+    `LISTED` in the folder names what was written, by kind; nothing else is ever removed. Raises StorageError.
+    """
+    listed, written = _listed(folder), {}
     try:
         for name, text in files:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-            written.append(path)
+            written[name] = path
+        others = {name for other, names in listed.items() if other != kind for name in names}
+        for name in listed.get(kind, []):
+            if name not in written and name not in others:
+                _remove(folder, name)
+        (folder / LISTED).write_text(json.dumps({**listed, kind: list(written)}, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise StorageError(f"the report cannot be written to {folder}: {error.strerror or error}") from error
-    return written
+    return list(written.values())
+
+
+def _listed(folder: Path) -> dict[str, list[str]]:
+    """Names by kind; nothing where there is no list, or one that is not ours."""
+    try:
+        found = json.loads((folder / LISTED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {kind: [n for n in names if isinstance(n, str)] for kind, names in found.items() if isinstance(names, list)}
+
+
+def _remove(folder: Path, name: str) -> None:
+    """A file of ours below the folder, and the folder that it alone stood in. A list from elsewhere reaches no further."""
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
+        return
+    path.unlink()
+    if path.parent != folder and not any(path.parent.iterdir()):
+        path.parent.rmdir()
 
 
 def _section(judged: Judged) -> Section:
@@ -134,7 +172,13 @@ def _scatter(judged: Judged, one: ByArea) -> str:
         for level in reversed(rule.levels)
     ]
     r = one.windowed
-    told = f"r = {r.r:+.2f}" if r.r is not None else f"no correlation: {r.why}"
+    told = f"r = {r.r:+z.2f}" if r.r is not None else f"no correlation: {r.why}"
     title = f"{rule.name} by target area" + (f": {one.editor}" if one.editor else "")
-    words = f"{len(one.points)} samples; the trend of windows of 10 has {told}."
-    return plots.scatter(groups, one.trend, title=title, trend_title=f"mean of windows of 10 samples ({told})", words=words)
+    count = f"{len(one.points)} sample{'s' * (len(one.points) != 1)}"
+    words = f"{count}; the trend of windows of {WINDOW} has {told}."
+    named = f"mean of windows of {WINDOW} samples ({told})"
+    if not one.trend:
+        have = "has" if len(one.points) == 1 else "have"
+        named = f"No trend: it takes windows of {WINDOW} samples, and {count} {have} a box and a score"
+        words = f"{named}."
+    return plots.scatter(groups, one.trend, title=title, trend_title=named, words=words)

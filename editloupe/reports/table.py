@@ -15,7 +15,9 @@ from editloupe.reports.plain import plain, safe
 from editloupe.rubrics.model import Rubric
 from editloupe.values import Json
 
-CAPTION = "Scores 0 to 100, higher is better; in brackets findings judged of asked."
+CAPTION = "Scores 0 to 100, higher is better; in brackets samples judged of asked, in Overall each once a criterion."
+WORST = "Of several targets of a sample the worst label counts."
+"""What the oracle mode adds: it judges targets one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,11 @@ class Heading:
     def text(self) -> str:
         mode = " ablated by ".join([self.mode, *filter(None, [" and ".join(self.ablations)])])
         return f"Judge: {self.judge} ({self.describes}); mode {mode}; rubric {self.rubric}"
+
+    @property
+    def caption(self) -> str:
+        """Below a table of scores."""
+        return f"{CAPTION} {WORST}" if self.mode == "oracle" else CAPTION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +67,8 @@ def terminal(
     if pooled is not None:
         parts += [Text(), _editor_table(summaries, rubric)]
     for summary in summaries if pooled is None else [pooled]:
-        parts += [Text(), _score_table(summary, rubric), Text(CAPTION, style="dim"), Text(), _label_table(summary, rubric)]
+        caption = Text(heading.caption, style="dim")
+        parts += [Text(), _score_table(summary, rubric), caption, Text(), _label_table(summary, rubric)]
     return Group(*parts)
 
 
@@ -74,7 +82,7 @@ def markdown(summaries: Sequence[Summary], rubric: Rubric, heading: Heading) -> 
         for row in table_rows(summary):
             name = f"**{row.name}**" if row.strong else row.name
             lines.append(_md([name, str(_samples(row.cells)), *(_score(c) for c in row.cells)]))
-        lines += ["", CAPTION, "", _md(["Criterion", "Label", "Findings"]), _md(["---", "---", "---:"])]
+        lines += ["", heading.caption, "", _md(["Criterion", "Label", "Samples"]), _md(["---", "---", "---:"])]
         lines += [_md([a, b, str(n)]) for a, b, n, _ in _labels(summary, rubric)]
     return "\n".join(lines) + "\n"
 
@@ -131,7 +139,7 @@ def _label_table(summary: Summary, rubric: Rubric) -> Table:
     table = Table(title="Labels", title_justify="left")
     table.add_column("Criterion")
     table.add_column("Label")
-    table.add_column("Findings", justify="right")
+    table.add_column("Samples", justify="right")
     table.add_column("")
     rows = _labels(summary, rubric)
     most = max((n for _, _, n, _ in rows), default=0)

@@ -18,7 +18,7 @@ from rich.text import Text
 from editloupe.reports.plain import plain
 from editloupe.reports.plots import Shares
 from editloupe.runs.targets import TargetArea
-from editloupe.values import Json
+from editloupe.values import Json, Sample
 
 LIMITS: Final = (0.001, 0.01, 0.1)
 """Shares of the image under which targets are counted."""
@@ -91,13 +91,15 @@ def terminal(tables: Sequence[TargetTable], *, notes: Sequence[str] = ()) -> Ren
     """One row a data set; below it where the areas come from and why others are unknown."""
     table = Table(title="Target objects by their share of the image", title_justify="left")
     table.add_column("Data set", overflow="fold")
-    for name in ("Targets", "Known", "Quartile 1", "Median", "Quartile 3", *(f"< {100 * v:g} %" for v in LIMITS)):
-        table.add_column(name, justify="right")
+    for name in ("Targets", "Known", "Q1", "Median", "Q3", *(f"<{100 * v:g} %" for v in LIMITS)):
+        table.add_column(name, justify="right", no_wrap=True)
     for one in tables:
         cells = [_percent(v) for v in _quantiles(one.known)] + [_whole(_under(one.known, v)) for v in LIMITS]
         table.add_row(plain(one.name), str(len(one.rows)), str(len(one.known)), *cells)
     parts: list[RenderableType] = [*(plain(note, "yellow") for note in notes), table]
-    parts.append(Text("Quartiles, and the part of the known targets that is under so much of its image.", style="dim"))
+    parts.append(
+        Text("Q1, Q3: quartiles; then the part of the known targets that is under so much of its image.", style="dim")
+    )
     for one in tables:
         told = [f"{n} from {_source(how)}" for how, n in one.how.items()]
         told += [f"{n} unknown: {_WHY.get(status, status)}" for status, n in one.unknown.items()]
@@ -142,15 +144,32 @@ def with_boxes(
             continue
         kept = {name: value for name, value in values.items() if name not in ("bbox", "bboxes", "bbox_format")}
         box: list[Json] = [round(v, 1) for v in row.box]
-        by: dict[str, Json] = {
-            "detector": detector,
-            "score": row.score,
-            "found": row.detections,
-            "phrase_by": row.phrase_by,
-        }
+        by: Json = _by(row, detector)
         out.append({**kept, "bbox": box, "bbox_format": "xyxy", "target_name": row.phrase, "bbox_by": by})
         count += 1
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in out), count
+
+
+def sidecar(
+    samples: Sequence[Sample], rows: Sequence[TargetArea], *, id_key: str, boxes_key: str, detector: str
+) -> tuple[str, int]:
+    """A line a sample for which a detector found a box, by its id, and how many there are; samples with boxes have none.
+
+    id_key, boxes_key: what the reader calls them.   detector: its version.
+    """
+    found = {(r.source.sha256, r.instruction): r for r in rows if r.how == "detector" and r.source is not None}
+    out: list[dict[str, Json]] = []
+    for sample in samples:
+        row = found.get((sample.source.sha256, sample.instruction))
+        if row is None or row.box is None or any("source" in target.boxes for target in sample.targets):
+            continue
+        box: list[Json] = [round(v, 1) for v in row.box]
+        out.append({id_key: sample.id, boxes_key: box, "bbox_format": "xyxy", "bbox_by": _by(row, detector)})
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in out), len(out)
+
+
+def _by(row: TargetArea, detector: str) -> dict[str, Json]:
+    return {"detector": detector, "score": row.score, "found": row.detections, "phrase_by": row.phrase_by}
 
 
 def _quantiles(values: Sequence[float]) -> list[float | None]:

@@ -178,6 +178,25 @@ def test_editors_average_and_small_groups_say_why(editloupe: Run, tmp_path: Path
     assert fisher["value"] is None and "Fisher's z is infinite" in fisher["why"]
 
 
+@pytest.mark.parametrize("value", ["unsure", "inf"])
+def test_a_stray_value_among_a_judges_numbers_is_named(editloupe: Run, tmp_path: Path, value: str):
+    human = write(tmp_path / "h.csv", "item,quality\np,1\nq,2\nr,3\n")
+    judge = write(tmp_path / "judge.csv", f"item,quality\np,1\nq,{value}\nr,3\n")
+    code, _, err = editloupe("align", "--scores", judge, "--human", human, *QUICK)
+    assert code == 2
+    said = " ".join(err.split())
+    assert f"judge.csv: column 'quality' holds no finite number on line 3: text '{value}'" in said
+    assert "no column holds ratings" not in said
+    # Beside a column that can be used, it is left out, and that is said.
+    judge.write_text(f"item,style,quality,why\np,1,1,a\nq,2,{value},b\nr,3,3,c\n")
+    human.write_text("item,style\np,1\nq,2\nr,3\n")
+    code, out, err = editloupe("align", "--scores", judge, "--human", human, "--json", *QUICK)
+    assert code == 0, err
+    told = " ".join((out + err).split())
+    assert "column 'quality' holds no finite number on line 3: " in told and "it is not taken for ratings" in told
+    assert "'why'" not in told
+
+
 def test_items_may_carry_their_editor(editloupe: Run, tmp_path: Path):
     judge = write(tmp_path / "judge.csv", "item,model,score\np,m,1\nq,m,2\np,n,3\n")
     human = write(tmp_path / "h.csv", "item,label\nm/p,1\nm/q,2\nn/p,2\n")

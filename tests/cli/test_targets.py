@@ -12,6 +12,7 @@ from PIL import Image
 
 from editloupe.errors import ToolAbsent
 from editloupe.tools import detectors
+from tests.runs.dlebench_folder import draw_folder, edited_options
 from tests.tools.test_search import Reds
 from tests.tools.tiny_detectors import grounding_dino_folder
 
@@ -103,6 +104,45 @@ def test_boxes_are_written_beside_the_data_and_can_be_judged_with(editloupe: Run
     code, said, _ = editloupe("targets", mugs / "metadata-boxes.jsonl", "--json")
     row = json.loads(said)["targets"][0]
     assert (row["item"], row["how"], row["box"], row["phrase"]) == ("blue", "boxes", [40, 30, 60, 40], "red mug")
+
+
+def test_a_file_of_boxes_without_a_box_is_not_written(editloupe: Run, no_detector: None, tmp_path: Path):
+    folder = draw_folder(tmp_path / "dle", boxes=False)
+    code, _, said = editloupe("targets", folder, "--write", folder / "boxes.jsonl")
+    assert (code, "no box was found" in said and "is not written" in said) == (0, True)
+    assert not (folder / "boxes.jsonl").exists()
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_boxes_for_a_dlebench_download_are_read_by_the_oracle_mode(editloupe: Run, reds: Reds, tmp_path: Path, ids: bool):
+    folder = draw_folder(tmp_path / "dle", boxes=False)
+    rows = [json.loads(line) for line in (folder / "data.jsonl").read_text().splitlines()]
+    # A place in small images that is px by either corners or sizes: the file must say which.
+    rows = [row for row in rows if row["id"] in ("colour", "gone")]
+    if not ids:
+        rows = [{key: value for key, value in row.items() if key != "id"} for row in rows]
+    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for file in (folder / "Source_Images").iterdir():
+        picture = np.array(Image.open(file))
+        picture[(picture == (220, 0, 0)).all(axis=2)] = (255, 0, 0)
+        Image.fromarray(picture).save(file)
+    judge = ("judge", folder, *edited_options(folder), "--mode", "oracle", "--out", "run")
+    code, _, said = editloupe(*judge)
+    assert code == 2
+    assert "`editloupe targets PATH --write PATH/boxes.jsonl`, then judge again" in said
+    code, _, said = editloupe("targets", folder, "--write", folder / "metadata-boxes.jsonl")
+    assert (code, f"expected --write {folder / 'boxes.jsonl'}" in said, reds.asked) == (2, True, [])
+    code, _, said = editloupe("targets", folder, "--write", folder / "boxes.jsonl")
+    assert code == 0, said
+    assert "2 boxes added" in said
+    lines = [json.loads(line) for line in (folder / "boxes.jsonl").read_text().splitlines()]
+    assert [line["id"] for line in lines] == ["colour", "gone"] and lines[0]["bbox_format"] == "xyxy"
+    code, _, said = editloupe(*judge)
+    assert code == 0, said
+    data = json.loads(editloupe("targets", folder, "--json")[1])
+    # The disc of "colour" is drawn in [100, 100, 132, 120], a px inside.
+    assert data["targets"][0]["box"] == pytest.approx([100, 100, 132, 120], abs=2)
+    assert data["targets"][0]["how"] == "boxes"
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,26 @@ def test_a_broken_file_of_boxes_is_an_error_of_the_whole(
         opened(path)
 
 
+@pytest.mark.parametrize("ids", [True, False])
+def test_a_rejected_row_names_their_key_and_its_output_is_no_stranger(download: Callable[..., Path], ids: bool) -> None:
+    rows = [row("a"), row("b", bbox="abc"), row("c")]
+    for one in rows:
+        one |= {"id": Path(one["image"]).stem} if ids else {}
+    loaded = opened(download(rows))
+    (rejected,) = loaded.rejected
+    assert "column 'bbox': " in rejected.message and "bboxes" not in rejected.message
+    assert any("0 missing, 0 belong to no row" in note for note in loaded.notes), loaded.notes
+
+
+def test_the_file_of_boxes_may_state_its_convention(download: Callable[..., Path], write: Callable[..., Path]) -> None:
+    path = download([row("a"), row("b")], size=(1100, 50))
+    write("dle/boxes.jsonl", [{"image": "a.png", "bbox": [5, 5, 20, 20], "bbox_format": "xywh"}])
+    assert opened(path).samples[0].targets[0].boxes["source"] == Box(5, 5, 25, 25)
+    write("dle/boxes.jsonl", [{"image": "a.png", "bbox": [5, 5, 20, 20], "bbox_format": "corners"}])
+    with pytest.raises(SampleError, match=r"line 1: bbox_format: expected one of xyxy.*'corners'"):
+        opened(path)
+
+
 def test_no_boxes_at_all_is_said(download: Callable[..., Path]) -> None:
     assert "no row has a box; the oracle-guided mode needs them" in opened(download([row("a")])).notes
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy import optimize
 
+from editloupe.reports.estimate import DRAWING
 from editloupe.reports.pairwise import duel, ranking, strengths
+from editloupe.reports.pairwise_table import PairReport, csv_text, page
 from editloupe.reports.votes import Ballot, Vote, read_vote
 
 
@@ -102,6 +104,24 @@ def test_the_best_threshold_is_said_to_be_chosen_on_these_votes():
     found = duel(rows, "IF", score=lambda e, i: values[i] if e == "x" else 0.0, tie=None)
     assert (found.tie, found.fitted) == (1.0, True)
     assert found.figures["three_exact"].estimate.value == 1.0
+
+
+def test_rankings_say_on_how_many_votes_they_rest_and_people_are_also_ranked_on_the_judges():
+    """People: x wins 3 of 4, ln 3 apart. The judge has scores for one pair either way; on these people tie too."""
+    rows = ballots(*[("x", "y", "A")] * 3, ("x", "y", "B"))
+    values = {"i0": 1.0, "i3": -1.0}
+    found = duel(rows, "IF", score=lambda e, i: 0.0 if i in values and e == "y" else values.get(i))
+    assert (found.people.votes, found.judge.votes) == (4, 2)
+    assert found.people.strengths[0].value == pytest.approx(math.log(3) / 2)
+    assert found.people_judged is not None and found.people_judged.votes == 2
+    assert [s.value for s in found.people_judged.strengths] == pytest.approx([0, 0])
+    report = PairReport(judge="j", people="p", duels=(found,), drawing=DRAWING)
+    ranks = page(report).sections[0].sheets[-1]
+    assert ranks.columns == (
+        "Editor", "People (n = 4)", "Rank", "People, judged pairs (n = 2)", "Rank", "Judge (n = 2)", "Rank",
+    )  # fmt: skip
+    assert "strength_people_judged" in csv_text([report])
+    assert duel(rows, "IF", score=lambda e, i: float(e == "x")).people_judged is None
 
 
 def test_a_pair_without_a_score_is_counted_and_not_guessed():

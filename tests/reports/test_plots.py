@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from editloupe.reports.plots import Shares, cumulative, line_class
+from editloupe.reports.plots import Rated, Shares, bars, cumulative, line_class, radar, scatter
 
 _SVG = "{http://www.w3.org/2000/svg}"
 
@@ -46,8 +46,8 @@ def test_the_plot_says_in_words_what_it_shows_and_what_is_unknown() -> None:
 def test_names_from_outside_stay_text() -> None:
     name = "<script>alert(1)</script>\x1b" + "x" * 100
     groups = ET.fromstring(cumulative([Shares(name=name, values=(0.5,))])).findall(f"{_SVG}g")
-    assert (groups[0].findtext(f"{_SVG}text") or "").startswith("<script>alert(1)</script>␛x")
-    assert (groups[0].findtext(f"{_SVG}title") or "").endswith("x: 1 target")
+    assert (groups[0].findtext(f".//{_SVG}text") or "").startswith("<script>alert(1)</script>␛x")
+    assert (groups[0].findtext(f".//{_SVG}title") or "").endswith("x: 1 target")
 
 
 def test_no_series_make_an_empty_plot() -> None:
@@ -62,3 +62,37 @@ def test_what_is_no_share_of_an_image_is_refused(value: float) -> None:
 
 def test_each_of_many_series_has_a_line_of_its_own() -> None:
     assert len({line_class(n) for n in range(36)}) == 36
+
+
+def _texts(svg: str) -> list[str]:
+    return [t.text or "" for t in ET.fromstring(svg).iter(f"{_SVG}text")]
+
+
+def test_dots_are_said_to_be_spread_and_the_scores_axis_ends_at_100() -> None:
+    groups = [Rated(name="good", points=((0.1, 100.0), (0.1, 100.0)))]
+    few = "No trend: it takes windows of 10 samples"
+    texts = _texts(scatter(groups, [], title="t", trend_title=few, words="w"))
+    assert few in texts
+    assert "Dots are spread within the band of their score, so that they do not cover each other." in texts
+    assert [t for t in texts if t.isdigit()] == ["0", "25", "50", "75", "100"]
+    assert 'class="trend"' not in scatter(groups, [], title="t", trend_title=few, words="w")
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    # A bar's name has 164 px: 12 wide letters of 13.5 px, or 21 narrow ones of 7.8.
+    [("图像编辑模型测试版本一二三四五六七", 12), ("abcdeabcdeabcdeabcdeabcdeabcde", 21)],
+)
+def test_a_name_is_cut_by_its_width_and_kept_in_its_tooltip(name: str, most: int) -> None:
+    svg = bars([(name, [("good", 1)])], title="Title " * 30)
+    root = ET.fromstring(svg)
+    (shown,) = (t for t in _texts(svg) if t.startswith(name[:5]))
+    assert shown.endswith("…") and name.startswith(shown[:-1]) and most - 3 <= len(shown) <= most
+    assert name in [t.text for t in root.iter(f"{_SVG}title")]
+    assert next(t for t in _texts(svg) if t.startswith("Title")).endswith("…")
+    assert "短い名前" in _texts(bars([("短い名前", [("good", 1)])], title="t"))
+
+
+def test_the_numbers_of_the_rings_lie_on_top_of_the_lines() -> None:
+    svg = radar(["a", "b", "c"], [("x", [10.0, 50.0, 90.0])], title="t")
+    assert svg.index('class="halo"') > svg.rindex('class="dot')

@@ -51,6 +51,18 @@ def test_one_value_only_is_undefined():
     assert found["rater_vs_others"].why == "rater r2 gave one value only and the others gave one value only"
 
 
+def test_one_shared_item_is_no_agreement():
+    """As one pair is none: alpha would be 0 and kappa −1 where the two differ."""
+    found = ceiling(panel([1, NAN, 3], [2, 2, NAN]))
+    for name in ("fleiss_kappa", "alpha_nominal", "alpha_ordinal", "alpha_interval"):
+        assert found[name].value is None, name
+    assert found["alpha_nominal"].why == "fewer than 2 items are shared by raters"
+    assert (found["alpha_nominal"].judged, found["alpha_nominal"].asked) == (1, 3)
+    assert found["fleiss_kappa"].why == "most items have one rater only"
+    alone = ceiling(panel([1], [2]))["fleiss_kappa"]
+    assert (alone.value, alone.why) == (None, "fewer than 2 items are shared by raters")
+
+
 def test_raters_without_a_common_item_have_no_agreement():
     found = ceiling(panel([1, 2, NAN, NAN], [NAN, NAN, 1, 2]))
     for estimate in found.values():

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import ImagePart, Request
 from editloupe.protocols.dlebench import EDIT_TYPES, DLEBench
 from editloupe.reports.areas import area_name, by_area, correlation
-from editloupe.reports.grid import Grid
+from editloupe.reports.grid import Grid, terminal
 from editloupe.reports.judged import Judged, read_judged
 from editloupe.reports.paper import label_grids, score_grids, side_by_side
 from editloupe.reports.report import make_report
@@ -126,10 +130,33 @@ def test_labels_by_editor_tell_what_fails():
         score("c", IF, 100.0, label="Flawless Execution"), score("d", IF, None),
     ]  # fmt: skip
     grid = label_grids(judged(scores))[0]
-    assert grid.head == (
-        "Editor", "Flawless Execution", "Over Modification", "Wrong Action", "Localization Failure", "Judged", "Not judged",
-    )  # fmt: skip
-    assert grid.rows[0].cells == ("e", "1 (33 %)", "0 (0 %)", "0 (0 %)", "2 (67 %)", "3/4", "refused 1")
+    assert grid.head == ("Label", "e")
+    assert [row.cells for row in grid.rows] == [
+        ("Flawless Execution", "1 (33 %)"), ("Over Modification", "0 (0 %)"), ("Wrong Action", "0 (0 %)"),
+        ("Localization Failure", "2 (67 %)"), ("Judged", "3/4"), ("(refused)", "1"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_word_or_number_of_a_table_is_broken_at_the_width_of_a_terminal(width: int):
+    scores = [
+        score(f"{t}{i}", m, None if i == 5 else 100.0 * (i % 2), editor=f"editor-{e}", edit_type=t,
+              label="Flawless Execution", missing="missing_output")
+        for e in range(7) for t in ("color", "count") for i in range(6) for m in (IF, VC)
+    ]  # fmt: skip
+    (section,) = make_report([judged(scores)]).sections
+    both = side_by_side([judged(scores, name="openai/some-long-model, tool"), judged(scores, name="other")])
+    assert both is not None
+    for one in (*section.grids, both):
+        console = Console(width=width, file=io.StringIO(), legacy_windows=False)
+        console.print(terminal(one))
+        assert isinstance(console.file, io.StringIO)
+        shown = console.file.getvalue()
+        assert max(map(len, shown.splitlines())) <= width
+        lines = [line for line in shown.splitlines() if "│" in line or "┃" in line]
+        words = {word for line in lines for word in re.split(r"[│┃\s]+", line)}
+        known = {word for text in (*one.head, *(c for row in one.rows for c in row.cells)) for word in text.split()}
+        assert words - {""} == known
 
 
 def with_area(id: str, *boxes: Box) -> Sample:
@@ -167,9 +194,24 @@ def test_scores_against_areas():
     }  # fmt: skip
 
 
+def test_equal_areas_tilt_no_window():
+    # Six targets of one size, three of them flawless, then six of another, three flawless: area tells nothing of the score.
+    sides = [10] * 6 + [20] * 6
+    given = [100.0, 0.0] * 6
+    samples = [with_area(str(n), Box(0, 0, side, side)) for n, side in enumerate(sides)]
+    scores = [score(str(n), IF, value) for n, value in enumerate(given)]
+    (found,) = by_area(judged(scores, samples))
+    # Sorted by score within an area, the windows would hold 4, 5 and 6 flawless ones and r would be 1.
+    assert [score for _, score in found.trend] == pytest.approx([50, 50, 50])
+    assert found.windowed.r is None
+    (turned,) = by_area(judged(scores[::-1], samples[::-1]))
+    assert turned.trend == found.trend
+
+
 @pytest.mark.parametrize(
     ("x", "y", "why"),
-    [([], [], "no points"), ([1.0, 2.0], [0.0, 1.0], "2 points"), ([1.0, 2.0, 3.0], [5.0, 5.0, 5.0], "one score"),
+    [([], [], "no points"), ([1.0], [0.0], "1 point"),
+     ([1.0, 2.0], [0.0, 1.0], "2 points"), ([1.0, 2.0, 3.0], [5.0, 5.0, 5.0], "one score"),
      ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], "one area")],
 )  # fmt: skip
 def test_a_correlation_that_does_not_exist_says_why(x: list[float], y: list[float], why: str):
@@ -196,6 +238,34 @@ def test_judges_are_compared_on_the_samples_that_all_could_judge():
     none = next(r for r in grid.records if r["criterion"] == VC)
     assert (none["mean"], none["common"], none["asked"]) == (None, 0, 0)
     assert side_by_side([first]) is None
+
+
+def test_samples_of_one_name_and_other_content_are_not_compared():
+    here = [with_area("a", Box(0, 0, 9, 9)), with_area("b", Box(0, 0, 9, 9)), with_area("c", Box(0, 0, 9, 9))]
+    there = [
+        here[0],
+        with_area("b", Box(0, 0, 10, 9)),
+        replace(here[2], turns=(Turn(instruction="Undo it.", edited=here[2].edited),)),
+    ]
+    first = judged([score("a", IF, 0.0), score("b", IF, 0.0), score("c", IF, 0.0)], here, name="first")
+    second = judged([score("a", IF, 100.0), score("b", IF, 0.0), score("c", IF, 0.0)], there, name="second")
+    grid = side_by_side([first, second])
+    assert grid is not None
+    one, two = (r for r in grid.records if r["criterion"] == IF)
+    assert (one["common"], two["common"], two["difference"], two["judged"]) == (1, 1, 100.0, 3)
+    assert "2 samples have the same name and other content: left out." in grid.caption
+
+
+def test_judges_of_other_data_do_not_stand_side_by_side():
+    first = judged([score("a", IF, 0.0)], [with_area("a", Box(0, 0, 9, 9))], name="first")
+    second = judged([score("a", IF, 0.0)], [with_area("a", Box(0, 0, 10, 9))], name="second")
+    report = make_report([first, second])
+    assert report.together is None
+    (note,) = report.notes
+    assert "1 sample has the same name and other content: left out; compare runs over the same data" in note
+    assert f"> {note}" in report.markdown()
+    (note,) = make_report([first, judged([score("z", IF, 0.0)], name="third")]).notes
+    assert "no sample was given to all of them" in note
 
 
 def test_ten_editors_share_one_radar_and_every_plot_is_well_formed():
@@ -233,7 +303,7 @@ def runs(tmp_path: Path) -> dict[str, Path]:
 def test_report_writes_its_files_and_says_where(runs: dict[str, Path], editloupe: Callable[..., tuple[int, str, str]]):
     code, told, _ = editloupe("report", runs["oracle"])
     assert code == 0
-    assert "Mean of 3 to 4 of 7 types" in told or "Mean of 4 of 7 types" in told
+    assert "Mean of 3 to 4 of 7 types" in told and "4 types)" in told and "3 types)" in told
     assert "r (p)" in told
     folder = runs["oracle"] / "report"
     names = {path.name for path in folder.iterdir()}
@@ -247,7 +317,39 @@ def test_report_writes_its_files_and_says_where(runs: dict[str, Path], editloupe
         "high": "", "judged": "0", "asked": "1",
     }  # fmt: skip
     markdown = (folder / "report.md").read_text(encoding="utf-8")
-    assert "| careless | 5 (100 %) |" in markdown
+    assert "| Flawless Execution | 6 (100 %) | 5 (100 %) |" in markdown
+
+
+def test_a_new_report_removes_what_only_the_old_one_had(
+    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
+):
+    out = tmp_path / "reports"
+    assert editloupe("report", runs["plain"], runs["oracle"], "--out", out)[0] == 0
+    assert editloupe("compare", runs["plain"], runs["oracle"], "--out", out)[0] == 0
+    (out / "judge-1" / "mine.txt").write_text("kept")
+    (out / "summary.json").write_text("{}")
+    assert (out / "judge-2" / "scores-overall.csv").is_file() and (out / "side-by-side.csv").is_file()
+    code, _, _ = editloupe("report", runs["plain"], "--out", out)
+    assert code == 0
+    assert not (out / "judge-2").exists() and not (out / "side-by-side.csv").exists()
+    assert [p.name for p in (out / "judge-1").iterdir()] == ["mine.txt"]
+    assert all((out / name).is_file() for name in ("summary.json", "compare.json", "report.json", "scores-overall.csv"))
+    assert editloupe("compare", runs["plain"], runs["oracle"], "--out", out)[0] == 0
+    assert (out / "scores-overall.csv").is_file()
+
+
+def test_a_list_of_files_from_elsewhere_removes_nothing_outside(
+    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
+):
+    out = tmp_path / "out"
+    out.mkdir()
+    (tmp_path / "mine.txt").write_text("kept")
+    (out / ".files.json").write_text(json.dumps({"report": ["../mine.txt", "nowhere.csv", 3], "x": 1}))
+    assert editloupe("report", runs["plain"], "--out", out)[0] == 0
+    assert (tmp_path / "mine.txt").is_file()
+    (out / ".files.json").write_text("cut off {")
+    assert editloupe("report", runs["plain"], "--out", out)[0] == 0
+    assert "report.md" in json.loads((out / ".files.json").read_text())["report"]
 
 
 def test_modes_stand_side_by_side(runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
@@ -267,6 +369,8 @@ def test_modes_stand_side_by_side(runs: dict[str, Path], tmp_path: Path, editlou
 def test_what_cannot_be_reported_is_said(
     runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
 ):
+    code, _, said = editloupe("report", runs["plain"], runs["plain"].parent / "." / "plain" / ".." / "plain")
+    assert (code, "are the same run; name each run once" in said) == (2, True)
     code, _, said = editloupe("report", tmp_path / "nowhere")
     assert (code, "is no run folder" in said) == (2, True)
     (runs["plain"] / "findings.jsonl").write_text("")
@@ -296,7 +400,7 @@ def test_rows_that_could_not_be_read_are_counted(tmp_path: Path, editloupe: Call
     assert {s.sample_id for s in bad} == {"colour", "border"}
     code, told, _ = editloupe("report", out, "--markdown")
     assert code == 0
-    assert "input_error 2" in told
+    assert "| (input_error) | 2 | 2 |" in told
 
 
 def test_people_are_compared_with_the_worst_of_the_targets(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):

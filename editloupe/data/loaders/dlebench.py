@@ -81,12 +81,14 @@ def load(data: DataSet) -> Loaded:
     table = read_table(folder.own(mapping.folders["data"]))
     keys, notes = _keys(table, mapping)
     rows: list[AnyRow] = [_row(line, keys, mapping, folder, text_only=table.text_only) for line in table.lines]
+    # Named first: the ids of rows that state none are those by which the sidecar may know them.
+    rows = list(named(rows))
     if (data.root / mapping.sidecar).is_file():
         rows = _with_sidecar(rows, read_table(folder.own(mapping.sidecar)), mapping, notes)
     rows = _with_format(rows, mapping, notes)
-    matched = with_outputs(named(rows), data.edited, store=data.store, patterns=mapping.names)
+    matched = with_outputs(rows, data.edited, store=data.store, patterns=mapping.names)
     return assemble(
-        matched.rows if data.edited else named(rows),
+        matched.rows if data.edited else rows,
         format="dlebench",
         dataset="DLEBench",
         metadata=table.file,
@@ -197,9 +199,16 @@ def _row(line: Line, keys: Mapping[str, str], mapping: Mapped, folder: Folder, *
             values[_COLUMNS[name]] = value
     row = read_row(replace(line, values=values), folder=folder, text_only=text_only, bbox_format=mapping.bbox_format)
     if isinstance(row, Broken):
-        return row
+        return replace(row, message=_in_their_words(row.message, keys))
     stems = (None if row.reference is None else row.reference.stem, row.source.stem)
     return replace(row, editor="", hints=tuple(stem for stem in stems if stem))
+
+
+def _in_their_words(message: str, keys: Mapping[str, str]) -> str:
+    """A message about our columns, with the names that the data give them."""
+    for name, key in keys.items():
+        message = message.replace(f"column {_COLUMNS[name]!r}", f"column {key!r}")
+    return message
 
 
 def _apart(key: str) -> str:
@@ -215,8 +224,10 @@ def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, notes: 
     """Boxes from the sidecar for the rows that have none: by id, else by image where one row alone has that image."""
     by_id: dict[str, tuple[Quad, ...]] = {}
     by_image: dict[str, tuple[Quad, ...]] = {}
+    stated: dict[str | None, set[str | None]] = {}
     for line in table.lines:
         quads, id, image = _sidecar_line(line, table, mapping)
+        stated.setdefault(image if id is None else id, set()).add(_stated(line, table))
         if id is not None:
             by_id[id] = by_id.get(id, ()) + quads
         elif image is not None:
@@ -233,7 +244,12 @@ def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, notes: 
                 else:
                     quads = by_image[_image(row)]
             filled += bool(quads)
-            out.append(replace(row, quads=quads))
+            ways = stated.get(row.id if row.id in by_id else _image(row), set()) if quads else set()
+            if len(ways) > 1:
+                raise SampleError(f"several bbox_format for the boxes of row {row.id!r}; expected one", file=table.file)
+            # Boxes of the reference are written as the row says, or as is found out of all.
+            way = row.bbox_format if row.role_quads else next(iter(ways), None) or row.bbox_format
+            out.append(replace(row, quads=quads, bbox_format=way))
         else:
             out.append(row)
     notes.append(f"{table.file.name}: boxes for {filled} rows")
@@ -265,6 +281,14 @@ def _sidecar_line(line: Line, table: Table, mapping: Mapped) -> tuple[tuple[Quad
         raise SampleError(str(error), file=table.file, line=line.number) from error
     name = None if image is None else _below(mapping.folders["source"], image)
     return quads, None if id is None else str(id), name
+
+
+def _stated(line: Line, table: Table) -> str | None:
+    way = line.values.get("bbox_format")
+    if way is not None and way not in FORMATS:
+        expected = ", ".join(FORMATS)
+        raise SampleError(f"bbox_format: expected one of {expected}, found {way!r}", file=table.file, line=line.number)
+    return way if isinstance(way, str) else None
 
 
 def _image(row: Row) -> str:
