@@ -108,7 +108,8 @@ def targets(
         if text:
             _write(write, text)
             note(
-                f"{told} added in {write}, found by a detector and drawn by no person: look at them before you rely on them."
+                f"{told} added in {write}, found by a detector and drawn by no person: look at them before you rely on "
+                "them."
             )
         else:
             note(f"no box was found, and {write} is not written")
