@@ -198,6 +198,7 @@ class PlayTape:
                 observation=outcome.observation.to_json(),
                 aliases=list(outcome.aliases),
                 crashed=outcome.crashed,
+                cached=outcome.cached,
                 seconds=round(time.monotonic() - began, 4),
             )
         )

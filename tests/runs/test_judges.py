@@ -28,6 +28,7 @@ from editloupe.runs.rerun import Replay
 from editloupe.runs.rescore import rescore, write_rescored
 from editloupe.runs.spec import Settings, Source, open_bench
 from editloupe.runs.store import RunStore
+from editloupe.tools.base import open_toolbox
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.traces.events import Note, ToolResult
 from editloupe.traces.read import read_trace
@@ -105,6 +106,19 @@ def test_tools_run_once_for_all_judges_and_the_trace_says_so(edits: Edits, tmp_p
     assert [(e.observation, e.aliases) for e in before] == [(e.observation, e.aliases) for e in after]
     step = read_trace(out / str(second.findings[0].trace)).steps()[0]
     assert step.note == "localize_differences did not run: an equal call was answered before in this run"
+
+
+def test_a_run_in_which_tools_were_answered_before_replays_as_recorded(edits: Edits, tmp_path: Path):
+    bench = open_bench(Settings(backend=talker(), criteria=("if", "vc")))
+    outcome = execute(bench, Source(path=edits(2)), tmp_path / "run", config={})
+    # The second criterion asks for what the first has seen.
+    assert sorted(f.counts.get("cached_tools", 0) for f in outcome.findings) == [0, 0, 1, 1]
+    store = RunStore.read(tmp_path / "run")
+    for live, tools in ((Live(), "recorded"), (Live(toolbox=open_toolbox(("localize_differences",))), "live")):
+        replay = Replay(folder=store.folder, live=live, tools=tools, run=store.identity)  # type: ignore[arg-type]
+        replayed = list(replay.tasks(store.current()))
+        assert [(r.verdict, r.told) for r in replayed] == [("same", "")] * 4
+        assert [r.finding and r.finding.counts for r in replayed] == [f.counts for f in store.current()]
 
 
 def test_a_name_is_kept_and_belongs_to_one_judge(edits: Edits, tmp_path: Path):
