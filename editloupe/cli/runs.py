@@ -55,6 +55,8 @@ def merge(
     told = f"{done.samples} samples, {done.findings} findings, {done.pictures} pictures and {done.forks} forks are new"
     out().print(plain(f"{out_dir}: {told}; {done.stayed} findings were there already."), soft_wrap=True)
     out().print(plain(f"Look at it: {shlex.join(['editloupe', 'show', str(out_dir)])}"), soft_wrap=True)
+    for problem in done.problems:
+        note(f"warning: {problem}")
 
 
 def gc(

@@ -23,13 +23,17 @@ from editloupe.values import Json
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """What a merge brought: new samples, findings and pictures; findings that were there and stayed."""
+    """What a merge brought: new samples, findings and pictures; findings that were there and stayed.
+
+    problems: files that were brought as they are, since they cannot be read.
+    """
 
     samples: int = 0
     findings: int = 0
     stayed: int = 0
     pictures: int = 0
     forks: int = 0
+    problems: tuple[str, ...] = ()
 
 
 def merge(out: Path, shards: Sequence[Path]) -> Merged:
@@ -89,13 +93,15 @@ def _joined(total: Merged, shard: RunStore, out: Path, spec: RunSpec) -> Merged:
             target.close()
     if (shard.folder / "config.yaml").exists() and not (out / "config.yaml").exists():
         shutil.copyfile(shard.folder / "config.yaml", out / "config.yaml")
+    forks, problems = _bring_forks(shard.folder / FORKS, out / FORKS)
     return Merged(
         samples=total.samples + (now - known if judges else 0),
         findings=total.findings + found,
         stayed=total.stayed + stayed,
         # A trace may be gone on with; a picture never changes.
         pictures=total.pictures + bring(shard.blobs, out / "blobs", link=True),
-        forks=total.forks + _bring_forks(shard.folder / FORKS, out / FORKS),
+        forks=total.forks + forks,
+        problems=(*total.problems, *problems),
     )
 
 
@@ -131,28 +137,49 @@ def _beside(source: Path, there: Path) -> None:
     place(source, path, link=False)
 
 
-def _bring_forks(source: Path, target: Path) -> int:
-    """Forks under their own numbers, or the next free ones; what continues a renumbered fork is told of its new name."""
+def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:
+    """Forks under their own numbers, or the next free ones; what continues a renumbered fork is told of its new name.
+
+    Returns how many are new, and which have no header: those come byte for byte, as they are all that is left.
+    """
     renamed: dict[str, str] = {}
+    problems: list[str] = []
     new = 0
     for path in sorted(source.glob("*/*.jsonl"), key=lambda p: (p.parent.name, _stem(p), int(p.name.split(".")[2]))):
-        lines = path.read_bytes().splitlines(keepends=True)
-        header = json.loads(lines[0])
-        parent = header.get("parent") or {}
-        parent["trace"] = renamed.get(parent.get("trace", ""), parent.get("trace", ""))
-        lines[0] = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-        data = b"".join(lines)
+        data = path.read_bytes()
+        told = _told_of(data, renamed)
+        data = data if told is None else told
         there = target / path.parent.name / path.name
         number = int(path.name.split(".")[2])
         while there.exists() and there.read_bytes() != data:
             number += 1
             there = there.with_name(f"{_stem(path)}.{number}.jsonl")
+        if told is None:
+            problems.append(
+                f"{path}: no header in the first line; brought as it is, as {FORKS}/{there.parent.name}/{there.name}"
+            )
         renamed[f"{FORKS}/{path.parent.name}/{path.name}"] = f"{FORKS}/{there.parent.name}/{there.name}"
         if not there.exists():
             there.parent.mkdir(parents=True, exist_ok=True)
             there.write_bytes(data)
             new += 1
-    return new
+    return new, problems
+
+
+def _told_of(data: bytes, renamed: Mapping[str, str]) -> bytes | None:
+    """A fork's file with its parent's new name in the header; None where there is no whole header."""
+    line, newline, rest = data.partition(b"\n")
+    try:
+        header = json.loads(line)
+    except ValueError:
+        return None
+    if not newline or not isinstance(header, dict):
+        return None
+    parent = header.get("parent")
+    if isinstance(parent, dict) and str(parent.get("trace")) in renamed:
+        parent["trace"] = renamed[str(parent["trace"])]
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace") + b"\n" + rest
 
 
 def _stem(path: Path) -> str:

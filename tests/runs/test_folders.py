@@ -146,6 +146,22 @@ def test_forks_of_two_shards_keep_apart(gallery: Path, tmp_path: Path):
     }
 
 
+@pytest.mark.parametrize("torn", [b"", b'{"kind":"head', b"[]\n", b'{"kind":"header"}'])
+def test_a_torn_fork_is_brought_as_it_is_and_named(gallery: Path, tmp_path: Path, torn: bytes):
+    name = next(Path(str(f.trace)).name for f in RunStore.read(gallery).current())
+    stem = ".".join(name.split(".")[:2])
+    other = Path(shutil.copytree(gallery, tmp_path / "other"))
+    for folder, data in ((gallery, b'{"kind":"header","parent":null}\n'), (other, torn)):
+        (folder / "forks" / stem[:2]).mkdir(parents=True)
+        (folder / "forks" / stem[:2] / f"{stem}.1.jsonl").write_bytes(data)
+    for new in (2, 0):
+        done = merge(tmp_path / "whole", [gallery, other])
+        (problem,) = done.problems
+        assert (done.forks, problem.endswith(f"brought as it is, as forks/{stem[:2]}/{stem}.2.jsonl")) == (new, True)
+    forks = sorted((tmp_path / "whole" / "forks").glob("*/*.jsonl"))
+    assert [path.read_bytes() for path in forks] == [b'{"kind":"header","parent":null}\n', torn]
+
+
 def test_what_is_no_shard_of_the_same_run_is_refused_with_the_field(edits: Edits, tmp_path: Path):
     folder = edits(1)
     run(talker(), folder, tmp_path / "a")
