@@ -13,7 +13,7 @@ from editloupe.agent.state import Context, LoopState
 from editloupe.backends.base import LMM
 from editloupe.chat import Message
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, ReplayMiss
+from editloupe.errors import ConfigError, ReplayMiss, TraceError
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
 from editloupe.records import Finding, JudgeTask
@@ -23,6 +23,7 @@ from editloupe.runs.recording import Recording, read_recording
 from editloupe.tools.base import Toolbox
 from editloupe.traces.events import End, FindingEvent
 from editloupe.traces.lineage import Parent
+from editloupe.traces.read import untrue
 from editloupe.traces.record import TraceWriter
 
 
@@ -80,10 +81,13 @@ def fork(
 
     at: steps that are kept, as `editloupe show` numbers them; 0 keeps the question alone.   toolbox: holds the tools that
     the child is offered. The parent's file is not touched, and what both share is not copied.
-    Raises TraceError, and ConfigError: no such step, nothing to go on from, a change of the question itself.
+    Raises TraceError, also where the trace is not what was recorded, and ConfigError: no such step, nothing to go on from, a change of the question itself.
     """
     changes = changes or Changes()
     recording = read_recording(folder, name)
+    found = untrue(recording.trace.problems)
+    if found:
+        raise TraceError(f"{name} cannot be forked: {found[0]}")
     _check(recording, at, changes)
     live = Live(backend=backend, toolbox=toolbox)
     live.check(recording.judge)

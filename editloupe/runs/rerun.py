@@ -22,6 +22,7 @@ from editloupe.runs.recording import MALFORMED, Recording, read_recording
 from editloupe.tools.tolerance import EXACT, tolerance_of
 from editloupe.traces.events import End, FindingEvent, ToolResult
 from editloupe.traces.lineage import Parent, strangers
+from editloupe.traces.read import untrue
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json
 
@@ -108,9 +109,9 @@ class Replay:
             return _damaged(name, listed, str(error))
         strange = strangers(recording.trace, listed, self.run)
         problems = (*strange, *recording.trace.problems)
-        untrue = [*strange, *(p for p in recording.trace.problems if "hash mismatch" in p or "which is missing" in p)]
-        if untrue:
-            return _damaged(name, listed, untrue[0], problems)
+        found = [*strange, *untrue(recording.trace.problems)]
+        if found:
+            return _damaged(name, listed, found[0], problems)
         try:
             return replace(self._played(recording), problems=problems)
         except MALFORMED as error:

@@ -20,6 +20,7 @@ from editloupe.runs.judges import Entry
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import ModelCall
 from editloupe.traces.lineage import read_whole
+from editloupe.traces.read import untrue
 from editloupe.values import Json
 
 _ABOUT_WORDS: Final = frozenset({"ok", "unparsed", "off_menu", "contradictory", "abstained"})
@@ -68,7 +69,7 @@ def rescore(store: RunStore, rubric: Rubric) -> Iterator[Rescored]:
         try:
             status, answer, reason = _read(store.folder, finding, criterion)
         except (TraceError, KeyError, TypeError, ValueError, AssertionError) as error:
-            yield Rescored(before=finding, now=None, why=f"its trace cannot be read: {error}")
+            yield Rescored(before=finding, now=None, why=f"its trace cannot be re-scored: {error}")
             continue
         if status == "ok":
             yield Rescored(before=finding, now=replace(now, status=status, answer=answer, reason=reason))
@@ -139,6 +140,9 @@ def mean(findings: Sequence[Finding], rubric: Mapping[str, Json], criterion: str
 def _read(folder: Path, finding: Finding, criterion: Criterion) -> tuple[Status, Answer | None, str]:
     """(status, answer, reason) of the trace's last reply."""
     trace = read_whole(folder, folder / str(finding.trace))
+    found = untrue(trace.problems)
+    if found:
+        raise TraceError(found[0])
     calls = [event for event in trace.events if isinstance(event, ModelCall)]
     if not calls:
         raise TraceError(f"{finding.trace} holds no reply")

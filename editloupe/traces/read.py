@@ -129,9 +129,11 @@ def read_trace(path: Path) -> Trace:
 
 
 def verify(events: Iterable[Event], *, name: str) -> list[str]:
-    """Problems of the message chain: a message whose hash does not fit its content, a parent that is not there."""
+    """Problems of the message chain: a message whose hash does not fit its content, a parent that is not there, a reply that
+    is not what the message recorded from it says."""
     known: set[str | None] = {None}
     problems: list[str] = []
+    events = list(events)
     for event in events:
         if isinstance(event, Header) and event.parent is not None:
             # A fork's first message follows one that lies in its parent's file.
@@ -143,7 +145,35 @@ def verify(events: Iterable[Event], *, name: str) -> list[str]:
         if event.parent not in known:
             problems.append(f"{name}: message {event.hash[:12]} follows {str(event.parent)[:12]}, which is missing")
         known.add(event.hash)
+    # The last one of a place: what was asked again was said again.
+    replies = {event.head: event for event in events if isinstance(event, ModelCall)}
+    for event in events:
+        reply = replies.get(str(event.parent)) if isinstance(event, MessageEvent) else None
+        if reply is not None and isinstance(event, MessageEvent) and not _says(event, reply):
+            problems.append(f"{name}: model call {reply.ordinal + 1} {_OTHERWISE} {event.hash[:12]} recorded from it")
     return problems
+
+
+_OTHERWISE = "was changed after it was recorded: its reply is not that of message"
+
+
+def untrue(problems: Iterable[str]) -> list[str]:
+    """Those problems of a trace that say that it is not what was recorded; what is merely cut off or unknown is not."""
+    signs = ("hash mismatch", "which is missing", _OTHERWISE)
+    return [problem for problem in problems if any(sign in problem for sign in signs)]
+
+
+def _says(event: MessageEvent, call: ModelCall) -> bool:
+    """Whether a message says what the reply says. Ids are left out: in the conversation they may be made unlike."""
+    try:
+        message, reply = Message.from_json(event.message), Reply.from_json(call.reply)
+    except (KeyError, TypeError, ValueError, AssertionError):
+        return False
+    if message.role != "assistant":
+        # A user's message, where the loop asked once more without an answer in between.
+        return True
+    calls = [(c.name, c.arguments) for c in message.tool_calls]
+    return message.text == reply.text and calls in ([], [(c.name, c.arguments) for c in reply.tool_calls])
 
 
 def _fits(event: MessageEvent) -> bool:

@@ -10,8 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.errors import TraceError
 from editloupe.imaging import render
+from editloupe.rubrics.model import load_rubric
+from editloupe.runs.fork import fork
+from editloupe.runs.rescore import rescore
 from editloupe.runs.store import RunStore
+from editloupe.tools.base import open_toolbox
 from editloupe.traces import GALLERY
 from editloupe.traces.lineage import read_whole
 from editloupe.traces.read import read_trace
@@ -194,6 +200,27 @@ def test_rescore_reads_recorded_answers_by_another_rubric(gallery: Path, editlou
     assert (code, "re-scored findings of another run" in err) == (2, True)
     code, _, err = editloupe("rescore", gallery, "--rubric", rubric, "--out", gallery)
     assert (code, "name another folder" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("of", "told"), [("message", "(hash mismatch)"), ("model_call", "its reply is not that of message")]
+)
+def test_a_trace_that_was_changed_is_neither_forked_nor_rescored(gallery: Path, editloupe: Editloupe, of: str, told: str):
+    store = RunStore.read(gallery)
+    finding = next(f for f in store.current() if f.label == "Flawless Execution")
+    path = gallery / str(finding.trace)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    # Replies stand in both; only the last has a label.
+    at = max(i for i, x in enumerate(lines) if f'"kind":"{of}"' in x and "Flawless Execution" in x)
+    lines[at] = lines[at].replace("Flawless Execution", "Wrong Action")
+    path.write_text("".join(lines), encoding="utf-8")
+    code, out, err = editloupe("rescore", gallery, "--rubric", "dlebench")
+    assert (code, "0 of 7 findings change" in out, "1 findings are left out" in err, told in err) == (0, True, True, True)
+    (one,) = (r for r in rescore(store, load_rubric("dlebench")) if r.why)
+    assert (one.before, one.now, one.changed) == (finding, None, False)
+    with pytest.raises(TraceError, match="cannot be forked"):
+        fork(gallery, str(finding.trace), at=1, backend=ScriptedLMM(["-"]), toolbox=open_toolbox(()))
+    assert not (gallery / "forks").exists()
 
 
 def test_diff_finds_the_first_step_at_which_two_traces_part(gallery: Path, editloupe: Editloupe):
