@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,38 @@ def _listed(folder: Path) -> Listed:
             return Listed(folder=folder, judges=judges, samples=index.samples(), statuses=index.statuses(), written=written)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EditLoupeError) as error:
         return Listed(folder=folder, statuses={}, problem=f"run.json cannot be read as a run: {error!r}")
+
+
+def is_written(folder: Path) -> bool:
+    """Whether the process that took a run's lock is alive here. A run on another machine cannot be told."""
+    try:
+        told = (folder / "run.owner").read_text(encoding="utf-8")
+        found = re.fullmatch(r"process (\d+) on (.+)\n", told)
+        if found is None or found[2] != socket.gethostname():
+            return False
+        process = int(found[1])
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return _locked_by(process, folder)
+
+
+def _locked_by(process: int, folder: Path) -> bool:
+    """Whether a process that is alive is the one that writes here: its number may have gone to another since.
+
+    Looked up in the kernel's list of locks, since trying the lock could keep a writer out that starts just then;
+    where there is no such list, the process counts.
+    """
+    try:
+        inode = (folder / "run.lock").stat().st_ino
+        held = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
+    except FileNotFoundError:
+        return not Path("/proc/locks").exists()
+    except (OSError, ValueError):
+        return True
+    return any(str(process) in words and any(word.endswith(f":{inode}") for word in words) for words in held)
 
 
 @dataclass(frozen=True, kw_only=True)

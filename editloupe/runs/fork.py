@@ -81,7 +81,8 @@ def fork(
 
     at: steps that are kept, as `editloupe show` numbers them; 0 keeps the question alone.   toolbox: holds the tools that
     the child is offered. The parent's file is not touched, and what both share is not copied.
-    Raises TraceError, also where the trace is not what was recorded, and ConfigError: no such step, nothing to go on from, a change of the question itself.
+    Raises TraceError, also where the trace is not what was recorded.
+    Raises ConfigError: no such step, nothing to go on from, a change of the question itself.
     """
     changes = changes or Changes()
     recording = read_recording(folder, name)

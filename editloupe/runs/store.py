@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from editloupe.data.samples import Loaded, Rejected
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.records import Finding, JudgeSpec, RunSpec
+from editloupe.runs.folders import is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
 from editloupe.traces.events import FindingEvent
@@ -441,7 +442,12 @@ class RunStore:
         path = self.folder / name
         if not path.exists():
             return
-        lines, _ = complete_lines(path.read_bytes() if part is None else part.get(name, b""))
+        data = path.read_bytes() if part is None else part.get(name, b"")
+        lines, end = complete_lines(data)
+        # One that writes just now may be in the middle of a line.
+        if end < len(data) and not is_written(self.folder):
+            told = f"the last line is cut off ({len(data) - end} bytes), left out"
+            self.problems.append(f"{name}, line {len(lines) + 1}: {told}")
         for number, line in enumerate(lines, start=1):
             try:
                 data = json.loads(line)

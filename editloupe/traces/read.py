@@ -129,8 +129,8 @@ def read_trace(path: Path) -> Trace:
 
 
 def verify(events: Iterable[Event], *, name: str) -> list[str]:
-    """Problems of the message chain: a message whose hash does not fit its content, a parent that is not there, a reply that
-    is not what the message recorded from it says."""
+    """Problems of the message chain: a message whose hash does not fit its content, a parent that is not there, a reply
+    that is not what the message recorded from it says."""
     known: set[str | None] = {None}
     problems: list[str] = []
     events = list(events)

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from editloupe.errors import TraceError
 from editloupe.records import Finding
+from editloupe.runs.folders import is_written
 from editloupe.runs.store import RunStore
 from editloupe.traces.read import complete_lines, read_trace
 from editloupe.values import Json, Sample, sample_key
@@ -102,33 +102,7 @@ class RunIndex:
 
     def running(self) -> bool:
         """Whether the process that took the run's lock is alive here. A run on another machine cannot be told."""
-        try:
-            told = (self.folder / "run.owner").read_text(encoding="utf-8")
-            found = re.fullmatch(r"process (\d+) on (.+)\n", told)
-            if found is None or found[2] != socket.gethostname():
-                return False
-            process = int(found[1])
-            os.kill(process, 0)
-        except PermissionError:
-            return True
-        except (OSError, ValueError, OverflowError):
-            return False
-        return self._locked_by(process)
-
-    def _locked_by(self, process: int) -> bool:
-        """Whether a process that is alive is the one that writes here: its number may have gone to another since.
-
-        Looked up in the kernel's list of locks, since trying the lock could keep a writer out that starts just then;
-        where there is no such list, the process counts.
-        """
-        try:
-            inode = (self.folder / "run.lock").stat().st_ino
-            held = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
-        except FileNotFoundError:
-            return not Path("/proc/locks").exists()
-        except (OSError, ValueError):
-            return True
-        return any(str(process) in words and any(word.endswith(f":{inode}") for word in words) for words in held)
+        return is_written(self.folder)
 
     def forks(self, trace: str) -> list[str]:
         """The traces of the run that continue a task's trace, or one of its forks, in the order in which they were made."""

@@ -176,6 +176,21 @@ def test_what_is_no_shard_of_the_same_run_is_refused_with_the_field(edits: Edits
 # Pictures
 
 
+def test_a_cut_last_line_is_named_unless_somebody_writes(gallery: Path):
+    with (gallery / "findings.jsonl").open("ab") as file:
+        file.write(b'{"sample_id"')
+    before = RunStore.read(gallery)
+    count = (gallery / "findings.jsonl").read_bytes().count(b"\n") + 1
+    assert before.problems == [f"findings.jsonl, line {count}: the last line is cut off (12 bytes), left out"]
+    assert len(before.current()) == 7
+    writer = RunStore.edit(gallery)
+    try:
+        assert RunStore.read(gallery).problems == []
+    finally:
+        writer.close()
+    assert RunStore.read(gallery).problems == before.problems
+
+
 def test_gc_finds_what_nothing_names_and_nothing_else(gallery: Path):
     assert orphans(gallery) == []
     lost, half, foreign = "ab" * 32 + ".png", ".part-0", "readme.txt"
