@@ -253,12 +253,15 @@ def compare(
 ) -> Comparison:
     """Judges of one rubric over the same samples.
 
-    Raises ConfigError: fewer than two judges, samples whose content differs between runs, no sample in common.
+    Raises ConfigError: fewer than two judges, two of one name, samples whose content differs between runs, no sample in common.
     """
     if len(judges) < 2:
         raise ConfigError(
             "one judge only; name several runs, or a run that several judges have judged (judge --backend A --backend B)"
         )
+    twice = next((name for name, n in Counter(j.name for j in judges).items() if n > 1), None)
+    if twice is not None:
+        raise ConfigError(f"two judges are called {twice}; name each judge once, under a name of its own")
     _check_same_data(judges)
     criteria = [c for c in judges[0].rubric.criteria if any(c.id in j.criteria for j in judges)]
     scores = [{(s.metric, sample_key(s.editor, s.sample_id)): s for s in j.scores} for j in judges]

@@ -311,6 +311,34 @@ def test_runs_of_other_data_are_refused_on_the_command_line(
     assert (code, "judged different data: s01 differ" in said) == (2, True)
 
 
+def test_runs_of_one_folder_name_are_told_apart_by_their_parents(
+    edits: Callable[..., Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
+):
+    folder = edits(8)
+    made = []
+    for month, labels in (("jan", A), ("feb", B)):
+        bench = open_bench(
+            Settings(backend=ScriptedLMM(lambda r, v=labels: final(LEVELS[v[number_of(r)]]), name="one"), criteria=("if",))
+        )
+        made.append(tmp_path / month / "run")
+        execute(bench, Source(path=folder), made[-1], config={})
+    code, told, said = editloupe("compare", *made, "--json")
+    assert code == 0, said
+    data = json.loads(told)
+    jan, feb = (j["name"] for j in data["judges"])
+    assert (jan, feb) == ("scripted/one, tool (jan/run)", "scripted/one, tool (feb/run)")
+    # Exact agreement of A and B is 5 of 8; a judge beside itself would have 1.
+    assert data["pairs"][0]["figures"]["exact"]["value"] == 5 / 8
+    assert {tuple(d["labels"]) for d in data["disagreements"]} == {(jan, feb)}
+    code, _, said = editloupe("compare", made[0], tmp_path / "feb" / ".." / "jan" / "run")
+    assert (code, "are the same run; name each run once" in said) == (2, True)
+
+
+def test_judges_of_one_name_are_refused():
+    with pytest.raises(ConfigError, match="two judges are called a"):
+        compare([judge("a", list(A)), judge("a", list(B))], prices=NO_PRICES)
+
+
 def as_table(found: Comparison) -> str:
     return json.dumps(found.to_json(), allow_nan=False)
 
