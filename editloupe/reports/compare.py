@@ -127,8 +127,9 @@ class Effort:
     """What one judge's verdicts took.
 
     verdicts: findings with a label.   usage: of all findings, those without a label included.   cost: USD, None where the
-    price is not known.   seconds: median of a finding.   turns: mean of turns with tool calls.
-    tools: how often each was called.   agreeing: verdicts that are people's label; None without people.
+    price is not known or the endpoint did not tell the tokens of every finding.   seconds: median of a finding.
+    turns: mean of turns with tool calls.   tools: how often each was called.   agreeing: verdicts that are people's label;
+    None without people.
     """
 
     judge: str
@@ -253,7 +254,8 @@ def compare(
 ) -> Comparison:
     """Judges of one rubric over the same samples.
 
-    Raises ConfigError: fewer than two judges, two of one name, samples whose content differs between runs, no sample in common.
+    Raises ConfigError: fewer than two judges, two of one name, samples whose content differs between runs, no sample in
+    common.
     """
     if len(judges) < 2:
         raise ConfigError(
@@ -532,7 +534,7 @@ def _effort(judge: Judged, prices: Prices, people: People | None) -> Effort:
         verdicts=sum(s.value is not None for s in judge.scores),
         findings=len(judge.findings),
         usage=usage,
-        cost=prices.of_uri(judge.backend, usage),
+        cost=None if judge.untold else prices.of_uri(judge.backend, usage),
         seconds=float(np.median([f.seconds for f in asked])) if asked else None,
         turns=float(np.mean([f.turns for f in asked])) if asked else None,
         tools=tool_calls(judge),

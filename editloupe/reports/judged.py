@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import cast
 
+from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import EvalProtocol, Summary, rejected_scores, scored
 from editloupe.protocols.dlebench import Mode, Options
@@ -61,6 +62,22 @@ class Judged:
         key = sample_key(score.editor, score.sample_id)
         sample = self.samples.get(key)
         return key if sample is None else sample.source.sha256
+
+    @property
+    def untold(self) -> int:
+        """Findings of an LMM whose tokens its endpoint did not tell, so that nobody knows what it spent.
+
+        What was never asked (a missing output) and a call that failed before any answer cost nothing.
+        """
+        if parse_uri(self.backend).provider in NOT_LMMS:
+            return 0
+        return sum(
+            f.trace is not None
+            and f.usage.input_tokens is None
+            and f.usage.output_tokens is None
+            and not (f.status == "backend_failed" and not f.turns)
+            for f in self.findings
+        )
 
     def describe(self) -> str:
         hidden = f", ablated: {', '.join(self.ablations)}" if self.ablations else ""

@@ -231,6 +231,21 @@ def test_what_a_verdict_costs():
     assert b.cost is None and b.cost_a_verdict is None
 
 
+def test_a_cost_is_unknown_where_a_finding_has_no_tokens():
+    prices = Prices(by_name={"m": ModelPrice(input=1.0, output=10.0)})
+    told = judge("told", list(A), backend="openai/m", usage=Usage(input_tokens=1000))
+    silent = judge("silent", list(A), backend="openai/m")
+    first, *others = told.findings
+    partly = replace(told, name="partly", findings=(replace(first, usage=Usage()), *others))
+    failed = replace(first, status="backend_failed", answer=None, usage=Usage(), turns=0)
+    cut = replace(told, name="cut", findings=(failed, *others))
+    never = replace(told, name="never", findings=(replace(first, usage=Usage(), trace=None), *others))
+    judges = [told, silent, partly, cut, never, judge("baseline", list(A))]
+    costs = [e.cost for e in compare(judges, prices=prices).efforts]
+    # 1,000 tokens a finding; what was not answered or not asked costs nothing.
+    assert costs == [pytest.approx(0.008), None, None, pytest.approx(0.007), pytest.approx(0.007), 0.0]
+
+
 def test_disagreements_come_furthest_apart_first():
     found = compare([judge("a", list(A)), judge("b", [4, *B[1:]])], prices=NO_PRICES)
     assert [(d.sample, d.spread) for d in found.disagreements][:2] == [("s0", 1.0), ("s4", pytest.approx(1 / 3, abs=1e-6))]
