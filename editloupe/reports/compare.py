@@ -297,18 +297,19 @@ def compare(
 
 def _check_same_data(judges: Sequence[Judged]) -> None:
     content: dict[str, tuple[str, Judged]] = {}
-    differing: list[str] = []
-    other = judges[0]
     for judge in judges:
+        # Samples that differ, by the name of the judge whose run has them otherwise.
+        parted: dict[str, tuple[Judged, list[str]]] = {}
         for key, sample in judge.samples.items():
-            known = content.setdefault(key, (sample.content, judge))
-            if known[0] != sample.content and key not in differing:
-                differing.append(key)
-                other = judge
-    if differing:
+            known, other = content.setdefault(key, (sample.content, judge))
+            if known != sample.content:
+                parted.setdefault(other.name, (other, []))[1].append(key)
+        if not parted:
+            continue
+        other, differing = next(iter(parted.values()))
         named = ", ".join(differing[:5]) + (f" and {len(differing) - 5} more" if len(differing) > 5 else "")
         raise ConfigError(
-            f"{judges[0].folder} and {other.folder} judged different data: {named} differ in image, instruction or "
+            f"{other.folder} and {judge.folder} judged different data: {named} differ in image, instruction or "
             "targets; compare runs over the same folder"
         )
     common = set.intersection(*(set(j.samples) for j in judges))

@@ -257,6 +257,11 @@ def test_other_data_no_overlap_and_one_judge_are_refused():
     changed = replace(b, samples={**b.samples, "s3": sample(3, instruction="Do something else.")})
     with pytest.raises(ConfigError, match="judged different data: s3 differ in image, instruction or targets"):
         compare([a, changed], prices=NO_PRICES)
+    # The first run has no s3: it differs from neither.
+    first = replace(a, folder=Path("first"), samples={k: v for k, v in a.samples.items() if k != "s3"})
+    second, third = replace(b, folder=Path("second")), replace(changed, name="c", folder=Path("third"))
+    with pytest.raises(ConfigError, match=r"^second and third judged different data: s3 differ"):
+        compare([first, second, third], prices=NO_PRICES)
     apart = replace(b, samples={"other": replace(sample(9), id="other")})
     with pytest.raises(ConfigError, match="no sample in common: run has s0, s1, s2, …; run has other"):
         compare([a, apart], prices=NO_PRICES)
