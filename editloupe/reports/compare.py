@@ -100,8 +100,8 @@ class Pair:
 class Standing:
     """One judge on one criterion, on its own coverage.
 
-    mean: 0..100.   common: the mean of the samples that all judges could judge.   entropy: of its labels, in bits, 0 where
-    it always says the same; None without a label.   statuses: what it could not judge, by status.
+    mean: 0..100.   common: the mean of the samples that all judges with any verdict could judge.   entropy: of its labels,
+    in bits, 0 where it always says the same; None without a label.   statuses: what it could not judge, by status.
     """
 
     judge: str
@@ -274,9 +274,16 @@ def compare(
             notes.append(f"{judge.name} has no verdict at all; it is listed and takes part in nothing")
     for criterion in criteria:
         keys = list(dict.fromkeys(key for own in scores for key in own if key[0] == criterion.id))
-        all_judged = [k for k in keys if all((s := own.get(k)) is not None and s.value is not None for own in scores)]
-        for judge, own in zip(judges, scores, strict=True):
-            standings.append(_standing(judge, criterion, own, keys, all_judged, drawing))
+        # A judge without any verdict would leave no sample that all judged.
+        told = [any((s := own.get(k)) is not None and s.value is not None for k in keys) for own in scores]
+        able = [own for own, some in zip(scores, told, strict=True) if some]
+        all_judged = [
+            k for k in keys if able and all((s := own.get(k)) is not None and s.value is not None for own in able)
+        ]
+        for judge, own, some in zip(judges, scores, told, strict=True):
+            standings.append(_standing(judge, criterion, own, keys, all_judged if some else (), drawing))
+            if not some and any(s.value is not None for s in own.values()):
+                notes.append(f"{judge.name} has no verdict on {criterion.short}; what all judged is told without it there")
         for (a, own_a), (b, own_b) in combinations(zip(judges, scores, strict=True), 2):
             pairs.append(_pair(a, b, criterion, own_a, own_b, keys, drawing))
         if people is not None:
@@ -496,7 +503,8 @@ def _nearness(
                 both = right[i].keys() & right[j].keys()
                 ours = sum(right[i][k] and not right[j][k] for k in both)
                 theirs = sum(right[j][k] and not right[i][k] for k in both)
-                versus[other.judge] = (mcnemar(ours, theirs), ours, theirs)
+                nothing = Test(p=None, n=0, why="no sample that both judged")
+                versus[other.judge] = (mcnemar(ours, theirs) if both else nothing, ours, theirs)
         out.append(replace(near, versus=versus))
     return out
 

@@ -161,6 +161,19 @@ def test_a_judge_without_any_verdict_takes_part_in_nothing_and_is_listed():
     assert not found.disagreements
 
 
+def test_a_judge_without_any_verdict_empties_nobodys_mean():
+    truth = {("", f"s{i}", IF): float(v) for i, v in enumerate(A)}
+    three = [judge("a", [None, *A[1:]]), judge("none", [None] * 8), judge("b", list(B))]
+    found = compare(three, prices=NO_PRICES, people=truth)
+    # a: 2 3 4 1 2 3 4 are 19/7 of 1..4; b: 2 3 4 2 3 4 4 are 22/7.
+    a, none, b = (s.common for s in found.standings)
+    assert (a.judged, a.value) == (7, pytest.approx((19 / 7 - 1) / 3 * 100))
+    assert (b.judged, b.value) == (7, pytest.approx((22 / 7 - 1) / 3 * 100))
+    assert (none.judged, none.value) == (0, None)
+    assert found.nearness[0].versus["none"][0].why == "no sample that both judged"
+    assert found.nearness[0].versus["b"][0].p is not None
+
+
 def test_one_sample_gives_no_chance_corrected_figure():
     (pair,) = compare([judge("a", [1]), judge("b", [2])], prices=NO_PRICES).pairs
     value = {name: figure.estimate.value for name, figure in pair.figures.items()}
