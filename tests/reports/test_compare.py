@@ -174,6 +174,19 @@ def test_a_judge_without_any_verdict_empties_nobodys_mean():
     assert found.nearness[0].versus["b"][0].p is not None
 
 
+def test_a_criterion_that_a_judge_was_not_asked_is_told_of_the_others():
+    def both(name: str) -> Judged:
+        one = judge(name, list(A))
+        more = tuple(replace(s, metric="visual_consistency") for s in one.scores)
+        return replace(one, scores=(*one.scores, *more), criteria=(IF, "visual_consistency"))
+
+    found = compare([both("a"), both("b"), judge("if only", list(B))], prices=NO_PRICES)
+    assert found.notes == ("if only has no verdict on VC; what all judged is told without it there",)
+    common = {(s.judge, s.criterion): s.common.judged for s in found.standings}
+    assert common["a", "visual_consistency"] == common["b", "visual_consistency"] == common["if only", IF] == 8
+    assert common["if only", "visual_consistency"] == 0
+
+
 def test_one_sample_gives_no_chance_corrected_figure():
     (pair,) = compare([judge("a", [1]), judge("b", [2])], prices=NO_PRICES).pairs
     value = {name: figure.estimate.value for name, figure in pair.figures.items()}
