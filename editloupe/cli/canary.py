@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,9 @@ from editloupe.cli.output import note, out, plain
 from editloupe.cli.retry import complete
 from editloupe.errors import ConfigError
 from editloupe.values import Json
+
+if TYPE_CHECKING:
+    from editloupe.reports.canary import Canary
 
 
 def canary(
@@ -34,6 +37,7 @@ def canary(
     """Judge a small fixed set of a run again, live: the share of labels that flipped, and whether another model answers."""
     from dataclasses import replace
 
+    from editloupe.protocols.repeats import Repeats
     from editloupe.reports import canary as report
     from editloupe.reports import grid
     from editloupe.reports.judged import chosen
@@ -52,7 +56,8 @@ def canary(
         raise ConfigError(f"{run}: {recorded.name} gave no label, so that there is nothing to compare with")
     one = _options(run, recorded.title or recorded.backend, recorded.backend, backend)
     folder = out_dir or run / "canary" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-    bench = open_bench(replace(settings_of(one.options), name=one.name))
+    # Of repeats the first alone counts, so that the others are not paid for.
+    bench = open_bench(replace(settings_of(one.options), name=one.name, repeats=Repeats()))
     source = source_of({**one.options, "limit": None, "sample": list(keys)})
     if not as_json:
         note(f"Asking {bench.judge.backend} again about {len(keys)} samples of {run}, into {folder}")
@@ -74,7 +79,7 @@ def canary(
         console.print(f"  … and {len(found.flips) - 10} more")
     for status, count in found.statuses.items():
         console.print(plain(f"  {count} without a label now: {status}"))
-    _models(found.models_before, found.models_now)
+    _models(found)
     if outcome.ledger.usage.total:
         console.print(plain(spent_told(outcome.ledger, bench.backend)))
     if code:
@@ -82,14 +87,16 @@ def canary(
     return code
 
 
-def _models(before: tuple[str, ...], now: tuple[str, ...]) -> None:
-    if not before and not now:
-        return
-    told = f"Answered then by {', '.join(before) or 'an unnamed model'}, now by {', '.join(now) or 'an unnamed model'}"
-    same = set(before) == set(now)
-    out().print(
-        plain(f"{told}: {'the same' if same else 'ANOTHER model or version'}."), style=None if same else "bold yellow"
-    )
+def _models(found: Canary) -> None:
+    before, now = (", ".join(names) for names in (found.models_before, found.models_now))
+    if found.silent:
+        then = f" Then it was {before}." if before else ""
+        out().print(plain(f"Nobody answered now.{then}"), style="bold yellow")
+    elif before or now:
+        told = f"Answered then by {before or 'an unnamed model'}, now by {now or 'an unnamed model'}"
+        same = "the same" if now == before else "no other than then" if now else "whether it is the same is not known"
+        what = "ANOTHER model or version" if found.changed_model else same
+        out().print(plain(f"{told}: {what}."), style="bold yellow" if found.changed_model else None)
 
 
 def _options(run: Path, title: str, uri: str, backend: str | None) -> Chosen:

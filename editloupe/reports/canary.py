@@ -54,8 +54,17 @@ class Canary:
 
     @property
     def changed_model(self) -> bool:
-        """Whether another name or fingerprint answered."""
-        return set(self.models_before) != set(self.models_now)
+        """Whether a name or fingerprint answered that had not answered then. Silence is no other model."""
+        return bool(set(self.models_now) - set(self.models_before))
+
+    @property
+    def silent(self) -> bool:
+        """Whether nobody answered now."""
+        return (
+            not self.models_now
+            and set(self.statuses) == {"backend_failed"}
+            and not any(e.judged for e in self.rates.values())
+        )
 
     @property
     def highest(self) -> float | None:
@@ -71,6 +80,7 @@ class Canary:
             "models_before": list(self.models_before),
             "models_now": list(self.models_now),
             "model_changed": self.changed_model,
+            "nobody_answered": self.silent,
         }
 
 

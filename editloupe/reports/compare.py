@@ -100,8 +100,8 @@ class Pair:
 class Standing:
     """One judge on one criterion, on its own coverage.
 
-    mean: 0..100.   common: the mean of the samples that all judges could judge.   entropy: of its labels, in bits, 0 where
-    it always says the same; None without a label.   statuses: what it could not judge, by status.
+    mean: 0..100.   common: the mean of the samples that all judges with any verdict could judge.   entropy: of its labels,
+    in bits, 0 where it always says the same; None without a label.   statuses: what it could not judge, by status.
     """
 
     judge: str
@@ -127,8 +127,9 @@ class Effort:
     """What one judge's verdicts took.
 
     verdicts: findings with a label.   usage: of all findings, those without a label included.   cost: USD, None where the
-    price is not known.   seconds: median of a finding.   turns: mean of turns with tool calls.
-    tools: how often each was called.   agreeing: verdicts that are people's label; None without people.
+    price is not known or the endpoint did not tell the tokens of every finding.   seconds: median of a finding.
+    turns: mean of turns with tool calls.   tools: how often each was called.   agreeing: verdicts that are people's label;
+    None without people.
     """
 
     judge: str
@@ -253,12 +254,16 @@ def compare(
 ) -> Comparison:
     """Judges of one rubric over the same samples.
 
-    Raises ConfigError: fewer than two judges, samples whose content differs between runs, no sample in common.
+    Raises ConfigError: fewer than two judges, two of one name, samples whose content differs between runs, no sample in
+    common.
     """
     if len(judges) < 2:
         raise ConfigError(
             "one judge only; name several runs, or a run that several judges have judged (judge --backend A --backend B)"
         )
+    twice = next((name for name, n in Counter(j.name for j in judges).items() if n > 1), None)
+    if twice is not None:
+        raise ConfigError(f"two judges are called {twice}; name each judge once, under a name of its own")
     _check_same_data(judges)
     criteria = [c for c in judges[0].rubric.criteria if any(c.id in j.criteria for j in judges)]
     scores = [{(s.metric, sample_key(s.editor, s.sample_id)): s for s in j.scores} for j in judges]
@@ -269,9 +274,16 @@ def compare(
             notes.append(f"{judge.name} has no verdict at all; it is listed and takes part in nothing")
     for criterion in criteria:
         keys = list(dict.fromkeys(key for own in scores for key in own if key[0] == criterion.id))
-        all_judged = [k for k in keys if all((s := own.get(k)) is not None and s.value is not None for own in scores)]
-        for judge, own in zip(judges, scores, strict=True):
-            standings.append(_standing(judge, criterion, own, keys, all_judged, drawing))
+        # A judge without any verdict would leave no sample that all judged.
+        told = [any((s := own.get(k)) is not None and s.value is not None for k in keys) for own in scores]
+        able = [own for own, some in zip(scores, told, strict=True) if some]
+        all_judged = [
+            k for k in keys if able and all((s := own.get(k)) is not None and s.value is not None for own in able)
+        ]
+        for judge, own, some in zip(judges, scores, told, strict=True):
+            standings.append(_standing(judge, criterion, own, keys, all_judged if some else (), drawing))
+            if not some and any(s.value is not None for s in own.values()):
+                notes.append(f"{judge.name} has no verdict on {criterion.short}; what all judged is told without it there")
         for (a, own_a), (b, own_b) in combinations(zip(judges, scores, strict=True), 2):
             pairs.append(_pair(a, b, criterion, own_a, own_b, keys, drawing))
         if people is not None:
@@ -292,18 +304,19 @@ def compare(
 
 def _check_same_data(judges: Sequence[Judged]) -> None:
     content: dict[str, tuple[str, Judged]] = {}
-    differing: list[str] = []
-    other = judges[0]
     for judge in judges:
+        # Samples that differ, by the name of the judge whose run has them otherwise.
+        parted: dict[str, tuple[Judged, list[str]]] = {}
         for key, sample in judge.samples.items():
-            known = content.setdefault(key, (sample.content, judge))
-            if known[0] != sample.content and key not in differing:
-                differing.append(key)
-                other = judge
-    if differing:
+            known, other = content.setdefault(key, (sample.content, judge))
+            if known != sample.content:
+                parted.setdefault(other.name, (other, []))[1].append(key)
+        if not parted:
+            continue
+        other, differing = next(iter(parted.values()))
         named = ", ".join(differing[:5]) + (f" and {len(differing) - 5} more" if len(differing) > 5 else "")
         raise ConfigError(
-            f"{judges[0].folder} and {other.folder} judged different data: {named} differ in image, instruction or "
+            f"{other.folder} and {judge.folder} judged different data: {named} differ in image, instruction or "
             "targets; compare runs over the same folder"
         )
     common = set.intersection(*(set(j.samples) for j in judges))
@@ -490,7 +503,8 @@ def _nearness(
                 both = right[i].keys() & right[j].keys()
                 ours = sum(right[i][k] and not right[j][k] for k in both)
                 theirs = sum(right[j][k] and not right[i][k] for k in both)
-                versus[other.judge] = (mcnemar(ours, theirs), ours, theirs)
+                nothing = Test(p=None, n=0, why="no sample that both judged")
+                versus[other.judge] = (mcnemar(ours, theirs) if both else nothing, ours, theirs)
         out.append(replace(near, versus=versus))
     return out
 
@@ -529,7 +543,7 @@ def _effort(judge: Judged, prices: Prices, people: People | None) -> Effort:
         verdicts=sum(s.value is not None for s in judge.scores),
         findings=len(judge.findings),
         usage=usage,
-        cost=prices.of_uri(judge.backend, usage),
+        cost=None if judge.untold else prices.of_uri(judge.backend, usage),
         seconds=float(np.median([f.seconds for f in asked])) if asked else None,
         turns=float(np.mean([f.turns for f in asked])) if asked else None,
         tools=tool_calls(judge),

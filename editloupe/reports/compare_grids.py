@@ -69,7 +69,7 @@ def _standings(found: Comparison) -> Grid:
         fixed=2,
         caption=(
             "Means 0 to 100 with 95 % intervals (judged/asked): each judge's own, and on the samples that every judge "
-            "could judge. Entropy of its labels in bits: 0 where it always says the same."
+            "with any verdict could judge. Entropy of its labels in bits: 0 where it always says the same."
         ),
         records=tuple(s.to_json() for s in found.standings),
     )

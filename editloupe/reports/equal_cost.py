@@ -7,6 +7,7 @@ median label, too.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from editloupe.backends.prices import Prices
@@ -19,8 +20,9 @@ from editloupe.reports.judged import Judged
 def at_equal_cost(judges: Sequence[Judged], prices: Prices) -> tuple[list[Judged], tuple[str, ...]]:
     """The judges, those with repeats cut to as many as the dearest judge without repeats spends; and what was done.
 
-    Spend is money a question where every judge's price is known, tokens otherwise. Raises ConfigError where there is no
-    judge with repeats, none without, or nothing to tell what one spent.
+    Spend is money a question where every judge's price is known, tokens otherwise, over the questions that all of them
+    were asked. Raises ConfigError where there is no judge with repeats, none without, no question in common, or nothing
+    to tell what one spent.
     """
     once = [j for j in judges if j.repeats.count == 1]
     several = [j for j in judges if j.repeats.count > 1]
@@ -29,9 +31,18 @@ def at_equal_cost(judges: Sequence[Judged], prices: Prices) -> tuple[list[Judged
             "--equal-cost needs a judge that was asked once, which is the measure, and one that was asked several times "
             f"(judge --mode plain --repeats K); there are {len(once)} and {len(several)}"
         )
+    for judge in judges:
+        if judge.untold:
+            raise ConfigError(
+                f"{judge.name}: its endpoint told no tokens of {judge.untold} of {len(judge.findings)} findings, so that "
+                "nobody knows what it spent; --equal-cost needs the usage of every judge"
+            )
+    common = set.intersection(*({f.question for f in j.findings} for j in judges))
+    if not common:
+        raise ConfigError("--equal-cost: the judges were asked no question in common; compare runs over the same data")
     money = all(prices.of_uri(j.backend, Usage(input_tokens=1, output_tokens=1)) is not None for j in judges)
-    measure = max(once, key=lambda j: _spend(j, 1, prices, money=money))
-    limit = _spend(measure, 1, prices, money=money)
+    measure = max(once, key=lambda j: _spend(j, 1, common, prices, money=money))
+    limit = _spend(measure, 1, common, prices, money=money)
     if not limit:
         raise ConfigError(f"{measure.name} spent nothing that its endpoint told; --equal-cost has no measure")
     found, notes = [], [f"Equal cost: {measure.name} spent {_told(limit, money=money)} a question, which is the measure."]
@@ -39,7 +50,7 @@ def at_equal_cost(judges: Sequence[Judged], prices: Prices) -> tuple[list[Judged
         if judge.repeats.count == 1:
             found.append(judge)
             continue
-        spends = [_spend(judge, k, prices, money=money) for k in range(1, judge.repeats.count + 1)]
+        spends = [_spend(judge, k, common, prices, money=money) for k in range(1, judge.repeats.count + 1)]
         k = max((n for n, spend in enumerate(spends, start=1) if spend <= limit), default=1)
         share = spends[k - 1] / limit
         told = f"{judge.name}: {k} of {judge.repeats.count} repeats count, {_told(spends[k - 1], money=money)} a question"
@@ -67,13 +78,16 @@ def first_repeats(judge: Judged, count: int) -> Judged:
     return replace(judge, name=name, findings=tuple(findings), scores=(*fresh, *rejected), repeats=rule)
 
 
-def _spend(judge: Judged, repeats: int, prices: Prices, *, money: bool) -> float:
-    """USD or tokens a question, of the first repeats."""
-    findings = [f for f in judge.findings if f.repeat < repeats]
-    questions = {f.question for f in findings}
-    usage = sum((f.usage for f in findings), Usage())
-    spent = (prices.of_uri(judge.backend, usage) or 0.0) if money else float(usage.total)
-    return spent / len(questions) if questions else 0.0
+def _spend(
+    judge: Judged, repeats: int, questions: AbstractSet[tuple[str, str, str, int]], prices: Prices, *, money: bool
+) -> float:
+    """USD or tokens a question of these, of the first repeats."""
+    usage = sum((f.usage for f in judge.findings if f.repeat < repeats and f.question in questions), Usage())
+    if not money:
+        return usage.total / len(questions)
+    spent = prices.of_uri(judge.backend, usage)
+    assert spent is not None, "money counts only where every price is known"
+    return spent / len(questions)
 
 
 def _told(spend: float, *, money: bool) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import cast
 
+from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import EvalProtocol, Summary, rejected_scores, scored
 from editloupe.protocols.dlebench import Mode, Options
@@ -60,6 +62,22 @@ class Judged:
         key = sample_key(score.editor, score.sample_id)
         sample = self.samples.get(key)
         return key if sample is None else sample.source.sha256
+
+    @property
+    def untold(self) -> int:
+        """Findings of an LMM whose tokens its endpoint did not tell, so that nobody knows what it spent.
+
+        What was never asked (a missing output) and a call that failed before any answer cost nothing.
+        """
+        if parse_uri(self.backend).provider in NOT_LMMS:
+            return 0
+        return sum(
+            f.trace is not None
+            and f.usage.input_tokens is None
+            and f.usage.output_tokens is None
+            and not (f.status == "backend_failed" and not f.turns)
+            for f in self.findings
+        )
 
     def describe(self) -> str:
         hidden = f", ablated: {', '.join(self.ablations)}" if self.ablations else ""
@@ -160,11 +178,33 @@ def chosen(store: RunStore, wanted: str | None) -> list[Judged]:
 
 
 def _named(found: list[Judged]) -> list[Judged]:
-    """Each under a name of its own: where two are alike, the run's folder follows, then the judge's id."""
-    tells: tuple[Callable[[Judged], str], ...] = (lambda j: j.folder.name, lambda j: j.judge_id[:6])
+    """Each under a name of its own, by which all figures are kept.
+
+    Where two are alike, the run's folder follows with as many of its parents as tell them apart, then the judge's id, and
+    a number where even these are the same.
+    """
+    paths = _telling({j.folder.resolve() for j in found})
+    tells: tuple[Callable[[Judged], str], ...] = (lambda j: paths[j.folder.resolve()], lambda j: j.judge_id[:6])
     for tell in tells:
         names = [j.name for j in found]
         found = [replace(j, name=f"{j.name} ({tell(j)})") if names.count(j.name) > 1 else j for j in found]
+    taken: set[str] = set()
+    unique = []
+    for j in found:
+        name = next(n for k in count(1) if (n := j.name if k == 1 else f"{j.name} #{k}") not in taken)
+        taken.add(name)
+        unique.append(replace(j, name=name))
+    assert len(taken) == len(unique), "a judge's name is the key of its figures"
+    return unique
+
+
+def _telling(folders: Collection[Path]) -> dict[Path, str]:
+    """Each folder by the shortest end of its path that no other one has: "run", or "jan/run" beside "feb/run"."""
+    found = {}
+    for folder in folders:
+        ends = (Path(*folder.parts[-depth:]) for depth in range(1, len(folder.parts) + 1))
+        alone = (e for e in ends if sum(other.parts[-len(e.parts) :] == e.parts for other in folders) == 1)
+        found[folder] = next(alone, folder).as_posix()
     return found
 
 

@@ -169,7 +169,10 @@ def area_grids(judged: Judged, found: Sequence[ByArea]) -> list[Grid]:
 
 
 def side_by_side(all_judged: Sequence[Judged]) -> Grid | None:
-    """Several judges on the same samples: each one's mean over what all could judge, and the difference from the first."""
+    """Several judges on the same samples: each one's mean over what all could judge, and the difference from the first.
+
+    A judge without any verdict on a criterion is left out of "all" there, and named.
+    """
     if len(all_judged) < 2:
         return None
     criteria = _common_criteria(all_judged)
@@ -179,27 +182,33 @@ def side_by_side(all_judged: Sequence[Judged]) -> Grid | None:
     values = [{(s.metric, sample_key(s.editor, s.sample_id)): s for s in j.scores} for j in all_judged]
     rows: list[Row] = []
     records: list[Mapping[str, Json]] = []
+    able = {c: [any(k[0] == c and s.normalised is not None for k, s in v.items()) for v in values] for c in criteria}
     common = {
         c: [
             key
-            for key, score in values[0].items()
+            for key in values[0]
             if key[0] == c
             and key[1] in shared
-            and all((s := v.get(key)) is not None and s.normalised is not None for v in values)
+            and any(able[c])
+            and all(
+                (s := v.get(key)) is not None and s.normalised is not None
+                for v, some in zip(values, able[c], strict=True)
+                if some
+            )
         ]
         for c in criteria
     }
     for number, (judged, own) in enumerate(zip(all_judged, values, strict=True)):
         cells: list[str] = []
         for criterion in criteria:
-            keys = common[criterion]
+            keys = common[criterion] if able[criterion][number] else []
             mine = [_value(own[key]) for key in keys]
             clusters = [judged.cluster(own[key]) for key in keys]
             found = estimate.mean(mine, clusters)
             asked = [s for key, s in own.items() if key[0] == criterion]
             judged_ = sum(s.normalised is not None for s in asked)
             differs = None
-            if number:
+            if number and able[criterion][0]:
                 first = [_value(values[0][key]) for key in keys]
                 differs = estimate.mean([a - b for a, b in zip(mine, first, strict=True)], clusters)
             cells += [_estimate(found, counts=False, digits=1), _signed(differs), f"{judged_}/{len(asked)}"]
@@ -220,6 +229,11 @@ def side_by_side(all_judged: Sequence[Judged]) -> Grid | None:
             )
         rows.append(Row(cells=(judged.name, *cells)))
     shorts = [all_judged[0].rubric.criterion(c).short for c in criteria]
+    left_out = [
+        f"{j.name} ({', '.join(without)})"
+        for n, j in enumerate(all_judged)
+        if (without := [s for s, c in zip(shorts, criteria, strict=True) if any(able[c]) and not able[c][n]])
+    ]
     counts = ", ".join(f"{short} {len(common[c])}" for short, c in zip(shorts, criteria, strict=True))
     return Grid(
         name="side-by-side",
@@ -228,6 +242,7 @@ def side_by_side(all_judged: Sequence[Judged]) -> Grid | None:
         rows=tuple(rows),
         caption=(
             f"Means of samples judged by all ({counts}), with 95 % intervals; judged: of all that each was asked."
+            + (f" Without any verdict and not among all: {', '.join(left_out)}." if left_out else "")
             + (f" {_left_out(len(differing))}." if differing else "")
         ),
         records=tuple(records),

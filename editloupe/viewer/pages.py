@@ -101,7 +101,7 @@ class Site:
     _rows: dict[tuple[str, str, bool], tuple[Entry, str]] = field(default_factory=dict)
     _summaries: dict[tuple[str, str], tuple[int, list[Summary], str]] = field(default_factory=dict)
     _reports: dict[str, tuple[int, Report | None]] = field(default_factory=dict)
-    _compared: dict[tuple[()], tuple[tuple[int, ...], Comparison | None]] = field(default_factory=dict)
+    _compared: dict[tuple[()], tuple[tuple[int, ...], Comparison | str | None]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, indexes: Sequence[RunIndex], *, live: bool = False, prices: Prices | None = None) -> Site:
@@ -170,30 +170,33 @@ class Site:
         sections = report.sections if report else ()
         return {f"{n}-{name}": svg for n, section in enumerate(sections, start=1) for name, svg in section.plots.items()}
 
-    def comparison(self) -> Comparison | None:
-        """All judges of all runs against each other; None where there is one judge, or where they cannot be compared."""
+    def comparison(self) -> Comparison | str | None:
+        """All judges of all runs against each other, or why they cannot be compared; None where there is one judge."""
         for run in self.runs:
             run.index.entries()
         versions = tuple(run.index.version for run in self.runs)
         kept = self._compared.get(())
         if kept is None or kept[0] != versions:
-            made: Comparison | None
+            made: Comparison | str | None
             try:
                 judges = read_judged([run.index.folder for run in self.runs])
                 people, where, notes = labels_of_people(judges)
-                made = compare(judges, prices=self.prices, people=people)
-                made = replace(made, people=where, notes=(*made.notes, *notes))
-            except EditLoupeError:
-                made = None
+                found = compare(judges, prices=self.prices, people=people)
+                made = replace(found, people=where, notes=(*found.notes, *notes))
+            except EditLoupeError as error:
+                several = sum(len({f.judge_id for f in run.index.store.findings.values()}) for run in self.runs) > 1
+                made = str(error) if several else None
             kept = versions, made
             self._compared[()] = kept
         return kept[1]
 
     def compare_page(self) -> str | None:
-        """Judges against each other, and the samples on which they part, the furthest apart first."""
+        """Judges against each other, and the samples on which they part, the furthest apart first; or why there is none."""
         found = self.comparison()
         if found is None:
             return None
+        if isinstance(found, str):
+            return _page("compare.html", self, None, "", comparison=None, trouble=found)
         cases = [case for d in found.disagreements[:_CASES] if (case := self._case(found, d)) is not None]
         tables = [grid_table(g) for g in grids(found) if g.name != "disagreements"]
         more = len(found.disagreements) - len(cases)

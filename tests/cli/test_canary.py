@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.reports.canary import rate
+from editloupe.reports.canary import Canary, rate
 from tests.conftest import final
 
 Program = Callable[..., tuple[int, str, str]]
@@ -61,6 +61,32 @@ def test_what_has_no_label_now_is_no_flip(run: Path, tmp_path: Path, editloupe: 
     assert (figure["value"], figure["judged"], figure["asked"], figure["why"]) == (None, 0, 2, "nothing was judged now")
     assert found["not_judged_now"] == {"backend_failed": 2}
     assert code == 4, "a judge that does not answer has not passed"
+    assert (found["model_changed"], found["nobody_answered"], found["models_now"]) == (False, True, [])
+    _, told, _ = editloupe("canary", run, "--backend", silent, "--samples", "2")
+    assert "Nobody answered now." in told and "ANOTHER" not in told
+
+
+def test_another_model_is_one_that_had_not_answered():
+    def found(before: tuple[str, ...], now: tuple[str, ...]) -> bool:
+        return Canary(
+            judge="j", rates={}, flips=(), statuses={}, models_before=before, models_now=now
+        ).changed_model  # fmt: skip
+
+    assert found(("m (a)",), ("m (b)",))
+    assert not found(("m (a)", "m (b)"), ("m (b)",)), "fewer samples are asked now"
+    assert not found(("m (a)",), ())
+
+
+def test_repeats_are_not_asked_again(edits: Callable[..., Path], tmp_path: Path, editloupe: Program):
+    told = script(tmp_path, "then.jsonl", final("Flawless Execution"))
+    out = tmp_path / "run"
+    assert editloupe("judge", edits(2), "--backend", told, "--criteria", "if", "--repeats", "3", "--out", out)[0] == 0
+    assert (out / "findings.jsonl").read_text().count("\n") == 6
+    code, told, said = editloupe("canary", out, "--json")
+    assert code == 0, said
+    found = json.loads(told)
+    assert found["flip_rates"]["instruction_following"]["judged"] == 2
+    assert (Path(found["asked_in"]) / "findings.jsonl").read_text().count("\n") == 2
 
 
 def test_the_set_is_fixed(run: Path, editloupe: Program):

@@ -161,6 +161,32 @@ def test_a_judge_without_any_verdict_takes_part_in_nothing_and_is_listed():
     assert not found.disagreements
 
 
+def test_a_judge_without_any_verdict_empties_nobodys_mean():
+    truth = {("", f"s{i}", IF): float(v) for i, v in enumerate(A)}
+    three = [judge("a", [None, *A[1:]]), judge("none", [None] * 8), judge("b", list(B))]
+    found = compare(three, prices=NO_PRICES, people=truth)
+    # a: 2 3 4 1 2 3 4 are 19/7 of 1..4; b: 2 3 4 2 3 4 4 are 22/7.
+    a, none, b = (s.common for s in found.standings)
+    assert (a.judged, a.value) == (7, pytest.approx((19 / 7 - 1) / 3 * 100))
+    assert (b.judged, b.value) == (7, pytest.approx((22 / 7 - 1) / 3 * 100))
+    assert (none.judged, none.value) == (0, None)
+    assert found.nearness[0].versus["none"][0].why == "no sample that both judged"
+    assert found.nearness[0].versus["b"][0].p is not None
+
+
+def test_a_criterion_that_a_judge_was_not_asked_is_told_of_the_others():
+    def both(name: str) -> Judged:
+        one = judge(name, list(A))
+        more = tuple(replace(s, metric="visual_consistency") for s in one.scores)
+        return replace(one, scores=(*one.scores, *more), criteria=(IF, "visual_consistency"))
+
+    found = compare([both("a"), both("b"), judge("if only", list(B))], prices=NO_PRICES)
+    assert found.notes == ("if only has no verdict on VC; what all judged is told without it there",)
+    common = {(s.judge, s.criterion): s.common.judged for s in found.standings}
+    assert common["a", "visual_consistency"] == common["b", "visual_consistency"] == common["if only", IF] == 8
+    assert common["if only", "visual_consistency"] == 0
+
+
 def test_one_sample_gives_no_chance_corrected_figure():
     (pair,) = compare([judge("a", [1]), judge("b", [2])], prices=NO_PRICES).pairs
     value = {name: figure.estimate.value for name, figure in pair.figures.items()}
@@ -231,6 +257,21 @@ def test_what_a_verdict_costs():
     assert b.cost is None and b.cost_a_verdict is None
 
 
+def test_a_cost_is_unknown_where_a_finding_has_no_tokens():
+    prices = Prices(by_name={"m": ModelPrice(input=1.0, output=10.0)})
+    told = judge("told", list(A), backend="openai/m", usage=Usage(input_tokens=1000))
+    silent = judge("silent", list(A), backend="openai/m")
+    first, *others = told.findings
+    partly = replace(told, name="partly", findings=(replace(first, usage=Usage()), *others))
+    failed = replace(first, status="backend_failed", answer=None, usage=Usage(), turns=0)
+    cut = replace(told, name="cut", findings=(failed, *others))
+    never = replace(told, name="never", findings=(replace(first, usage=Usage(), trace=None), *others))
+    judges = [told, silent, partly, cut, never, judge("baseline", list(A))]
+    costs = [e.cost for e in compare(judges, prices=prices).efforts]
+    # 1,000 tokens a finding; what was not answered or not asked costs nothing.
+    assert costs == [pytest.approx(0.008), None, None, pytest.approx(0.007), pytest.approx(0.007), 0.0]
+
+
 def test_disagreements_come_furthest_apart_first():
     found = compare([judge("a", list(A)), judge("b", [4, *B[1:]])], prices=NO_PRICES)
     assert [(d.sample, d.spread) for d in found.disagreements][:2] == [("s0", 1.0), ("s4", pytest.approx(1 / 3, abs=1e-6))]
@@ -242,6 +283,11 @@ def test_other_data_no_overlap_and_one_judge_are_refused():
     changed = replace(b, samples={**b.samples, "s3": sample(3, instruction="Do something else.")})
     with pytest.raises(ConfigError, match="judged different data: s3 differ in image, instruction or targets"):
         compare([a, changed], prices=NO_PRICES)
+    # The first run has no s3: it differs from neither.
+    first = replace(a, folder=Path("first"), samples={k: v for k, v in a.samples.items() if k != "s3"})
+    second, third = replace(b, folder=Path("second")), replace(changed, name="c", folder=Path("third"))
+    with pytest.raises(ConfigError, match=r"^second and third judged different data: s3 differ"):
+        compare([first, second, third], prices=NO_PRICES)
     apart = replace(b, samples={"other": replace(sample(9), id="other")})
     with pytest.raises(ConfigError, match="no sample in common: run has s0, s1, s2, …; run has other"):
         compare([a, apart], prices=NO_PRICES)
@@ -309,6 +355,34 @@ def test_runs_of_other_data_are_refused_on_the_command_line(
     two = runs_of(tmp_path / "edits", tmp_path / "more", good)["first"]
     code, _, said = editloupe("compare", one, two)
     assert (code, "judged different data: s01 differ" in said) == (2, True)
+
+
+def test_runs_of_one_folder_name_are_told_apart_by_their_parents(
+    edits: Callable[..., Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
+):
+    folder = edits(8)
+    made = []
+    for month, labels in (("jan", A), ("feb", B)):
+        bench = open_bench(
+            Settings(backend=ScriptedLMM(lambda r, v=labels: final(LEVELS[v[number_of(r)]]), name="one"), criteria=("if",))
+        )
+        made.append(tmp_path / month / "run")
+        execute(bench, Source(path=folder), made[-1], config={})
+    code, told, said = editloupe("compare", *made, "--json")
+    assert code == 0, said
+    data = json.loads(told)
+    jan, feb = (j["name"] for j in data["judges"])
+    assert (jan, feb) == ("scripted/one, tool (jan/run)", "scripted/one, tool (feb/run)")
+    # Exact agreement of A and B is 5 of 8; a judge beside itself would have 1.
+    assert data["pairs"][0]["figures"]["exact"]["value"] == 5 / 8
+    assert {tuple(d["labels"]) for d in data["disagreements"]} == {(jan, feb)}
+    code, _, said = editloupe("compare", made[0], tmp_path / "feb" / ".." / "jan" / "run")
+    assert (code, "are the same run; name each run once" in said) == (2, True)
+
+
+def test_judges_of_one_name_are_refused():
+    with pytest.raises(ConfigError, match="two judges are called a"):
+        compare([judge("a", list(A)), judge("a", list(B))], prices=NO_PRICES)
 
 
 def as_table(found: Comparison) -> str:

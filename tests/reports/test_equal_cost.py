@@ -65,6 +65,29 @@ def test_what_does_not_fit_is_said():
     assert "50 % of the measure, so that more repeats would be its due" in at_equal_cost([rich, PLAIN], Prices())[1][1]
     with pytest.raises(ConfigError, match="there are 2 and 0"):
         at_equal_cost([TOOL, TOOL], Prices())
-    free = judge("tool", [4, 4], backend="openai/tool")
     with pytest.raises(ConfigError, match="spent nothing that its endpoint told"):
-        at_equal_cost([free, PLAIN], Prices())
+        at_equal_cost([judge("tool", [4, 4]), PLAIN], Prices())
+    elsewhere = replace(TOOL, findings=tuple(replace(f, sample_id=f"other {f.sample_id}") for f in TOOL.findings))
+    with pytest.raises(ConfigError, match="no question in common"):
+        at_equal_cost([elsewhere, PLAIN], Prices())
+
+
+def test_who_does_not_tell_its_tokens_has_not_spent_nothing():
+    silent = judge("tool", [4, 4], backend="openai/tool")
+    with pytest.raises(ConfigError, match="tool: its endpoint told no tokens of 2 of 2 findings"):
+        at_equal_cost([silent, PLAIN], Prices())
+    # Also where it is not the measure, and where one of ten findings is without.
+    first, *others = PLAIN.findings
+    partly = replace(PLAIN, findings=(replace(first, usage=Usage()), *others))
+    with pytest.raises(ConfigError, match="told no tokens of 1 of 10 findings"):
+        at_equal_cost([TOOL, partly], Prices())
+
+
+def test_spend_is_of_the_questions_that_all_were_asked():
+    # A third sample of 9,650 tokens, which only the measure was asked, would make it 3,450 a question.
+    more = judge("tool", [4, 4, 4], backend="openai/tool", usage=Usage(input_tokens=350))
+    *two, third = more.findings
+    dear = replace(more, findings=(*two, replace(third, usage=Usage(input_tokens=9650))))
+    found, notes = at_equal_cost([dear, PLAIN], Prices())
+    assert "350 tokens a question, which is the measure" in notes[0]
+    assert len(found[1].findings) == 6

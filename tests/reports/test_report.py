@@ -240,6 +240,27 @@ def test_judges_are_compared_on_the_samples_that_all_could_judge():
     assert side_by_side([first]) is None
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_judge_without_any_verdict_is_not_among_all(place: int):
+    judges = [
+        judged([score("a", IF, 0.0), score("b", IF, 100.0)], name="first"),
+        judged([score("a", IF, 100.0), score("b", IF, 100.0)], name="second"),
+    ]
+    judges.insert(place, judged([score("a", IF, None), score("b", IF, None)], name="none"))
+    grid = side_by_side(judges)
+    assert grid is not None
+    found = {r["judge"]: r for r in grid.records if r["criterion"] == IF}
+    assert [(found[n]["mean"], found[n]["common"]) for n in ("first", "second", "none")] == [
+        (50.0, 2),
+        (100.0, 2),
+        (None, 0),
+    ]
+    # There is no difference from a first one that has nothing.
+    assert found["second"]["difference"] == (None if place == 0 else 50.0)
+    assert found["none"]["difference"] is None
+    assert "Without any verdict and not among all: none (IF)." in grid.caption
+
+
 def test_samples_of_one_name_and_other_content_are_not_compared():
     here = [with_area("a", Box(0, 0, 9, 9)), with_area("b", Box(0, 0, 9, 9)), with_area("c", Box(0, 0, 9, 9))]
     there = [

@@ -280,6 +280,24 @@ def test_judges_are_compared_on_a_page_with_the_first_step_at_which_they_part(
         assert server.answer("/quick/plots/nothing.svg").status == 404
 
 
+def test_why_judges_cannot_be_compared_stands_on_their_page(edits: Callable[..., Path], tmp_path: Path) -> None:
+    folder = edits(2)
+    runs = []
+    for name in ("then", "now"):
+        bench = open_bench(Settings(backend=ScriptedLMM([final("Flawless Execution")], name=name), criteria=("if",)))
+        execute(bench, Source(path=folder), tmp_path / name, config={})
+        runs.append(tmp_path / name)
+        rows = folder / "metadata.jsonl"
+        rows.write_text(rows.read_text().replace("Make square 1 red.", "Make <b>square</b> 1 blue."))
+    site = Site.of([RunIndex(path) for path in runs])
+    page = site.compare_page()
+    assert page is not None
+    assert "The judges cannot be compared: " in page and "judged different data: s01 differ in image" in page
+    assert "compare.html" in site.runs_page()
+    with Viewer(site) as server:
+        assert server.answer("/compare.html").status == 200
+
+
 def test_one_judge_is_compared_with_nobody(run: Path) -> None:
     site = Site.of([RunIndex(run)])
     assert site.compare_page() is None
