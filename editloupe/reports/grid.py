@@ -114,6 +114,9 @@ def _widths(grid: Grid, width: int) -> list[int]:
     def longest(texts: Iterable[str]) -> int:
         return max(map(cell_len, texts), default=0)
 
+    uncut = [longest((head, *(row.cells[i] for row in grid.rows))) for i, head in enumerate(grid.head)]
+    if 1 + sum(n + 3 for n in uncut) <= width:
+        return uncut
     found = []
     for i, head in enumerate(grid.head):
         cells = [row.cells[i] for row in grid.rows]
