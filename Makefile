@@ -25,7 +25,7 @@ test-browser:  ## The viewer's tests in the Chromium that CHROMIUM names, or the
 	$(PYTHON) -m pytest -m browser
 
 test-vllm:  ## The tests against a real vLLM on the CPU; the first time makes its environment (3.5 GB, minutes)
-	EDITLOUPE_VLLM="$$($(PYTHON) -m tests.backends.vllm_peer)" $(PYTHON) -m pytest -m vllm -s
+	EDITLOUPE_VLLM="$$($(PYTHON) -m tests.backends.vllm_peer)" $(PYTHON) -m pytest -n 0 -m vllm -s
 
 bench:  ## Measure the pixel baseline on the drawn scenes and print its tables
 	$(PYTHON) -m benchmarks.baseline

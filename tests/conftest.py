@@ -23,6 +23,8 @@ from editloupe.values import Sample, Turn
 # import of huggingface_hub, which reads them once.
 for name in ("EDITLOUPE_DETECTOR", "EDITLOUPE_UPSCALER", "EDITLOUPE_DEVICE"):
     os.environ.pop(name, None)
+# Tables as wide on every machine, in whatever terminal the tests run.
+os.environ["COLUMNS"] = "120"
 # The same with and without the extra `ocr`; tests of text reading ask for it.
 os.environ |= {"EDITLOUPE_READER": "off", "HF_HUB_CACHE": "/nonexistent/hub", "HF_HUB_OFFLINE": "1"}
 

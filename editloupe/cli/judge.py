@@ -99,8 +99,8 @@ def judge(
     ] = False,
     temperature: Annotated[float | None, typer.Option(min=0, help="Default: 0.")] = None,
     top_p: Annotated[float | None, typer.Option(min=0, max=1, help="Nucleus sampling.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the first repeat; each further one adds 1.")] = None,
-    reply_tokens: Annotated[int | None, typer.Option(min=1, help="At most so many tokens a reply.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the first repeat; each further one adds 1. Default: 0.")] = None,
+    reply_tokens: Annotated[int | None, typer.Option(min=1, help="At most so many tokens a reply. Default: 16384.")] = None,
     launch: Annotated[bool, typer.Option("--launch", help="Start vllm serve for --backend vllm/MODEL.")] = False,
     launch_args: Annotated[str | None, typer.Option(help="Arguments for that vllm serve, in one string.")] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, max=1024, help="Tasks at once.")] = None,
@@ -409,7 +409,7 @@ def exit_code(outcome: Outcome, *, tolerated: float) -> int:
 
 def settings_of(options: Mapping[str, Json]) -> Settings:
     """Of one judge."""
-    from editloupe.chat import Sampling
+    from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, Sampling
     from editloupe.protocols.dlebench import MODES
     from editloupe.protocols.repeats import By, Repeats
     from editloupe.runs.spec import Settings
@@ -434,8 +434,8 @@ def settings_of(options: Mapping[str, Json]) -> Settings:
         sampling=Sampling(
             temperature=0.0 if heat is None else heat,
             top_p=_float(options.get("top_p")),
-            seed=_int(options.get("seed")),
-            max_tokens=_int(options.get("reply_tokens")),
+            seed=DEFAULT_SEED if options.get("seed") is None else _int(options["seed"]),
+            max_tokens=_int(options.get("reply_tokens")) or DEFAULT_REPLY_TOKENS,
         ),
         constrain_labels=bool(options["constrain_labels"]),
         options=protocol_options(options.get("option")),

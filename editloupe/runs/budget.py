@@ -32,7 +32,7 @@ class RunBudget:
         """What is left of it when a visit has spent so much; never less than nothing."""
         cost = ledger.cost or 0.0
         return RunBudget(
-            max_tokens=None if self.max_tokens is None else max(0, self.max_tokens - ledger.usage.total),
+            max_tokens=None if self.max_tokens is None else max(0, self.max_tokens - ledger.tokens),
             max_seconds=None if self.max_seconds is None else max(0.0, self.max_seconds - seconds),
             max_cost=None if self.max_cost is None else max(0.0, self.max_cost - cost),
         )

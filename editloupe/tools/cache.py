@@ -136,7 +136,8 @@ def _named(made: Observation, desk: Desk) -> Observation:
         if isinstance(value, str):
             return _BLANK.sub(lambda found: desk.crop_name(int(found[1])), value)
         if isinstance(value, Mapping):
-            return {name: filled(item) for name, item in value.items()}
+            # The text read in a crop stands under the crop's name.
+            return {cast(str, filled(name)): filled(item) for name, item in value.items()}
         return [filled(item) for item in value] if isinstance(value, list | tuple) else value
 
     return replace(made, text=cast(str, filled(made.text)), data=cast(Mapping[str, Json], filled(dict(made.data))))

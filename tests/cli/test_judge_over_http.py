@@ -209,6 +209,16 @@ def test_a_recording_costs_nothing_and_is_said_to_spend_nothing(editloupe: Run, 
     assert (code, "Spent" in said) == (0, False)
 
 
+def test_a_seed_and_a_bound_of_the_reply_are_asked_for_unless_others_are_named(
+    editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
+):
+    server, folder = serve(answers_either_criterion), edits(1)
+    words = ("judge", folder, "--backend", uri(server), "--criteria", "if")
+    assert editloupe(*words, "--out", tmp_path / "a")[0] == 0
+    assert editloupe(*words, "--out", tmp_path / "b", "--seed", "7", "--reply-tokens", "900")[0] == 0
+    assert [(body["seed"], body["max_tokens"]) for body in server.seen] == [(0, 16384), (7, 900)]
+
+
 def test_a_fixed_number_of_connections_is_that_runs_alone(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
     server = serve(answers_either_criterion)
     words = ("judge", edits(1), "--backend", uri(server), "--criteria", "if", "--max-connections", "1")

@@ -149,7 +149,7 @@ def test_judges_have_names_and_options_of_their_own(editloupe: Run, serve: Serve
     code, said, _ = editloupe(*words)
     assert code == 0
     sent = [{k: body.get(k) for k in ("temperature", "seed", "max_tokens")} for body in server.seen]
-    assert sent[0] == {"temperature": 0.0, "seed": None, "max_tokens": None}
+    assert sent[0] == {"temperature": 0.0, "seed": 0, "max_tokens": 16384}
     assert sent[2] == {"temperature": 1.0, "seed": 7, "max_tokens": 99}
     assert "Judge: warm, openai/m" in said.replace("\n", " ")
     assert list(statuses(out)) == ["cool", "warm", "pixels"]
@@ -157,14 +157,15 @@ def test_judges_have_names_and_options_of_their_own(editloupe: Run, serve: Serve
     shown = editloupe("show", out)[1]
     assert "Judge: pixels, baseline (" in shown
     file.write_text(
-        file.read_text() + f"zero:\n  backend: {uri(server)}\n  seed: 0\nhot:\n  backend: {uri(server)}\n  temperature: 2\n"
+        file.read_text()
+        + f"other:\n  backend: {uri(server)}\n  seed: 5\nhot:\n  backend: {uri(server)}\n  temperature: 2\n"
     )
     before = len(server.seen)
     assert editloupe(*words)[0] == 0
     assert len(server.seen) == before + 4
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["judges"]["warm"] == {"backend": uri(server), "temperature": 1, "seed": 7, "reply_tokens": 99}
-    assert config["judges"]["zero"] == {"backend": uri(server), "seed": 0}
+    assert config["judges"]["other"] == {"backend": uri(server), "seed": 5}
     assert editloupe("retry", out)[0] == 0
     assert len(server.seen) == before + 4
     assert len(statuses(out)) == 5
