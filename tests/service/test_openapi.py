@@ -14,6 +14,8 @@ from tests.service.loopback_judge import needs_extra, serving
 
 ROOT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("token", [None, "let-me-in"])
 def test_answers_are_as_described(tmp_path: Path, token: str | None):
