@@ -50,7 +50,9 @@ def judge_with_all_tools(folder: Path, out: Path, detector: Path, *, limit: int 
     assert {(f.status, f.label) for f in outcome.findings} == {("ok", "Wrong Action")}
     store = ImageStore(out / "blobs")
     for finding in outcome.findings:
-        assert finding.counts == {"tool_errors": 1}, "only the call that is wrong is an error, and none is a crash"
+        # Examples share source images: a look at one that another sample has taken comes from what the run has kept.
+        counts = {name: n for name, n in finding.counts.items() if name != "cached_tools"}
+        assert counts == {"tool_errors": 1}, "only the call that is wrong is an error, and none is a crash"
         trace = read_trace(out / str(finding.trace))
         assert trace.problems == ()
         assert {tool["name"] for tool in trace.header.tools} == set(PAPER_TOOLS)
