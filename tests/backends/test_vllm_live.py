@@ -299,12 +299,12 @@ def test_more_crops_than_the_server_takes_images_is_a_typed_status(peer: Peer, s
 
 
 def test_what_fails_is_always_one_of_ours(peer: Peer) -> None:
-    spec = ToolSpec(name="a b", description="", parameters={"type": "nonsense"})
+    from editloupe.backends.vllm import open_backend
+
+    # A bound that the server refuses is left off; a model that it does not serve is an error.
+    other = open_backend(parse_uri(f"vllm/nobody?base_url={peer.server.base_url}&boxes=thousandths"))
     with pytest.raises(BackendError):
-        peer.backend.complete(
-            Request(messages=(Message.of_text("user", "hello"),), tools=(spec,), sampling=Sampling(max_tokens=-1)),
-            ImageStore(),
-        )
+        other.complete(Request(messages=(Message.of_text("user", "hello"),), sampling=Sampling()), ImageStore())
 
 
 # The program
@@ -328,8 +328,9 @@ def test_judge_launch_starts_a_real_server_and_a_folder_is_labelled(
     arguments = [*vllm_peer.arguments(), "--override-generation-config", '{"max_new_tokens": 24}']
     code = judge(
         path=edits(2),
-        backend=f"vllm/{path}",
+        backend=[f"vllm/{path}"],
         criteria="if",
+        reply_tokens=24,
         launch=True,
         launch_args=shlex.join(arguments),
         constrain_labels=True,
