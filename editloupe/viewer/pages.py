@@ -28,14 +28,13 @@ from markupsafe import Markup
 import editloupe
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
-from editloupe.errors import ConfigError, EditLoupeError
-from editloupe.protocols.base import Summary
+from editloupe.errors import EditLoupeError
 from editloupe.protocols.dlebench import edit_type_name
 from editloupe.records import STATUSES
 from editloupe.reports.compare import Comparison, Disagreement, compare
 from editloupe.reports.compare_grids import grids
 from editloupe.reports.fragments import editor_table, grid_table, label_plot, score_table, tone
-from editloupe.reports.judged import judged_in, read_judged, rubric_of
+from editloupe.reports.judged import Judged, judged_in, read_judged, rubric_of
 from editloupe.reports.people import labels_of_people
 from editloupe.reports.plain import safe
 from editloupe.reports.report import Report, make_report
@@ -99,7 +98,7 @@ class Site:
     live: bool = False
     prices: Prices = field(default_factory=Prices)
     _rows: dict[tuple[str, str, bool], tuple[Entry, str]] = field(default_factory=dict)
-    _summaries: dict[tuple[str, str], tuple[int, list[Summary], str]] = field(default_factory=dict)
+    _judged: dict[str, tuple[int, dict[str, Judged], str]] = field(default_factory=dict)
     _reports: dict[str, tuple[int, Report | None]] = field(default_factory=dict)
     _compared: dict[tuple[()], tuple[tuple[int, ...], Comparison | str | None]] = field(default_factory=dict)
 
@@ -129,8 +128,9 @@ class Site:
         index.entries()
         judged = []
         names = index.store.judge_names()
+        known, trouble = self._judges(run)
         for id_, uri in index.store.judges().items():
-            found, trouble = self._summed(run, id_)
+            found = known[id_].summaries() if id_ in known else []
             plots = [label_plot(found, c) for c in rubric.criteria if found and c.id in found[0].criteria] if rubric else []
             tables = [score_table(s, rubric) for s in found] if rubric else []
             editors = editor_table(found, rubric) if rubric and len(found) > 1 else ""
@@ -147,11 +147,8 @@ class Site:
         run.index.entries()
         kept = self._reports.get(run.folder)
         if kept is None or kept[0] != run.index.version:
-            try:
-                made: Report | None = make_report(judged_in(run.index.store))
-            except EditLoupeError:
-                made = None
-            kept = run.index.version, made
+            version, judged = run.index.version, self._judges(run)[0]
+            kept = version, make_report(list(judged.values())) if judged else None
             self._reports[run.folder] = kept
         return kept[1]
 
@@ -170,6 +167,11 @@ class Site:
         sections = report.sections if report else ()
         return {f"{n}-{name}": svg for n, section in enumerate(sections, start=1) for name, svg in section.plots.items()}
 
+    @property
+    def several_judges(self) -> bool:
+        """Whether there is something to compare, told without comparing: every page asks, for its link."""
+        return sum(len({f.judge_id for f in run.index.store.findings.values()}) for run in self.runs) > 1
+
     def comparison(self) -> Comparison | str | None:
         """All judges of all runs against each other, or why they cannot be compared; None where there is one judge."""
         for run in self.runs:
@@ -184,8 +186,7 @@ class Site:
                 found = compare(judges, prices=self.prices, people=people)
                 made = replace(found, people=where, notes=(*found.notes, *notes))
             except EditLoupeError as error:
-                several = sum(len({f.judge_id for f in run.index.store.findings.values()}) for run in self.runs) > 1
-                made = str(error) if several else None
+                made = str(error) if self.several_judges else None
             kept = versions, made
             self._compared[()] = kept
         return kept[1]
@@ -242,20 +243,17 @@ class Site:
             self._rows[key] = kept
         return kept[1]
 
-    def _summed(self, run: Run, judge_id: str) -> tuple[list[Summary], str]:
-        """The summaries of one judge, and why there are none; kept until the run changes."""
-        index, rubric, key = run.index, run.rubric, (run.folder, judge_id)
-        if rubric is None:
-            return [], ""
-        kept = self._summaries.get(key)
+    def _judges(self, run: Run) -> tuple[dict[str, Judged], str]:
+        """The judges of a run by id with their scores, or why there are none; kept until the run changes."""
+        index = run.index
+        kept = self._judged.get(run.folder)
         if kept is None or kept[0] != index.version:
             version = index.version
             try:
-                found = next((j for j in judged_in(index.store) if j.judge_id == judge_id), None)
-                kept = version, found.summaries() if found else [], ""
-            except ConfigError as error:
-                kept = version, [], str(error)
-            self._summaries[key] = kept
+                kept = version, {j.judge_id: j for j in judged_in(index.store)}, ""
+            except EditLoupeError as error:
+                kept = version, {}, str(error)
+            self._judged[run.folder] = kept
         return kept[1], kept[2]
 
     def rows_script(self, run: Run) -> str:
