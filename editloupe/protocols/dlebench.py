@@ -284,7 +284,7 @@ class DLEBench:
 
     def _summary(self, editor: str, scores: Sequence[Score]) -> Summary:
         ids = [c.id for c in self.criteria]
-        types = sorted({edit_type_name(s.edit_type) for s in scores}, key=_type_order)
+        types = sorted({edit_type_name(s.edit_type) for s in scores}, key=type_order)
         rows = {t: _with_overall({c: _cell(_of(scores, metric=c, edit_type=t)) for c in ids}) for t in types}
         known = [t for t in types if t in EDIT_TYPES]
         macro = _with_overall({c: _macro([rows[t][c] for t in known]) for c in ids})
@@ -407,7 +407,8 @@ def _of(scores: Sequence[Score], *, metric: str, edit_type: str | None = None) -
     return [s for s in scores if s.metric == metric and (edit_type is None or edit_type_name(s.edit_type) == edit_type)]
 
 
-def _type_order(name: str) -> tuple[int, str]:
+def type_order(name: str) -> tuple[int, str]:
+    """A sort key: the paper's types in its order, then others by name."""
     return (EDIT_TYPES.index(name), "") if name in EDIT_TYPES else (len(EDIT_TYPES), name)
 
 

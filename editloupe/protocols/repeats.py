@@ -106,9 +106,14 @@ def joined(findings: Iterable[Finding], rule: Repeats) -> list[Joined]:
 
 def entropy(names: Iterable[str]) -> float:
     """Shannon entropy in bits of how often each name occurs; 0 for names that are all the same."""
-    counts = Counter(names)
-    total = counts.total()
-    return max(0.0, -sum(n / total * math.log2(n / total) for n in counts.values()))
+    return entropy_of(Counter(names).values())
+
+
+def entropy_of(counts: Iterable[int]) -> float:
+    """Shannon entropy in bits of counts, of which one at least is above 0."""
+    given = [n for n in counts if n]
+    total = sum(given)
+    return max(0.0, -sum(n / total * math.log2(n / total) for n in given))
 
 
 def counted(names: Iterable[str]) -> str:

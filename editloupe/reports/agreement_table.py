@@ -51,11 +51,10 @@ class Report:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Json]:
-        drawing = self.drawing
         return {
             "judge": self.judge,
             "people": self.people,
-            "bootstrap": {"resamples": drawing.resamples, "level": drawing.level, "seed": drawing.seed},
+            "bootstrap": self.drawing.to_json(),
             "notes": list(self.notes),
             "criteria": [a.to_json() for a in self.alignments],
         }

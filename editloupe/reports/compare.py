@@ -20,6 +20,7 @@ from editloupe.chat import Usage
 from editloupe.errors import ConfigError
 from editloupe.imaging.targets import relative_area
 from editloupe.protocols.dlebench import edit_type_name
+from editloupe.protocols.repeats import entropy_of
 from editloupe.reports import estimate
 from editloupe.reports.agreement import (
     Figure,
@@ -230,11 +231,7 @@ class Comparison:
                 {"name": j.name, "backend": j.backend, "judge_id": j.judge_id, "mode": j.mode, "run": str(j.folder)}
                 for j in self.judges
             ],
-            "bootstrap": {
-                "resamples": self.drawing.resamples,
-                "level": self.drawing.level,
-                "seed": self.drawing.seed,
-            },
+            "bootstrap": self.drawing.to_json(),
             "standings": [s.to_json() for s in self.standings],
             "pairs": [p.to_json() for p in self.pairs],
             "efforts": [e.to_json() for e in self.efforts],
@@ -357,10 +354,7 @@ def _mean(judge: Judged, scores: Sequence[Score], drawing: Drawing) -> Estimate:
 
 def entropy(counts: Sequence[int]) -> float | None:
     """Shannon's entropy of counts in bits; None where there are none."""
-    total = sum(counts)
-    if not total:
-        return None
-    return -sum(n / total * math.log2(n / total) for n in counts if n) + 0.0
+    return entropy_of(counts) if sum(counts) else None
 
 
 def _pair(

@@ -49,6 +49,9 @@ class Drawing:
     level: float = LEVEL
     seed: int = SEED
 
+    def to_json(self) -> dict[str, Json]:
+        return {"resamples": self.resamples, "level": self.level, "seed": self.seed}
+
 
 DRAWING: Final = Drawing()
 

@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from editloupe.reports.plain import plain, safe
+from editloupe.reports.plain import markdown_row, plain, safe
 from editloupe.values import Json
 
 COLUMNS_AT_ONCE = 4
@@ -87,10 +87,10 @@ class _Terminal:
 
 def markdown(grid: Grid) -> str:
     """A heading, the table, the caption."""
-    lines = [f"## {safe(grid.title)}", "", _line(grid.head)]
-    lines.append(_line(["---" if index < grid.fixed else "---:" for index in range(len(grid.head))]))
+    lines = [f"## {safe(grid.title)}", "", markdown_row(grid.head)]
+    lines.append(markdown_row(["---" if index < grid.fixed else "---:" for index in range(len(grid.head))]))
     for row in grid.rows:
-        lines.append(_line([f"**{row.cells[0]}**", *row.cells[1:]] if row.strong else row.cells))
+        lines.append(markdown_row([f"**{row.cells[0]}**", *row.cells[1:]] if row.strong else row.cells))
     return "\n".join([*lines, *(["", grid.caption] if grid.caption else [])]) + "\n"
 
 
@@ -140,7 +140,3 @@ def _parts(grid: Grid, widths: Sequence[int], at_once: int, width: int) -> Itera
             part = []
         part.append(i)
     yield fixed + part
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(" ".join(safe(cell).split()).replace("|", "\\|") for cell in cells) + " |"

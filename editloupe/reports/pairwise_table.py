@@ -31,11 +31,10 @@ class PairReport:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Json]:
-        drawing = self.drawing
         return {
             "judge": self.judge,
             "people": self.people,
-            "bootstrap": {"resamples": drawing.resamples, "level": drawing.level, "seed": drawing.seed},
+            "bootstrap": self.drawing.to_json(),
             "notes": list(self.notes),
             "duels": [duel.to_json() for duel in self.duels],
         }

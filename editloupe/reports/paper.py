@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from editloupe.protocols.base import Cell, Summary
-from editloupe.protocols.dlebench import EDIT_TYPES, edit_type_name
+from editloupe.protocols.dlebench import EDIT_TYPES, edit_type_name, type_order
 from editloupe.reports import estimate
 from editloupe.reports.areas import ByArea
 from editloupe.reports.estimate import Estimate, Interval
@@ -48,7 +48,7 @@ def _score_grid(
     strict: tuple[list[Summary], Mapping[str, list[Score]]] | None,
 ) -> Grid:
     editors = [summary.editor for summary in summaries]
-    types = sorted({t for summary in summaries for t in summary.rows}, key=_type_order)
+    types = sorted({t for summary in summaries for t in summary.rows}, key=type_order)
     rows, records = [], []
     for edit_type in types:
         cells = [summary.rows.get(edit_type, {}).get(column) for summary in summaries]
@@ -379,10 +379,6 @@ def _correlation(r: float | None, p: float | None, why: str) -> str:
 def _present(summaries: Sequence[Summary], column: str) -> str:
     counts = sorted({summary.types_present[column] for summary in summaries})
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-
-
-def _type_order(name: str) -> tuple[int, str]:
-    return (EDIT_TYPES.index(name), "") if name in EDIT_TYPES else (len(EDIT_TYPES), name)
 
 
 def _value(score: Score) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from rich.text import Text
 
@@ -12,6 +13,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 def safe(text: str) -> str:
     """`text` with control characters as their pictures (␛) and half surrogate pairs as �; newlines and tabs stay."""
     return _CONTROL.sub(lambda m: chr(0x2400 + ord(m[0])) if ord(m[0]) < 0x20 else "\ufffd", text)
+
+
+def markdown_row(cells: Iterable[str]) -> str:
+    """A row of a Markdown table: each cell on one line, bars in it escaped."""
+    return "| " + " | ".join(" ".join(safe(cell).split()).replace("|", "\\|") for cell in cells) + " |"
 
 
 def plain(text: str, style: str = "") -> Text:

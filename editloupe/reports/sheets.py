@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from editloupe.reports.plain import plain, safe
+from editloupe.reports.plain import markdown_row, plain, safe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +61,12 @@ def markdown(page: Page) -> str:
     for section in page.sections:
         lines += ["", f"## {safe(section.title)}", *(f"\n> {safe(note)}" for note in section.notes)]
         for sheet in section.sheets:
-            lines += ["", f"### {safe(sheet.title)}", "", _row(sheet.columns)]
-            lines += [_row(["---" if i in sheet.words else "---:" for i in range(len(sheet.columns))])]
+            lines += ["", f"### {safe(sheet.title)}", "", markdown_row(sheet.columns)]
+            lines += [markdown_row(["---" if i in sheet.words else "---:" for i in range(len(sheet.columns))])]
             for i, row in enumerate(sheet.rows):
-                lines.append(_row([f"**{cell}**" if (i, j) in sheet.strong else cell for j, cell in enumerate(row)]))
+                lines.append(
+                    markdown_row([f"**{cell}**" if (i, j) in sheet.strong else cell for j, cell in enumerate(row)])
+                )
             lines += ["", safe(sheet.note)] if sheet.note else []
     return "\n".join([*lines, "", page.caption]) + "\n"
 
@@ -81,7 +82,3 @@ def _table(sheet: Sheet) -> Table:
         cells = [plain(cell, "bold" if (i, j) in sheet.strong else "") for j, cell in enumerate(row)]
         table.add_row(*cells, style="dim" if "undefined" in row else None)
     return table
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(" ".join(safe(cell).split()).replace("|", "\\|") for cell in cells) + " |"

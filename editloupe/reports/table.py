@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe.protocols.base import Cell, Summary
-from editloupe.reports.plain import plain, safe
+from editloupe.reports.plain import markdown_row, plain, safe
 from editloupe.rubrics.model import Rubric
 from editloupe.values import Json
 
@@ -78,12 +78,18 @@ def markdown(summaries: Sequence[Summary], rubric: Rubric, heading: Heading) -> 
     for summary in summaries:
         lines += ["", f"## {safe(table_title(summary))}", ""]
         names = [column_heading(c, rubric) for c in table_columns(summary)]
-        lines += [_md(["Edit type", "Samples", *names]), _md(["---", "---:", *["---:"] * len(names)])]
+        lines += [markdown_row(["Edit type", "Samples", *names]), markdown_row(["---", "---:", *["---:"] * len(names)])]
         for row in table_rows(summary):
             name = f"**{row.name}**" if row.strong else row.name
-            lines.append(_md([name, str(_samples(row.cells)), *(_score(c) for c in row.cells)]))
-        lines += ["", heading.caption, "", _md(["Criterion", "Label", "Samples"]), _md(["---", "---", "---:"])]
-        lines += [_md([a, b, str(n)]) for a, b, n, _ in _labels(summary, rubric)]
+            lines.append(markdown_row([name, str(_samples(row.cells)), *(_score(c) for c in row.cells)]))
+        lines += [
+            "",
+            heading.caption,
+            "",
+            markdown_row(["Criterion", "Label", "Samples"]),
+            markdown_row(["---", "---", "---:"]),
+        ]
+        lines += [markdown_row([a, b, str(n)]) for a, b, n, _ in _labels(summary, rubric)]
     return "\n".join(lines) + "\n"
 
 
@@ -204,7 +210,3 @@ def _samples(cells: Sequence[Cell]) -> int:
 def table_title(summary: Summary) -> str:
     """What stands above the table of one editor."""
     return f"Editor: {summary.editor}" if summary.editor else "Scores"
-
-
-def _md(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(" ".join(safe(cell).split()).replace("|", "\\|") for cell in cells) + " |"
