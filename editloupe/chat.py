@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
-from editloupe.values import ImageRef, Json, canonical_json, text_digest
+from pydantic import Field
+
+from editloupe.values import ImageRef, Json, Serialisable, canonical_json, is_empty, text_digest
 
 ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tools", "refusal", "filter"]
+_Sparse: Final = Field(exclude_if=is_empty)
+"""A field that JSON leaves out where it is empty, so that hashes of older conversations stay what they were."""
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 ToolProtocol: TypeAlias = Literal["text", "native"]
 """How tools are called: by tags in the text (the paper's way), or through the provider's own tool calling."""
 
@@ -20,68 +30,49 @@ class TextPart:
     """A piece of text."""
 
     text: str
-
-    def to_json(self) -> dict[str, Json]:
-        return {"type": "text", "text": self.text}
+    type: Literal["text"] = "text"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImagePart:
-    """An image under the name by which the conversation speaks of it ("Original Image", "Crop 2")."""
+    """An image under the name that the conversation uses for it ("Original Image", "Crop 2")."""
 
     image: ImageRef
     alias: str
-
-    def to_json(self) -> dict[str, Json]:
-        return {"type": "image", "alias": self.alias, "image": self.image.to_json()}
+    type: Literal["image"] = "image"
 
 
-Part: TypeAlias = TextPart | ImagePart
+Part: TypeAlias = Annotated[TextPart | ImagePart, Field(discriminator="type")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolSpec:
+class ToolSpec(Serialisable):
     """A tool as it is offered to a model; `parameters` is the JSON Schema of its arguments."""
 
     name: str
     description: str
     parameters: Mapping[str, Json]
 
-    def to_json(self) -> dict[str, Json]:
-        return {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
-
 
 @dataclass(frozen=True, kw_only=True)
-class ToolCall:
+class ToolCall(Serialisable):
     """One call that a model asked for; `arguments` are as it wrote them, not validated yet."""
 
     id: str
     name: str
     arguments: Mapping[str, Json]
 
-    def to_json(self) -> dict[str, Json]:
-        return {"id": self.id, "name": self.name, "arguments": dict(self.arguments)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> ToolCall:
-        arguments = data["arguments"]
-        assert isinstance(arguments, Mapping)
-        return cls(id=str(data["id"]), name=str(data["name"]), arguments=arguments)
-
 
 @dataclass(frozen=True, kw_only=True)
-class MalformedCall:
+class MalformedCall(Serialisable):
     """What looked like a call and is none; `error` says why, in words that the model can act on."""
 
     raw: str
     error: str
 
-    def to_json(self) -> dict[str, Json]:
-        return {"raw": self.raw, "error": self.error}
-
 
 @dataclass(frozen=True, kw_only=True)
-class Message:
+class Message(Serialisable):
     """One message. `tool_calls` on an assistant's, `tool_call_id` on a tool's (native protocol only).
 
     carry: what a provider wants back as it gave it, such as signatures of its thoughts; None where there is nothing.
@@ -89,9 +80,9 @@ class Message:
 
     role: ChatRole
     parts: tuple[Part, ...]
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str | None = None
-    carry: Json = None
+    tool_calls: Annotated[tuple[ToolCall, ...], _Sparse] = ()
+    tool_call_id: Annotated[str | None, _Sparse] = None
+    carry: Annotated[Json, Field(exclude_if=_is_none)] = None
 
     @cached_property
     def canonical(self) -> str:
@@ -111,35 +102,6 @@ class Message:
     def images(self) -> tuple[ImagePart, ...]:
         return tuple(p for p in self.parts if isinstance(p, ImagePart))
 
-    def to_json(self) -> dict[str, Json]:
-        data: dict[str, Json] = {"role": self.role, "parts": [p.to_json() for p in self.parts]}
-        if self.tool_calls:
-            data["tool_calls"] = [c.to_json() for c in self.tool_calls]
-        if self.tool_call_id is not None:
-            data["tool_call_id"] = self.tool_call_id
-        if self.carry is not None:
-            data["carry"] = self.carry
-        return data
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Message:
-        parts: list[Part] = []
-        for part in _objects(data["parts"]):
-            if part["type"] == "text":
-                parts.append(TextPart(text=str(part["text"])))
-            else:
-                image = part["image"]
-                assert isinstance(image, Mapping)
-                parts.append(ImagePart(image=ImageRef.from_json(image), alias=str(part["alias"])))
-        call_id = data.get("tool_call_id")
-        return cls(
-            role=data["role"],  # type: ignore[arg-type]
-            parts=tuple(parts),
-            tool_calls=tuple(ToolCall.from_json(c) for c in _objects(data.get("tool_calls", []))),
-            tool_call_id=None if call_id is None else str(call_id),
-            carry=data.get("carry"),
-        )
-
 
 def message_hash(message: Message, parent: str | None) -> str:
     """Digest of a message and of everything before it: equal hashes mean equal conversations up to here."""
@@ -148,14 +110,14 @@ def message_hash(message: Message, parent: str | None) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Usage:
+class Usage(Serialisable):
     """Tokens of one or several calls; None where the provider did not say. Values add up with `+`."""
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    image_tokens: int | None = None
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
+    input_tokens: Annotated[int | None, _Sparse] = None
+    output_tokens: Annotated[int | None, _Sparse] = None
+    image_tokens: Annotated[int | None, _Sparse] = None
+    cached_tokens: Annotated[int | None, _Sparse] = None
+    reasoning_tokens: Annotated[int | None, _Sparse] = None
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{name: _add(getattr(self, name), getattr(other, name)) for name in _USAGE_FIELDS})
@@ -164,13 +126,6 @@ class Usage:
     def total(self) -> int:
         """Input plus output tokens as far as they are known."""
         return (self.input_tokens or 0) + (self.output_tokens or 0)
-
-    def to_json(self) -> dict[str, Json]:
-        return {name: getattr(self, name) for name in _USAGE_FIELDS if getattr(self, name) is not None}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Usage:
-        return cls(**{name: v for name, v in data.items() if name in _USAGE_FIELDS and isinstance(v, int)})
 
 
 _USAGE_FIELDS = ("input_tokens", "output_tokens", "image_tokens", "cached_tokens", "reasoning_tokens")
@@ -184,7 +139,7 @@ reply that runs on without an end stops there."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling:
+class Sampling(Serialisable):
     """What is asked for; the reply records what was really sent. None leaves a parameter to the provider.
 
     max_tokens: of one reply, hidden thoughts included. What a model does not take is left off and named in
@@ -195,9 +150,6 @@ class Sampling:
     top_p: float | None = None
     seed: int | None = DEFAULT_SEED
     max_tokens: int | None = DEFAULT_REPLY_TOKENS
-
-    def to_json(self) -> dict[str, Json]:
-        return {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed, "max_tokens": self.max_tokens}
 
     def of_repeat(self, repeat: int) -> Sampling:
         """The same with a seed of its own for each repeat of a question (from 0): the seed plus the repeat's number."""
@@ -252,7 +204,7 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reply:
+class Reply(Serialisable):
     """What a model answered.
 
     finish: why it stopped.   model: the name that the endpoint answered with.   fingerprint: what it told of the state it
@@ -268,57 +220,11 @@ class Reply:
     finish: Finish = "stop"
     usage: Usage = field(default_factory=Usage)
     model: str = ""
-    fingerprint: str = ""
+    fingerprint: Annotated[str, _Sparse] = ""
     raw: Json = None
     sent: Mapping[str, Json] = field(default_factory=dict)
-    carry: Json = None
-    logprob: float | None = None
-
-    def to_json(self) -> dict[str, Json]:
-        data: dict[str, Json] = {
-            "text": self.text,
-            "reasoning": self.reasoning,
-            "tool_calls": [c.to_json() for c in self.tool_calls],
-            "malformed_calls": [c.to_json() for c in self.malformed_calls],
-            "finish": self.finish,
-            "usage": self.usage.to_json(),
-            "model": self.model,
-            "raw": self.raw,
-            "sent": dict(self.sent),
-        }
-        optional: dict[str, Json] = {
-            "fingerprint": self.fingerprint or None,
-            "carry": self.carry,
-            "logprob": self.logprob,
-        }
-        return data | {name: value for name, value in optional.items() if value is not None}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Reply:
-        usage, sent, logprob = data["usage"], data["sent"], data.get("logprob")
-        assert isinstance(usage, Mapping) and isinstance(sent, Mapping)
-        return cls(
-            text=str(data["text"]),
-            reasoning=str(data["reasoning"]),
-            tool_calls=tuple(ToolCall.from_json(c) for c in _objects(data["tool_calls"])),
-            malformed_calls=tuple(
-                MalformedCall(raw=str(c["raw"]), error=str(c["error"])) for c in _objects(data["malformed_calls"])
-            ),
-            finish=data["finish"],  # type: ignore[arg-type]
-            usage=Usage.from_json(usage),
-            model=str(data["model"]),
-            fingerprint=str(data.get("fingerprint") or ""),
-            raw=data["raw"],
-            sent=sent,
-            carry=data.get("carry"),
-            logprob=float(logprob) if isinstance(logprob, int | float) else None,
-        )
-
-
-def _objects(value: Json) -> list[Mapping[str, Json]]:
-    if isinstance(value, str | Mapping) or value is None or isinstance(value, bool | int | float):
-        raise ValueError(f"expected a list of objects, found {value!r}")
-    return [item for item in value if isinstance(item, Mapping)]
+    carry: Annotated[Json, Field(exclude_if=_is_none)] = None
+    logprob: Annotated[float | None, _Sparse] = None
 
 
 def _add(a: int | None, b: int | None) -> int | None:

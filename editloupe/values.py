@@ -11,9 +11,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, cast, get_args
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
-Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, TypeAdapter
+from pydantic_core import CoreSchema, core_schema
+
+if TYPE_CHECKING:
+    Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+else:
+    # The same type as pydantic reads it: a recursive alias of covariant parts is more than it can resolve.
+    from pydantic import JsonValue as Json
+
 AxisOrder: TypeAlias = Literal["xyxy", "yxyx"]
 
 
@@ -36,31 +45,58 @@ def text_digest(canonical: str) -> str:
     return hashlib.sha256(canonical.encode("utf-8", "backslashreplace")).hexdigest()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageRef:
-    """One image, known by the SHA-256 of its bytes.
+class Serialisable:
+    """Give a frozen dataclass `to_json` and `from_json`, both made by pydantic from its fields."""
 
-    width, height: px after EXIF rotation.   media_type: "image/png", "image/jpeg", ...
-    path: where the bytes were read from; no part of what the image is (not compared, not hashed, not recorded).
-    """
-
-    sha256: str
-    width: int
-    height: int
-    media_type: str
-    path: Path | None = field(default=None, compare=False, repr=False)
+    __slots__ = ()
 
     def to_json(self) -> dict[str, Json]:
-        return {"sha256": self.sha256, "width": self.width, "height": self.height, "media_type": self.media_type}
+        """Return the fields as JSON: objects, lists, strings, numbers, booleans and None."""
+        data: dict[str, Json] = _adapter(type(self)).dump_python(self, mode="json", warnings=False)
+        return data
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> ImageRef:
-        return cls(
-            sha256=str(data["sha256"]),
-            width=_int(data["width"]),
-            height=_int(data["height"]),
-            media_type=str(data["media_type"]),
-        )
+    def from_json(cls, data: object) -> Self:
+        """Return the value that `to_json` wrote. Keys that are no field are ignored.
+
+        Raises ValueError (pydantic's ValidationError, which names the field) for data of another shape.
+        """
+        value: Self = _adapter(cls).validate_python(data)
+        return value
+
+
+@cache
+def _adapter(cls: type) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)
+
+
+def is_empty(value: object) -> bool:
+    """Return True for None, "" and empty containers: fields that JSON leaves out where they say nothing."""
+    return value is None or (isinstance(value, str | tuple | list | Mapping) and not value)
+
+
+_LocalPath = Annotated[Path | None, Field(exclude=True), BeforeValidator(lambda _: None)]
+"""A path of this machine. It is never written, and a path in a file of somebody else is never believed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageRef(Serialisable):
+    """One image, known by the SHA-256 of its bytes."""
+
+    sha256: str
+    """64 hex digits, of the file's bytes."""
+
+    width: int
+    """In px, after EXIF rotation."""
+
+    height: int
+    """In px, after EXIF rotation."""
+
+    media_type: str
+    """For example "image/png"."""
+
+    path: _LocalPath = field(default=None, compare=False, repr=False)
+    """Where the bytes were read from. It is not compared, not hashed and not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +119,17 @@ class Box:
             raise ValueError(f"box {list(self)} has a value that is not a finite number")
         if self.x1 <= self.x0 or self.y1 <= self.y0:
             raise ValueError(f"box {list(self)} is empty or inverted: expected [x0, y0, x1, y1] with x0 < x1 and y0 < y1")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[Box], handler: GetCoreSchemaHandler) -> CoreSchema:
+        """In JSON a box is a list of four numbers."""
+        four = core_schema.list_schema(core_schema.float_schema(), min_length=4, max_length=4)
+        from_list = core_schema.no_info_after_validator_function(lambda values: cls(*values), four)
+        return core_schema.json_or_python_schema(
+            json_schema=from_list,
+            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), from_list]),
+            serialization=core_schema.plain_serializer_function_ser_schema(list, return_schema=four),
+        )
 
     def __iter__(self) -> Iterator[float]:
         return iter((self.x0, self.y0, self.x1, self.y1))
@@ -176,19 +223,26 @@ class Box:
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
-    """Where an image that we made came from: `window` of `image` shows `region` of `origin`.
-
-    region: px of `origin`.   window: px of `image`; the whole of it, but for a picture of several panes, which has one
-    View a pane.   op: "whole", "crop", "side_by_side", "enhance", ...   params: what the operation was given.
-    """
+class View(Serialisable):
+    """Where an image that we made came from: `window` of `image` shows `region` of `origin`."""
 
     image: ImageRef
+    """The picture that is shown."""
+
     origin: ImageRef
+    """The image that it was made from."""
+
     region: Box
+    """In px of `origin`."""
+
     window: Box
+    """In px of `image`. It is the whole picture, except in a picture of several panes, which has one View a pane."""
+
     op: str
+    """"whole", "crop", "side_by_side", "enhance", ..."""
+
     params: Mapping[str, Json] = field(default_factory=dict)
+    """What the operation was given."""
 
     @classmethod
     def whole(cls, image: ImageRef) -> View:
@@ -206,79 +260,71 @@ class View:
         sx, sy = self.window.width / self.region.width, self.window.height / self.region.height
         return box.shifted(-self.region.x0, -self.region.y0).scaled(sx, sy).shifted(self.window.x0, self.window.y0)
 
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "image": self.image.to_json(),
-            "origin": self.origin.to_json(),
-            "region": list(self.region),
-            "window": list(self.window),
-            "op": self.op,
-            "params": dict(self.params),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> View:
-        return cls(
-            image=ImageRef.from_json(_mapping(data["image"])),
-            origin=ImageRef.from_json(_mapping(data["origin"])),
-            region=box_from_json(data["region"]),
-            window=box_from_json(data["window"]),
-            op=str(data["op"]),
-            params=_mapping(data["params"]),
-        )
-
 
 Role: TypeAlias = Literal["source", "edited", "reference"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
-    """The object that the instruction is about.
-
-    boxes: by role, each in px of that role's image. A role that is missing is scaled from the source box, and said so.
-    """
+class Target(Serialisable):
+    """The object that the instruction is about."""
 
     name: str | None = None
-    boxes: Mapping[Role, Box] = field(default_factory=dict)
+    """In words; None where nobody named it."""
 
-    def to_json(self) -> dict[str, Json]:
-        return {"name": self.name, "boxes": {role: list(box) for role, box in sorted(self.boxes.items())}}
+    boxes: Mapping[Role, Box] = field(default_factory=dict)
+    """By role, each in px of that role's image. A missing role is scaled from the source box, and the view says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
-    """One instruction and what the editor made of it; `edited` is None where no output exists."""
+class Turn(Serialisable):
+    """One instruction and the editor's output."""
 
     instruction: str
-    edited: ImageRef | None
+    """As the editor was given it."""
 
-    def to_json(self) -> dict[str, Json]:
-        return {"instruction": self.instruction, "edited": None if self.edited is None else self.edited.to_json()}
+    edited: ImageRef | None
+    """None where no output exists."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
-    """One edit to be judged.
-
-    id: unique per editor.   dataset: where it comes from.   editor: the editing model ("" where unknown).
-    source: the image before.   turns: at least one.   reference: a right answer, where one exists.
-    masks: images by role ("edit": white where change was allowed).   edit_type: as the data set spells it.
-    human: rating by criterion, then by rater.   extra: every other column.
-    warnings: what a reader should know about the files ("alpha composited on white", "first of 12 frames").
-    """
+class Sample(Serialisable):
+    """One edit to be judged."""
 
     id: str
+    """Unique per editor."""
+
     dataset: str = ""
+    """Where it comes from."""
+
     editor: str = ""
+    """The editing model; "" where unknown."""
+
     source: ImageRef
+    """The image before the edit."""
+
     turns: tuple[Turn, ...]
+    """At least one."""
+
     reference: ImageRef | None = None
+    """A right outcome, where one exists."""
+
     targets: tuple[Target, ...] = ()
+    """The objects that the instruction is about."""
+
     masks: Mapping[str, ImageRef] = field(default_factory=dict)
+    """Images by role; "edit" is white where change was allowed."""
+
     edit_type: str | None = None
-    human: Mapping[str, Mapping[str, str | float]] = field(default_factory=dict)
+    """As the data set spells it."""
+
+    human: Mapping[str, Mapping[str, str | int | float]] = field(default_factory=dict)
+    """Ratings by metric, then by rater."""
+
     extra: Mapping[str, Json] = field(default_factory=dict)
+    """Every other column."""
+
     warnings: tuple[str, ...] = field(default=(), compare=False)
+    """What a reader should know about the files, for example "alpha composited on white"."""
 
     def __post_init__(self) -> None:
         if not self.turns:
@@ -342,77 +388,8 @@ class Sample:
         )
 
     def to_json(self) -> dict[str, Json]:
-        return {
-            "id": self.id,
-            "dataset": self.dataset,
-            "editor": self.editor,
-            "source": self.source.to_json(),
-            "turns": [t.to_json() for t in self.turns],
-            "reference": None if self.reference is None else self.reference.to_json(),
-            "targets": [t.to_json() for t in self.targets],
-            "masks": {name: ref.to_json() for name, ref in sorted(self.masks.items())},
-            "edit_type": self.edit_type,
-            "human": {c: dict(by_rater) for c, by_rater in self.human.items()},
-            "extra": dict(self.extra),
-            "warnings": list(self.warnings),
-            "content": self.content,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Sample:
-        """The inverse of `to_json`."""
-        targets = [
-            Target(
-                name=None if t["name"] is None else str(t["name"]),
-                boxes={_role(role): box_from_json(b) for role, b in _mapping(t["boxes"]).items()},
-            )
-            for t in map(_mapping, _list(data["targets"]))
-        ]
-        turns = [
-            Turn(instruction=str(t["instruction"]), edited=_optional_ref(t["edited"]))
-            for t in map(_mapping, _list(data["turns"]))
-        ]
-        edit_type = data["edit_type"]
-        return cls(
-            id=str(data["id"]),
-            dataset=str(data["dataset"]),
-            editor=str(data["editor"]),
-            source=ImageRef.from_json(_mapping(data["source"])),
-            turns=tuple(turns),
-            reference=_optional_ref(data["reference"]),
-            targets=tuple(targets),
-            masks={name: ImageRef.from_json(_mapping(ref)) for name, ref in _mapping(data["masks"]).items()},
-            edit_type=None if edit_type is None else str(edit_type),
-            human={
-                criterion: {rater: v for rater, v in _mapping(by).items() if isinstance(v, str | int | float)}
-                for criterion, by in _mapping(data["human"]).items()
-            },
-            extra=_mapping(data["extra"]),
-            warnings=tuple(str(w) for w in _list(data["warnings"])),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Score:
-    """One number of one sample.
-
-    metric: the criterion's id.   value: in the rubric's own units (higher is better); None where `missing` says why.
-    normalised: 0..100.   findings: keys of the findings that it rests on.
-    by_target: where each target was judged on its own, its label, or its status in brackets, in the targets' order.
-    entropy: bits by which the labels of repeats differ; None where the question was asked once.
-    """
-
-    sample_id: str
-    editor: str
-    edit_type: str | None
-    metric: str
-    value: float | None
-    normalised: float | None
-    label: str | None = None
-    missing: str | None = None
-    findings: tuple[str, ...] = ()
-    by_target: tuple[str, ...] = ()
-    entropy: float | None = None
+        """Return the fields as JSON, with the digest of the content."""
+        return {**super().to_json(), "content": self.content}
 
 
 def sample_key(editor: str, id: str) -> str:
@@ -421,41 +398,6 @@ def sample_key(editor: str, id: str) -> str:
 
 
 def box_from_json(value: Json) -> Box:
-    """A list of four numbers as a Box."""
-    x0, y0, x1, y1 = (_float(v) for v in _list(value))
-    return Box(x0, y0, x1, y1)
-
-
-def _optional_ref(value: Json) -> ImageRef | None:
-    return None if value is None else ImageRef.from_json(_mapping(value))
-
-
-def _role(text: str) -> Role:
-    for role in get_args(Role):
-        if text == role:
-            return cast(Role, role)
-    raise ValueError(f"unknown role {text!r}; expected source, edited or reference")
-
-
-def _mapping(value: Json) -> Mapping[str, Json]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"expected an object, found {value!r}")
-    return value
-
-
-def _list(value: Json) -> Sequence[Json]:
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise ValueError(f"expected a list, found {value!r}")
-    return value
-
-
-def _int(value: Json) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"expected an integer, found {value!r}")
-    return value
-
-
-def _float(value: Json) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"expected a number, found {value!r}")
-    return float(value)
+    """Return a list of four numbers as a Box. Raises ValueError for anything else."""
+    box: Box = _adapter(Box).validate_python(value)
+    return box
