@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 from editloupe.chat import Sampling, ToolCall, Usage
+from editloupe.parsing import parse_choice
 from editloupe.values import Box, ImageRef, Json, View, box_from_json, digest
 
 Status: TypeAlias = Literal[
@@ -112,6 +113,12 @@ class Grammar:
     """What counts as an answer: one of these labels, listed from best to worst as the prompt shows them."""
 
     labels: tuple[LabelRule, ...]
+
+    def parse(self, text: str) -> Label:
+        """Return the label that the answer gives. Raises ReplyError as `parse_choice` does."""
+        values = {rule.name: rule.value for rule in self.labels}
+        name = parse_choice(text, [(rule.name, rule.aliases) for rule in self.labels], values)
+        return Label(name=name, value=values[name])
 
     def to_json(self) -> list[Json]:
         return [{"name": r.name, "value": r.value, "aliases": list(r.aliases)} for r in self.labels]

@@ -16,7 +16,6 @@ from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, Image
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
 from editloupe.records import Observation, Status
-from editloupe.rubrics.parse import parse_label
 from editloupe.tools.base import Desk
 from editloupe.tools.session import Conversation
 from editloupe.values import Json, View
@@ -168,7 +167,7 @@ def remind(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
 def conclude(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     """The answer as a label of the rubric, or the status that says why it is none. Nothing is guessed."""
     try:
-        label = parse_label(state["answer"] or "", runtime.context.task.grammar)
+        label = runtime.context.task.grammar.parse(state["answer"] or "")
     except ReplyError as error:
         return _over(cast(Status, error.status), f"{error}: {state['thought']}" if state["thought"] else str(error))
     return {"outcome": {"status": "ok", "answer": label.to_json(), "reason": state["thought"]}, "next": "end"}

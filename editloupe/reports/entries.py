@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from editloupe.errors import ConfigError
 from editloupe.imaging.targets import relative_area
+from editloupe.parsing import fold
 from editloupe.protocols.dlebench import edit_type_name
 from editloupe.reports.align import Entry
 from editloupe.reports.judged import Judged
 from editloupe.reports.ratings import Key, Known, Rated, RatingTable, as_rating
 from editloupe.rubrics.model import Criterion
-from editloupe.rubrics.parse import fold
 from editloupe.runs.store import RunStore
 from editloupe.values import sample_key
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from editloupe.errors import ConfigError
+from editloupe.parsing import fold
 from editloupe.protocols.base import Cell
 from editloupe.records import FAILURES
 from editloupe.reports.align import Entry, Options, align
 from editloupe.reports.judged import Judged
 from editloupe.rubrics.model import Criterion, Rubric
-from editloupe.rubrics.parse import fold
 from editloupe.values import Json, Score
 
 Verdict: TypeAlias = Literal["passed", "failed", "undefined"]

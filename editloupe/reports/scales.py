@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from editloupe.errors import ConfigError
+from editloupe.parsing import fold
 from editloupe.reports.agreement import DECIMALS, Scale
 from editloupe.rubrics.model import Criterion
-from editloupe.rubrics.parse import fold
 
 _NAMED: Final = 6
 MOST_LABELS: Final = 10

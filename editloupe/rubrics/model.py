@@ -19,8 +19,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from editloupe.errors import RubricError
+from editloupe.parsing import CANNOT_JUDGE, fold
 from editloupe.records import Grammar, LabelRule
-from editloupe.rubrics.parse import CANNOT_JUDGE, fold
 from editloupe.values import Json, digest
 
 _HERE: Final = Path(__file__).parent

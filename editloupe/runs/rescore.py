@@ -14,7 +14,6 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ReplyError, TraceError
 from editloupe.records import Answer, Finding, RunSpec, Status
 from editloupe.rubrics.model import Criterion, Rubric
-from editloupe.rubrics.parse import parse_label
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
 from editloupe.runs.store import RunStore
@@ -153,7 +152,7 @@ def _read(folder: Path, finding: Finding, criterion: Criterion) -> tuple[Status,
     if parsed.answer is None:
         return "unparsed", None, "the last reply holds no answer between the tags"
     try:
-        label = parse_label(parsed.answer, criterion.grammar())
+        label = criterion.grammar().parse(parsed.answer)
     except ReplyError as error:
         told = f"{error}: {parsed.thought}" if parsed.thought else str(error)
         return cast(Status, error.status), None, told

@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from editloupe.imaging.targets import relative_area
+from editloupe.parsing import fold
 from editloupe.protocols.dlebench import edit_type_name
 from editloupe.records import Finding
 from editloupe.reports.fragments import tone
 from editloupe.reports.plain import safe
 from editloupe.rubrics.model import Criterion, Rubric
-from editloupe.rubrics.parse import fold
 from editloupe.values import Sample
 from editloupe.viewer.index import Entry
 from editloupe.viewer.pictures import Pictures, same_region, target_region

@@ -16,8 +16,8 @@ from editloupe.backends.baseline.wish import read_wish
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError
+from editloupe.parsing import CANNOT_JUDGE
 from editloupe.prompts.tags import FINAL_ANSWER, THINKING, TOOL_CALL, neutralise
-from editloupe.rubrics.parse import CANNOT_JUDGE
 from editloupe.values import Box, ImageRef, Json
 
 VERSION: Final = "3"

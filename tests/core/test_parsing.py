@@ -1,4 +1,4 @@
-"""From an answer to a label: what is accepted, and that nothing is ever guessed."""
+"""From a free-text answer to an option: what is accepted, and that nothing is ever guessed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from editloupe.errors import ReplyError
+from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice
 from editloupe.records import Grammar, LabelRule
-from editloupe.rubrics import CANNOT_JUDGE, fold, load_rubric, parse_label
+from editloupe.rubrics import load_rubric
 
 DLEBENCH = load_rubric("dlebench")
 IF = DLEBENCH.criterion("IF").grammar()
@@ -24,7 +25,7 @@ def _grammar(*labels: tuple[str, float] | tuple[str, float, tuple[str, ...]]) ->
 
 def _status(answer: str, grammar: Grammar = IF) -> str:
     with pytest.raises(ReplyError) as caught:
-        parse_label(answer, grammar)
+        grammar.parse(answer)
     return caught.value.status
 
 
@@ -78,7 +79,7 @@ def test_a_label_with_nothing_but_decoration_is_that_label(rule: LabelRule, shap
     grammar = IF if rule in IF.labels else VC
     answer = shape.format(rule.name, rule.name, value=f"{rule.value:g}")
     for spelling in (answer, answer.lower(), answer.upper(), answer.replace(" ", "\u00a0")):
-        label = parse_label(spelling, grammar)
+        label = grammar.parse(spelling)
         assert (label.name, label.value) == (rule.name, rule.value)
 
 
@@ -97,7 +98,7 @@ def test_a_label_with_nothing_but_decoration_is_that_label(rule: LabelRule, shap
     ],
 )
 def test_spellings_and_aliases_mean_their_label(answer: str, name: str) -> None:
-    assert parse_label(answer, IF).name == name
+    assert IF.parse(answer).name == name
 
 
 @pytest.mark.parametrize("answer", ["", " \n\t", "...", "**", "`", "\u200b", "—"])
@@ -191,7 +192,7 @@ def test_a_judge_may_abstain(answer: str) -> None:
 
 def test_a_message_says_what_was_expected_and_what_was_found() -> None:
     with pytest.raises(ReplyError) as caught:
-        parse_label("so so " * 60, IF)
+        IF.parse("so so " * 60)
     message = str(caught.value)
     assert "expected one of Flawless Execution, Over Modification, Wrong Action, Localization Failure" in message
     assert "found 'so so" in message and len(message) < 350
@@ -200,13 +201,27 @@ def test_a_message_says_what_was_expected_and_what_was_found() -> None:
 def test_a_number_is_an_answer_only_if_an_alias_says_so() -> None:
     assert _status("2", _grammar(("Bad", 1), ("Good", 2))) == "off_menu"
     scale = _grammar(("Bad", 1, ("1",)), ("Good", 2, ("2",)))
-    assert parse_label("Score: 2", scale).name == "Good"
+    assert scale.parse("Score: 2").name == "Good"
     assert _status("1 or 2", scale) == "contradictory"
+
+
+@pytest.mark.parametrize(("answer", "name"), [("B", "B"), ("Answer: (b).", "B"), ("none of these", "None"), ("2", "B")])
+def test_options_need_no_values(answer: str, name: str) -> None:
+    assert parse_choice(answer, [("A", ("1",)), ("B", ("2",)), ("None", ("none of these",))]) == name
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"), [("B (7)", "off_menu"), ("A or B", "contradictory"), ("Cannot Judge", "abstained")]
+)
+def test_options_without_values_take_no_number_beside_them(answer: str, status: str) -> None:
+    with pytest.raises(ReplyError) as caught:
+        parse_choice(answer, [("A", ()), ("B", ())])
+    assert caught.value.status == status
 
 
 def test_signed_and_decimal_labels_are_not_mixed_up() -> None:
     scale = _grammar(("-1", -1), ("0", 0), ("1", 1), ("1.5", 1.5))
-    assert [parse_label(a, scale).value for a in ("-1", "−1", "+1", "1", "1.5", "Score: -1", "**-1**", "_-1_")] == [
+    assert [scale.parse(a).value for a in ("-1", "−1", "+1", "1", "1.5", "Score: -1", "**-1**", "_-1_")] == [
         -1,
         -1,
         1,
@@ -223,14 +238,14 @@ def test_signed_and_decimal_labels_are_not_mixed_up() -> None:
 def test_grades_with_plus_and_minus_are_not_mixed_up() -> None:
     assert _status("A-", _grammar(("A", 2), ("B", 1))) == "off_menu"
     grades = _grammar(("A+", 3), ("A", 2), ("A-", 1))
-    assert [parse_label(a, grades).value for a in ("A+", "**A**", "Grade: A-", '"A-".', "_A+_")] == [3, 2, 1, 1, 3]
+    assert [grades.parse(a).value for a in ("A+", "**A**", "Grade: A-", '"A-".', "_A+_")] == [3, 2, 1, 1, 3]
 
 
 def test_a_label_inside_a_longer_label_does_not_count_as_named() -> None:
     nested = _grammar(("Edited", 2), ("Not Edited", 1), ("Edited Too Much", 0))
-    assert parse_label("Label: Not Edited", nested).value == 1
-    assert parse_label("**Edited Too Much**", nested).value == 0
-    assert parse_label("edited", nested).value == 2
+    assert nested.parse("Label: Not Edited").value == 1
+    assert nested.parse("**Edited Too Much**").value == 0
+    assert nested.parse("edited").value == 2
     assert _status("Edited, Not Edited", nested) == "contradictory"
 
 
@@ -240,24 +255,24 @@ def test_labels_that_overlap_without_one_holding_the_other_are_both_named() -> N
 
 def test_yes_and_no_are_labels_like_any_other() -> None:
     answers = _grammar(("Yes", 1), ("No", 0))
-    assert parse_label("No.", answers).value == 0
-    assert parse_label("Answer: yes", answers).value == 1
+    assert answers.parse("No.").value == 0
+    assert answers.parse("Answer: yes").value == 1
     assert _status("No, yes", answers) == "contradictory"
     assert _status("not yes", answers) == "off_menu"
 
 
 def test_labels_of_any_script_are_matched() -> None:
     grammar = _grammar(("完美一致", 2), ("Größere Änderung", 1), ("★★", 4), ("★", 3))
-    assert parse_label("「完美一致」。", grammar).value == 2
-    assert parse_label("GRÖSSERE ÄNDERUNG", grammar).value == 1
-    assert parse_label("★★", grammar).value == 4
-    assert parse_label("Rating: ★", grammar).value == 3
+    assert grammar.parse("「完美一致」。").value == 2
+    assert grammar.parse("GRÖSSERE ÄNDERUNG").value == 1
+    assert grammar.parse("★★").value == 4
+    assert grammar.parse("Rating: ★").value == 3
 
 
 def test_an_alias_of_two_labels_or_a_label_that_folds_like_another_decides_nothing() -> None:
     assert _status("fine", _grammar(("Good", 2, ("fine",)), ("Bad", 1, ("Fine!",)))) == "off_menu"
     assert _status("good", _grammar(("Good", 2), ("good!", 1))) == "off_menu"
-    assert parse_label("bad", _grammar(("Good", 2, ("bad",)), ("Bad", 1))).name == "Bad"
+    assert _grammar(("Good", 2, ("bad",)), ("Bad", 1)).parse("bad").name == "Bad"
 
 
 def test_the_table_of_the_documentation_is_true() -> None:
@@ -268,7 +283,7 @@ def test_the_table_of_the_documentation_is_true() -> None:
     for answers, outcome in rows:
         for answer in re.findall(r"`([^`]+)`", answers):
             if outcome.startswith("the label"):
-                assert parse_label(answer, IF).name == "Over Modification", answer
+                assert IF.parse(answer).name == "Over Modification", answer
             else:
                 assert _status(answer) == outcome.strip("`")
             checked += 1
@@ -291,7 +306,7 @@ def test_text_without_a_label_never_gives_one(text: str) -> None:
 @given(st.lists(st.sampled_from([*WORDS, *(rule.name for rule in IF.labels)])).map(" ".join))
 def test_a_label_that_is_given_was_named_alone_and_without_a_negation(text: str) -> None:
     try:
-        label = parse_label(text, IF)
+        label = IF.parse(text)
     except ReplyError:
         return
     folded = f" {fold(text)} "
@@ -309,7 +324,7 @@ def test_folding_twice_is_folding_once(text: str) -> None:
 def test_any_text_before_or_after_a_label_gives_that_label_or_none(rule: LabelRule, text: str) -> None:
     for answer in (f"{rule.name} {text}", f"{text} {rule.name}"):
         try:
-            found = parse_label(answer, IF).name
+            found = IF.parse(answer).name
         except ReplyError as error:
             found = error.status
         assert found in {rule.name, "off_menu", "contradictory"}

@@ -1,36 +1,36 @@
-"""From the words of an answer to one label of a rubric, or to a status. Never a guess (DESIGN.md section 3).
+"""Parse a free-text answer to one of several options, or to a status. Nothing is ever guessed.
 
-What is accepted, in this order, after folding (`fold`):
+The answer and the options are compared after folding (`fold`). Accepted are, in this order:
 
-1. the whole answer is a label;
-2. the whole answer is an alias that belongs to one label only;
-3. the answer has a line that holds a label and nothing but decoration (`DECORATION`, numbers that agree with the label),
-   and no prose stands before it. Prose on later lines may explain, if it names no other label and negates none.
+1. the whole answer is an option;
+2. the whole answer is an alias of exactly one option;
+3. a line of the answer holds an option and nothing but decoration: the words of `DECORATION`, and numbers that agree
+   with the option. No prose stands before that line. Prose after it may explain, as long as it names no other option and
+   negates none.
 
-Two different labels anywhere in the answer are "contradictory", and so is a number that is another label's value. All
-the rest is "off_menu": a label inside a sentence ("I lean towards X", "not X"), a number alone (unless an alias says
-so), a label that does not exist. `CANNOT_JUDGE` is read like a label and gives "abstained".
+Two different options anywhere in the answer are "contradictory". So is a number that is another option's value. All else
+is "off_menu": an option inside a sentence ("I lean towards X", "not X"), a number alone (unless it is an alias), an
+option that does not exist. `CANNOT_JUDGE` is read like an option and gives "abstained".
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from editloupe.errors import ReplyError
-from editloupe.records import Grammar, Label, LabelRule
 
 CANNOT_JUDGE: Final = "Cannot Judge"
-"""The words by which a judge may say that it cannot; no rubric may use them as a label."""
+"""The words with which a judge abstains. No option may be called so."""
 
 DECORATION: Final = frozenset(
     {"the", "my", "is", "as", "label", "labels", "score", "answer", "final", "result", "verdict", "rating", "grade",
      "level", "category", "class", "evaluation", "assessment", "judgement", "judgment", "decision", "conclusion", "=", "→"}
 )  # fmt: skip
-"""Words that may stand around a label without changing what is said. Closed on purpose: "not" and "almost" are out."""
+"""Words that may stand around an option without changing what is said. A closed list: "not" and "almost" are out."""
 
 _OF = frozenset({"of", "out"})
 # "t" is what folding leaves of "isn't"; "than" stands for "rather than" and "worse than".
@@ -50,7 +50,7 @@ _MARKUP = frozenset("`^|")
 
 
 def fold(text: str) -> str:
-    """The text as it is compared: NFKC and casefolded, one space between words, without punctuation and Markdown.
+    """Return the text as it is compared: NFKC and casefolded, one space between words, no punctuation, no Markdown.
 
     Hyphens and underscores become spaces. A minus before a number, a point between digits and a plus or minus after a
     grade ("A-") stay, and so do symbols (≠, ★, ~): they change what is said. `fold(fold(x)) == fold(x)`.
@@ -69,21 +69,26 @@ def fold(text: str) -> str:
     return " ".join("".join(map(_folded, text)).split())
 
 
-def parse_label(answer_text: str, grammar: Grammar) -> Label:
-    """The one label that the answer names.
+def parse_choice(
+    text: str, options: Sequence[tuple[str, tuple[str, ...]]], values: Mapping[str, float] | None = None
+) -> str:
+    """Return the name of the one option that the answer gives.
+
+    options: name and aliases of each option, in the order in which messages list them.
+    values: the number of each option, where they have one. A number beside an option must be that option's value.
 
     Raises ReplyError with the status "unparsed" (nothing to read), "off_menu", "contradictory" or "abstained".
     """
-    menu = _Menu.of(grammar)
-    whole = fold(answer_text)
+    menu = _Menu.of(options, values or {})
+    whole = fold(text)
     if not whole:
         raise ReplyError("unparsed", f"the answer is empty; {menu.wanted}")
     if whole in menu.phrases:
-        return menu.take(menu.phrases[whole])
+        return _given(menu.phrases[whole])
 
-    lines = [line for line in map(menu.read, answer_text.splitlines()) if line.tokens]
+    lines = [line for line in map(menu.read, text.splitlines()) if line.tokens]
     named = {name: None for line in lines for name in line.named}
-    shown = _shorten(answer_text)
+    shown = _shorten(text)
     if len(named) > 1:
         raise ReplyError("contradictory", f"the answer names {_listed(list(named))}; {menu.wanted}; found {shown}")
     if not named:
@@ -99,37 +104,49 @@ def parse_label(answer_text: str, grammar: Grammar) -> Label:
     if any(line.named and not line.plain and not _NEGATION.isdisjoint(line.rest) for line in lines):
         raise ReplyError("off_menu", f"the answer gives {name!r} and then negates it; {menu.wanted}; found {shown}")
     menu.check_numbers(name, [line.numbers for line in lines if line.plain and line.numbers], shown)
-    return menu.take(name)
+    return _given(name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Line:
-    """One folded line. named: labels in it.   rest: its words without them.   plain: nothing but decoration around."""
+    """One folded line of an answer."""
 
     tokens: tuple[str, ...]
+    """Its words."""
     named: tuple[str, ...]
+    """Names of the options in it."""
     rest: tuple[str, ...]
+    """Its words without the options."""
     numbers: tuple[float, ...]
+    """The numbers in `rest`."""
     plain: bool
+    """Whether nothing but decoration stands around the options."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Menu:
-    """A grammar made ready for reading. phrases: folded label or unique alias to the label's name."""
+    """The options made ready for reading."""
 
-    rules: dict[str, LabelRule]
+    names: tuple[str, ...]
+    """As they were given."""
+    values: Mapping[str, float]
+    """Empty where the options have no numbers."""
     phrases: dict[str, str]
+    """Folded name or unique alias to the option's name."""
 
     @classmethod
-    def of(cls, grammar: Grammar) -> _Menu:
-        rules = {rule.name: rule for rule in grammar.labels}
-        aliases = _unambiguous((alias, rule.name) for rule in grammar.labels for alias in rule.aliases)
-        names = _unambiguous((name, name) for name in rules)
-        return cls(rules=rules, phrases={**aliases, **names, fold(CANNOT_JUDGE): CANNOT_JUDGE})
+    def of(cls, options: Sequence[tuple[str, tuple[str, ...]]], values: Mapping[str, float]) -> _Menu:
+        aliases = _unambiguous((alias, name) for name, its in options for alias in its)
+        names = _unambiguous((name, name) for name, _ in options)
+        return cls(
+            names=tuple(dict.fromkeys(name for name, _ in options)),
+            values=values,
+            phrases={**aliases, **names, fold(CANNOT_JUDGE): CANNOT_JUDGE},
+        )
 
     @property
     def wanted(self) -> str:
-        return f"expected one of {', '.join(self.rules)}"
+        return f"expected one of {', '.join(self.names)}"
 
     def read(self, line: str) -> _Line:
         tokens = tuple(fold(_LINE_MARK.sub("", line)).split())
@@ -149,7 +166,7 @@ class _Menu:
         )
 
     def _spans(self, tokens: Sequence[str]) -> list[tuple[int, int, str]]:
-        """(start, end, label) of every phrase in the tokens, without those that lie inside a longer one."""
+        """Return (start, end, option) of every phrase in the tokens, without those that lie inside a longer one."""
         found = [
             (start, start + size, name)
             for phrase, name in self.phrases.items()
@@ -165,39 +182,45 @@ class _Menu:
         ]
 
     def check_numbers(self, name: str, groups: Sequence[tuple[float, ...]], shown: str) -> None:
-        """A number beside the label must be its value, alone ("Score 3") or with the top of the scale ("3 of 4")."""
+        """Check that each number is the option's value, alone ("Score 3") or with the top of the scale ("3 of 4")."""
         if not groups:
             return
         if name == CANNOT_JUDGE:
             raise ReplyError(
                 "contradictory", f"the answer gives {name!r} together with a number; {self.wanted}; found {shown}"
             )
-        value, top = self.rules[name].value, max(rule.value for rule in self.rules.values())
+        if name not in self.values:
+            raise ReplyError(
+                "off_menu",
+                f"the answer gives {name!r}, which has no value, with the number {groups[0][0]:g}; found {shown}",
+            )
+        value, top = self.values[name], max(self.values.values())
         for group in groups:
             if group in ((value,), (value, top)):
                 continue
-            others = {rule.value for rule in self.rules.values()} - {value}
+            others = set(self.values.values()) - {value}
             status = "contradictory" if group[0] in others else "off_menu"
             raise ReplyError(
                 status, f"the answer gives {name!r}, whose value is {value:g}, with the number {group[0]:g}; found {shown}"
             )
 
-    def take(self, name: str) -> Label:
-        if name == CANNOT_JUDGE:
-            raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
-        return Label(name=name, value=self.rules[name].value)
+
+def _given(name: str) -> str:
+    if name == CANNOT_JUDGE:
+        raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
+    return name
 
 
 def _unambiguous(meanings: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Folded phrase to label, for the phrases that mean one label only."""
-    labels: dict[str, set[str]] = {}
+    """Return folded phrase to option, for the phrases that mean one option only."""
+    found: dict[str, set[str]] = {}
     for phrase, name in meanings:
-        labels.setdefault(fold(phrase), set()).add(name)
-    return {phrase: names.pop() for phrase, names in labels.items() if phrase and len(names) == 1}
+        found.setdefault(fold(phrase), set()).add(name)
+    return {phrase: names.pop() for phrase, names in found.items() if phrase and len(names) == 1}
 
 
 def _folded(char: str) -> str:
-    """One character of the folded text: itself, a space, or a word of its own for a symbol."""
+    """Return a character of the folded text: itself, a space, or a word of its own for a symbol."""
     if char in _KEPT:
         return _KEPT[char]
     kind = unicodedata.category(char)[0]
