@@ -136,6 +136,21 @@ class LabelRule:
     """Other spellings that mean this label and no other."""
 
 
+def _distinct(what: str, words: Sequence[tuple[str, str]], *, least: int) -> None:
+    """Raises ConfigError for too few words, an empty word, and two words of different options that fold to the same."""
+    if len(words) < least:
+        raise ConfigError(f"expected at least {least} answers to choose from, found {len(words)}")
+    seen: dict[str, str] = {}
+    for word, owner in words:
+        folded = fold(word)
+        if not folded:
+            raise ConfigError(f"{what} {word!r} holds no letter, digit or symbol that an answer could be matched by")
+        if seen.setdefault(folded, owner) != owner:
+            raise ConfigError(f"{what} {word!r} of {owner!r} reads the same as {seen[folded]!r}; answers must differ")
+        if word == owner and list(w for w, _ in words).count(word) > 1:
+            raise ConfigError(f"{what} {word!r} stands twice; answers must differ")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Labels(Serialisable):
     """Ordered labels with values (DLEBench)."""
@@ -477,18 +492,3 @@ def _json_in(text: str, expected: str) -> Json:
 
 def _not_finite(word: str) -> float:
     raise ValueError(f"{word} is no JSON number")
-
-
-def _distinct(what: str, words: Sequence[tuple[str, str]], *, least: int) -> None:
-    """Raises ConfigError for too few words, an empty word, and two words of different options that fold to the same."""
-    if len(words) < least:
-        raise ConfigError(f"expected at least {least} answers to choose from, found {len(words)}")
-    seen: dict[str, str] = {}
-    for word, owner in words:
-        folded = fold(word)
-        if not folded:
-            raise ConfigError(f"{what} {word!r} holds no letter, digit or symbol that an answer could be matched by")
-        if seen.setdefault(folded, owner) != owner:
-            raise ConfigError(f"{what} {word!r} of {owner!r} reads the same as {seen[folded]!r}; answers must differ")
-        if word == owner and list(w for w, _ in words).count(word) > 1:
-            raise ConfigError(f"{what} {word!r} stands twice; answers must differ")

@@ -20,6 +20,8 @@
     ├── ReplyError               the model: becomes a finding with a status, never a number
     ├── ToolError                shown to the model as an observation that it can mend
     │   └── ToolFailed           a tool raised what it should not have: its fault, not the call's
+    ├── MeasureError             a measure is not defined on an input, or cannot compute: becomes a finding
+    ├── ProtocolError            the author of a protocol: it raised, or planned what cannot be asked; becomes a finding
     ├── ToolAbsent               a tool that cannot be offered here: no weights, no extra; said to be absent
     ├── StorageError             the operator: the run folder cannot be written (disk full, permissions)
     ├── ReplayMiss               a recording does not hold what was asked
@@ -143,6 +145,18 @@ class ReplyError(EditLoupeError):
     def __init__(self, status: str, message: str) -> None:
         self.status = status
         super().__init__(message)
+
+
+class MeasureError(EditLoupeError):
+    """A measure has no value for this input; `status` is the finding's status."""
+
+    def __init__(self, message: str, *, status: str = "not_defined") -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class ProtocolError(EditLoupeError):
+    """A protocol raised, or planned what cannot be asked. The message names its package and the place."""
 
 
 class ToolError(EditLoupeError):

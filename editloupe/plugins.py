@@ -1,7 +1,7 @@
 """Plug-ins by group and name, through entry points. Built-ins come through the same door; nothing is imported before use.
 
 Groups: `editloupe.backends` (URI provider → factory), `editloupe.tools` (name → tool class), `editloupe.protocols`
-(name → protocol class). Another distribution adds one with `[project.entry-points."editloupe.tools"]`.
+(name → protocol class), `editloupe.measures` (name → measure class). Another distribution adds one with `[project.entry-points."editloupe.tools"]`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,25 @@ from typing import Literal, TypeAlias
 
 from editloupe.errors import ConfigError, UnknownPlugin
 
-Group: TypeAlias = Literal["backends", "tools", "protocols"]
+Group: TypeAlias = Literal["backends", "tools", "measures", "protocols"]
 
 
 def names(group: Group) -> tuple[str, ...]:
-    """The names that are installed, sorted."""
+    """Return the names that are installed, sorted."""
     return tuple(sorted(_found(group)))
 
 
 def load(group: Group, name: str) -> object:
-    """The object that the entry point names, imported now.
+    """Return the object that the entry point names, imported now.
 
-    Raises UnknownPlugin (which lists the known) and ConfigError where importing it fails.
+    Raises UnknownPlugin (which lists the known), and ConfigError if importing it fails or two packages bring the name.
     """
     found = _found(group)
     if name not in found:
         raise UnknownPlugin(group.removesuffix("s"), name, tuple(sorted(found)))
+    if (group, name) in _CLASHES:
+        packages = _CLASHES[group, name]
+        raise ConfigError(f"{group.removesuffix('s')} {name!r} comes from two packages, {packages}; uninstall one of them")
     try:
         return found[name].load()
     except (ImportError, AttributeError) as error:
@@ -37,11 +40,24 @@ def load(group: Group, name: str) -> object:
 
 
 def origin(group: Group, name: str) -> str:
-    """The distribution that brings a plug-in, with its version: "editloupe 0.1.0"."""
-    dist = _found(group)[name].dist
-    return "unknown" if dist is None else f"{dist.name} {dist.version}"
+    """Return the distribution that brings a plug-in, with its version: "editloupe 0.1.0"."""
+    return _package(_found(group)[name])
 
 
 @cache
 def _found(group: Group) -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=f"editloupe.{group}")}
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=f"editloupe.{group}"):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            packages = " and ".join(sorted({_package(other), _package(point)}))
+            _CLASHES[group, point.name] = packages
+    return found
+
+
+_CLASHES: dict[tuple[Group, str], str] = {}
+"""Names that two packages bring, with the packages."""
+
+
+def _package(point: EntryPoint) -> str:
+    return "unknown" if point.dist is None else f"{point.dist.name} {point.dist.version}"

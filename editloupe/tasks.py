@@ -175,5 +175,24 @@ _TASK: Final[TypeAdapter[Ask | Measure]] = TypeAdapter(Task)
 
 
 def task_from_json(data: object) -> Ask | Measure:
-    """Return the task that `to_json` wrote. Raises ValueError for data of another shape."""
-    return _TASK.validate_python(data)
+    """Return the task that `to_json` wrote, also one of version 1. Raises ValueError for data of another shape."""
+    return _TASK.validate_python(_upgraded(data))
+
+
+def _upgraded(data: object) -> object:
+    """A task of version 1 asked for a label of a criterion, of a sample or one of its numbered targets."""
+    if not isinstance(data, Mapping) or data.get("kind") != "judge":
+        return data
+    target = data.get("target")
+    about = {
+        "sample_id": data.get("sample_id"),
+        "editor": data.get("editor"),
+        "part": "" if target is None else f"target {target}",
+    }
+    return {
+        **data,
+        "kind": "ask",
+        "metric": data.get("criterion"),
+        "about": about,
+        "answer": {"kind": "labels", "labels": data.get("grammar")},
+    }
