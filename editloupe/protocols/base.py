@@ -9,6 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -52,19 +53,25 @@ class Known(Mapping[Question, Finding]):
         self.entropy: Mapping[str, float] = entropy or {}
         """Task id → bits by which the answers of its repeats differ."""
 
+        self.consulted = False
+        """Whether anybody has looked at a finding. A plan that looks at none is not asked again."""
+
     def __getitem__(self, question: Question) -> Finding:
+        self.consulted = True
         return self._by_question[question]
 
     def __iter__(self) -> Iterator[Question]:
+        self.consulted = True
         return iter(self._by_question)
 
     def __len__(self) -> int:
+        self.consulted = True
         return len(self._by_question)
 
     def finding(self, metric: str, about: About | Sample) -> Finding | None:
         """Return the finding on a question; None while there is none. A sample means the sample as a whole."""
         about = About.of(about) if isinstance(about, Sample) else about
-        return self._by_question.get((metric, about.editor, about.sample_id, about.turn, about.part))
+        return self.get((metric, about.editor, about.sample_id, about.turn, about.part))
 
     def answer(self, metric: str, about: About | Sample) -> Answer | None:
         """Return the answer to a question; None while there is none, and if the question could not be answered."""
@@ -183,14 +190,15 @@ def make_protocol(
     return protocol
 
 
-def planned(protocol: EvalProtocol, group: Group, known: Known) -> list[Task]:
-    """Return what a protocol plans for a group, each task once.
+def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 100_000) -> list[Task]:
+    """Return what a protocol plans for a group.
 
+    most: `plan` is stopped after this many tasks and one more.
     Raises ProtocolError, which names package and place, if `plan` raises or asks one question in two ways.
     """
     where = described(protocol)
     try:
-        tasks = list(protocol.plan(group, known))
+        tasks = list(islice(protocol.plan(group, known), most + 1))
     except EditLoupeError:
         raise
     except Exception as error:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast, get_args
 
 from editloupe.errors import ConfigError
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.values import Json
 
 By: TypeAlias = Literal["median", "majority"]
@@ -74,8 +74,8 @@ class Joined:
 
 
 def join(findings: Sequence[Finding], rule: Repeats) -> Joined:
-    """The findings of one question, one a repeat, as one."""
-    if rule.count == 1:
+    """The findings of one question, one a repeat, as one. Only the role "judge" is asked more than once."""
+    if rule.count == 1 or findings[-1].role != "judge":
         return Joined(finding=findings[-1])
     given = [f for f in sorted(findings, key=lambda f: f.repeat) if f.answer is not None]
     if 2 * len(given) <= rule.count:
@@ -98,9 +98,9 @@ def join(findings: Sequence[Finding], rule: Repeats) -> Joined:
 
 def joined(findings: Iterable[Finding], rule: Repeats) -> list[Joined]:
     """One for each question, in the order in which they first appear. Of several findings of a repeat the last counts."""
-    latest: dict[tuple[str, str, str, int], dict[int, Finding]] = {}
+    latest: dict[tuple[object, ...], dict[int, Finding]] = {}
     for finding in findings:
-        latest.setdefault(finding.question, {})[finding.repeat] = finding
+        latest.setdefault((finding.role, finding.question), {})[finding.repeat] = finding
     return [join(list(by_repeat.values()), rule) for by_repeat in latest.values()]
 
 
