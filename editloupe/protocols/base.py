@@ -204,7 +204,7 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
     except Exception as error:
         raise ProtocolError(f"{where} raised in plan: {_raised(error)}") from error
     found: dict[str, Task] = {}
-    asked: dict[tuple[str, Question], str] = {}
+    asked: dict[Question, str] = {}
     for task in tasks:
         if not hasattr(task, "kind"):
             raise ProtocolError(f"{where} planned {task!r}; expected an Ask or a Measure")
@@ -212,7 +212,7 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
             raise ProtocolError(f"{where} planned a task of the protocol {task.protocol!r}; expected {protocol.name!r}")
         if task.id in found:
             raise ProtocolError(f"{where} planned the same task twice: {task.metric}, {task.about}")
-        other = asked.setdefault((task.role, task.question), task.id)
+        other = asked.setdefault(task.question, task.id)
         if other != task.id:
             raise ProtocolError(
                 f"{where} planned two different tasks for one question ({task.metric}, {task.about}); tell them apart by "

@@ -139,9 +139,9 @@ class Schedule:
                 f"{where} plans without an end: more than {most:,} tasks for the {len(group.samples)} samples with the "
                 f"source and instructions of {group.samples[0].key!r}"
             )
-        questions = {(task.role, task.question) for task in group.tasks.values()}
+        questions = {task.question for task in group.tasks.values()}
         for task in new:
-            if (task.role, task.question) in questions:
+            if task.question in questions:
                 raise ProtocolError(
                     f"{where} planned another task for a question that was planned before ({task.metric}, {task.about}); "
                     "tell them apart by metric, turn or part"
