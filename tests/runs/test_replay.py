@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from editloupe.agent.graph import walk
-from editloupe.agent.judge import opening, run_loop
+from editloupe.agent.judge import initial_state, run_loop
+from editloupe.agent.nodes import run_nodes
 from editloupe.backends.baseline.backend import PixelBaseline
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
@@ -77,7 +77,7 @@ def test_walking_the_nodes_is_the_graph():
         recording = read_recording(GALLERY, name)
         images = ImageStore(GALLERY / "blobs")
         states = []
-        for how in (lambda c, v: run_loop(c, v), lambda c, v: walk(opening(c, v), c)):
+        for how in (lambda c, v: run_loop(c, v), lambda c, v: run_nodes(initial_state(c, v), c)):
             tape = PlayTape(recording=recording)
             states.append(how(context_of(recording, tape, Live(), images), recording.views))
         assert states[0] == states[1]
