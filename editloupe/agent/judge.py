@@ -6,14 +6,19 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from editloupe.agent.graph import RECURSION_LIMIT, Loop, build_graph
 from editloupe.agent.state import Context, LoopState
 from editloupe.chat import ImagePart, Message, Part, TextPart, Usage
 from editloupe.prompts import prompt_digest, render
 from editloupe.records import Evidence, Finding, Status, answer_from_json
 from editloupe.values import Box, Json, View
+
+if TYPE_CHECKING:
+    from editloupe.agent.graph import Loop
+
+RECURSION_LIMIT = 1000
+"""Steps of the graph; the task's own budget ends a loop long before."""
 
 TEMPLATES = ("agent/tools", "agent/format", "agent/continue", "agent/last_turn", "agent/last_label", "agent/remind")
 """With `native=True` where tools are called natively: one text for both ways, so that they differ in nothing else."""
@@ -47,7 +52,7 @@ def first_message(context: Context, views: Mapping[str, View]) -> Message:
     return Message(role="user", parts=(*parts, TextPart(text="\n\n".join(sections))))
 
 
-def opening(context: Context, views: Mapping[str, View], message: Message | None = None) -> LoopState:
+def initial_state(context: Context, views: Mapping[str, View], message: Message | None = None) -> LoopState:
     """The state in which a task begins: one message, nothing spent.
 
     message: the question as it was asked before; None writes it.
@@ -75,10 +80,10 @@ def opening(context: Context, views: Mapping[str, View], message: Message | None
 
 def run_loop(context: Context, views: Mapping[str, View], *, loop: Loop | None = None) -> LoopState:
     """From the first message to an outcome. Raises Interrupted, and ImageError for an input that cannot be decoded."""
-    return go_on(opening(context, views), context, loop=loop)
+    return resume_loop(initial_state(context, views), context, loop=loop)
 
 
-def go_on(state: LoopState, context: Context, *, loop: Loop | None = None) -> LoopState:
+def resume_loop(state: LoopState, context: Context, *, loop: Loop | None = None) -> LoopState:
     """From a state in which a `think` is due to an outcome. Raises as `run_loop`."""
     graph = loop or _loop()
     return cast(LoopState, graph.invoke(state, {"recursion_limit": RECURSION_LIMIT}, context=context))
@@ -152,4 +157,7 @@ def _status(value: Json) -> Status:
 
 @cache
 def _loop() -> Loop:
+    # LangGraph takes a second to import, and a replay or a report needs none of it.
+    from editloupe.agent.graph import build_graph
+
     return build_graph()

@@ -1,15 +1,17 @@
-"""The four nodes of the loop. Each takes the state and the runtime context and returns what changes in the state."""
+"""The four nodes of the loop, and the loop itself without LangGraph.
+
+A node is a plain function: it takes the state and the context, and returns the part of the state that changes. It names
+its successor under "next".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, cast
-
-from langgraph.runtime import Runtime
+from typing import Any, Final, TypeAlias, cast
 
 from editloupe.agent.answer import parse_reply
-from editloupe.agent.state import Context, LoopState, ToolOutcome
+from editloupe.agent.state import Context, LoopState, Next, ToolOutcome
 from editloupe.backends.untold import estimated, is_untold
 from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
@@ -24,9 +26,8 @@ MAX_CRASHES = 3
 """Tool crashes (exceptions that are no ToolError) after which a task is given up: its judge works blind."""
 
 
-def think(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
+def think(state: LoopState, context: Context) -> dict[str, Any]:
     """Send the history; sort the reply into calls, an answer, or a problem."""
-    context = runtime.context
     spent = Usage.from_json(state["usage"])
     exceeded = _exceeded(context, spent, state["counts"])
     if exceeded:
@@ -79,9 +80,8 @@ def think(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     return update | {"next": "remind", "problem": _problem(parsed.malformed, parsed.calls, reply.finish)}
 
 
-def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
+def act(state: LoopState, context: Context) -> dict[str, Any]:
     """Run the calls one after another and append their observations: in one message, or natively one message a call."""
-    context = runtime.context
     budget = context.task.budget
     talk = Conversation(
         panes={name: tuple(View.from_json(_object(v)) for v in panes) for name, panes in state["views"].items()},
@@ -136,12 +136,11 @@ def act(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     return update | {"next": "think"}
 
 
-def remind(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
+def remind(state: LoopState, context: Context) -> dict[str, Any]:
     """Say what was wrong with the reply and how to reply; give up as `unparsed` when reminders are used up.
 
     Where labels are constrained, one last word that is held to them stands before giving up.
     """
-    context = runtime.context
     if state["reminders"] >= context.task.budget.max_reminders and context.constrained:
         context.tape.note(f"after {state['reminders']} reminders, a last word held to the labels: {state['problem']}")
         message = Message.of_text("user", _last_word(context))
@@ -164,13 +163,33 @@ def remind(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
     }
 
 
-def conclude(state: LoopState, runtime: Runtime[Context]) -> dict[str, Any]:
+def conclude(state: LoopState, context: Context) -> dict[str, Any]:
     """The answer as a label of the rubric, or the status that says why it is none. Nothing is guessed."""
     try:
-        label = runtime.context.task.grammar.parse(state["answer"] or "")
+        answer = context.task.answer.parse(state["answer"] or "")
     except ReplyError as error:
         return _over(cast(Status, error.status), f"{error}: {state['thought']}" if state["thought"] else str(error))
-    return {"outcome": {"status": "ok", "answer": label.to_json(), "reason": state["thought"]}, "next": "end"}
+    outcome = {"status": "ok", "answer": answer.to_json(), "ending": "answer", "reason": state["thought"]}
+    return {"outcome": outcome, "next": "end"}
+
+
+Node: TypeAlias = Callable[[LoopState, Context], dict[str, Any]]
+
+NODES: Final[Mapping[Next, Node]] = {"think": think, "act": act, "remind": remind, "conclude": conclude}
+
+
+def run_nodes(
+    state: LoopState, context: Context, *, until: Callable[[LoopState], bool] = lambda _: False, first: Next = "think"
+) -> LoopState:
+    """Run the nodes one after another, and return the last state. A recorded conversation is read again in this way.
+
+    first: the node to begin with.   until: tested before each node; where it holds, the state is returned as it is.
+    `resume_loop` can go on from that state if a `think` is due. Raises what the nodes raise.
+    """
+    state = cast(LoopState, {**state, "next": first})
+    while state["next"] != "end" and not until(state):
+        state = cast(LoopState, {**state, **NODES[state["next"]](state, context)})
+    return state
 
 
 def _with_own_ids(reply: Reply, messages: tuple[Message, ...]) -> Reply:

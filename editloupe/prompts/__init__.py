@@ -12,31 +12,18 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Final
-
-from jinja2 import FunctionLoader, StrictUndefined, Template, TemplateError, TemplateNotFound, TemplateSyntaxError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import TYPE_CHECKING, Final
 
 from editloupe.errors import PromptError
 from editloupe.values import digest
 
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
 __all__ = ["builtin_prompts", "prompt_digest", "render"]
 
 _HERE: Final = Path(__file__).parent
-
-
-def _no_includes(_name: str) -> None:
-    """Every other template is unknown."""
-
-
-_ENVIRONMENT: Final = ImmutableSandboxedEnvironment(
-    undefined=StrictUndefined,
-    autoescape=False,
-    keep_trailing_newline=False,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    loader=FunctionLoader(_no_includes),
-)
 
 
 @lru_cache(maxsize=1)
@@ -51,6 +38,8 @@ def render(template: str | Path, /, **variables: object) -> str:
     template: a built-in name ("dlebench/judge"), or the path of a user's .md file.
     Raises PromptError, which names file, line and variable.
     """
+    from jinja2 import TemplateError, TemplateNotFound
+
     shown, text = _read(template)
     compiled = _compiled(shown, text)
     try:
@@ -111,12 +100,35 @@ def _read(template: str | Path) -> tuple[str, str]:
         raise PromptError(f"prompt {shown!r}: cannot be read: {error.strerror or error}") from error
 
 
+def _no_includes(_name: str) -> None:
+    """Return None for each name: every other template is unknown."""
+
+
+@cache
+def _environment() -> ImmutableSandboxedEnvironment:
+    # Jinja2 is imported at the first prompt: reports and the viewer's index render none.
+    from jinja2 import FunctionLoader, StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    return ImmutableSandboxedEnvironment(
+        undefined=StrictUndefined,
+        autoescape=False,
+        keep_trailing_newline=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=FunctionLoader(_no_includes),
+    )
+
+
 @lru_cache(maxsize=64)
 def _compiled(shown: str, text: str) -> Template:
-    """Compiled once for each text, so that an edited file takes effect at once."""
+    """Compile a template once for each text, so that an edited file takes effect at once."""
+    from jinja2 import Template, TemplateSyntaxError
+
+    environment = _environment()
     try:
         # compile() and not from_string(): it takes a file name, by which tracebacks can be mapped to template lines.
-        return Template.from_code(_ENVIRONMENT, _ENVIRONMENT.compile(text, shown, shown), {})
+        return Template.from_code(environment, environment.compile(text, shown, shown), {})
     except TemplateSyntaxError as error:
         raise PromptError(f"prompt {shown!r}, line {error.lineno}: {error.message}") from error
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from editloupe.agent.graph import walk
-from editloupe.agent.judge import finding_of, go_on, opening
+from editloupe.agent.judge import finding_of, initial_state, resume_loop
+from editloupe.agent.nodes import run_nodes
 from editloupe.agent.state import Context, LoopState
 from editloupe.backends.base import LMM
 from editloupe.chat import Message
@@ -114,7 +114,7 @@ def fork(
         state = _kept(recording, tape, at, images)
         context = context_of(recording, tape, live, images, task)
         tape.leave()
-        state = go_on(_changed(state, context, changes), context)
+        state = resume_loop(_changed(state, context, changes), context)
         judge = judge_of(recording, live)
         finding = finding_of(state, context, judge_id=judge.id, repeat=recording.trace.header.repeat, trace=None)
         assert tape.writer is not None and tape.writer.path is not None, "a live loop has asked at least once"
@@ -157,9 +157,9 @@ def _edits(recording: Recording, at: int, changes: Changes) -> Mapping[int, str]
 def _kept(recording: Recording, tape: PlayTape, at: int, images: ImageStore) -> LoopState:
     """The loop's state after the kept steps."""
     prefix = context_of(recording, tape, Live(), images)
-    state = opening(prefix, recording.views, recording.messages[recording.first])
+    state = initial_state(prefix, recording.views, recording.messages[recording.first])
     try:
-        return walk(state, prefix, until=lambda s: tape.models_told == at and s["next"] in ("think", "conclude"))
+        return run_nodes(state, prefix, until=lambda s: tape.models_told == at and s["next"] in ("think", "conclude"))
     except ReplayMiss as miss:
         raise ConfigError(f"{recording.name} cannot be followed up to step {at}: {miss}") from miss
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from editloupe.agent.graph import walk
-from editloupe.agent.judge import finding_of, go_on, opening
+from editloupe.agent.judge import finding_of, initial_state, resume_loop
+from editloupe.agent.nodes import run_nodes
 from editloupe.agent.state import ToolOutcome
 from editloupe.data.images import ImageStore
 from editloupe.errors import ImageError, ReplayMiss, TraceError
@@ -151,9 +151,9 @@ class Replay:
         context = context_of(recording, tape, self.live, images)
         try:
             # The question is asked as it was asked then, whatever this version would write today.
-            state = opening(context, recording.views, recording.messages[recording.first])
+            state = initial_state(context, recording.views, recording.messages[recording.first])
             recorded_only = model == "recorded" and mode != "new_episodes"
-            state = walk(state, context) if recorded_only else go_on(state, context)
+            state = run_nodes(state, context) if recorded_only else resume_loop(state, context)
         except RecordingEnds as end:
             tape.close()
             if recording.finding is not None and recording.finding.status in PENDING:

@@ -12,10 +12,9 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 import yaml
-from filelock import FileLock, Timeout
 
 from editloupe.data.samples import Loaded, Rejected
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
@@ -26,6 +25,9 @@ from editloupe.runs.judges import Entry, joined, names_of, with_judges
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import complete_lines, cut_torn_line, read_trace
 from editloupe.values import Json, Sample, digest, sample_key
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 Parsed = TypeVar("Parsed")
 
@@ -330,6 +332,9 @@ class RunStore:
             self._lock = None
 
     def _take_lock(self) -> None:
+        # It brings asyncio, and only those who write need it.
+        from filelock import FileLock, Timeout
+
         path = self.folder / "run.lock"
         # flock goes with the process, so a killed run leaves no lock behind.
         # It belongs to the store: another thread than the one that opened it may close it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from editloupe.agent.state import Context
 from editloupe.agent.studio import Question, Wiring, studio_graph
@@ -18,10 +18,10 @@ from editloupe.traces.record import TraceWriter
 from editloupe.values import Sample, View
 
 if TYPE_CHECKING:
-    from langgraph.graph.state import CompiledStateGraph
+    from editloupe.agent.graph import StudioGraph
 
 
-def graph() -> CompiledStateGraph[Question, Wiring, Any, Any]:
+def graph() -> StudioGraph:
     """The judge as a compiled graph. Input: source, edited, instruction, criterion. Context: backend, mode, rubric, ..."""
     return studio_graph(_open)
 

@@ -262,7 +262,7 @@ def test_the_graph_takes_any_langgraph_checkpointer(sample: Sample, store: Image
     from langgraph.checkpoint.memory import InMemorySaver
 
     from editloupe.agent.graph import build_graph
-    from editloupe.agent.judge import opening
+    from editloupe.agent.judge import initial_state
     from editloupe.agent.state import Context
     from editloupe.runs.replay import TraceTape
     from editloupe.traces.record import TraceWriter
@@ -282,7 +282,7 @@ def test_the_graph_takes_any_langgraph_checkpointer(sample: Sample, store: Image
     graph = build_graph(InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
     views = {recipe.alias: View.whole(recipe.origin) for recipe in task.views}
-    state = graph.invoke(opening(context, views), config, context=context)
+    state = graph.invoke(initial_state(context, views), config, context=context)
     assert state["outcome"]["answer"]["name"] == "Wrong Action"
     # Small JSON only: no pixel and no base64 in any checkpoint.
     assert all(len(json.dumps(snapshot.values)) < 20_000 for snapshot in graph.get_state_history(config))
