@@ -84,8 +84,12 @@ def gate(
     undefined = [one for one in checked if one.verdict == "undefined"]
     code = FAILED if failed else UNDEFINED if undefined else 0
     title = f"{len(checked) - len(failed) - len(undefined)} of {len(checked)} requirements hold"
-    _write(junit, gate_files.junit(checked), append=False)
-    _write(summary, gate_files.summary(checked, f"Gate of {run}: {title}") + "\n", append=True)
+    if junit is not None:
+        from editloupe.exports.junit import write_gate_junit
+
+        write_gate_junit(checked, junit)
+    if summary is not None:
+        _append(summary, gate_files.summary(checked, f"Gate of {run}: {title}") + "\n")
     if as_json:
         typer.echo(json.dumps({"exit": code, "checked": [one.to_json() for one in checked]}, ensure_ascii=False))
         return code
@@ -116,12 +120,10 @@ def _entries(
     return [entry for entry in found if editor is None or entry.key[0] == editor]
 
 
-def _write(path: Path | None, text: str, *, append: bool) -> None:
-    if path is None:
-        return
+def _append(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a" if append else "w", encoding="utf-8", errors="replace") as file:
+        with path.open("a", encoding="utf-8", errors="replace") as file:
             file.write(text)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -1,10 +1,10 @@
 """Rubrics as data: what is asked about an edit, and which labels with which values may be given."""
 
 from editloupe.rubrics.model import (
+    Citation,
     Criterion,
     Level,
     Rubric,
-    Source,
     builtin_rubrics,
     load_rubric,
     rubric_schema,
@@ -12,10 +12,10 @@ from editloupe.rubrics.model import (
 )
 
 __all__ = [
+    "Citation",
     "Criterion",
     "Level",
     "Rubric",
-    "Source",
     "builtin_rubrics",
     "load_rubric",
     "rubric_schema",

@@ -112,6 +112,34 @@ def test_every_other_word_changes_the_digest(load, old: str, new: str) -> None:
     assert load(GOOD).digest != load(GOOD.replace(old, new)).digest
 
 
+def test_the_digests_of_the_built_in_rubrics_are_those_that_runs_have_recorded() -> None:
+    assert {name: load_rubric(name).digest for name in builtin_rubrics()} == {
+        "dlebench": "1f5219490939d85580987a64a2b609e58b5e5c97c885fb4caa95903bd21bf071"
+    }
+
+
+def test_a_rubric_is_read_back_from_its_json(load) -> None:
+    for rubric in (load(GOOD + SECOND), load_rubric("dlebench")):
+        assert Rubric.from_json(json.loads(json.dumps(rubric.to_json()))) == rubric
+
+
+@pytest.mark.parametrize("criteria", [None, {}, [], [{"id": "c"}], [1]])
+def test_a_recorded_rubric_of_another_shape_is_refused(criteria: object) -> None:
+    with pytest.raises(RubricError, match="rubric 'r' of the run: "):
+        Rubric.from_json({"id": "r", "title": "R", "criteria": criteria})  # type: ignore[dict-item]
+
+
+def test_a_rubric_cannot_be_changed(load) -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load(GOOD).criteria[0].levels[0].value = 7
+
+
+def test_a_criterion_has_its_id_from_its_table_alone(load) -> None:
+    assert _complaints(load, GOOD.replace('short = "CO"', 'short = "CO"\nid = "other"')) == [
+        "rubric 'my.toml': criteria.consistency.id: unknown key; the id of a criterion is the name of its table"
+    ]
+
+
 def test_a_byte_order_mark_does_no_harm(load) -> None:
     assert load(b"\xef\xbb\xbf" + GOOD.encode()).id == "mine"
 
