@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 
 from editloupe.errors import ConfigError, ReplyError
 from editloupe.parsing import fold, parse_choice
@@ -124,6 +124,13 @@ class Record(Serialisable):
 
 Answer: TypeAlias = Annotated[Label | Number | Choice | Text | Boxes | Record, Field(discriminator="kind")]
 """Tagged by `kind`. `value` is the number of a Label or a Number, and None for the others."""
+
+_ANSWER: Final[TypeAdapter[Label | Number | Choice | Text | Boxes | Record]] = TypeAdapter(Answer)
+
+
+def answer_from_json(data: object) -> Label | Number | Choice | Text | Boxes | Record:
+    """Return the answer that `to_json` wrote. Raises ValueError for data of another shape."""
+    return _ANSWER.validate_python(data)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,15 +37,19 @@ AS_TEXT = "the call stands in the text, where nobody reads it: call the tool thr
 CUT = "the reply was cut off at its token limit before the call was complete: think shorter, then call"
 
 
-def parse_reply(reply: Reply, *, turn: int, native: bool = False, choices: tuple[str, ...] | None = None) -> Parsed:
+def parse_reply(
+    reply: Reply, *, turn: int, native: bool = False, choices: tuple[str, ...] | None = None, whole: bool = False
+) -> Parsed:
     """Thought, calls and answer of one reply; calls that the adapter found stand first. `turn` numbers the calls.
 
     native: tools are called through the provider's own tool calling; a call in the text is then a malformed one.
     choices: what the reply was held to; one of them alone, without tags, is then the answer. A backend that writes the
     tags all the same is read as ever.
+    whole: the reply was held to a JSON Schema; a text without tags is then the answer.
     """
     bare = reply.text.strip()
-    if choices and bare in choices and reply.finish != "length":
+    alone = bare in (choices or ()) or (whole and bool(bare) and TAGS.search(bare) is None)
+    if alone and reply.finish != "length":
         # Cut at the token limit it may be the beginning of another one.
         return Parsed(thought=reply.reasoning.strip(), calls=(), malformed=(), answer=bare)
     thoughts = [reply.reasoning.strip()]

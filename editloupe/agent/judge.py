@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, cast
 from editloupe.agent.state import Context, LoopState
 from editloupe.chat import ImagePart, Message, Part, TextPart, Usage
 from editloupe.prompts import prompt_digest, render
-from editloupe.records import Evidence, Finding, Status, answer_from_json
+from editloupe.answers import answer_from_json
+from editloupe.findings import Ending, Evidence, Finding
+from editloupe.tasks import Status
 from editloupe.values import Box, Json, View
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def first_message(context: Context, views: Mapping[str, View]) -> Message:
         ]
         turns, native = task.budget.max_turns, context.native
         sections.append(render("agent/tools", tools=specs, absent=absent, max_turns=turns, native=native))
-    sections.append(render("agent/format", tools=bool(task.tools), labels=context.labels, native=context.native))
+    sections.append(render("agent/format", tools=bool(task.tools), answer=task.answer, native=context.native))
     return Message(role="user", parts=(*parts, TextPart(text="\n\n".join(sections))))
 
 
@@ -101,15 +103,13 @@ def finding_of(state: LoopState, context: Context, *, judge_id: str, repeat: int
     given = outcome["answer"]
     assert given is None or isinstance(given, Mapping)
     task = context.task
-    return Finding(
-        task_id=task.id,
+    return Finding.of(
+        task,
         judge_id=judge_id,
         repeat=repeat,
-        sample_id=task.sample_id,
-        editor=task.editor,
-        criterion=task.criterion,
-        status=_status(outcome["status"]),
-        answer=answer_from_json(given),
+        status=cast(Status, outcome["status"]),
+        ending=cast(Ending, outcome["ending"]),
+        answer=None if given is None else answer_from_json(given),
         reason=str(outcome["reason"]),
         evidence=evidence(state["thought"], state["views"]) if given is not None else (),
         usage=Usage.from_json(state["usage"]),
@@ -117,7 +117,6 @@ def finding_of(state: LoopState, context: Context, *, judge_id: str, repeat: int
         counts=state["counts"],
         seconds=context.clock() - context.started,
         trace=trace,
-        target=task.target,
     )
 
 
@@ -149,10 +148,6 @@ def _root(view: View, makers: Mapping[str, list[View]]) -> tuple[str, Box]:
 def _overlap(a: Box, b: Box) -> float:
     common = a.intersection(b)
     return 0.0 if common is None else common.area
-
-
-def _status(value: Json) -> Status:
-    return cast(Status, value)
 
 
 @cache

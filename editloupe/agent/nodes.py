@@ -17,7 +17,8 @@ from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, T
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
-from editloupe.records import Observation, Status
+from editloupe.findings import Ending, Observation
+from editloupe.tasks import Status
 from editloupe.tools.base import Desk
 from editloupe.tools.session import Conversation
 from editloupe.values import Json, View
@@ -30,14 +31,16 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
     """Send the history; sort the reply into calls, an answer, or a problem."""
     spent = Usage.from_json(state["usage"])
     exceeded = _exceeded(context, spent, state["counts"])
-    if exceeded:
-        return _over("over_budget", exceeded)
-    choices = tuple(context.labels) if state["last"] and context.constrained else None
+    if exceeded is not None:
+        return _over("over_budget", *exceeded)
+    held = state["last"] and context.constrained
+    choices = context.task.answer.choices() if held else None
     messages = context.tape.messages(state["history"])
     request = Request(
         messages=messages,
         sampling=context.sampling,
         choices=choices,
+        answer_schema=context.task.answer.json_schema() if held and choices is None else None,
         # Still named in the last turn: without them the conversation would begin otherwise, and be computed anew.
         tools=context.toolbox.specs(context.task.tools) if context.native else (),
         calls_allowed=not (context.native and state["last"]),
@@ -45,29 +48,29 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
     try:
         reply = context.tape.complete(request, state["history"][-1], lambda: _ask(context, request))
     except ContextTooLong as error:
-        return _over("over_budget", f"context: {error}")
+        return _over("over_budget", "context", f"context: {error}")
     except BackendError as error:
-        return _over("backend_failed", f"{type(error).__name__}: {error}")
+        return _over("backend_failed", "backend", f"{type(error).__name__}: {error}")
     usage = (spent + reply.usage).to_json()
     state = cast(LoopState, {**state, "counts": _counted(state, **_untold(context, request, reply))})
     if reply.finish == "refusal":
-        return {"usage": usage} | _over("refused", reply.text or "the model refused without a reason")
+        return {"usage": usage} | _over("refused", "refusal", reply.text or "the model refused without a reason")
     if reply.finish == "filter":
-        return {"usage": usage} | _over("filtered", reply.text or "the provider's content filter cut the reply")
+        return {"usage": usage} | _over("filtered", "filter", reply.text or "the provider's content filter cut the reply")
     if context.native:
         reply = _with_own_ids(reply, messages)
-    parsed = parse_reply(reply, turn=state["turns"] + 1, native=context.native, choices=choices)
+    parsed = parse_reply(reply, turn=state["turns"] + 1, native=context.native, choices=choices, whole=held and choices is None)
     said = _said(reply, native=context.native)
-    held = int(choices is not None and parsed.answer is not None)
+    constrained = int(held and parsed.answer is not None)
     update: dict[str, Any] = {
         "history": [*state["history"], context.tape.add(said, state["history"][-1])],
         "usage": usage,
         # A bare label comes without a thought: the last one that was uttered is the one behind it.
-        "thought": parsed.thought or (state["thought"] if choices else ""),
+        "thought": parsed.thought or (state["thought"] if held else ""),
         "answer": parsed.answer,
         "calls": [c.to_json() for c in parsed.calls],
         "malformed": [m.to_json() for m in parsed.malformed],
-        "counts": _counted(state, malformed_calls=len(parsed.malformed), constrained_labels=held),
+        "counts": _counted(state, malformed_calls=len(parsed.malformed), constrained_labels=constrained),
     }
     if context.task.tools and parsed.calls and not state["last"]:
         if parsed.answer is not None:
@@ -76,8 +79,8 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
     if parsed.answer is not None:
         return update | {"next": "conclude"}
     if state["last"]:
-        return update | _over("over_budget", f"turns: no label after {state['turns']} turns and a last word")
-    return update | {"next": "remind", "problem": _problem(parsed.malformed, parsed.calls, reply.finish)}
+        return update | _over("over_budget", "turns", f"turns: no {context.task.answer.noun} after {state['turns']} turns and a last word")
+    return update | {"next": "remind", "problem": _problem(parsed.malformed, parsed.calls, reply.finish, context.task.answer.noun)}
 
 
 def act(state: LoopState, context: Context) -> dict[str, Any]:
@@ -114,7 +117,7 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
     closing: list[Part] = [
         TextPart(text=f"Not run, since it could not be read: {_object(m)['error']}") for m in state["malformed"]
     ]
-    going_on = render("agent/continue", labels=context.labels, native=context.native)
+    going_on = render("agent/continue", answer=context.task.answer, native=context.native)
     closing.append(TextPart(text=_last_word(context) if last else going_on))
     counts = _counted(state, tool_errors=errors, tool_crashes=crashes, cached_tools=cached)
     history = list(state["history"])
@@ -132,7 +135,7 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
         "malformed": [],
     }
     if counts.get("tool_crashes", 0) >= MAX_CRASHES:
-        return update | _over("tool_failed", f"tools crashed {counts['tool_crashes']} times; see the trace")
+        return update | _over("tool_failed", "tools", f"tools crashed {counts['tool_crashes']} times; see the trace")
     return update | {"next": "think"}
 
 
@@ -142,7 +145,7 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
     Where labels are constrained, one last word that is held to them stands before giving up.
     """
     if state["reminders"] >= context.task.budget.max_reminders and context.constrained:
-        context.tape.note(f"after {state['reminders']} reminders, a last word held to the labels: {state['problem']}")
+        context.tape.note(f"after {state['reminders']} reminders, a last word held to the {context.task.answer.noun}s: {state['problem']}")
         message = Message.of_text("user", _last_word(context))
         return {
             "history": [*state["history"], context.tape.add(message, state["history"][-1])],
@@ -150,9 +153,9 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
             "next": "think",
         }
     if state["reminders"] >= context.task.budget.max_reminders:
-        return _over("unparsed", f"no call and no label after {state['reminders']} reminders: {state['problem']}")
+        return _over("unparsed", "reminders", f"no call and no {context.task.answer.noun} after {state['reminders']} reminders: {state['problem']}")
     tools, native = bool(context.task.tools), context.native
-    text = render("agent/remind", problem=state["problem"], tools=tools, labels=context.labels, native=native)
+    text = render("agent/remind", problem=state["problem"], tools=tools, answer=context.task.answer, native=native)
     context.tape.note(f"reminder {state['reminders'] + 1}: {state['problem']}")
     message = Message.of_text("user", text)
     return {
@@ -168,7 +171,7 @@ def conclude(state: LoopState, context: Context) -> dict[str, Any]:
     try:
         answer = context.task.answer.parse(state["answer"] or "")
     except ReplyError as error:
-        return _over(cast(Status, error.status), f"{error}: {state['thought']}" if state["thought"] else str(error))
+        return _over(cast(Status, error.status), "answer", f"{error}: {state['thought']}" if state["thought"] else str(error))
     outcome = {"status": "ok", "answer": answer.to_json(), "ending": "answer", "reason": state["thought"]}
     return {"outcome": outcome, "next": "end"}
 
@@ -209,8 +212,8 @@ def _with_own_ids(reply: Reply, messages: tuple[Message, ...]) -> Reply:
 def _last_word(context: Context) -> str:
     """What asks for the label when there is nothing left but to give it."""
     if context.constrained:
-        return render("agent/last_label", labels=context.labels, tools=bool(context.task.tools))
-    return render("agent/last_turn", labels=context.labels, native=context.native)
+        return render("agent/last_label", answer=context.task.answer, tools=bool(context.task.tools))
+    return render("agent/last_turn", answer=context.task.answer, native=context.native)
 
 
 def _said(reply: Reply, *, native: bool) -> Message:
@@ -266,35 +269,35 @@ def _untold(context: Context, request: Request, reply: Reply) -> dict[str, int]:
     return {"uncountable_calls": 1} if guess is None else {"estimated_tokens": guess.total}
 
 
-def _exceeded(context: Context, spent: Usage, counts: Mapping[str, int]) -> str:
-    """Which budget is used up, in words; "" where none is."""
+def _exceeded(context: Context, spent: Usage, counts: Mapping[str, int]) -> tuple[Ending, str] | None:
+    """Which budget is used up, for programs and in words; None where none is."""
     budget, more = context.task.budget, counts.get("estimated_tokens", 0)
     if budget.max_tokens is not None and spent.total + more >= budget.max_tokens:
         about = "about " if more else ""
-        return f"tokens: {about}{spent.total + more:,} of {budget.max_tokens:,} used"
+        return "tokens", f"tokens: {about}{spent.total + more:,} of {budget.max_tokens:,} used"
     if budget.max_tokens is not None and counts.get("uncountable_calls"):
-        return (
+        return "tokens", (
             "tokens: the endpoint tells no usage, and no rule is known for the tokens of this model's images; "
             "--max-turns or --max-seconds can bound a task"
         )
     seconds = context.clock() - context.started
     if budget.max_seconds is not None and seconds >= budget.max_seconds:
-        return f"time: {seconds:.1f} s of {budget.max_seconds:g} s used"
-    return ""
+        return "time", f"time: {seconds:.1f} s of {budget.max_seconds:g} s used"
+    return None
 
 
-def _problem(malformed: tuple[Any, ...], calls: tuple[ToolCall, ...], finish: str) -> str:
+def _problem(malformed: tuple[Any, ...], calls: tuple[ToolCall, ...], finish: str, noun: str) -> str:
     if malformed:
         return "; ".join(m.error for m in malformed)
     if calls:
         return "there are no tools to call here"
     if finish == "length":
-        return "it was cut off before a tool call or a label"
-    return "it held neither a tool call nor a label between the answer tags"
+        return f"it was cut off before a tool call or a {noun}"
+    return f"it held neither a tool call nor a {noun} between the answer tags"
 
 
-def _over(status: Status, reason: str) -> dict[str, Any]:
-    return {"outcome": {"status": status, "answer": None, "reason": reason}, "next": "end"}
+def _over(status: Status, ending: Ending, reason: str) -> dict[str, Any]:
+    return {"outcome": {"status": status, "answer": None, "ending": ending, "reason": reason}, "next": "end"}
 
 
 def _counted(state: LoopState, **more: int) -> dict[str, int]:

@@ -9,7 +9,8 @@ from typing import Literal, Protocol, TypeAlias, TypedDict
 from editloupe.backends.base import LMM
 from editloupe.chat import Message, Reply, Request, Sampling, ToolCall, ToolProtocol
 from editloupe.data.images import ImageStore
-from editloupe.records import JudgeTask, Observation
+from editloupe.findings import Observation
+from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
 from editloupe.tools.cache import ToolCache
 from editloupe.values import Json
@@ -88,7 +89,7 @@ class Context:
     toolbox: Toolbox
     images: ImageStore
     tape: Tape
-    task: JudgeTask
+    task: Ask
     clock: Callable[[], float]
     started: float
     sampling: Sampling = field(default_factory=Sampling)
@@ -103,10 +104,7 @@ class Context:
 
     @property
     def constrained(self) -> bool:
-        """Whether the last answer is held to the labels: asked for, and something that the backend can do."""
-        return self.constrain_labels and self.backend.traits.constrains_choices
-
-    @property
-    def labels(self) -> list[str]:
-        """As the prompt lists them: best first."""
-        return [rule.name for rule in self.task.grammar.labels]
+        """Whether the last answer is held to what may be answered: asked for, and something that the backend can do."""
+        traits = self.backend.traits
+        can = traits.constrains_schema if self.task.answer.choices() is None else traits.constrains_choices
+        return self.constrain_labels and can

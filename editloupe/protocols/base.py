@@ -19,6 +19,7 @@ from editloupe import plugins
 from editloupe.answers import Answer
 from editloupe.errors import ConfigError, EditLoupeError, ProtocolError
 from editloupe.findings import Finding
+from editloupe.imaging.views import OPS
 from editloupe.protocols.repeats import Repeats, joined
 from editloupe.scores import NOT_JUDGED, Metric, Score, TableSpec
 from editloupe.tasks import About, Budget, Task
@@ -199,8 +200,6 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
     where = described(protocol)
     try:
         tasks = list(islice(protocol.plan(group, known), most + 1))
-    except EditLoupeError:
-        raise
     except Exception as error:
         raise ProtocolError(f"{where} raised in plan: {_raised(error)}") from error
     found: dict[str, Task] = {}
@@ -221,6 +220,11 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
         if task.role not in ("measure", *protocol.roles):
             known_roles = ", ".join(protocol.roles) or "none"
             raise ProtocolError(f"{where} planned a task on the role {task.role!r}; it declares {known_roles}")
+        if task.kind == "measure" and task.measure not in plugins.names("measures"):
+            known_measures = ", ".join(plugins.names("measures"))
+            raise ProtocolError(f"{where} planned the measure {task.measure!r}; installed are {known_measures}")
+        if unknown := next((view.op for view in task.views if view.op not in OPS), None):
+            raise ProtocolError(f"{where} planned a view with the op {unknown!r}; known are {', '.join(OPS)}")
         found[task.id] = task
     return list(found.values())
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from editloupe.errors import RunMismatch
-from editloupe.records import JudgeSpec
+from editloupe.findings import JudgeSpec
 from editloupe.values import Json
 
 OWN: Final = ("backend", "temperature", "top_p", "seed", "reply_tokens", "tool_protocol", "constrain_labels")
@@ -25,28 +25,39 @@ LAUNCHED: Final = ("launch", "launch_args")
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A judge as run.json has it.
-
-    name: as the user gave it; "" for none.   options: those of OWN and LAUNCHED that were set, to ask it again.
-    """
+    """A judge as run.json lists it."""
 
     judge: JudgeSpec
     name: str = ""
+    """As the user gave it; "" for none."""
+
     options: Mapping[str, Json] = field(default_factory=dict)
+    """Those of OWN and LAUNCHED that were set, to ask it again."""
+
+    role: str = "judge"
+    """What it answers."""
 
     def to_json(self) -> dict[str, Json]:
+        """Return the judge's identity with its name, options and role beside it."""
         return {
             **self.judge.to_json(),
             **({"name": self.name} if self.name else {}),
             **({"options": dict(self.options)} if self.options else {}),
+            **({"role": self.role} if self.role != "judge" else {}),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Entry:
-        """The inverse of `to_json`; raises as `JudgeSpec.from_json`."""
+        """Return the entry that `to_json` wrote. Raises ValueError for data of another shape."""
         options = data.get("options", {})
-        assert isinstance(options, Mapping)
-        return cls(judge=JudgeSpec.from_json(data), name=str(data.get("name") or ""), options=options)
+        if not isinstance(options, Mapping):
+            raise ValueError(f"expected options by name, found {options!r}")
+        return cls(
+            judge=JudgeSpec.from_json(data),
+            name=str(data.get("name") or ""),
+            options=options,
+            role=str(data.get("role") or "judge"),
+        )
 
 
 def joined(known: Json, entries: Iterable[Entry], folder: Path) -> dict[str, Json]:

@@ -90,6 +90,11 @@ class Schedule:
         """
         return heappop(self._ready)[2] if self._ready else None
 
+    @property
+    def ready(self) -> list[Place]:
+        """The tasks that can be answered now."""
+        return [place for _, _, place in sorted(self._ready, key=lambda item: item[:2])]
+
     def arrived(self, finding: Finding) -> None:
         """Take a new finding in, and plan what rests on it."""
         group = self._group_of[finding.task_id]

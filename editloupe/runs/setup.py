@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -104,9 +104,10 @@ class Setup:
         """Return who answers a task. Raises ConfigError for an unknown measure."""
         return measures.judge_of(task.measure) if task.kind == "measure" else self.respondents[task.role].spec
 
-    def with_backend(self, backend: LMM) -> Setup:
-        """Return the same with another object behind the judge's backend."""
-        return replace(self, respondents={**self.respondents, JUDGE: replace(self.main, backend=backend)})
+    def with_backends(self, wrap: Callable[[LMM], LMM]) -> Setup:
+        """Return the same with every backend wrapped."""
+        wrapped = {role: replace(one, backend=wrap(one.backend)) for role, one in self.respondents.items()}
+        return replace(self, respondents=wrapped)
 
 
 class MeasuresOnly:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
@@ -18,7 +18,8 @@ import yaml
 
 from editloupe.data.samples import Loaded, Rejected
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
-from editloupe.records import Finding, JudgeSpec, RunSpec
+from editloupe.config import RunSpec
+from editloupe.findings import Finding
 from editloupe.runs.folders import is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 Parsed = TypeVar("Parsed")
 
-RUN_SCHEMA = 1
+RUN_SCHEMA = 2
 
 _CONFIG_HEAD = "# editloupe judge --config THIS_FILE runs this again.\n"
 
@@ -60,10 +61,6 @@ class RunStore:
     @property
     def report(self) -> Path:
         return self.folder / "report"
-
-    def trace_path(self, judge_id: str, task_id: str, repeat: int) -> Path:
-        """Where the trace of one unit of work lies."""
-        return self.folder / "traces" / judge_id / task_id[:2] / f"{task_id}.{repeat}.jsonl"
 
     @classmethod
     def read(cls, folder: Path) -> RunStore:
@@ -143,7 +140,7 @@ class RunStore:
     def begin(
         self,
         spec: RunSpec,
-        judge: JudgeSpec,
+        own: Sequence[Entry],
         loaded: Loaded,
         *,
         config: Mapping[str, Json],
@@ -154,11 +151,12 @@ class RunStore:
 
         config: the options for config.yaml; without any, none is written.
         narrowed: they ask for a part of the data only, so that those of an earlier visit stay.
+        own: who answers, a role each.
         entries: the judge again with its name and options, and others that are to come; each joins those of before.
         Raises RunMismatch where a sample's content is no longer what was judged, or where a name is another judge's
         already; StorageError.
         """
-        judges = joined(self.info.get("judges"), [Entry(judge=judge), *entries], self.folder)
+        judges = joined(self.info.get("judges"), [*own, *entries], self.folder)
         lines = self._new_samples(loaded.samples, loaded.rejected)
         rebuilt = [] if (self.folder / "findings.jsonl").exists() else list(self.findings.values())
         with _storage(self.folder):
@@ -172,6 +170,15 @@ class RunStore:
             self._findings_file = (self.folder / "findings.jsonl").open("ab")
         for finding in rebuilt:
             self.add_finding(finding)
+
+    def add_judge(self, entry: Entry) -> None:
+        """List one more judge of a run that has begun, if it is not listed yet. Raises StorageError."""
+        judges = self.info.get("judges")
+        if isinstance(judges, Mapping) and entry.judge.id in judges:
+            return
+        self.info["judges"] = joined(judges, [entry], self.folder)
+        with _storage(self.folder):
+            _replace(self.folder / "run.json", json.dumps(self.info, indent=2, ensure_ascii=False) + "\n")
 
     def add_samples(self, loaded: Loaded) -> None:
         """More samples for a run that has begun. Raises as `begin`."""
@@ -217,7 +224,7 @@ class RunStore:
         self._keep(finding)
 
     def latest(self, finding: Finding) -> Finding | None:
-        """The latest finding of the same judge, sample, criterion and repeat."""
+        """Return the latest finding of the same judge, question and repeat."""
         return next((f for f in reversed(self.findings.values()) if _place(f) == _place(finding)), None)
 
     def _keep(self, finding: Finding) -> None:
@@ -244,23 +251,23 @@ class RunStore:
                 f"{self.folder} holds re-scored findings of another run; give that run, whose traces they are"
             )
 
-    def criteria(self) -> dict[str, str]:
-        """The criteria of the run's rubric: id → short name."""
-        record = self.info.get("record")
-        rubric = record.get("rubric") if isinstance(record, Mapping) else None
-        criteria = rubric.get("criteria") if isinstance(rubric, Mapping) else None
-        found = criteria if isinstance(criteria, list) else []
-        return {str(c["id"]): str(c["short"]) for c in found if isinstance(c, Mapping)}
-
-    def judges(self) -> dict[str, str]:
-        """The judges of the run: id → backend URI."""
+    def roles(self) -> dict[str, str]:
+        """Return what each judge of the run answers: id → role."""
         judges = self.info.get("judges")
         found = judges if isinstance(judges, Mapping) else {}
-        return {id_: str(j.get("backend")) for id_, j in found.items() if isinstance(j, Mapping)}
+        return {id_: str(j.get("role") or "judge") for id_, j in found.items() if isinstance(j, Mapping)}
+
+    def judges(self) -> dict[str, str]:
+        """Return those who have the role "judge": id → backend URI."""
+        judges = self.info.get("judges")
+        found = judges if isinstance(judges, Mapping) else {}
+        mains = {id_ for id_, role in self.roles().items() if role == "judge"}
+        return {id_: str(j.get("backend")) for id_, j in found.items() if isinstance(j, Mapping) and id_ in mains}
 
     def judge_names(self) -> dict[str, str]:
-        """The judges of the run: id → the name that was given to it, else its backend's URI; no two alike."""
-        return names_of(self.info.get("judges"))
+        """Return those who have the role "judge": id → the given name, else the backend's URI; no two alike."""
+        names, mains = names_of(self.info.get("judges")), self.judges()
+        return {id_: name for id_, name in names.items() if id_ in mains}
 
     def judges_called(self, wanted: str | None) -> list[str]:
         """The ids of the judges that a word means: a name, a URI, an id or its beginning; all without a word."""
@@ -271,16 +278,20 @@ class RunStore:
         return exactly or [id_ for id_ in uris if wanted and id_.startswith(wanted)]
 
     def current(self, judge_id: str | None = None) -> list[Finding]:
-        """One finding a judge, sample, criterion, target and repeat, in the order of the samples: the latest where there
-        are several."""
-        latest = {_place(f): f for f in self.findings.values() if judge_id is None or f.judge_id == judge_id}
-        order = {key: i for i, key in enumerate(self.samples)}
-        criteria = list(self.criteria())
+        """Return one finding a judge, question and repeat, in the order of the samples: the latest where there are several.
 
-        def place(f: Finding) -> tuple[int, str, int, int, int]:
-            key = sample_key(f.editor, f.sample_id)
-            criterion = criteria.index(f.criterion) if f.criterion in criteria else 99
-            return order.get(key, len(order)), key, criterion, f.target or 0, f.repeat
+        judge_id: one who has the role "judge"; what the other roles and the measures found counts for each of them.
+        """
+        wanted = {id_ for id_, role in self.roles().items() if role != "judge"} | {judge_id}
+        latest = {_place(f): f for f in self.findings.values() if judge_id is None or f.judge_id in wanted}
+        order = {key: i for i, key in enumerate(self.samples)}
+        metrics: dict[str, int] = {}
+        for finding in self.findings.values():
+            metrics.setdefault(finding.metric, len(metrics))
+
+        def place(f: Finding) -> tuple[int, str, int, int, str, int]:
+            key = f.about.key
+            return order.get(key, len(order)), key, metrics[f.metric], f.turn, f.part, f.repeat
 
         return sorted(latest.values(), key=place)
 
@@ -470,7 +481,7 @@ def _line(data: Mapping[str, Json]) -> bytes:
     return json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
 
 
-def _place(finding: Finding) -> tuple[str, int, tuple[str, str, str, int]]:
+def _place(finding: Finding) -> tuple[str, int, tuple[str, str, str, int, str]]:
     """What a finding is about: the latest one of a place counts."""
     return finding.judge_id, finding.repeat, finding.question
 
