@@ -22,9 +22,9 @@ from benchmarks.load.data import draw
 from benchmarks.load.server import CALLS, FAULTS, Seen, Server, serving
 from benchmarks.pages import put
 from editloupe.backends.retry import DEFAULT_POLICY
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.tools.settings import ToolSettings
 
 

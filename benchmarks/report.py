@@ -24,7 +24,9 @@ from pathlib import Path
 from benchmarks.pages import put
 from editloupe.chat import Sampling
 from editloupe.protocols.dlebench import EDIT_TYPES, Options
-from editloupe.records import Budget, Finding, JudgeSpec, Label
+from editloupe.answers import Label
+from editloupe.findings import Finding, JudgeSpec
+from editloupe.tasks import Budget
 from editloupe.rubrics.model import load_rubric
 from editloupe.values import Box, ImageRef, Sample, Target, Turn, digest
 

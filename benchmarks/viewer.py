@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.values import digest
 from editloupe.viewer.index import RunIndex
 from editloupe.viewer.pages import Site

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from editloupe.data.images import ImageStore
     from editloupe.errors import EditLoupeError
-    from editloupe.records import Finding
+    from editloupe.findings import Finding
     from editloupe.rubrics.model import Rubric
     from editloupe.runs.judge import Judge
     from editloupe.values import Box, ImageRef, Sample, Target, Turn, View

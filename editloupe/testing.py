@@ -21,7 +21,7 @@ from editloupe.backends.base import LMM, parse_uri
 from editloupe.chat import Finish, ImagePart, Message, Reply, Request, Sampling, TextPart, ToolCall, ToolSpec
 from editloupe.data.images import RGB, EncodedImage, ImagePolicy, ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError, ToolError
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools.base import Desk, Tool, Toolbox, spec
 from editloupe.tools.cache import ToolCache
 from editloupe.tools.tolerance import Tolerance, tolerance_of

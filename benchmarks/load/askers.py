@@ -43,9 +43,9 @@ def _run(*, crops: bool) -> Work:
 
     import openai  # noqa: F401 - before the clock starts
 
-    from editloupe.records import Observation
+    from editloupe.findings import Observation
     from editloupe.runs.execute import execute
-    from editloupe.runs.spec import Settings, Source, open_bench
+    from editloupe.runs.setup import Settings, Source, open_bench
     from editloupe.tools.settings import ToolSettings
     from editloupe.tools.zoom_in import ZoomIn
 

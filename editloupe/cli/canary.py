@@ -42,7 +42,7 @@ def canary(
     from editloupe.reports import grid
     from editloupe.reports.judged import chosen
     from editloupe.runs.execute import execute
-    from editloupe.runs.spec import open_bench
+    from editloupe.runs.setup import open_bench
     from editloupe.runs.store import RunStore
 
     store = RunStore.read(run)

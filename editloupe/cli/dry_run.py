@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from editloupe.reports.table import Heading
     from editloupe.runs.estimate import Ahead, End, Estimate
     from editloupe.runs.judges import Entry
-    from editloupe.runs.spec import Bench, Source
+    from editloupe.runs.setup import Bench, Source
 
 _SHOWN = 10
 """Lines of a list that a terminal shows; --json gives all."""

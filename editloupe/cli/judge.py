@@ -24,7 +24,8 @@ from editloupe.cli.judges import Chosen, chosen_judges, read_judges
 from editloupe.cli.options import editors, read_config, use_config, words
 from editloupe.cli.output import err, fail, note, out, plain
 from editloupe.errors import BackendError, ConfigError
-from editloupe.records import PENDING, Budget
+from editloupe.findings import PENDING
+from editloupe.tasks import Budget
 from editloupe.values import Json, digest, sample_key
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from editloupe.runs.budget import Ledger, RunBudget
     from editloupe.runs.execute import Outcome, Progress
     from editloupe.runs.judges import Entry
-    from editloupe.runs.spec import Bench, Settings, Source, ToolProtocolChoice
+    from editloupe.runs.setup import Bench, Settings, Source, ToolProtocolChoice
     from editloupe.tools.settings import ToolSettings
 
 MANY_EDITORS = 3
@@ -237,7 +238,7 @@ def _judge_with(
 ) -> _Done:
     """entries: all judges of this command."""
     from editloupe.runs.estimate import look_ahead
-    from editloupe.runs.spec import open_bench
+    from editloupe.runs.setup import open_bench
 
     settings, source = replace(settings_of(one.options), name=one.name), source_of(options)
 
@@ -291,7 +292,7 @@ def _dry_run(options: dict[str, Json], folder: Path, *, as_json: bool) -> int:
 
 def _bench_of(one: Chosen) -> Bench:
     """What a judge would judge with; a server that it launches has not started. Raises ConfigError."""
-    from editloupe.runs.spec import open_bench
+    from editloupe.runs.setup import open_bench
 
     settings, launch = replace(settings_of(one.options), name=one.name), _launch_of(one.options)
     return open_bench(settings if launch is None else _unstarted(settings, launch))
@@ -313,7 +314,7 @@ def _judge(
     """at_once: called before a second Ctrl-C ends the process."""
     from editloupe.runs.execute import execute
     from editloupe.runs.judges import Entry
-    from editloupe.runs.spec import open_bench
+    from editloupe.runs.setup import open_bench
 
     bench = open_bench(settings)
     heading = heading_of(bench)
@@ -412,7 +413,7 @@ def settings_of(options: Mapping[str, Json]) -> Settings:
     from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, Sampling
     from editloupe.protocols.dlebench import MODES
     from editloupe.protocols.repeats import By, Repeats
-    from editloupe.runs.spec import Settings
+    from editloupe.runs.setup import Settings
     from editloupe.tools.base import PAPER_TOOLS
 
     mode, tools = str(options["mode"]), _text(options["tools"])
@@ -472,7 +473,7 @@ def weights_of(options: Mapping[str, Json]) -> ToolSettings:
 
 
 def source_of(options: Mapping[str, Json]) -> Source:
-    from editloupe.runs.spec import Source
+    from editloupe.runs.setup import Source
 
     edited, only, fields = options["edited"], options["sample"], _text(options["fields"])
     return Source(

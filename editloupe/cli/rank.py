@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from editloupe.protocols.base import EvalProtocol
     from editloupe.reports.ranking import RankReport
     from editloupe.rubrics.model import Rubric
-    from editloupe.runs.spec import Bench
+    from editloupe.runs.setup import Bench
     from editloupe.runs.store import RunStore
 
 SHOWN = 5
@@ -178,7 +178,7 @@ def _bench(options: dict[str, Json], by: tuple[str, ...] | None, *, pairwise: bo
     from editloupe.prompts import prompt_digest
     from editloupe.protocols.pairwise import TEMPLATE, Pairwise
     from editloupe.reports.ranking import OVERALL
-    from editloupe.runs.spec import open_bench
+    from editloupe.runs.setup import open_bench
 
     settings = settings_of(options)
     if by is not None and OVERALL not in by:

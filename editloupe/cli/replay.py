@@ -19,7 +19,7 @@ from editloupe.errors import ConfigError
 from editloupe.values import Json, sample_key
 
 if TYPE_CHECKING:
-    from editloupe.records import Finding
+    from editloupe.findings import Finding
     from editloupe.runs.play import RecordMode, Side
     from editloupe.runs.rerun import Replayed
     from editloupe.runs.store import RunStore
@@ -120,7 +120,7 @@ def _replayed(
     concurrency: int,
 ) -> Iterator[Replayed]:
     from editloupe.backends.base import open_backend
-    from editloupe.records import JudgeSpec
+    from editloupe.findings import JudgeSpec
     from editloupe.runs.live import Live
     from editloupe.runs.rerun import Replay
 

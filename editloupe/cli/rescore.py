@@ -17,7 +17,7 @@ from editloupe.errors import ConfigError
 from editloupe.values import sample_key
 
 if TYPE_CHECKING:
-    from editloupe.records import Finding
+    from editloupe.findings import Finding
     from editloupe.rubrics.model import Rubric
     from editloupe.runs.rescore import Rescored
     from editloupe.runs.store import RunStore

@@ -12,7 +12,7 @@ from editloupe.cli.judge import run
 from editloupe.cli.options import read_config, words
 from editloupe.cli.output import note
 from editloupe.errors import ConfigError
-from editloupe.records import FAILURES, PENDING
+from editloupe.findings import FAILURES, PENDING
 from editloupe.values import Json
 
 if TYPE_CHECKING:

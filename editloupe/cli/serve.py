@@ -86,7 +86,7 @@ def serve(
         raise MissingExtra("The HTTP service", "serve") from error
     from editloupe.backends.limits import limit_of
     from editloupe.runs.execute import default_concurrency
-    from editloupe.runs.spec import open_bench
+    from editloupe.runs.setup import open_bench
     from editloupe.service.bureau import Bureau
 
     options: dict[str, Json] = {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from editloupe.backends.prices import Prices
-    from editloupe.records import Finding
+    from editloupe.findings import Finding
     from editloupe.runs.store import RunStore
 
 

@@ -14,7 +14,7 @@ from editloupe.values import ImageRef, View, canonical_json
 
 if TYPE_CHECKING:
     from editloupe.chat import Usage
-    from editloupe.records import Finding, Observation, Step
+    from editloupe.findings import Finding, Observation, Step
     from editloupe.runs.store import RunStore
     from editloupe.traces.lineage import Parent
     from editloupe.traces.read import Trace
@@ -59,7 +59,7 @@ def forks_of(folder: Path, name: str) -> dict[str, tuple[Trace, Parent, Finding 
     One that cannot be read is a warning.
     """
     from editloupe.errors import TraceError
-    from editloupe.records import Finding
+    from editloupe.findings import Finding
     from editloupe.traces.events import FindingEvent
     from editloupe.traces.lineage import FORKS, Parent, family
     from editloupe.traces.read import read_trace

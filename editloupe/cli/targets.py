@@ -61,7 +61,7 @@ def targets(
     from editloupe.reports.plots import cumulative
     from editloupe.runs.budget import Ledger, Metered, RunBudget
     from editloupe.runs.execute import concurrency_of
-    from editloupe.runs.executors import ThreadExecutor
+    from editloupe.runs.execute import ThreadExecutor
     from editloupe.runs.target_phrase import PhraseFinder
     from editloupe.runs.targets import Kept, TargetSearch
 

@@ -13,7 +13,7 @@ from editloupe.backends.prices import Prices
 from editloupe.chat import Message, Reply, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, TraceError
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import Event, FindingEvent, Header, MessageEvent, ModelCall, ModelFailure, Note, ToolResult
 from editloupe.traces.lineage import FORKS, Parent, read_whole

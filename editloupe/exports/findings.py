@@ -12,7 +12,7 @@ from typing import Any, Final
 from editloupe.errors import ConfigError, MissingExtra
 from editloupe.exports.episodes import Source
 from editloupe.exports.write import json_bytes, whole
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.values import Json
 
 COLUMNS: Final[Mapping[str, str]] = {

@@ -19,7 +19,7 @@ from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Episode, Source
 from editloupe.exports.messages import lost
 from editloupe.exports.write import json_bytes, whole
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.values import sample_key
 
 VERSION: Final = 2

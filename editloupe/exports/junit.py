@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
 from editloupe.exports.write import whole
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.reports.gate import Checked
 from editloupe.values import sample_key
 

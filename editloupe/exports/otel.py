@@ -18,7 +18,7 @@ import editloupe
 from editloupe.exports import messages, semconv
 from editloupe.exports.episodes import Episode, Exchange, Source, nanoseconds, response_id, sampling
 from editloupe.exports.write import json_bytes, whole
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.traces.events import Header, ToolResult
 from editloupe.traces.lineage import Parent
 from editloupe.traces.read import read_trace

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from editloupe.records import Status
+from editloupe.tasks import Status
 from editloupe.traces.events import EVENT
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -38,9 +39,33 @@ def render(template: str | Path, /, **variables: object) -> str:
     template: a built-in name ("dlebench/judge"), or the path of a user's .md file.
     Raises PromptError, which names file, line and variable.
     """
+    return _rendered(*_read(template), variables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnTemplate:
+    """A user's template with its text, so that a run that records it does not need the file again."""
+
+    name: str
+    """The file's name, for messages."""
+
+    text: str
+    """Markdown with Jinja2."""
+
+    @classmethod
+    def read(cls, path: str | Path) -> OwnTemplate:
+        """Read a .md file. Raises PromptError if it cannot be read."""
+        _, text = _read(Path(path))
+        return cls(name=Path(path).name, text=text)
+
+    def render(self, **variables: object) -> str:
+        """Return the text with the variables filled in. Raises PromptError as `render`."""
+        return _rendered(self.name, self.text, variables)
+
+
+def _rendered(shown: str, text: str, variables: dict[str, object]) -> str:
     from jinja2 import TemplateError, TemplateNotFound
 
-    shown, text = _read(template)
     compiled = _compiled(shown, text)
     try:
         return compiled.render(**variables)

@@ -14,16 +14,18 @@ from editloupe.errors import ConfigError
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
 from editloupe.protocols.base import Done, Group, Summary
-from editloupe.records import Budget, Grammar, JudgeTask, LabelRule, Recipe, Task
+from editloupe.answers import LabelRule, Labels
+from editloupe.tasks import Ask, Budget, Recipe, Task
 from editloupe.rubrics.model import Criterion
-from editloupe.values import Sample, Score
+from editloupe.scores import Score
+from editloupe.values import Sample
 
 TEMPLATE: Final = "dlebench/pairwise"
 FIRST: Final = "Edit A"
 SECOND: Final = "Edit B"
 TIE: Final = "Tie"
 
-GRAMMAR: Final = Grammar(
+GRAMMAR: Final = Labels(
     labels=(
         LabelRule(name=FIRST, value=1.0),
         LabelRule(name=SECOND, value=-1.0),
@@ -71,7 +73,7 @@ class Pairwise:
         """Nothing to sum up."""
         return []
 
-    def _task(self, first: Sample, second: Sample, criterion: Criterion) -> JudgeTask:
+    def _task(self, first: Sample, second: Sample, criterion: Criterion) -> Ask:
         assert first.edited is not None and second.edited is not None
         images = {"Original Image": first.source, FIRST: first.edited, SECOND: second.edited}
         prompt = render(
@@ -80,7 +82,7 @@ class Pairwise:
             instruction=neutralise(" ".join(first.instruction.split())),
             images=list(images),
         )
-        return JudgeTask(
+        return Ask(
             protocol=self.name,
             mode=self.mode,
             sample_id=pair_id(first, second),

@@ -12,7 +12,8 @@ from editloupe.imaging.targets import relative_area
 from editloupe.reports import estimate
 from editloupe.reports.estimate import Estimate
 from editloupe.reports.judged import Judged
-from editloupe.values import Score, sample_key
+from editloupe.scores import Score
+from editloupe.values import sample_key
 
 AREAS: Final = ((0.0007, "under 0.07 %"), (0.008, "0.07 to 0.8 %"), (0.1, "0.8 to 10 %"), (float("inf"), "10 % and more"))
 """Shares of the image: (upper bound, name), smallest first; the bulk of DLEBench lies in the second (Figure 4)."""

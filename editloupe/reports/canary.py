@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from editloupe.errors import TraceError
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.reports.estimate import LEVEL, Estimate, Interval
 from editloupe.reports.grid import Grid, Row
 from editloupe.traces.events import ModelCall

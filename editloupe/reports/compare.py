@@ -35,7 +35,8 @@ from editloupe.reports.areas import area_name
 from editloupe.reports.estimate import DRAWING, Drawing, Estimate
 from editloupe.reports.judged import Judged
 from editloupe.rubrics.model import Criterion
-from editloupe.values import Json, Score, sample_key
+from editloupe.scores import Score
+from editloupe.values import Json, sample_key
 
 SAME: Final = ("exact", "kappa", "weighted_kappa", "alpha_ordinal", "spearman", "bias")
 """The figures of a pair of judges."""

@@ -11,11 +11,12 @@ from typing import Final, Literal, TypeAlias
 from editloupe.errors import ConfigError
 from editloupe.parsing import fold
 from editloupe.protocols.base import Cell
-from editloupe.records import FAILURES
+from editloupe.findings import FAILURES
 from editloupe.reports.align import Entry, Options, align
 from editloupe.reports.judged import Judged
 from editloupe.rubrics.model import Criterion, Rubric
-from editloupe.values import Json, Score
+from editloupe.scores import Score
+from editloupe.values import Json
 
 Verdict: TypeAlias = Literal["passed", "failed", "undefined"]
 

@@ -14,12 +14,13 @@ from editloupe.protocols.base import EvalProtocol, Summary, rejected_scores, sco
 from editloupe.protocols.dlebench import Mode, Options
 from editloupe.protocols.pairwise import Pairwise
 from editloupe.protocols.repeats import Repeats
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.rubrics.model import Rubric
 from editloupe.runs.judges import titled
-from editloupe.runs.spec import make_protocol
+from editloupe.runs.setup import make_protocol
 from editloupe.runs.store import RunStore
-from editloupe.values import Json, Sample, Score, sample_key
+from editloupe.scores import Score
+from editloupe.values import Json, Sample, sample_key
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,8 @@ from editloupe.reports.estimate import Estimate, Interval
 from editloupe.reports.grid import Grid, Row
 from editloupe.reports.judged import Judged
 from editloupe.reports.table import WORST
-from editloupe.values import Json, Score, sample_key
+from editloupe.scores import Score
+from editloupe.values import Json, sample_key
 
 OVERALL: Final = "overall"
 

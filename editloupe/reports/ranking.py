@@ -10,9 +10,10 @@ from typing import Final
 
 from editloupe.protocols.base import groups
 from editloupe.protocols.pairwise import FIRST, SECOND, pair_id
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.reports.grid import Grid, Row, markdown
-from editloupe.values import Json, Sample, Score, sample_key
+from editloupe.scores import Score
+from editloupe.values import Json, Sample, sample_key
 
 OVERALL: Final = "overall"
 _DECIMALS: Final = 9

@@ -21,7 +21,7 @@ from pydantic_core import PydanticKnownError
 
 from editloupe.errors import RubricError
 from editloupe.parsing import CANNOT_JUDGE, fold
-from editloupe.records import Grammar, LabelRule
+from editloupe.answers import LabelRule, Labels
 from editloupe.values import Json, digest
 
 _HERE: Final = Path(__file__).parent
@@ -110,9 +110,9 @@ class Criterion(_Model):
         low, high = self.lowest.value, self.highest.value
         return (value - low) / (high - low) * 100
 
-    def grammar(self) -> Grammar:
-        """Return what counts as an answer, from best to worst."""
-        return Grammar(
+    def answer(self) -> Labels:
+        """Return what counts as an answer, best first."""
+        return Labels(
             labels=tuple(
                 LabelRule(name=level.name, value=level.value, aliases=level.aliases) for level in reversed(self.levels)
             )

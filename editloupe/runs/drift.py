@@ -12,7 +12,7 @@ import numpy as np
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ImageError
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools.tolerance import Tolerance
 from editloupe.values import Box, Json
 

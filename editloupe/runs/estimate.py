@@ -20,13 +20,14 @@ from editloupe.backends.untold import CHARACTERS_A_TOKEN
 from editloupe.chat import Message, Usage
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
-from editloupe.records import PENDING, JudgeTask
+from editloupe.findings import PENDING
+from editloupe.tasks import Ask
 from editloupe.runs.judges import Entry
 from editloupe.runs.plan import Due, due_tasks, places_of, selected, tasks_of
 from editloupe.runs.replay import TraceTape
-from editloupe.runs.spec import Bench, Source
+from editloupe.runs.setup import Bench, Source
 from editloupe.runs.store import RunStore
-from editloupe.runs.views import size_of
+from editloupe.imaging.views import size_of
 from editloupe.runs.wire import SentTarget, sent_targets
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View
@@ -56,7 +57,7 @@ class Ahead:
     begun: int
 
     @property
-    def asked(self) -> tuple[JudgeTask, ...]:
+    def asked(self) -> tuple[Ask, ...]:
         """The tasks about which a model is asked; each as often as it is still to be asked."""
         return tuple(due.task for due in self.due if due.task.blocked is None)
 
@@ -149,7 +150,7 @@ def total(judges: Sequence[tuple[Bench, Estimate]]) -> tuple[End, End]:
     return _together([(b, e.least) for b, e in judges]), _together([(b, e.most) for b, e in judges])
 
 
-def most_calls(bench: Bench, task: JudgeTask) -> int:
+def most_calls(bench: Bench, task: Ask) -> int:
     """The calls of a task in which every turn calls a tool, every reminder is used, and a last word is asked for."""
     budget = task.budget
     if task.tools:
@@ -205,7 +206,7 @@ def _together(judges: Sequence[tuple[Bench, End]]) -> End:
     )
 
 
-def _first_message(bench: Bench, task: JudgeTask) -> tuple[Message, int]:
+def _first_message(bench: Bench, task: Ask) -> tuple[Message, int]:
     """The task's first message, and the characters of natively offered tools beside it."""
     context = Context(
         backend=bench.backend,

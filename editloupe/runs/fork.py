@@ -16,7 +16,8 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ReplayMiss, TraceError
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
-from editloupe.records import Finding, JudgeTask
+from editloupe.findings import Finding
+from editloupe.tasks import Ask
 from editloupe.runs.live import Live, begin_child, context_of, judge_of
 from editloupe.runs.play import PlayTape
 from editloupe.runs.recording import Recording, read_recording
@@ -183,7 +184,7 @@ def _changed(state: LoopState, context: Context, changes: Changes) -> LoopState:
     return {**state, "history": [*state["history"], head], "answer": None, "outcome": None, "problem": "", "next": "think"}
 
 
-def _specs(context: Context, task: JudgeTask) -> Sequence[Mapping[str, str]]:
+def _specs(context: Context, task: Ask) -> Sequence[Mapping[str, str]]:
     return [
         {"name": s.name, "description": s.description, "schema": json.dumps(s.parameters, ensure_ascii=False)}
         for s in context.toolbox.specs(task.tools)

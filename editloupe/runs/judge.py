@@ -13,10 +13,11 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError
 from editloupe.protocols.dlebench import Mode
-from editloupe.records import PENDING, Budget, Finding, Task
+from editloupe.findings import Finding, PENDING
+from editloupe.tasks import Budget, Task
 from editloupe.runs.execute import Worker, default_concurrency, tool_cache_of
-from editloupe.runs.executors import ThreadExecutor
-from editloupe.runs.spec import Settings, ToolProtocolChoice, device_of, open_bench
+from editloupe.runs.execute import ThreadExecutor
+from editloupe.runs.setup import Settings, ToolProtocolChoice, device_of, open_bench
 from editloupe.runs.store import RunStore
 from editloupe.runs.wire import sent_targets
 from editloupe.tools.base import PAPER_TOOLS

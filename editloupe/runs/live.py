@@ -13,7 +13,8 @@ from editloupe.agent.state import Context, Tape
 from editloupe.backends.base import LMM, parse_uri
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, StorageError
-from editloupe.records import JudgeSpec, JudgeTask
+from editloupe.findings import JudgeSpec
+from editloupe.tasks import Ask
 from editloupe.runs.recording import Recording, Silent, offered_tools
 from editloupe.tools.base import Toolbox
 from editloupe.traces.events import Header, Note
@@ -41,7 +42,7 @@ class Live:
         return self.backend is not None and parse_uri(self.backend.uri).provider != parse_uri(judge.backend).provider
 
 
-def context_of(recording: Recording, tape: Tape, live: Live, images: ImageStore, task: JudgeTask | None = None) -> Context:
+def context_of(recording: Recording, tape: Tape, live: Live, images: ImageStore, task: Ask | None = None) -> Context:
     """What the loop needs. Time stands still where nothing is live: a recorded budget of time is not spent again."""
     clock = _standing_still if live.backend is None else time.monotonic
     return Context(
@@ -79,7 +80,7 @@ def judge_of(recording: Recording, live: Live) -> JudgeSpec:
     )
 
 
-def begin_child(folder: Path, recording: Recording, task: JudgeTask, live: Live, parent: Parent) -> TraceWriter:
+def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, parent: Parent) -> TraceWriter:
     """A new trace in the run's `forks/`, begun with its header. Raises StorageError."""
     toolbox = live.toolbox or offered_tools(recording)
     judge = judge_of(recording, live)

@@ -12,7 +12,8 @@ from typing import Any, cast
 from editloupe.data.rows import Rejected
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
-from editloupe.records import PENDING, Finding, RunSpec
+from editloupe.config import RunSpec
+from editloupe.findings import Finding, PENDING
 from editloupe.runs.folders import bring, place, same_file
 from editloupe.runs.judges import Entry, joined
 from editloupe.runs.replay import set_aside

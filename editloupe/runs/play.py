@@ -13,7 +13,7 @@ from editloupe.agent.state import ToolOutcome
 from editloupe.backends.nearest import chain, difference, short
 from editloupe.chat import Message, Reply, Request, ToolCall, message_hash
 from editloupe.errors import BackendError, ReplayMiss
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.runs.recording import Recording
 from editloupe.traces.events import Event, MessageEvent, ModelCall, ModelFailure, Note, ToolResult, ToolStarted
 from editloupe.traces.record import TraceWriter

@@ -13,7 +13,8 @@ from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.chat import ImagePart, Message, Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import ReplayMiss, TraceError, UnknownPlugin
-from editloupe.records import Finding, JudgeSpec, JudgeTask, Recipe
+from editloupe.findings import Finding, JudgeSpec
+from editloupe.tasks import Ask, Recipe
 from editloupe.tools.base import Tool, Toolbox
 from editloupe.traces.events import FindingEvent, MessageEvent, ModelCall, ModelFailure, ToolResult
 from editloupe.traces.lineage import read_whole
@@ -35,7 +36,7 @@ class Recording:
 
     name: str
     trace: Trace
-    task: JudgeTask
+    task: Ask
     judge: JudgeSpec
     first: str
     views: Mapping[str, View]
@@ -76,7 +77,7 @@ def read_recording(folder: Path, name: str) -> Recording:
 
 
 def _recording(name: str, trace: Trace) -> Recording:
-    task = JudgeTask.from_json(trace.header.task)
+    task = task_from_json(trace.header.task)
     messages: dict[str, Message] = {}
     following: dict[str | None, str] = {}
     findings: list[Finding] = []
@@ -123,7 +124,7 @@ def _told(trace: Trace) -> str:
     return trace.problems[0] if trace.problems else "nobody says why"
 
 
-def _views(task: JudgeTask, question: Message) -> dict[str, View]:
+def _views(task: Ask, question: Message) -> dict[str, View]:
     """The images of the question under their names, as they were shown; nothing is decoded for it."""
     shown = {part.alias: part for part in question.images}
     return {recipe.alias: _view(recipe, shown[recipe.alias]) for recipe in task.views}

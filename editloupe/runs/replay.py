@@ -10,7 +10,7 @@ from pathlib import Path
 from editloupe.agent.state import ToolOutcome
 from editloupe.chat import Message, Reply, Request, ToolCall, message_hash
 from editloupe.errors import BackendError, Interrupted, ReplayMiss
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.traces.events import MessageEvent, ModelCall, ModelFailure, Note, ToolResult, ToolStarted
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json

@@ -13,9 +13,9 @@ from editloupe.agent.nodes import run_nodes
 from editloupe.agent.state import ToolOutcome
 from editloupe.data.images import ImageStore
 from editloupe.errors import ImageError, ReplayMiss, TraceError
-from editloupe.records import PENDING, Finding, Observation
+from editloupe.findings import Finding, Observation, PENDING
 from editloupe.runs.drift import Compared, compare
-from editloupe.runs.executors import ThreadExecutor
+from editloupe.runs.execute import ThreadExecutor
 from editloupe.runs.live import Live, begin_child, context_of, judge_of, versions_changed
 from editloupe.runs.play import PlayTape, RecordingEnds, RecordMode, Side
 from editloupe.runs.recording import MALFORMED, Recording, read_recording

@@ -12,7 +12,10 @@ from editloupe.agent.answer import parse_reply
 from editloupe.chat import Reply
 from editloupe.data.samples import Loaded
 from editloupe.errors import ReplyError, TraceError
-from editloupe.records import Answer, Finding, RunSpec, Status
+from editloupe.answers import Answer
+from editloupe.config import RunSpec
+from editloupe.findings import Finding
+from editloupe.tasks import Status
 from editloupe.rubrics.model import Criterion, Rubric
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry

@@ -15,10 +15,12 @@ from editloupe.data.boxes import inside
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import size_note
 from editloupe.errors import ImageError, SampleError
-from editloupe.records import Finding, Status
+from editloupe.findings import Finding
+from editloupe.tasks import Status
 from editloupe.service.bureau import Given
 from editloupe.service.paths import below
-from editloupe.values import Box, ImageRef, Sample, Score, Target, Turn
+from editloupe.scores import Score
+from editloupe.values import Box, ImageRef, Sample, Target, Turn
 
 MOST_BOXES = 64
 MOST_CRITERIA = 32

@@ -18,7 +18,7 @@ from editloupe import plugins
 from editloupe.chat import ToolSpec
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ToolAbsent, ToolError
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools.devices import check_device
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, ImageRef, Json, View

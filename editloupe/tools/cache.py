@@ -23,7 +23,7 @@ from typing import cast
 from pydantic import BaseModel
 
 from editloupe.data.images import ImageStore
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools.base import Desk, Prepares, Tool, Toolbox, validated
 from editloupe.tools.devices import device_class
 from editloupe.values import Json, canonical_json, digest

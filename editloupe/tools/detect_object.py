@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools.base import Desk, Prepares
 from editloupe.tools.detectors import Detector, held, open_detector
 from editloupe.tools.search import MAX_PHRASE, cleaned, facts, search, told

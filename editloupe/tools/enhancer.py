@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from editloupe.errors import ToolError
 from editloupe.imaging import render
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools.base import Desk
 from editloupe.tools.bbox import BBox, box_in_px
 from editloupe.tools.devices import computed

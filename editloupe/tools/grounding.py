@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from editloupe.imaging import render
 from editloupe.imaging.geometry import expand
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools import detectors, upscalers
 from editloupe.tools.base import Desk, Prepares
 from editloupe.tools.crops import show_crop

@@ -12,7 +12,7 @@ from editloupe.imaging import render
 from editloupe.imaging.align import Alignment
 from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, REGENERATED_SHARE, Differences, Region, localize
 from editloupe.imaging.geometry import expand
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools.base import Desk
 from editloupe.tools.devices import computed
 from editloupe.tools.readers import open_reader

@@ -20,7 +20,7 @@ from PIL import Image, ImageOps
 
 from editloupe.data.images import ImagePolicy, ImageStore, encode_png
 from editloupe.errors import ConfigError, EditLoupeError, ImageError, ToolError, ToolFailed
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools.base import PAPER_TOOLS, Desk, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import ImageRef, Json, View, canonical_json

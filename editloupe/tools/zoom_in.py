@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools.base import Desk
 from editloupe.tools.bbox import BBox, box_in_px
 from editloupe.tools.crops import show_crop

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.errors import TraceError
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.traces.events import End, Event, FindingEvent, Header, MessageEvent, ModelCall, ToolResult
 from editloupe.traces.read import Trace, read_trace
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from editloupe.chat import Message, Reply, ToolCall, message_hash
 from editloupe.errors import TraceError
-from editloupe.records import Finding, Observation, Step
+from editloupe.findings import Finding, Observation, Step
 from editloupe.traces.events import (
     EVENT,
     KINDS,

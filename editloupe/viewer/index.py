@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from editloupe.errors import TraceError
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.runs.folders import is_written
 from editloupe.runs.store import RunStore
 from editloupe.traces.read import complete_lines, read_trace

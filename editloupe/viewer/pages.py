@@ -30,7 +30,7 @@ from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import EditLoupeError
 from editloupe.protocols.dlebench import edit_type_name
-from editloupe.records import STATUSES
+from editloupe.tasks import STATUSES
 from editloupe.reports.compare import Comparison, Disagreement, compare
 from editloupe.reports.compare_grids import grids
 from editloupe.reports.fragments import editor_table, grid_table, label_plot, score_table, tone

@@ -9,7 +9,7 @@ from typing import Any
 from editloupe.imaging.targets import relative_area
 from editloupe.parsing import fold
 from editloupe.protocols.dlebench import edit_type_name
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.reports.fragments import tone
 from editloupe.reports.plain import safe
 from editloupe.rubrics.model import Criterion, Rubric

@@ -12,7 +12,7 @@ from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.backends.prices import Prices
 from editloupe.chat import Reply, Usage
 from editloupe.errors import ConfigError, TraceError
-from editloupe.records import Finding, Observation, Step
+from editloupe.findings import Finding, Observation, Step
 from editloupe.reports.fragments import tone
 from editloupe.rubrics.model import Rubric
 from editloupe.runs.judges import titled

@@ -22,7 +22,7 @@ from editloupe.chat import Reply, Request, Usage
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import Unavailable
 from editloupe.runs.execute import Source, execute
-from editloupe.runs.spec import Settings, open_bench
+from editloupe.runs.setup import Settings, open_bench
 from editloupe.testing import check_backend
 from tests.backends.openai_server import OpenAIServer, fails, says
 from tests.backends.test_langchain import CANARY, HTTPishError, ScriptedChat

@@ -16,9 +16,10 @@ from editloupe.backends.vllm import open_backend
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, ToolSpec
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ContextTooLong, Rejected
-from editloupe.records import Budget, Finding
+from editloupe.findings import Finding
+from editloupe.tasks import Budget
 from editloupe.runs.execute import Worker
-from editloupe.runs.spec import Settings, open_bench
+from editloupe.runs.setup import Settings, open_bench
 from editloupe.values import Sample
 from tests.backends.loopback import Act, sends
 from tests.backends.openai_server import OpenAIServer, chooses, completion, fails, says

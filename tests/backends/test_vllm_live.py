@@ -23,9 +23,10 @@ from editloupe.backends.vllm_server import Server, launched
 from editloupe.chat import ImagePart, Message, Part, Request, Sampling, TextPart, ToolCall, ToolSpec
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, Rejected
-from editloupe.records import Budget, Finding
+from editloupe.findings import Finding
+from editloupe.tasks import Budget
 from editloupe.runs.execute import Worker
-from editloupe.runs.spec import Settings, open_bench
+from editloupe.runs.setup import Settings, open_bench
 from editloupe.runs.store import RunStore
 from editloupe.values import Sample
 from tests.backends import vllm_peer

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from editloupe.errors import ReplyError
 from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice
-from editloupe.records import Grammar, LabelRule
+from editloupe.answers import LabelRule, Labels
 from editloupe.rubrics import load_rubric
 
 DLEBENCH = load_rubric("dlebench")
@@ -20,7 +20,7 @@ VC = DLEBENCH.criterion("VC").grammar()
 
 
 def _grammar(*labels: tuple[str, float] | tuple[str, float, tuple[str, ...]]) -> Grammar:
-    return Grammar(labels=tuple(LabelRule(name=x[0], value=x[1], aliases=x[2] if len(x) == 3 else ()) for x in labels))
+    return Labels(labels=tuple(LabelRule(name=x[0], value=x[1], aliases=x[2] if len(x) == 3 else ()) for x in labels))
 
 
 def _status(answer: str, grammar: Grammar = IF) -> str:

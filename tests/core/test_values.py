@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
-from editloupe.records import Choice, Finding, JudgeSpec, Label, Number, Structured, answer_from_json
+from editloupe.answers import Choice, Label, Number, Record, answer_from_json
+from editloupe.findings import Finding, JudgeSpec
 from editloupe.values import Box, ImageRef, Sample, Target, Turn, View, canonical_json, digest
 
 coordinate = st.integers(min_value=0, max_value=4000)
@@ -115,7 +116,7 @@ def test_usage_adds_up_and_keeps_unknown_apart_from_zero():
 
 
 @pytest.mark.parametrize(
-    "answer", [Label(name="A", value=2.0), Number(value=0.5), Choice(name="b"), Structured(data={"k": [1]})]
+    "answer", [Label(name="A", value=2.0), Number(value=0.5), Choice(name="b"), Record(data={"k": [1]})]
 )
 def test_answers_come_back_from_json(answer: object):
     assert answer_from_json(answer.to_json()) == answer  # type: ignore[attr-defined]

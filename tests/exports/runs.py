@@ -11,7 +11,7 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
 from editloupe.errors import Unavailable
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import End, FindingEvent, Header, MessageEvent, ModelCall
 from editloupe.traces.read import read_trace

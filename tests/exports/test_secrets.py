@@ -13,8 +13,8 @@ from editloupe.exports.inspect_log import write_inspect
 from editloupe.exports.junit import write_junit
 from editloupe.exports.otel import write_otel
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, open_bench
-from editloupe.runs.spec import Source as Edits
+from editloupe.runs.setup import Settings, open_bench
+from editloupe.runs.setup import Source as Edits
 from tests.backends.loopback import Body
 from tests.backends.openai_server import Handler, OpenAIServer, fails, says
 from tests.conftest import LOOK, final

@@ -9,7 +9,8 @@ import pytest
 
 from editloupe.protocols.base import groups
 from editloupe.protocols.dlebench import EDIT_TYPES, DLEBench, edit_type_name, macro_mean, overall
-from editloupe.records import Finding, Label
+from editloupe.answers import Label
+from editloupe.findings import Finding
 from editloupe.rubrics.model import load_rubric
 from editloupe.values import ImageRef, Sample, Turn
 

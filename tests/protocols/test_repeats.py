@@ -11,7 +11,8 @@ from editloupe.errors import ConfigError
 from editloupe.protocols.base import scored
 from editloupe.protocols.dlebench import DLEBench
 from editloupe.protocols.repeats import Repeats, counted, entropy, join
-from editloupe.records import Choice, Finding, Label
+from editloupe.answers import Choice, Label
+from editloupe.findings import Finding
 from editloupe.rubrics.model import load_rubric
 from editloupe.values import Box, Sample, Target
 

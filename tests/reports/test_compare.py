@@ -16,13 +16,15 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Usage
 from editloupe.errors import ConfigError
 from editloupe.protocols.dlebench import DLEBench
-from editloupe.records import Finding, Label
+from editloupe.answers import Label
+from editloupe.findings import Finding
 from editloupe.reports.compare import Comparison, compare, entropy, mcnemar, signed_ranks
 from editloupe.reports.judged import Judged
 from editloupe.rubrics.model import load_rubric
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
-from editloupe.values import Box, ImageRef, Sample, Score, Target, Turn
+from editloupe.runs.setup import Settings, Source, open_bench
+from editloupe.scores import Score
+from editloupe.values import Box, ImageRef, Sample, Target, Turn
 from tests.conftest import final
 
 IF = "instruction_following"

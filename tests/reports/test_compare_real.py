@@ -15,7 +15,7 @@ from editloupe.reports.compare import compare
 from editloupe.reports.judged import read_judged
 from editloupe.rubrics.model import load_rubric
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.values import digest
 from tests.conftest import final
 

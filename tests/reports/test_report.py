@@ -24,8 +24,9 @@ from editloupe.reports.paper import label_grids, score_grids, side_by_side
 from editloupe.reports.report import make_report
 from editloupe.rubrics.model import load_rubric
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
-from editloupe.values import Box, ImageRef, Sample, Score, Target, Turn
+from editloupe.runs.setup import Settings, Source, open_bench
+from editloupe.scores import Score
+from editloupe.values import Box, ImageRef, Sample, Target, Turn
 from tests.conftest import final
 from tests.runs.dlebench_folder import EDITORS, draw_folder, edited_options
 

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from editloupe.errors import ConfigError, RubricError
-from editloupe.records import LabelRule
+from editloupe.answers import LabelRule
 from editloupe.rubrics import Criterion, Level, Rubric, builtin_rubrics, load_rubric, rubric_schema, schema_text
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from pathlib import Path
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from tests.conftest import LOOK, final
 
 LABELS = ("Flawless Execution", "Over Modification", "Wrong Action", "Localization Failure")

@@ -12,9 +12,9 @@ from editloupe import Judge, Sample
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, RunMismatch, Unavailable
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.runs.execute import Outcome, execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.testing import check_tool
 from editloupe.traces.events import ToolResult
 from editloupe.traces.read import read_trace

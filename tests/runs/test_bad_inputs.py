@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from tests.runs.test_resume import talker
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.tools.base import PAPER_TOOLS
 from editloupe.tools.settings import ToolSettings
 from editloupe.traces.events import ToolResult

@@ -9,10 +9,10 @@ import pytest
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, ToolCall
 from editloupe.errors import ConfigError, Unavailable
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.runs.execute import execute
 from editloupe.runs.fork import Changes, fork
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.traces.events import ModelCall, Note

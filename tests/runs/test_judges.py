@@ -17,7 +17,7 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
 from editloupe.errors import PromptError, RunMismatch, Unavailable
 from editloupe.protocols.repeats import Repeats
-from editloupe.records import Finding, JudgeSpec
+from editloupe.findings import Finding, JudgeSpec
 from editloupe.reports.judged import judged_in
 from editloupe.rubrics.model import load_rubric
 from editloupe.runs.execute import Outcome, execute
@@ -26,7 +26,7 @@ from editloupe.runs.live import Live
 from editloupe.runs.merge import merge
 from editloupe.runs.rerun import Replay
 from editloupe.runs.rescore import rescore, write_rescored
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.tools.localize_differences import LocalizeDifferences

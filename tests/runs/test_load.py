@@ -16,7 +16,7 @@ from editloupe.backends.openai import open_backend
 from editloupe.backends.retry import RetryPolicy
 from editloupe.data import images
 from editloupe.runs.execute import Outcome, execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.tools.settings import ToolSettings
 from tests.backends.openai_server import OpenAIServer, says
 from tests.conftest import final

@@ -16,7 +16,8 @@ from editloupe.backends.baseline.backend import PixelBaseline
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
-from editloupe.records import JudgeTask, Observation
+from editloupe.findings import Observation
+from editloupe.tasks import Ask
 from editloupe.runs.drift import compare
 from editloupe.runs.live import Live, context_of
 from editloupe.runs.play import PlayTape
@@ -118,7 +119,7 @@ def test_a_tolerance_bounds_pixels_boxes_and_text(store: ImageStore):
 def test_a_task_comes_back_from_its_json():
     for finding in RunStore.read(GALLERY).current():
         header = read_trace(GALLERY / str(finding.trace)).header
-        assert JudgeTask.from_json(header.task).id == header.task_id
+        assert task_from_json(header.task).id == header.task_id
 
 
 def test_twenty_turns_with_twenty_crops_cost_little_more_than_their_pictures_and_text(tmp_path: Path):

@@ -18,7 +18,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ToolError
 from editloupe.reports.targets import TargetTable, as_csv, with_boxes
-from editloupe.runs.executors import ThreadExecutor
+from editloupe.runs.execute import ThreadExecutor
 from editloupe.runs.target_phrase import PhraseFinder
 from editloupe.runs.targets import Kept, TargetArea, TargetSearch
 from editloupe.tools.detectors import Detector

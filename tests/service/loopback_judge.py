@@ -21,8 +21,8 @@ from PIL import Image
 
 from editloupe.backends.scripted import Line, ScriptedLMM
 from editloupe.chat import Request
-from editloupe.records import Budget
-from editloupe.runs.spec import Settings, open_bench
+from editloupe.tasks import Budget
+from editloupe.runs.setup import Settings, open_bench
 from editloupe.service.bureau import Bureau
 from tests.conftest import final
 

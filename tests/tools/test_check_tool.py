@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from editloupe.imaging import render
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.testing import check_tool
 from editloupe.tools.base import Desk
 from editloupe.tools.bbox import BBox, box_in_px

@@ -17,7 +17,7 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, MissingExtra, ToolAbsent, ToolError
 from editloupe.runs.execute import Worker
-from editloupe.runs.spec import Settings, open_bench
+from editloupe.runs.setup import Settings, open_bench
 from editloupe.testing import check_tool
 from editloupe.tools import detectors
 from editloupe.tools.base import PAPER_TOOLS, open_toolbox

@@ -19,8 +19,8 @@ import pytest
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ConfigError, MissingExtra, ToolError
-from editloupe.records import Observation
-from editloupe.runs.spec import Settings, open_bench
+from editloupe.findings import Observation
+from editloupe.runs.setup import Settings, open_bench
 from editloupe.testing import check_tool
 from editloupe.tools import readers
 from editloupe.tools.base import Desk, open_toolbox

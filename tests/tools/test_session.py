@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ImageError, ToolError, ToolFailed
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools import Session, ToolSettings, open_session
 from editloupe.tools.base import Toolbox
 from editloupe.tools.zoom_in import ZoomIn

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from editloupe.data.images import ImageStore
 from editloupe.errors import ToolError
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools.ablations import ablated
 from editloupe.tools.base import Desk, Toolbox, open_toolbox
 from editloupe.tools.cache import ToolCache

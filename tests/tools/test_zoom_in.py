@@ -7,7 +7,7 @@ import pytest
 
 from editloupe.data.images import ImageStore
 from editloupe.errors import ToolError
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.testing import check_tool
 from editloupe.tools.base import Desk, Toolbox
 from editloupe.tools.zoom_in import ZoomIn

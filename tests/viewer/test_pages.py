@@ -14,7 +14,7 @@ import pytest
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.viewer.export import MARKER, export
 from editloupe.viewer.index import RunIndex, slug
 from editloupe.viewer.pages import CSP, Site
