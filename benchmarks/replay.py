@@ -22,13 +22,13 @@ from pathlib import Path
 
 from benchmarks.pages import put
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.tasks import Budget
 from editloupe.runs.execute import execute
 from editloupe.runs.index import RunIndex
 from editloupe.runs.live import Live
 from editloupe.runs.rerun import Replay
 from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.runs.store import RunStore
+from editloupe.tasks import Budget
 from editloupe.tools.settings import ToolSettings
 from editloupe.traces.read import read_trace
 

@@ -22,12 +22,12 @@ import time
 from pathlib import Path
 
 from benchmarks.pages import put
-from editloupe.chat import Sampling
-from editloupe.protocols.dlebench import EDIT_TYPES, Options
 from editloupe.answers import Label
+from editloupe.chat import Sampling
 from editloupe.findings import Finding, JudgeSpec
-from editloupe.tasks import Budget
+from editloupe.protocols.dlebench import EDIT_TYPES, Options
 from editloupe.rubrics.model import load_rubric
+from editloupe.tasks import Budget
 from editloupe.values import Box, ImageRef, Sample, Target, Turn, digest
 
 SAMPLES = 1889

@@ -463,7 +463,9 @@ class RecordOf(Serialisable):
         data = _json_in(text, "one JSON object")
         problem = next(iter(jsonschema.Draft202012Validator(dict(self.schema)).iter_errors(data)), None)
         if problem is not None:
-            raise ReplyError("off_menu", f"the JSON does not fit the schema at {problem.json_path}: {problem.message[:300]}")
+            raise ReplyError(
+                "off_menu", f"the JSON does not fit the schema at {problem.json_path}: {problem.message[:300]}"
+            )
         return Record(data=data)
 
     def choices(self) -> None:
@@ -493,7 +495,9 @@ def _json_in(text: str, expected: str) -> Json:
     try:
         value: Json = json.loads(body, parse_constant=_not_finite)
     except (ValueError, RecursionError) as error:
-        raise ReplyError("unparsed", f"the answer is not JSON ({error}); expected {expected}; found {body[:120]!r}") from error
+        raise ReplyError(
+            "unparsed", f"the answer is not JSON ({error}); expected {expected}; found {body[:120]!r}"
+        ) from error
     return value
 
 

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from editloupe.answers import Answer, Choice, Label
 from editloupe.chat import Sampling, ToolCall, Usage
-from editloupe.tasks import About, Status, STATUSES, Task
-from editloupe.values import Box, ImageRef, Json, Serialisable, View, digest, is_empty
+from editloupe.tasks import STATUSES, About, Status, Task
+from editloupe.values import Box, ImageRef, Json, Serialisable, View, digest
 
 FAILURES: Final[frozenset[str]] = frozenset(STATUSES) - {"ok"}
 

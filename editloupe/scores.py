@@ -137,6 +137,9 @@ class Score(Serialisable):
     dims: Annotated[Mapping[str, str | int | float | None], Field(exclude_if=is_empty)] = field(default_factory=dict)
     """Columns of the protocol's own by which tables group: edit type, task, language."""
 
+    normalised: float | None = None
+    """The value on 0 to 100. `protocols.base.scored` fills it in for metrics with bounds."""
+
     entropy: float | None = None
     """Bits by which the answers of repeats differ; None where the question was asked once."""
 
@@ -151,6 +154,11 @@ class Score(Serialisable):
     def key(self) -> str:
         """The sample's key, unique in a run."""
         return sample_key(self.editor, self.sample_id)
+
+    @property
+    def edit_type(self) -> str:
+        """The dimension "edit_type"; "(none)" if the protocol gives none."""
+        return str(self.dims.get("edit_type") or "(none)")
 
 
 NOT_JUDGED: Final = "not judged yet"

@@ -9,10 +9,10 @@ from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from editloupe.agent.state import Context, LoopState
-from editloupe.chat import ImagePart, Message, Part, TextPart, Usage
-from editloupe.prompts import prompt_digest, render
 from editloupe.answers import answer_from_json
+from editloupe.chat import ImagePart, Message, Part, TextPart, Usage
 from editloupe.findings import Ending, Evidence, Finding
+from editloupe.prompts import prompt_digest, render
 from editloupe.tasks import Status
 from editloupe.values import Box, Json, View
 

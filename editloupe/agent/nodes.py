@@ -15,9 +15,9 @@ from editloupe.agent.state import Context, LoopState, Next, ToolOutcome
 from editloupe.backends.untold import estimated, is_untold
 from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
+from editloupe.findings import Ending, Observation
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
-from editloupe.findings import Ending, Observation
 from editloupe.tasks import Status
 from editloupe.tools.base import Desk
 from editloupe.tools.session import Conversation
@@ -59,7 +59,9 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         return {"usage": usage} | _over("filtered", "filter", reply.text or "the provider's content filter cut the reply")
     if context.native:
         reply = _with_own_ids(reply, messages)
-    parsed = parse_reply(reply, turn=state["turns"] + 1, native=context.native, choices=choices, whole=held and choices is None)
+    parsed = parse_reply(
+        reply, turn=state["turns"] + 1, native=context.native, choices=choices, whole=held and choices is None
+    )
     said = _said(reply, native=context.native)
     constrained = int(held and parsed.answer is not None)
     update: dict[str, Any] = {
@@ -79,8 +81,13 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
     if parsed.answer is not None:
         return update | {"next": "conclude"}
     if state["last"]:
-        return update | _over("over_budget", "turns", f"turns: no {context.task.answer.noun} after {state['turns']} turns and a last word")
-    return update | {"next": "remind", "problem": _problem(parsed.malformed, parsed.calls, reply.finish, context.task.answer.noun)}
+        return update | _over(
+            "over_budget", "turns", f"turns: no {context.task.answer.noun} after {state['turns']} turns and a last word"
+        )
+    return update | {
+        "next": "remind",
+        "problem": _problem(parsed.malformed, parsed.calls, reply.finish, context.task.answer.noun),
+    }
 
 
 def act(state: LoopState, context: Context) -> dict[str, Any]:
@@ -145,7 +152,9 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
     Where labels are constrained, one last word that is held to them stands before giving up.
     """
     if state["reminders"] >= context.task.budget.max_reminders and context.constrained:
-        context.tape.note(f"after {state['reminders']} reminders, a last word held to the {context.task.answer.noun}s: {state['problem']}")
+        context.tape.note(
+            f"after {state['reminders']} reminders, a last word held to the {context.task.answer.noun}s: {state['problem']}"
+        )
         message = Message.of_text("user", _last_word(context))
         return {
             "history": [*state["history"], context.tape.add(message, state["history"][-1])],
@@ -153,7 +162,11 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
             "next": "think",
         }
     if state["reminders"] >= context.task.budget.max_reminders:
-        return _over("unparsed", "reminders", f"no call and no {context.task.answer.noun} after {state['reminders']} reminders: {state['problem']}")
+        return _over(
+            "unparsed",
+            "reminders",
+            f"no call and no {context.task.answer.noun} after {state['reminders']} reminders: {state['problem']}",
+        )
     tools, native = bool(context.task.tools), context.native
     text = render("agent/remind", problem=state["problem"], tools=tools, answer=context.task.answer, native=native)
     context.tape.note(f"reminder {state['reminders'] + 1}: {state['problem']}")
@@ -171,7 +184,9 @@ def conclude(state: LoopState, context: Context) -> dict[str, Any]:
     try:
         answer = context.task.answer.parse(state["answer"] or "")
     except ReplyError as error:
-        return _over(cast(Status, error.status), "answer", f"{error}: {state['thought']}" if state["thought"] else str(error))
+        return _over(
+            cast(Status, error.status), "answer", f"{error}: {state['thought']}" if state["thought"] else str(error)
+        )
     outcome = {"status": "ok", "answer": answer.to_json(), "ending": "answer", "reason": state["thought"]}
     return {"outcome": outcome, "next": "end"}
 

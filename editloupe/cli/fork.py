@@ -89,7 +89,7 @@ def _trace(
         raise ConfigError(f"{store.folder}: sample {sample!r} has no trace{why}")
     if len(traced) > 1:
         listed = "; ".join(
-            f"{sample_key(f.editor, f.sample_id)}, {f.criterion}, judge {names.get(f.judge_id, '?')} ({f.judge_id})"
+            f"{sample_key(f.editor, f.sample_id)}, {f.metric}, judge {names.get(f.judge_id, '?')} ({f.judge_id})"
             + (f", repeat {f.repeat + 1}" if any(g.repeat for g in traced) else "")
             for f in traced
         )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from editloupe.backends.base import LMM, BackendURI
     from editloupe.backends.prices import Prices
     from editloupe.backends.vllm_server import Server
-    from editloupe.protocols.base import Summary
+    from editloupe.reports.summary import Summary
     from editloupe.reports.table import Heading
     from editloupe.runs.budget import Ledger, RunBudget
     from editloupe.runs.execute import Outcome, Progress
@@ -653,7 +653,7 @@ def _tell_failures(outcome: Outcome, folder: Path) -> None:
     for finding in failures[:5]:
         where = sample_key(finding.editor, finding.sample_id)
         reason = textwrap.shorten(finding.reason, 240, placeholder=" …")
-        out().print(plain(f"  {where}, {finding.criterion}: {finding.status}: {reason}"), soft_wrap=True)
+        out().print(plain(f"  {where}, {finding.metric}: {finding.status}: {reason}"), soft_wrap=True)
     if len(failures) > 5:
         out().print(f"  … and {len(failures) - 5} more")
     # Pending ones are always judged again; what a model caused only when it is named.

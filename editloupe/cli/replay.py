@@ -89,7 +89,7 @@ def chosen(store: RunStore, sample: str | None, criterion: str | None) -> list[F
     findings = store.current() if sample is None else of_sample(store, sample)
     if criterion is not None:
         wanted = criterion_id(store, criterion)
-        findings = [f for f in findings if f.criterion == wanted]
+        findings = [f for f in findings if f.metric == wanted]
         if not findings:
             raise ConfigError(f"{store.folder}: no finding for criterion {criterion!r} and sample {sample!r}")
     return findings

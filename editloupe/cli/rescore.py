@@ -62,15 +62,15 @@ def _report(done: Sequence[Rescored], store: RunStore, rubric: Rubric) -> None:
     console = out()
     for judge_id, name in store.judge_names().items():
         mine = [one for one in done if one.before.judge_id == judge_id]
-        for criterion in dict.fromkeys(one.before.criterion for one in mine):
-            rows = [one for one in mine if one.before.criterion == criterion and one.now is not None]
+        for criterion in dict.fromkeys(one.before.metric for one in mine):
+            rows = [one for one in mine if one.before.metric == criterion and one.now is not None]
             if rows:
                 console.print(_table(rows, store, rubric, f"{criterion.replace('_', ' ').capitalize()}, judged by {name}"))
     changed = [one for one in done if one.changed]
     for one in changed[:_SHOWN]:
         assert one.now is not None
         key = sample_key(one.before.editor, one.before.sample_id)
-        console.print(plain(f"  {key}, {one.before.criterion}: {_named(one.before)} → {_named(one.now)}"), soft_wrap=True)
+        console.print(plain(f"  {key}, {one.before.metric}: {_named(one.before)} → {_named(one.now)}"), soft_wrap=True)
     if len(changed) > _SHOWN:
         console.print(f"  … and {len(changed) - _SHOWN} more; --json lists all.")
     for why, count in Counter(one.why for one in done if one.why).items():
@@ -87,8 +87,8 @@ def _table(rows: Sequence[Rescored], store: RunStore, rubric: Rubric, title: str
     record = store.info.get("record")
     old = record.get("rubric") if isinstance(record, dict) else None
     means = (
-        mean(before, old if isinstance(old, dict) else {}, before[0].criterion),
-        mean(now, rubric.to_json(), now[0].criterion),
+        mean(before, old if isinstance(old, dict) else {}, before[0].metric),
+        mean(now, rubric.to_json(), now[0].metric),
     )
     table = Table("Recorded", "By the new rubric", title=plain(title), title_justify="left", show_footer=True)
     table.add_column("Findings", justify="right")

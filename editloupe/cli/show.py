@@ -48,7 +48,7 @@ def show(
         _overview(store)
     else:
         wanted = None if criterion is None else criterion_id(store, criterion)
-        findings = [f for f in of_sample(store, sample) if wanted in (None, f.criterion)]
+        findings = [f for f in of_sample(store, sample) if wanted in (None, f.metric)]
         judges = store.judges_called(judge)
         findings = [f for f in findings if f.judge_id in judges and repeat in (None, f.repeat + 1)]
         if not findings:
@@ -74,7 +74,7 @@ def _overview(store: RunStore) -> None:
         if not findings and len(names) > 1:
             out().print(plain(f"Judge: {names[judge_id]} has judged nothing yet.\n"))
             continue
-        criteria = list(dict.fromkeys(f.criterion for f in findings))
+        criteria = list(dict.fromkeys(f.metric for f in findings))
         editors = any(f.editor for f in findings)
         columns = [*(["Editor"] if editors else []), "Sample", *(c.replace("_", " ").capitalize() for c in criteria)]
         # A line and not the table's title, which would be broken at the table's width.
@@ -151,7 +151,7 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
     key = sample_key(finding.editor, finding.sample_id)
     about = "" if finding.target is None else f", target {finding.target}"
     again = f", repeat {finding.repeat + 1}" if finding.repeat else ""
-    console.print(Rule(plain(f"{key}: {finding.criterion.replace('_', ' ')}{about}{again}"), align="left"))
+    console.print(Rule(plain(f"{key}: {finding.metric.replace('_', ' ')}{about}{again}"), align="left"))
     sample = store.samples.get(key)
     if sample is not None:
         console.print(plain(f"Instruction: {sample.instruction}"))
@@ -167,7 +167,7 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
         if fork is not None:
             name = next((path for path in forks if Path(path).name.split(".")[2] == str(fork)), "")
             if not name:
-                raise ConfigError(f"{key}, {finding.criterion}: there is no fork {fork}")
+                raise ConfigError(f"{key}, {finding.metric}: there is no fork {fork}")
             shown = forks[name][2]
         try:
             trace = read_whole(store.folder, store.folder / name)
@@ -203,7 +203,7 @@ def _compare(store: RunStore, finding: Finding, other: RunStore, prices: Prices)
     console = out()
     key = sample_key(finding.editor, finding.sample_id)
     again = f", repeat {finding.repeat + 1}" if finding.repeat else ""
-    console.print(Rule(plain(f"{key}: {finding.criterion.replace('_', ' ')}{again}"), align="left"))
+    console.print(Rule(plain(f"{key}: {finding.metric.replace('_', ' ')}{again}"), align="left"))
     found = [f for f in other.current() if f.question == finding.question and f.repeat == finding.repeat]
     if not found:
         console.print(plain(f"{other.folder} has no finding for it.\n"))

@@ -60,8 +60,7 @@ def targets(
     from editloupe.reports import targets as report
     from editloupe.reports.plots import cumulative
     from editloupe.runs.budget import Ledger, Metered, RunBudget
-    from editloupe.runs.execute import concurrency_of
-    from editloupe.runs.execute import ThreadExecutor
+    from editloupe.runs.execute import ThreadExecutor, concurrency_of
     from editloupe.runs.target_phrase import PhraseFinder
     from editloupe.runs.targets import Kept, TargetSearch
 

@@ -120,8 +120,8 @@ def _scores(source: Source, findings: list[Finding]) -> list[dict[str, Any]]:
     """A mean a criterion, of those that have a value, with the numbers of both."""
     names = source.store.criteria()
     found = []
-    for criterion in dict.fromkeys(f.criterion for f in findings):
-        own = [f for f in findings if f.criterion == criterion]
+    for criterion in dict.fromkeys(f.metric for f in findings):
+        own = [f for f in findings if f.metric == criterion]
         values = [f.value for f in own if f.value is not None]
         mean = {"mean": {"name": "mean", "value": statistics.fmean(values)}} if values else {}
         found.append(
@@ -140,7 +140,7 @@ def _scores(source: Source, findings: list[Finding]) -> list[dict[str, Any]]:
 def _sample(source: Source, finding: Finding, episode: Episode | None, model: str) -> dict[str, Any]:
     messages = () if episode is None else episode.trace.messages()
     sample = source.sample(finding)
-    human = {} if sample is None else sample.human.get(finding.criterion, {})
+    human = {} if sample is None else sample.human.get(finding.metric, {})
     first = messages[:1] or (Message.of_text("user", "" if sample is None else sample.instruction),)
     last = next((e.reply for e in reversed(episode.exchanges) if e.reply is not None), None) if episode else None
     found: dict[str, Any] = {
@@ -156,7 +156,7 @@ def _sample(source: Source, finding: Finding, episode: Episode | None, model: st
         "metadata": {
             "sample_id": finding.sample_id,
             "editor": finding.editor,
-            "criterion": finding.criterion,
+            "criterion": finding.metric,
             "target": finding.target,
             "status": finding.status,
             "reason": finding.reason,
@@ -174,7 +174,7 @@ def _sample(source: Source, finding: Finding, episode: Episode | None, model: st
         found |= {"started_at": episode.header.time, "completed_at": episode.trace.events[-1].time}
     worth = finding.value if finding.value is not None else finding.label
     if worth is not None:
-        found["scores"][finding.criterion] = {
+        found["scores"][finding.metric] = {
             "value": worth,
             "answer": finding.label,
             "explanation": finding.reason,
@@ -248,7 +248,7 @@ def _usage(usage: Usage, cost: float | None) -> dict[str, Any]:
 
 
 def _sample_id(finding: Finding) -> str:
-    name = f"{sample_key(finding.editor, finding.sample_id)}#{finding.criterion}"
+    name = f"{sample_key(finding.editor, finding.sample_id)}#{finding.metric}"
     return name if finding.target is None else f"{name}@{finding.target}"
 
 

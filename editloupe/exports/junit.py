@@ -66,8 +66,8 @@ def write_junit(source: Source, path: Path, *, fail_below: str | None = None) ->
     limits, limitless = _limits(source, fail_below)
     suites: dict[tuple[str, str], list[_Case]] = {}
     for finding in source.findings:
-        cases = suites.setdefault((finding.judge_id, finding.criterion), [])
-        cases.append(_case(source, finding, limits(finding.criterion)))
+        cases = suites.setdefault((finding.judge_id, finding.metric), [])
+        cases.append(_case(source, finding, limits(finding.metric)))
     names = source.store.judge_names()
     _write(
         path,
@@ -152,7 +152,7 @@ def _case(source: Source, finding: Finding, limit: float | None) -> _Case:
         message = f"{answer}{worth} is below {limit:g}"
     return _Case(
         name=name,
-        classname=f"{protocol or 'editloupe'}.{finding.criterion}",
+        classname=f"{protocol or 'editloupe'}.{finding.metric}",
         outcome=outcome,
         kind=kind,
         message=message,
@@ -175,7 +175,7 @@ def _limits(source: Source, fail_below: str | None) -> tuple[Callable[[str], flo
             raise ConfigError(
                 f"--junit-fail-below {fail_below!r} is neither a number nor a label of this run; labels: {known}"
             ) from None
-        asked = dict.fromkeys(f.criterion for f in source.findings)
+        asked = dict.fromkeys(f.metric for f in source.findings)
         return values.get, tuple(c for c in asked if c not in values)
     if number != number:
         raise ConfigError("--junit-fail-below nan: nothing is below it; expected a number or a label")

@@ -335,7 +335,7 @@ def _verdict(source: Source, episode: Episode, finding: Finding, trace_id: str, 
     replies = [e for e in episode.exchanges if e.reply is not None]
     last = replies[-1].reply if replies else None
     told: dict[str, Json] = {
-        semconv.EVALUATION_NAME: finding.criterion,
+        semconv.EVALUATION_NAME: finding.metric,
         semconv.EVALUATION_VALUE: finding.value,
         semconv.EVALUATION_LABEL: finding.label,
         semconv.RESPONSE_ID: None if last is None else response_id(last),
@@ -345,7 +345,7 @@ def _verdict(source: Source, episode: Episode, finding: Finding, trace_id: str, 
     values: dict[str, Json] = {
         semconv.OI_KIND: "EVALUATOR",
         semconv.ERROR_TYPE: told[semconv.ERROR_TYPE],
-        **_node(span_id, f"verdict {finding.criterion}", root),
+        **_node(span_id, f"verdict {finding.metric}", root),
         **_asked(episode),
         **_outcome(finding),
     }
@@ -357,7 +357,7 @@ def _verdict(source: Source, episode: Episode, finding: Finding, trace_id: str, 
         trace_id=trace_id,
         span_id=span_id,
         parent_id=root,
-        name=f"verdict {finding.criterion}",
+        name=f"verdict {finding.metric}",
         kind=INTERNAL,
         start_ns=start,
         end_ns=episode.ended_ns,
@@ -370,7 +370,7 @@ def _verdict(source: Source, episode: Episode, finding: Finding, trace_id: str, 
 def _evaluation(episode: Episode, finding: Finding, *, content: bool) -> dict[str, Json]:
     """The verdict as OpenInference hangs it on a trace; without a score and a label where there is none."""
     found: dict[str, Json] = {
-        semconv.OI_EVALUATION_NAME: finding.criterion,
+        semconv.OI_EVALUATION_NAME: finding.metric,
         semconv.OI_EVALUATION_SCORE: finding.value,
         semconv.OI_EVALUATION_LABEL: finding.label,
         semconv.OI_EVALUATION_EXPLANATION: finding.reason if content and finding.reason else None,

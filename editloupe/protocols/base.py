@@ -270,12 +270,14 @@ def scored(
     for finding in findings:
         by_sample.setdefault(finding.about.key, []).append(finding)
     scores: dict[str, list[Score]] = {}
+    metrics = {metric.id: metric for metric in protocol.metrics}
     for group in groups(samples):
         known = known_of((f for sample in group for f in by_sample.get(sample.key, ())), repeats)
         for score in _scores(protocol, group, known):
             # Of several findings the one whose answers differ most.
             doubt = max((known.entropy[id_] for id_ in score.findings if id_ in known.entropy), default=None)
-            scores.setdefault(score.key, []).append(score if doubt is None else replace(score, entropy=doubt))
+            value = None if score.value is None else metrics[score.metric].normalise(score.value)
+            scores.setdefault(score.key, []).append(replace(score, entropy=doubt, normalised=value))
     return [score for sample in samples for score in scores.get(sample.key, [])]
 
 

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from itertools import permutations
 from typing import Final
 
+from editloupe.answers import LabelRule, Labels
 from editloupe.errors import ConfigError
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
-from editloupe.protocols.base import Done, Group, Summary
-from editloupe.answers import LabelRule, Labels
-from editloupe.tasks import Ask, Budget, Recipe, Task
+from editloupe.reports.summary import Summary
+from editloupe.protocols.base import Done, Group
 from editloupe.rubrics.model import Criterion
 from editloupe.scores import Score
+from editloupe.tasks import Ask, Budget, Recipe, Task
 from editloupe.values import Sample
 
 TEMPLATE: Final = "dlebench/pairwise"

@@ -101,19 +101,19 @@ def canary(
         old = recorded[f.question]
         if f.status != "ok":
             continue
-        judged[f.criterion] += 1
+        judged[f.metric] += 1
         if f.label != old.label:
             key = sample_key(f.editor, f.sample_id)
             told = Flip(
                 sample=key,
-                criterion=f.criterion,
+                criterion=f.metric,
                 target=f.target,
                 before=str(old.label),
                 now=str(f.label),
             )
             flips.append(told)
     flipped = Counter(flip.criterion for flip in flips)
-    total = Counter(f.criterion for f in asked)
+    total = Counter(f.metric for f in asked)
     return Canary(
         judge=judge,
         rates={c: rate(flipped[c], judged[c], asked=n) for c, n in total.items()},

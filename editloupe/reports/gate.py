@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from editloupe.errors import ConfigError
-from editloupe.parsing import fold
-from editloupe.protocols.base import Cell
 from editloupe.findings import FAILURES
+from editloupe.parsing import fold
+from editloupe.reports.summary import Cell
 from editloupe.reports.align import Entry, Options, align
 from editloupe.reports.judged import Judged
 from editloupe.rubrics.model import Criterion, Rubric

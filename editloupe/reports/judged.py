@@ -10,11 +10,12 @@ from typing import cast
 
 from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.errors import ConfigError
-from editloupe.protocols.base import EvalProtocol, Summary, rejected_scores, scored
+from editloupe.findings import Finding
+from editloupe.reports.summary import Summary
+from editloupe.protocols.base import EvalProtocol, rejected_scores, scored
 from editloupe.protocols.dlebench import Mode, Options
 from editloupe.protocols.pairwise import Pairwise
 from editloupe.protocols.repeats import Repeats
-from editloupe.findings import Finding
 from editloupe.rubrics.model import Rubric
 from editloupe.runs.judges import titled
 from editloupe.runs.setup import make_protocol
@@ -134,7 +135,7 @@ def judged_in(store: RunStore) -> list[Judged]:
         findings = store.current(judge_id)
         if not findings:
             continue
-        asked = {f.criterion for f in findings}
+        asked = {f.metric for f in findings}
         criteria = tuple(c.id for c in rubric.criteria if c.id in asked)
         options = Options.read(_object(identity.get("options")))
         protocol = make_protocol(str(identity.get("protocol")), rubric, mode=mode, criteria=criteria, options=options)

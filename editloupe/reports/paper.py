@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from editloupe.protocols.base import Cell, Summary
+from editloupe.reports.summary import Cell, Summary
 from editloupe.protocols.dlebench import EDIT_TYPES, edit_type_name, type_order
 from editloupe.reports import estimate
 from editloupe.reports.areas import ByArea

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
+from editloupe.findings import Finding
 from editloupe.protocols.base import groups
 from editloupe.protocols.pairwise import FIRST, SECOND, pair_id
-from editloupe.findings import Finding
 from editloupe.reports.grid import Grid, Row, markdown
 from editloupe.scores import Score
 from editloupe.values import Json, Sample, sample_key
@@ -127,7 +127,7 @@ def by_pairs(samples: Sequence[Sample], findings: Iterable[Finding], by: Sequenc
 
     A pair is won where both orders say so; a tie where both say so, or where they contradict each other; else open.
     """
-    said = {(f.sample_id, f.criterion): f for f in findings}
+    said = {(f.sample_id, f.metric): f for f in findings}
     rankings = []
     for group in groups(samples):
         there = [sample for sample in group if sample.edited is not None]

@@ -19,9 +19,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticKnownError
 
+from editloupe.answers import LabelRule, Labels
 from editloupe.errors import RubricError
 from editloupe.parsing import CANNOT_JUDGE, fold
-from editloupe.answers import LabelRule, Labels
 from editloupe.values import Json, digest
 
 _HERE: Final = Path(__file__).parent

@@ -21,14 +21,14 @@ from editloupe.chat import Message, Usage
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.findings import PENDING
-from editloupe.tasks import Ask
+from editloupe.imaging.views import size_of
 from editloupe.runs.judges import Entry
 from editloupe.runs.plan import Due, due_tasks, places_of, selected, tasks_of
 from editloupe.runs.replay import TraceTape
 from editloupe.runs.setup import Bench, Source
 from editloupe.runs.store import RunStore
-from editloupe.imaging.views import size_of
 from editloupe.runs.wire import SentTarget, sent_targets
+from editloupe.tasks import Ask
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View
 

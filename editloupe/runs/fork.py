@@ -14,13 +14,13 @@ from editloupe.backends.base import LMM
 from editloupe.chat import Message
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ReplayMiss, TraceError
+from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
-from editloupe.findings import Finding
-from editloupe.tasks import Ask
 from editloupe.runs.live import Live, begin_child, context_of, judge_of
 from editloupe.runs.play import PlayTape
 from editloupe.runs.recording import Recording, read_recording
+from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
 from editloupe.traces.events import End, FindingEvent
 from editloupe.traces.lineage import Parent

@@ -12,14 +12,13 @@ from editloupe.chat import Sampling
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError
+from editloupe.findings import PENDING, Finding
 from editloupe.protocols.dlebench import Mode
-from editloupe.findings import Finding, PENDING
-from editloupe.tasks import Budget, Task
-from editloupe.runs.execute import Worker, default_concurrency, tool_cache_of
-from editloupe.runs.execute import ThreadExecutor
+from editloupe.runs.execute import ThreadExecutor, Worker, default_concurrency, tool_cache_of
 from editloupe.runs.setup import Settings, ToolProtocolChoice, device_of, open_bench
 from editloupe.runs.store import RunStore
 from editloupe.runs.wire import sent_targets
+from editloupe.tasks import Budget, Task
 from editloupe.tools.base import PAPER_TOOLS
 from editloupe.tools.cache import ToolCache
 from editloupe.values import Json, Sample

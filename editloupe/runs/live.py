@@ -14,8 +14,8 @@ from editloupe.backends.base import LMM, parse_uri
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, StorageError
 from editloupe.findings import JudgeSpec
-from editloupe.tasks import Ask
 from editloupe.runs.recording import Recording, Silent, offered_tools
+from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
 from editloupe.traces.events import Header, Note
 from editloupe.traces.lineage import FORKS, Parent, family

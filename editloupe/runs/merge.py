@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from editloupe.config import RunSpec
 from editloupe.data.rows import Rejected
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
-from editloupe.config import RunSpec
-from editloupe.findings import Finding, PENDING
+from editloupe.findings import PENDING, Finding
 from editloupe.runs.folders import bring, place, same_file
 from editloupe.runs.judges import Entry, joined
 from editloupe.runs.replay import set_aside

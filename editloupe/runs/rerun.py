@@ -13,7 +13,7 @@ from editloupe.agent.nodes import run_nodes
 from editloupe.agent.state import ToolOutcome
 from editloupe.data.images import ImageStore
 from editloupe.errors import ImageError, ReplayMiss, TraceError
-from editloupe.findings import Finding, Observation, PENDING
+from editloupe.findings import PENDING, Finding, Observation
 from editloupe.runs.drift import Compared, compare
 from editloupe.runs.execute import ThreadExecutor
 from editloupe.runs.live import Live, begin_child, context_of, judge_of, versions_changed
@@ -247,9 +247,9 @@ def _made(recording: Recording, **values: object) -> Replayed:
     task = recording.task
     return Replayed(
         name=recording.name,
-        sample_id=task.sample_id,
-        editor=task.editor,
-        criterion=task.criterion,
+        sample_id=task.about.sample_id,
+        editor=task.about.editor,
+        criterion=task.metric,
         recorded=recording.finding,
         **values,  # type: ignore[arg-type]
     )
@@ -260,7 +260,7 @@ def _damaged(name: str, listed: Finding | None, why: str, problems: tuple[str, .
         name=name,
         sample_id="" if listed is None else listed.sample_id,
         editor="" if listed is None else listed.editor,
-        criterion="" if listed is None else listed.criterion,
+        criterion="" if listed is None else listed.metric,
         verdict="damaged",
         told=why,
         recorded=listed,

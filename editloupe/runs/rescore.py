@@ -9,17 +9,17 @@ from typing import Final, cast
 
 import editloupe
 from editloupe.agent.answer import parse_reply
+from editloupe.answers import Answer
 from editloupe.chat import Reply
+from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
 from editloupe.errors import ReplyError, TraceError
-from editloupe.answers import Answer
-from editloupe.config import RunSpec
 from editloupe.findings import Finding
-from editloupe.tasks import Status
 from editloupe.rubrics.model import Criterion, Rubric
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
 from editloupe.runs.store import RunStore
+from editloupe.tasks import Status
 from editloupe.traces.events import ModelCall
 from editloupe.traces.lineage import read_whole
 from editloupe.traces.read import untrue
@@ -47,7 +47,7 @@ class Rescored:
         return {
             "sample_id": self.before.sample_id,
             "editor": self.before.editor,
-            "criterion": self.before.criterion,
+            "criterion": self.before.metric,
             "judge_id": self.before.judge_id,
             "changed": self.changed,
             "before": _outcome(self.before),
@@ -60,9 +60,9 @@ def rescore(store: RunStore, rubric: Rubric) -> Iterator[Rescored]:
     """Every current finding of a run by `rubric`, whose criteria are found by id, then by short name."""
     judges = judges_by(store, rubric)
     for finding in store.current():
-        criterion = _criterion(rubric, store, finding.criterion)
+        criterion = _criterion(rubric, store, finding.metric)
         if criterion is None:
-            yield Rescored(before=finding, now=None, why=f"the rubric has no criterion {finding.criterion!r}")
+            yield Rescored(before=finding, now=None, why=f"the rubric has no criterion {finding.metric!r}")
             continue
         now = replace(finding, judge_id=judges[finding.judge_id].judge.id, criterion=criterion.id)
         if finding.trace is None or finding.status not in _ABOUT_WORDS:

@@ -181,5 +181,3 @@ class Schedule:
             if self._complete(group, task):
                 for repeat in range(self._count(task)):
                     yield group.findings[task.id, repeat]
-
-

@@ -16,9 +16,9 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 import yaml
 
+from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded, Rejected
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
-from editloupe.config import RunSpec
 from editloupe.findings import Finding
 from editloupe.runs.folders import is_written
 from editloupe.runs.index import RunIndex

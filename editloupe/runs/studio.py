@@ -11,9 +11,9 @@ from editloupe.agent.studio import Question, Wiring, studio_graph
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.protocols.dlebench import Mode
-from editloupe.tasks import Budget
 from editloupe.runs.replay import TraceTape
 from editloupe.runs.setup import Settings, open_bench
+from editloupe.tasks import Budget
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Sample, View
 

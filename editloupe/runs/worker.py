@@ -16,7 +16,7 @@ from editloupe.agent.state import Context
 from editloupe.chat import Sampling
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
-from editloupe.errors import EditLoupeError, ImageError, Interrupted, MeasureError, ReplayMiss, StorageError
+from editloupe.errors import EditLoupeError, ImageError, MeasureError, ReplayMiss, StorageError
 from editloupe.findings import PENDING, Ending, Finding
 from editloupe.imaging.views import make_view
 from editloupe.measures.base import run_measure
@@ -135,9 +135,7 @@ class Worker:
             writer.append(End())
             return finding
 
-    def _as_sent(
-        self, task: Ask, respondent: Respondent, views: dict[str, View]
-    ) -> Iterable[tuple[str, dict[str, Json]]]:
+    def _as_sent(self, task: Ask, respondent: Respondent, views: dict[str, View]) -> Iterable[tuple[str, dict[str, Json]]]:
         """What the backend gets of each image and of the sample's targets; nothing for one that sees pixels themselves."""
         if not respondent.backend.traits.is_lmm:
             return
@@ -165,19 +163,13 @@ class Worker:
             repeat=repeat,
             task=task.to_json(),
             judge=judge.to_json(),
-            tools=[
-                {"name": s.name, "version": box.tools[s.name].version, "schema": digest(s.to_json())} for s in offered
-            ],
+            tools=[{"name": s.name, "version": box.tools[s.name].version, "schema": digest(s.to_json())} for s in offered],
             absent=dict(box.absent) if task.kind == "ask" else {},
         )
 
-    def _ended(
-        self, task: Task, repeat: int, status: Status, reason: str, *, ending: Ending, trace: str | None
-    ) -> Finding:
+    def _ended(self, task: Task, repeat: int, status: Status, reason: str, *, ending: Ending, trace: str | None) -> Finding:
         judge_id = self.setup.judge_of(task).id
-        return Finding.of(
-            task, judge_id=judge_id, repeat=repeat, status=status, ending=ending, reason=reason, trace=trace
-        )
+        return Finding.of(task, judge_id=judge_id, repeat=repeat, status=status, ending=ending, reason=reason, trace=trace)
 
 
 @dataclass(frozen=True, kw_only=True)

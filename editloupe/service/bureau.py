@@ -19,12 +19,12 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import Interrupted
 from editloupe.findings import Finding
-from editloupe.tasks import Task
 from editloupe.runs.execute import Worker
 from editloupe.runs.plan import set_stuck_aside
 from editloupe.runs.setup import Bench
 from editloupe.runs.store import RunStore
 from editloupe.runs.wire import sent_targets
+from editloupe.tasks import Task
 from editloupe.values import Sample
 
 CACHE_BYTES: Final = 64 * 2**20

@@ -51,7 +51,7 @@ class Metrics:
 
     def found(self, finding: Finding) -> None:
         """Count a new finding."""
-        self._findings.labels(finding.criterion, finding.status).inc()
+        self._findings.labels(finding.metric, finding.status).inc()
         self._tokens.labels("input").inc(finding.usage.input_tokens or 0)
         self._tokens.labels("output").inc(finding.usage.output_tokens or 0)
 

@@ -16,10 +16,10 @@ from editloupe.data.images import ImageStore
 from editloupe.data.rows import size_note
 from editloupe.errors import ImageError, SampleError
 from editloupe.findings import Finding
-from editloupe.tasks import Status
+from editloupe.scores import Score
 from editloupe.service.bureau import Given
 from editloupe.service.paths import below
-from editloupe.scores import Score
+from editloupe.tasks import Status
 from editloupe.values import Box, ImageRef, Sample, Target, Turn
 
 MOST_BOXES = 64
@@ -219,7 +219,7 @@ def warnings_of(sample: Sample) -> tuple[str, ...]:
 def finding_out(given: Given) -> FindingOut:
     f: Finding = given.finding
     return FindingOut(
-        criterion=f.criterion,
+        criterion=f.metric,
         target=f.target,
         status=f.status,
         label=f.label,

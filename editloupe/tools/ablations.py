@@ -16,9 +16,9 @@ from pydantic import BaseModel
 
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
+from editloupe.findings import Observation
 from editloupe.imaging.differences import Differences
 from editloupe.imaging.quiet import exchanged, quiet_places
-from editloupe.findings import Observation
 from editloupe.tools.base import Desk, Holds, Prepares, Tool, Toolbox
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.values import ImageRef, Json, View

@@ -7,8 +7,8 @@ from typing import ClassVar, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from editloupe.errors import ToolError
-from editloupe.imaging import render
 from editloupe.findings import Observation
+from editloupe.imaging import render
 from editloupe.tools.base import Desk
 from editloupe.tools.bbox import BBox, box_in_px
 from editloupe.tools.devices import computed

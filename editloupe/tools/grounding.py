@@ -6,9 +6,9 @@ from typing import ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.geometry import expand
-from editloupe.findings import Observation
 from editloupe.tools import detectors, upscalers
 from editloupe.tools.base import Desk, Prepares
 from editloupe.tools.crops import show_crop

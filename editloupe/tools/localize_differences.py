@@ -8,11 +8,11 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from editloupe.errors import ToolError
+from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.align import Alignment
 from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, REGENERATED_SHARE, Differences, Region, localize
 from editloupe.imaging.geometry import expand
-from editloupe.findings import Observation
 from editloupe.tools.base import Desk
 from editloupe.tools.devices import computed
 from editloupe.tools.readers import open_reader

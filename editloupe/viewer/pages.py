@@ -30,7 +30,6 @@ from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import EditLoupeError
 from editloupe.protocols.dlebench import edit_type_name
-from editloupe.tasks import STATUSES
 from editloupe.reports.compare import Comparison, Disagreement, compare
 from editloupe.reports.compare_grids import grids
 from editloupe.reports.fragments import editor_table, grid_table, label_plot, score_table, tone
@@ -40,6 +39,7 @@ from editloupe.reports.plain import safe
 from editloupe.reports.report import Report, make_report
 from editloupe.rubrics.model import Criterion, Rubric
 from editloupe.runs.judges import titled
+from editloupe.tasks import STATUSES
 from editloupe.values import ImageRef, Json
 from editloupe.viewer.index import Entry, RunIndex, slug
 from editloupe.viewer.pictures import Pictures

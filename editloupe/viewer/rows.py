@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from editloupe.findings import Finding
 from editloupe.imaging.targets import relative_area
 from editloupe.parsing import fold
 from editloupe.protocols.dlebench import edit_type_name
-from editloupe.findings import Finding
 from editloupe.reports.fragments import tone
 from editloupe.reports.plain import safe
 from editloupe.rubrics.model import Criterion, Rubric
@@ -31,7 +31,7 @@ def row(entry: Entry, rubric: Rubric, pictures: Pictures, judges: Mapping[str, s
     both 0..100, None where there are no two to compare.
     """
     sample = entry.sample
-    findings = {c.id: [f for f in entry.findings if f.criterion == c.id] for c in rubric.criteria}
+    findings = {c.id: [f for f in entry.findings if f.metric == c.id] for c in rubric.criteria}
     many = len(judges) > 1
     return {
         "slug": entry.slug,
@@ -79,9 +79,9 @@ def human_gap(sample: Sample | None, findings: list[Finding], criterion: Criteri
 def finding_tone(finding: Finding, rubric: Rubric) -> str:
     """The colour class of a verdict."""
     known = {c.id: c for c in rubric.criteria}
-    if finding.value is None or finding.criterion not in known:
+    if finding.value is None or finding.metric not in known:
         return tone(None)
-    return tone(known[finding.criterion].normalise(finding.value))
+    return tone(known[finding.metric].normalise(finding.value))
 
 
 def answered(finding: Finding) -> str:

@@ -200,7 +200,7 @@ def _verdict(
     parent = (header.parent or {}) if header else {}
     if family is not None and trace is not None:
         finding = _ending(trace)
-    criterion = finding.criterion if finding else str(header.task.get("criterion", "")) if header else ""
+    criterion = finding.metric if finding else str(header.task.get("criterion", "")) if header else ""
     judge_id = finding.judge_id if finding else header.judge_id if header else ""
     repeat = finding.repeat if finding else header.repeat if header else 0
     task_id = finding.task_id if finding else header.task_id if header else ""

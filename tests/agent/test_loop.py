@@ -14,9 +14,9 @@ from editloupe.chat import Reply, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import ContextTooLong, RateLimited, ToolError
 from editloupe.findings import Finding, Observation
-from editloupe.tasks import Budget
 from editloupe.runs.execute import Worker
 from editloupe.runs.setup import Settings, open_bench
+from editloupe.tasks import Budget
 from editloupe.tools.base import Toolbox
 from editloupe.values import Sample
 from tests.conftest import LOOK, final

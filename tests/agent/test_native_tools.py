@@ -11,8 +11,8 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import MalformedCall, Reply, ToolCall
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
-from editloupe.tasks import Budget
 from editloupe.runs.setup import Settings, open_bench
+from editloupe.tasks import Budget
 from editloupe.values import Sample
 from tests.agent.test_loop import judged
 from tests.conftest import LOOK, final

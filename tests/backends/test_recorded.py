@@ -15,9 +15,9 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Message, Reply, Request, Sampling, ToolCall
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ContextTooLong, NotRecorded
-from editloupe.tasks import Budget
 from editloupe.runs.execute import Outcome, Source, execute
 from editloupe.runs.setup import Settings, open_bench
+from editloupe.tasks import Budget
 from tests.conftest import LOOK, final
 
 Edits = Callable[..., Path]

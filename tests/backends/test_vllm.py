@@ -17,9 +17,9 @@ from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCal
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ContextTooLong, Rejected
 from editloupe.findings import Finding
-from editloupe.tasks import Budget
 from editloupe.runs.execute import Worker
 from editloupe.runs.setup import Settings, open_bench
+from editloupe.tasks import Budget
 from editloupe.values import Sample
 from tests.backends.loopback import Act, sends
 from tests.backends.openai_server import OpenAIServer, chooses, completion, fails, says

@@ -24,10 +24,10 @@ from editloupe.chat import ImagePart, Message, Part, Request, Sampling, TextPart
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, Rejected
 from editloupe.findings import Finding
-from editloupe.tasks import Budget
 from editloupe.runs.execute import Worker
 from editloupe.runs.setup import Settings, open_bench
 from editloupe.runs.store import RunStore
+from editloupe.tasks import Budget
 from editloupe.values import Sample
 from tests.backends import vllm_peer
 from tests.backends.test_openai import image

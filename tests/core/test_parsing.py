@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from editloupe.answers import LabelRule, Labels
 from editloupe.errors import ReplyError
 from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice
-from editloupe.answers import LabelRule, Labels
 from editloupe.rubrics import load_rubric
 
 DLEBENCH = load_rubric("dlebench")

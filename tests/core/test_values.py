@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
 from editloupe.answers import Choice, Label, Number, Record, answer_from_json
+from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.values import Box, ImageRef, Sample, Target, Turn, View, canonical_json, digest
 

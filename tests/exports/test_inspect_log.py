@@ -15,10 +15,10 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
 from editloupe.exports.inspect_log import write_inspect
-from editloupe.tasks import Budget
 from editloupe.runs.execute import execute
 from editloupe.runs.setup import Settings, open_bench
 from editloupe.runs.setup import Source as Edits
+from editloupe.tasks import Budget
 from tests.conftest import LOOK, final
 from tests.exports.runs import add_fork, edits
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.protocols.base import groups
-from editloupe.protocols.dlebench import EDIT_TYPES, DLEBench, edit_type_name, macro_mean, overall
 from editloupe.answers import Label
 from editloupe.findings import Finding
+from editloupe.protocols.base import groups
+from editloupe.protocols.dlebench import EDIT_TYPES, DLEBench, edit_type_name, macro_mean, overall
 from editloupe.rubrics.model import load_rubric
 from editloupe.values import ImageRef, Sample, Turn
 

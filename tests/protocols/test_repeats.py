@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from editloupe.answers import Choice, Label
 from editloupe.errors import ConfigError
+from editloupe.findings import Finding
 from editloupe.protocols.base import scored
 from editloupe.protocols.dlebench import DLEBench
 from editloupe.protocols.repeats import Repeats, counted, entropy, join
-from editloupe.answers import Choice, Label
-from editloupe.findings import Finding
 from editloupe.rubrics.model import load_rubric
 from editloupe.values import Box, Sample, Target
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.answers import Label
 from editloupe.backends.prices import ModelPrice, Prices
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Usage
 from editloupe.errors import ConfigError
-from editloupe.protocols.dlebench import DLEBench
-from editloupe.answers import Label
 from editloupe.findings import Finding
+from editloupe.protocols.dlebench import DLEBench
 from editloupe.reports.compare import Comparison, compare, entropy, mcnemar, signed_ranks
 from editloupe.reports.judged import Judged
 from editloupe.rubrics.model import load_rubric

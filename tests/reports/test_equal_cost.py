@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from editloupe.answers import Label
 from editloupe.backends.prices import ModelPrice, Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
 from editloupe.protocols.repeats import Repeats
-from editloupe.answers import Label
 from editloupe.reports.equal_cost import at_equal_cost, first_repeats
 from editloupe.reports.judged import Judged
 from tests.reports.test_compare import IF, LEVELS, judge

@@ -10,8 +10,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from editloupe.errors import ConfigError, RubricError
 from editloupe.answers import LabelRule
+from editloupe.errors import ConfigError, RubricError
 from editloupe.rubrics import Criterion, Level, Rubric, builtin_rubrics, load_rubric, rubric_schema, schema_text
 
 ROOT = Path(__file__).parents[2]

@@ -14,10 +14,10 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Usage
 from editloupe.cli.judge import spent_told
 from editloupe.errors import ConfigError
-from editloupe.tasks import Budget
 from editloupe.runs.budget import RunBudget
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.setup import Settings, Source, open_bench
+from editloupe.tasks import Budget
 from tests.conftest import final
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"

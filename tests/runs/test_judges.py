@@ -16,8 +16,8 @@ from editloupe import Judge
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
 from editloupe.errors import PromptError, RunMismatch, Unavailable
-from editloupe.protocols.repeats import Repeats
 from editloupe.findings import Finding, JudgeSpec
+from editloupe.protocols.repeats import Repeats
 from editloupe.reports.judged import judged_in
 from editloupe.rubrics.model import load_rubric
 from editloupe.runs.execute import Outcome, execute

@@ -14,13 +14,13 @@ from PIL import Image
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
 from editloupe.errors import ConfigError, DataError
+from editloupe.findings import Finding
+from editloupe.imaging.views import size_of
 from editloupe.protocols.dlebench import Options
 from editloupe.protocols.repeats import Repeats
-from editloupe.findings import Finding
 from editloupe.reports.judged import judged_in
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.setup import Settings, Source, open_bench
-from editloupe.imaging.views import size_of
 from editloupe.traces.read import read_trace
 from editloupe.values import Json
 from tests.conftest import final

@@ -17,7 +17,6 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.findings import Observation
-from editloupe.tasks import Ask
 from editloupe.runs.drift import compare
 from editloupe.runs.live import Live, context_of
 from editloupe.runs.play import PlayTape

@@ -15,10 +15,10 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.errors import ConfigError, DataError, RunMismatch, StorageError, Unavailable
 from editloupe.findings import PENDING
-from editloupe.tasks import Budget
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.runs.store import RunStore
+from editloupe.tasks import Budget
 from editloupe.traces.read import read_trace
 from tests.conftest import LOOK, final, pixels
 

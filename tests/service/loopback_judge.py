@@ -21,9 +21,9 @@ from PIL import Image
 
 from editloupe.backends.scripted import Line, ScriptedLMM
 from editloupe.chat import Request
-from editloupe.tasks import Budget
 from editloupe.runs.setup import Settings, open_bench
 from editloupe.service.bureau import Bureau
+from editloupe.tasks import Budget
 from tests.conftest import final
 
 IF_LABELS = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")

@@ -22,8 +22,8 @@ from PIL import Image
 
 from editloupe.chat import Request
 from editloupe.errors import Unavailable
-from editloupe.tasks import Budget
 from editloupe.runs.store import RunStore
+from editloupe.tasks import Budget
 from tests.conftest import final
 from tests.service.loopback_judge import by_number, edit, inline, needs_extra, number_of, png, serving, slow
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from editloupe.imaging import render
 from editloupe.findings import Observation
+from editloupe.imaging import render
 from editloupe.testing import check_tool
 from editloupe.tools.base import Desk
 from editloupe.tools.bbox import BBox, box_in_px

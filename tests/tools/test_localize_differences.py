@@ -10,8 +10,8 @@ import pytest
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ToolError
-from editloupe.imaging.geometry import expand
 from editloupe.findings import Observation
+from editloupe.imaging.geometry import expand
 from editloupe.testing import check_tool
 from editloupe.tools.base import Desk
 from editloupe.tools.localize_differences import LocalizeDifferences

@@ -10,8 +10,8 @@ import pytest
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ToolError
-from editloupe.imaging.geometry import spans
 from editloupe.findings import Observation
+from editloupe.imaging.geometry import spans
 from editloupe.testing import check_tool
 from editloupe.tools.base import Desk, Tool, Toolbox
 from editloupe.tools.detect_object import DetectObject
