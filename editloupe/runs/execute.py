@@ -28,14 +28,14 @@ from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import Executor, ThreadExecutor
 from editloupe.runs.judges import Entry
 from editloupe.runs.plan import Due, criteria_of, due_tasks, places_of, rejected_findings, selected, tasks_of
-from editloupe.runs.replay import TraceTape, set_aside
+from editloupe.runs.recorder import TraceRecorder
+from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, SentTarget, sent_targets, small_targets_told
 from editloupe.runs.spec import Bench, Source, device_of
 from editloupe.runs.store import RunStore
 from editloupe.runs.views import make_view
-from editloupe.runs.wire import SMALLEST_TARGET_PX, SentTarget, sent_targets, small_targets_told
 from editloupe.tools.cache import ToolCache
 from editloupe.traces.events import End, FindingEvent, Header, ModelCall, Note, ToolResult
-from editloupe.traces.record import TraceWriter
+from editloupe.traces.record import TraceWriter, set_aside
 from editloupe.values import Json, Score, View, digest, sample_key
 
 
@@ -154,7 +154,7 @@ class Worker:
                 backend=self.bench.backend,
                 toolbox=self.bench.toolbox,
                 images=self.images,
-                tape=TraceTape(writer, stop=self.stop),
+                recorder=TraceRecorder.resume(writer, stop=self.stop),
                 task=task,
                 clock=self.clock,
                 started=self.clock(),

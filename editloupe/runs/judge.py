@@ -16,9 +16,9 @@ from editloupe.protocols.dlebench import Mode
 from editloupe.records import PENDING, Budget, Finding, Task
 from editloupe.runs.execute import Worker, default_concurrency, tool_cache_of
 from editloupe.runs.executors import ThreadExecutor
+from editloupe.runs.sent_sizes import sent_targets
 from editloupe.runs.spec import Settings, ToolProtocolChoice, device_of, open_bench
 from editloupe.runs.store import RunStore
-from editloupe.runs.wire import sent_targets
 from editloupe.tools.base import PAPER_TOOLS
 from editloupe.tools.cache import ToolCache
 from editloupe.values import Json, Sample

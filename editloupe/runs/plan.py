@@ -11,11 +11,11 @@ from editloupe.data.samples import Loaded, load
 from editloupe.errors import DataError, TraceError
 from editloupe.protocols.base import groups
 from editloupe.records import PENDING, Finding, Task
-from editloupe.runs.replay import set_aside
 from editloupe.runs.spec import Bench, Source
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import read_trace
+from editloupe.traces.record import set_aside
 from editloupe.values import digest
 
 

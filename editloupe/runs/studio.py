@@ -12,7 +12,7 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.protocols.dlebench import Mode
 from editloupe.records import Budget
-from editloupe.runs.replay import TraceTape
+from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.spec import Settings, open_bench
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Sample, View
@@ -48,7 +48,7 @@ def _open(question: Question, wiring: Wiring) -> tuple[Context, Mapping[str, Vie
         backend=bench.backend,
         toolbox=bench.toolbox,
         images=images,
-        tape=TraceTape(TraceWriter(None)),
+        recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
         clock=time.monotonic,
         started=time.monotonic(),

@@ -21,9 +21,9 @@ from editloupe.errors import Interrupted
 from editloupe.records import Finding, Task
 from editloupe.runs.execute import Worker
 from editloupe.runs.plan import set_stuck_aside
+from editloupe.runs.sent_sizes import sent_targets
 from editloupe.runs.spec import Bench
 from editloupe.runs.store import RunStore
-from editloupe.runs.wire import sent_targets
 from editloupe.values import Sample
 
 CACHE_BYTES: Final = 64 * 2**20

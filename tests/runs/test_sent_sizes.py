@@ -12,8 +12,8 @@ from editloupe.backends.base import Traits
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.runs.execute import Worker
+from editloupe.runs.sent_sizes import sent_targets, small_targets_told
 from editloupe.runs.spec import Settings, open_bench
-from editloupe.runs.wire import sent_targets, small_targets_told
 from editloupe.traces.events import Note
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Box, Sample, Target, Turn
