@@ -59,7 +59,7 @@ def initial_state(context: Context, views: Mapping[str, View], message: Message 
 
     message: the question as it was asked before; None writes it.
     """
-    head = context.tape.add(message or first_message(context, views), None)
+    head = context.recorder.add(message or first_message(context, views), None)
     return LoopState(
         history=[head],
         views={name: [view.to_json()] for name, view in views.items()},

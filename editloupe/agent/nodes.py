@@ -35,7 +35,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         return _over("over_budget", *exceeded)
     held = state["last"] and context.constrained
     choices = context.task.answer.choices() if held else None
-    messages = context.tape.messages(state["history"])
+    messages = context.recorder.messages(state["history"])
     request = Request(
         messages=messages,
         sampling=context.sampling,
@@ -46,7 +46,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         calls_allowed=not (context.native and state["last"]),
     )
     try:
-        reply = context.tape.complete(request, state["history"][-1], lambda: _ask(context, request))
+        reply = context.recorder.complete(request, state["history"][-1], lambda: _ask(context, request))
     except ContextTooLong as error:
         return _over("over_budget", "context", f"context: {error}")
     except BackendError as error:
@@ -65,7 +65,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
     said = _said(reply, native=context.native)
     constrained = int(held and parsed.answer is not None)
     update: dict[str, Any] = {
-        "history": [*state["history"], context.tape.add(said, state["history"][-1])],
+        "history": [*state["history"], context.recorder.add(said, state["history"][-1])],
         "usage": usage,
         # A bare label comes without a thought: the last one that was uttered is the one behind it.
         "thought": parsed.thought or (state["thought"] if held else ""),
@@ -76,7 +76,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
     }
     if context.task.tools and parsed.calls and not state["last"]:
         if parsed.answer is not None:
-            context.tape.note("an answer beside tool calls was put aside: it came before the observations")
+            context.recorder.note("an answer beside tool calls was put aside: it came before the observations")
         return update | {"next": "act"}
     if parsed.answer is not None:
         return update | {"next": "conclude"}
@@ -109,7 +109,7 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
             answers.append((call, [refused]))
             continue
         desk = talk.desk(context.images)
-        outcome = context.tape.call_tool(call, lambda call=call, desk=desk: run_tool(context, call, desk))  # type: ignore[misc]
+        outcome = context.recorder.call_tool(call, lambda call=call, desk=desk: run_tool(context, call, desk))  # type: ignore[misc]
         observation = outcome.observation
         crashes += outcome.crashed is not None
         errors += observation.error
@@ -129,7 +129,7 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
     counts = _counted(state, tool_errors=errors, tool_crashes=crashes, cached_tools=cached)
     history = list(state["history"])
     for message in _observed(answers, closing, native=context.native):
-        history.append(context.tape.add(message, history[-1]))
+        history.append(context.recorder.add(message, history[-1]))
     update: dict[str, Any] = {
         "history": history,
         "views": {name: [v.to_json() for v in panes] for name, panes in talk.panes.items()},
@@ -152,12 +152,12 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
     Where labels are constrained, one last word that is held to them stands before giving up.
     """
     if state["reminders"] >= context.task.budget.max_reminders and context.constrained:
-        context.tape.note(
+        context.recorder.note(
             f"after {state['reminders']} reminders, a last word held to the {context.task.answer.noun}s: {state['problem']}"
         )
         message = Message.of_text("user", _last_word(context))
         return {
-            "history": [*state["history"], context.tape.add(message, state["history"][-1])],
+            "history": [*state["history"], context.recorder.add(message, state["history"][-1])],
             "last": True,
             "next": "think",
         }
@@ -169,10 +169,10 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
         )
     tools, native = bool(context.task.tools), context.native
     text = render("agent/remind", problem=state["problem"], tools=tools, answer=context.task.answer, native=native)
-    context.tape.note(f"reminder {state['reminders'] + 1}: {state['problem']}")
+    context.recorder.note(f"reminder {state['reminders'] + 1}: {state['problem']}")
     message = Message.of_text("user", text)
     return {
-        "history": [*state["history"], context.tape.add(message, state["history"][-1])],
+        "history": [*state["history"], context.recorder.add(message, state["history"][-1])],
         "reminders": state["reminders"] + 1,
         "counts": _counted(state, reminders=1),
         "next": "think",

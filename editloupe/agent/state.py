@@ -45,7 +45,7 @@ class LoopState(TypedDict):
     next: Next
 
 
-class Tape(Protocol):
+class Recorder(Protocol):
     """Keeps the conversation and every call of one task; may answer from what is already recorded."""
 
     def add(self, message: Message, parent: str | None) -> str:
@@ -88,7 +88,7 @@ class Context:
     backend: LMM
     toolbox: Toolbox
     images: ImageStore
-    tape: Tape
+    recorder: Recorder
     task: Ask
     clock: Callable[[], float]
     started: float

@@ -77,7 +77,7 @@ def _of_data(ahead: Ahead) -> None:
 
 
 def _of_judge(bench: Bench, heading: Heading, found: Estimate, folder: Path, prices: Prices) -> None:
-    from editloupe.runs.wire import small_targets_told
+    from editloupe.runs.sent_sizes import small_targets_told
 
     console, ahead, is_lmm = out(), found.ahead, bench.backend.traits.is_lmm
     console.print(plain(heading.text), soft_wrap=True)

@@ -20,8 +20,8 @@ from editloupe.values import Json, sample_key
 
 if TYPE_CHECKING:
     from editloupe.findings import Finding
-    from editloupe.runs.play import RecordMode, Side
-    from editloupe.runs.rerun import Replayed
+    from editloupe.runs.recorder import Side
+    from editloupe.runs.rerun import RecordMode, Replayed
     from editloupe.runs.store import RunStore
     from editloupe.tools.base import Toolbox
 
@@ -42,8 +42,8 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a task on standard output.")] = False,
 ) -> int:
     """Replay a run from its traces. Recorded model with live tools tells whether tools have drifted (exit code 4)."""
-    from editloupe.runs.play import RecordMode, Side
-    from editloupe.runs.rerun import exit_code
+    from editloupe.runs.recorder import Side
+    from editloupe.runs.rerun import RecordMode, exit_code
     from editloupe.runs.store import RunStore
 
     for name, value, known in (

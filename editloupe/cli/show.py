@@ -197,7 +197,7 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
 
 def _compare(store: RunStore, finding: Finding, other: RunStore, prices: Prices) -> None:
     """Where the traces of one question in two runs part."""
-    from editloupe.runs.parting import parting
+    from editloupe.runs.trace_diff import first_divergence
     from editloupe.traces.lineage import read_whole
 
     console = out()
@@ -216,20 +216,20 @@ def _compare(store: RunStore, finding: Finding, other: RunStore, prices: Prices)
             console.print("One of them has no trace.\n")
             continue
         pair = [(r, read_whole(r.folder, r.folder / str(f.trace))) for r, f in ((store, finding), (other, second))]
-        parts = parting(pair[0][1], pair[1][1])
-        if parts is None:
+        divergence = first_divergence(pair[0][1], pair[1][1])
+        if divergence is None:
             console.print(plain(f"The same conversation to the end, {len(pair[0][1].steps())} steps.\n"))
             continue
-        at = "in the question" if parts.step == 0 else f"at step {parts.step}"
+        at = "in the question" if divergence.step == 0 else f"at step {divergence.step}"
         what = {"question": "", "reply": ", in the reply", "observation": ", in what was observed", "length": ""}[
-            parts.what
+            divergence.part
         ]
-        console.print(plain(f"They part {at}{what}: {parts.told}", style="bold"), soft_wrap=True)
+        console.print(plain(f"They part {at}{what}: {divergence.message}", style="bold"), soft_wrap=True)
         for where, (run, trace) in zip(("here", "there"), pair, strict=True):
             steps = trace.steps()
-            if 0 < parts.step <= len(steps):
+            if 0 < divergence.step <= len(steps):
                 price = partial(prices.of_uri, str(trace.header.judge.get("backend")))
-                show_step(parts.step, steps[parts.step - 1], run, price, f", {where}")
+                show_step(divergence.step, steps[divergence.step - 1], run, price, f", {where}")
         console.print()
 
 

@@ -24,10 +24,10 @@ from editloupe.findings import PENDING
 from editloupe.imaging.views import size_of
 from editloupe.runs.judges import Entry
 from editloupe.runs.plan import Due, due_tasks, places_of, selected, tasks_of
-from editloupe.runs.replay import TraceTape
+from editloupe.runs.recorder import TraceRecorder
+from editloupe.runs.sent_sizes import SentTarget, sent_targets
 from editloupe.runs.setup import Bench, Source
 from editloupe.runs.store import RunStore
-from editloupe.runs.wire import SentTarget, sent_targets
 from editloupe.tasks import Ask
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View
@@ -212,7 +212,7 @@ def _first_message(bench: Bench, task: Ask) -> tuple[Message, int]:
         backend=bench.backend,
         toolbox=bench.toolbox,
         images=ImageStore(),
-        tape=TraceTape(TraceWriter(None)),
+        recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
         clock=time.monotonic,
         started=0.0,

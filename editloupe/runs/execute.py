@@ -24,17 +24,17 @@ from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.judges import Entry
-from editloupe.runs.replay import set_aside
 from editloupe.runs.schedule import Place, Schedule
+from editloupe.runs.sent_sizes import sent_targets, small_targets_told
 from editloupe.runs.setup import Setup, weights_of
 from editloupe.runs.store import RunStore
-from editloupe.runs.wire import sent_targets, small_targets_told
 from editloupe.runs.worker import Job, Worker, ends_the_same, run_task, tool_cache_of, trace_path
 from editloupe.scores import Score
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import read_trace
+from editloupe.traces.record import set_aside
 from editloupe.values import digest
 
 

@@ -18,7 +18,7 @@ from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
 from editloupe.runs.live import Live, begin_child, context_of, judge_of
-from editloupe.runs.play import PlayTape
+from editloupe.runs.recorder import RecorderMode, TraceRecorder
 from editloupe.runs.recording import Recording, read_recording
 from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
@@ -104,31 +104,27 @@ def fork(
         began.append(Parent(trace=name, head=head, step=step, tools=tools, why="fork", changes=told))
         return begin_child(folder, recording, task, live, began[0])
 
-    tape = PlayTape(
-        recording=recording,
-        edits=_edits(recording, at, changes),
-        begin=begin,
-        without_carry=live.changes_provider(recording.judge),
-    )
+    mode = RecorderMode(edits=_edits(recording, at, changes), drop_carry=live.changes_provider(recording.judge))
+    recorder = TraceRecorder(recording.cassette, mode, open_trace=begin)
     images = images or ImageStore(folder / "blobs")
     try:
-        state = _kept(recording, tape, at, images)
-        context = context_of(recording, tape, live, images, task)
-        tape.leave()
+        state = _kept(recording, recorder, at, images)
+        context = context_of(recording, recorder, live, images, task)
+        recorder.go_live()
         state = resume_loop(_changed(state, context, changes), context)
         judge = judge_of(recording, live)
         finding = finding_of(state, context, judge_id=judge.id, repeat=recording.trace.header.repeat, trace=None)
-        assert tape.writer is not None and tape.writer.path is not None, "a live loop has asked at least once"
-        finding = replace(finding, trace=str(tape.writer.path.relative_to(folder)))
-        tape.writer.append(FindingEvent(finding=finding.to_json()))
-        tape.writer.append(End())
+        assert recorder.writer is not None and recorder.writer.path is not None, "a live loop has asked at least once"
+        finding = replace(finding, trace=str(recorder.writer.path.relative_to(folder)))
+        recorder.writer.append(FindingEvent(finding=finding.to_json()))
+        recorder.writer.append(End())
     finally:
-        tape.close()
+        recorder.close()
     return Forked(trace=str(finding.trace), finding=finding, recorded=recording.finding, parent=began[0])
 
 
 def _check(recording: Recording, at: int, changes: Changes) -> None:
-    steps = len(recording.models)
+    steps = len(recording.cassette.models)
     if not 0 <= at <= steps:
         raise ConfigError(f"{recording.name} has {steps} steps; --at {at} is none of 0 to {steps}")
     if at == 0 and changes.told():
@@ -142,8 +138,8 @@ def _edits(recording: Recording, at: int, changes: Changes) -> Mapping[int, str]
     """The tool result whose text is replaced. Raises ConfigError where it is not clear which."""
     if changes.observation is None:
         return {}
-    calls = [i for i, step in enumerate(recording.steps_of_tools()) if step == at]
-    names = [str(recording.tools[i].call["name"]) for i in calls]
+    calls = [i for i, step in enumerate(recording.cassette.tool_steps) if step == at]
+    names = [str(recording.cassette.tools[i].call["name"]) for i in calls]
     if not calls:
         raise ConfigError(f"step {at} has no observation that could be edited: no tool was called there")
     if changes.call is None and len(calls) > 1:
@@ -155,12 +151,14 @@ def _edits(recording: Recording, at: int, changes: Changes) -> Mapping[int, str]
     return {calls[number - 1]: changes.observation}
 
 
-def _kept(recording: Recording, tape: PlayTape, at: int, images: ImageStore) -> LoopState:
+def _kept(recording: Recording, recorder: TraceRecorder, at: int, images: ImageStore) -> LoopState:
     """The loop's state after the kept steps."""
-    prefix = context_of(recording, tape, Live(), images)
-    state = initial_state(prefix, recording.views, recording.messages[recording.first])
+    prefix = context_of(recording, recorder, Live(), images)
+    state = initial_state(prefix, recording.views, recording.question)
     try:
-        return run_nodes(state, prefix, until=lambda s: tape.models_told == at and s["next"] in ("think", "conclude"))
+        return run_nodes(
+            state, prefix, until=lambda s: recorder.models_answered == at and s["next"] in ("think", "conclude")
+        )
     except ReplayMiss as miss:
         raise ConfigError(f"{recording.name} cannot be followed up to step {at}: {miss}") from miss
 
@@ -180,7 +178,7 @@ def _changed(state: LoopState, context: Context, changes: Changes) -> LoopState:
         calls=bool(context.task.tools) and not state["last"],
         labels=context.labels,
     )
-    head = context.tape.add(Message.of_text("user", text), state["history"][-1])
+    head = context.recorder.add(Message.of_text("user", text), state["history"][-1])
     return {**state, "history": [*state["history"], head], "answer": None, "outcome": None, "problem": "", "next": "think"}
 
 

@@ -15,9 +15,9 @@ from editloupe.errors import ConfigError
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.dlebench import Mode
 from editloupe.runs.execute import ThreadExecutor, Worker, default_concurrency, tool_cache_of
+from editloupe.runs.sent_sizes import sent_targets
 from editloupe.runs.setup import Settings, ToolProtocolChoice, device_of, open_bench
 from editloupe.runs.store import RunStore
-from editloupe.runs.wire import sent_targets
 from editloupe.tasks import Budget, Task
 from editloupe.tools.base import PAPER_TOOLS
 from editloupe.tools.cache import ToolCache

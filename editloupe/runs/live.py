@@ -9,7 +9,7 @@ from pathlib import Path
 
 import editloupe
 from editloupe.agent.judge import agent_digest
-from editloupe.agent.state import Context, Tape
+from editloupe.agent.state import Context, Recorder
 from editloupe.backends.base import LMM, parse_uri
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, StorageError
@@ -42,14 +42,16 @@ class Live:
         return self.backend is not None and parse_uri(self.backend.uri).provider != parse_uri(judge.backend).provider
 
 
-def context_of(recording: Recording, tape: Tape, live: Live, images: ImageStore, task: Ask | None = None) -> Context:
-    """What the loop needs. Time stands still where nothing is live: a recorded budget of time is not spent again."""
+def context_of(
+    recording: Recording, recorder: Recorder, live: Live, images: ImageStore, task: Ask | None = None
+) -> Context:
+    """Return the loop's context. Where nothing is live, the clock stands still: recorded time is not spent again."""
     clock = _standing_still if live.backend is None else time.monotonic
     return Context(
         backend=live.backend or Silent(recording),
         toolbox=live.toolbox or offered_tools(recording),
         images=images,
-        tape=tape,
+        recorder=recorder,
         task=task or recording.task,
         clock=clock,
         started=clock(),
@@ -110,7 +112,7 @@ def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, paren
         writer.append(header)
     except OSError as error:
         raise StorageError(f"{folder / FORKS} cannot be written: {error.strerror or error}") from error
-    if live.changes_provider(recording.judge) and any(m.carry is not None for m in recording.messages.values()):
+    if live.changes_provider(recording.judge) and any(m.carry is not None for m in recording.cassette.messages.values()):
         writer.append(Note(text=f"left out of the shared messages: what only {recording.judge.backend} understands"))
     return writer
 

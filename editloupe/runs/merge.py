@@ -16,9 +16,9 @@ from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import PENDING, Finding
 from editloupe.runs.folders import bring, place, same_file
 from editloupe.runs.judges import Entry, joined
-from editloupe.runs.replay import set_aside
 from editloupe.runs.store import RunStore
 from editloupe.traces.lineage import FORKS
+from editloupe.traces.record import set_aside
 from editloupe.values import Json
 
 

@@ -14,9 +14,10 @@ from editloupe.chat import ImagePart, Message, Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import ReplayMiss, TraceError, UnknownPlugin
 from editloupe.findings import Finding, JudgeSpec
-from editloupe.tasks import Ask, Recipe
+from editloupe.runs.cassette import Cassette
+from editloupe.tasks import Ask, Recipe, task_from_json
 from editloupe.tools.base import Tool, Toolbox
-from editloupe.traces.events import FindingEvent, MessageEvent, ModelCall, ModelFailure, ToolResult
+from editloupe.traces.events import FindingEvent
 from editloupe.traces.lineage import read_whole
 from editloupe.traces.read import Trace
 from editloupe.values import Box, View
@@ -40,28 +41,18 @@ class Recording:
     judge: JudgeSpec
     first: str
     views: Mapping[str, View]
-    messages: Mapping[str, Message]
-    following: Mapping[str | None, str]
-    models: tuple[ModelCall, ...]
-    tools: tuple[ToolResult, ...]
-    failures: Mapping[int, ModelFailure]
+    cassette: Cassette
     finding: Finding | None
+
+    @property
+    def question(self) -> Message:
+        """The first message."""
+        return self.cassette.messages[self.first]
 
     @property
     def constrained(self) -> bool:
         """Whether the last answer was held to the labels."""
-        return any(call.choices is not None for call in self.models)
-
-    def steps_of_tools(self) -> list[int]:
-        """For each tool result the step (from 1) in which it was called."""
-        found: list[int] = []
-        step = 0
-        for event in self.trace.events:
-            if isinstance(event, ModelCall):
-                step += 1
-            elif isinstance(event, ToolResult):
-                found.append(step)
-        return found
+        return any(call.choices is not None for call in self.cassette.models)
 
 
 def read_recording(folder: Path, name: str) -> Recording:
@@ -78,50 +69,25 @@ def read_recording(folder: Path, name: str) -> Recording:
 
 def _recording(name: str, trace: Trace) -> Recording:
     task = task_from_json(trace.header.task)
-    messages: dict[str, Message] = {}
-    following: dict[str | None, str] = {}
-    findings: list[Finding] = []
-    # By ordinal, so that a trace that was taken up again has each call once.
-    models: dict[int, ModelCall] = {}
-    tools: dict[int, ToolResult] = {}
-    failures: dict[int, ModelFailure] = {}
-    for event in trace.events:
-        match event:
-            case MessageEvent():
-                messages[event.hash] = Message.from_json(event.message)
-                following[event.parent] = event.hash
-            case ModelCall():
-                models[event.ordinal] = event
-            case ToolResult():
-                tools[event.ordinal] = event
-            case ModelFailure():
-                failures[event.ordinal] = event
-            case FindingEvent():
-                findings.append(Finding.from_json(event.finding))
-    if None not in following:
+    try:
+        cassette = Cassette.of(trace.events)
+    except ReplayMiss as error:
+        problem = trace.problems[0] if trace.problems else "the trace does not say why"
+        raise TraceError(f"{name} cannot be replayed: {error} ({problem})") from error
+    if None not in cassette.following:
         raise TraceError(f"{name} cannot be replayed: it holds no question")
-    for which, ordinals in (("model", models), ("tool", tools)):
-        if sorted(ordinals) != list(range(len(ordinals))):
-            raise TraceError(f"{name} cannot be replayed: a {which} call is missing from it ({_told(trace)})")
-    first = following[None]
+    first = cassette.following[None]
+    findings = [event for event in trace.events if isinstance(event, FindingEvent)]
     return Recording(
         name=name,
         trace=trace,
         task=task,
         judge=JudgeSpec.from_json(trace.header.judge),
         first=first,
-        views=_views(task, messages[first]),
-        messages=messages,
-        following=following,
-        models=tuple(models[i] for i in range(len(models))),
-        tools=tuple(tools[i] for i in range(len(tools))),
-        failures={i: failure for i, failure in failures.items() if i not in models},
-        finding=findings[-1] if findings else None,
+        views=_views(task, cassette.messages[first]),
+        cassette=cassette,
+        finding=Finding.from_json(findings[-1].finding) if findings else None,
     )
-
-
-def _told(trace: Trace) -> str:
-    return trace.problems[0] if trace.problems else "nobody says why"
 
 
 def _views(task: Ask, question: Message) -> dict[str, View]:

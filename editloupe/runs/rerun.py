@@ -14,10 +14,11 @@ from editloupe.agent.state import ToolOutcome
 from editloupe.data.images import ImageStore
 from editloupe.errors import ImageError, ReplayMiss, TraceError
 from editloupe.findings import PENDING, Finding, Observation
+from editloupe.runs.cassette import RecordingEnds
 from editloupe.runs.drift import Compared, compare
 from editloupe.runs.execute import ThreadExecutor
 from editloupe.runs.live import Live, begin_child, context_of, judge_of, versions_changed
-from editloupe.runs.play import PlayTape, RecordingEnds, RecordMode, Side
+from editloupe.runs.recorder import RecorderMode, Side, TraceRecorder
 from editloupe.runs.recording import MALFORMED, Recording, read_recording
 from editloupe.tools.tolerance import EXACT, tolerance_of
 from editloupe.traces.events import End, FindingEvent, ToolResult
@@ -25,6 +26,8 @@ from editloupe.traces.lineage import Parent, strangers
 from editloupe.traces.read import untrue
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json
+
+RecordMode: TypeAlias = Literal["none", "once", "new_episodes", "all"]
 
 Verdict: TypeAlias = Literal["same", "differs", "drift", "miss", "damaged"]
 
@@ -121,7 +124,7 @@ class Replay:
 
     def _played(self, recording: Recording) -> Replayed:
         model, tools, mode = self.model, self.tools, self.record_mode
-        unanswered = not recording.models
+        unanswered = not recording.cassette.models
         if mode == "all" or (mode == "once" and unanswered):
             model = tools = "live"
         compared: list[Compared] = []
@@ -138,40 +141,43 @@ class Replay:
         def look(step: int, result: ToolResult, live: Callable[[], ToolOutcome]) -> None:
             compared.append(self._looked(step, result, live, images))
 
-        tape = PlayTape(
-            recording=recording,
+        recorder_mode = RecorderMode(
             model=model,
             tools=tools,
-            strict=wholly and mode != "new_episodes",
-            extend=mode == "new_episodes",
-            look=look,
-            without_carry=self.live.changes_provider(recording.judge),
-            begin=begin if self.live.backend is not None else None,
+            exact=wholly and mode != "new_episodes",
+            on_miss="live" if mode == "new_episodes" else "raise",
+            drop_carry=self.live.changes_provider(recording.judge),
         )
-        context = context_of(recording, tape, self.live, images)
+        recorder = TraceRecorder(
+            recording.cassette,
+            recorder_mode,
+            open_trace=begin if self.live.backend is not None else None,
+            compare_tool=look,
+        )
+        context = context_of(recording, recorder, self.live, images)
         try:
             # The question is asked as it was asked then, whatever this version would write today.
-            state = initial_state(context, recording.views, recording.messages[recording.first])
+            state = initial_state(context, recording.views, recording.question)
             recorded_only = model == "recorded" and mode != "new_episodes"
             state = run_nodes(state, context) if recorded_only else resume_loop(state, context)
         except RecordingEnds as end:
-            tape.close()
+            recorder.close()
             if recording.finding is not None and recording.finding.status in PENDING:
                 # A budget of time, a crash: it ended there then, and does now.
-                return _replayed(recording, recording.finding, tuple(compared), tape, self.folder, self.live)
+                return _replayed(recording, recording.finding, tuple(compared), recorder, self.folder, self.live)
             return _missed(recording, end, tuple(compared))
         except (ReplayMiss, ImageError) as miss:
-            tape.note(f"the replay ends here: {miss}")
-            tape.close()
-            return _missed(recording, miss, tuple(compared), tape.writer, self.folder)
+            recorder.note(f"the replay ends here: {miss}")
+            recorder.close()
+            return _missed(recording, miss, tuple(compared), recorder.writer, self.folder)
         judge_id = recording.trace.header.judge_id if self.live.backend is None else judge_of(recording, self.live).id
         finding = finding_of(state, context, judge_id=judge_id, repeat=recording.trace.header.repeat, trace=recording.name)
-        if tape.writer is not None:
-            finding = replace(finding, trace=_name(tape.writer, self.folder))
-            tape.writer.append(FindingEvent(finding=finding.to_json()))
-            tape.writer.append(End())
-            tape.close()
-        return _replayed(recording, finding, tuple(compared), tape, self.folder, self.live)
+        if recorder.writer is not None:
+            finding = replace(finding, trace=_name(recorder.writer, self.folder))
+            recorder.writer.append(FindingEvent(finding=finding.to_json()))
+            recorder.writer.append(End())
+            recorder.close()
+        return _replayed(recording, finding, tuple(compared), recorder, self.folder, self.live)
 
     def _looked(self, step: int, result: ToolResult, live: Callable[[], ToolOutcome], images: ImageStore) -> Compared:
         """A live tool beside its recording."""
@@ -207,7 +213,12 @@ def exit_code(replayed: Iterable[Replayed], *, live_model: bool) -> int:
 
 
 def _replayed(
-    recording: Recording, finding: Finding, compared: tuple[Compared, ...], tape: PlayTape, folder: Path, live: Live
+    recording: Recording,
+    finding: Finding,
+    compared: tuple[Compared, ...],
+    recorder: TraceRecorder,
+    folder: Path,
+    live: Live,
 ) -> Replayed:
     recorded = recording.finding
     told = ""
@@ -222,7 +233,7 @@ def _replayed(
         told=told,
         finding=finding,
         compared=compared,
-        trace=None if tape.writer is None else _name(tape.writer, folder),
+        trace=None if recorder.writer is None else _name(recorder.writer, folder),
         versions=None if live.toolbox is None else versions_changed(recording, live.toolbox),
     )
 

@@ -11,7 +11,7 @@ from editloupe.agent.studio import Question, Wiring, studio_graph
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.protocols.dlebench import Mode
-from editloupe.runs.replay import TraceTape
+from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.setup import Settings, open_bench
 from editloupe.tasks import Budget
 from editloupe.traces.record import TraceWriter
@@ -48,7 +48,7 @@ def _open(question: Question, wiring: Wiring) -> tuple[Context, Mapping[str, Vie
         backend=bench.backend,
         toolbox=bench.toolbox,
         images=images,
-        tape=TraceTape(TraceWriter(None)),
+        recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
         clock=time.monotonic,
         started=time.monotonic(),

@@ -20,13 +20,13 @@ from editloupe.errors import EditLoupeError, ImageError, MeasureError, ReplayMis
 from editloupe.findings import PENDING, Ending, Finding
 from editloupe.imaging.views import make_view
 from editloupe.measures.base import run_measure
-from editloupe.runs.replay import TraceTape, set_aside
+from editloupe.runs.recorder import TraceRecorder
+from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, SentTarget, sent_targets
 from editloupe.runs.setup import Respondent, Setup, open_setup, weights_of
-from editloupe.runs.wire import SMALLEST_TARGET_PX, SentTarget, sent_targets
 from editloupe.tasks import Ask, Measure, Status, Task
 from editloupe.tools.cache import ToolCache
 from editloupe.traces.events import End, FindingEvent, Header, ModelCall, Note, ToolResult
-from editloupe.traces.record import TraceWriter
+from editloupe.traces.record import TraceWriter, set_aside
 from editloupe.values import Json, Sample, View, digest
 
 
@@ -121,7 +121,7 @@ class Worker:
                 backend=respondent.backend,
                 toolbox=self.setup.toolbox,
                 images=self.images,
-                tape=TraceTape(writer, stop=self.stop),
+                recorder=TraceRecorder.resume(writer, stop=self.stop),
                 task=task,
                 clock=self.clock,
                 started=self.clock(),

@@ -53,3 +53,13 @@ class TraceWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def set_aside(path: Path) -> Path | None:
+    """Rename a trace that cannot be continued, so that the task starts anew and nothing is lost; None without a file."""
+    if not path.exists():
+        return None
+    number = 1
+    while (kept := path.with_name(f"{path.name.removesuffix('.jsonl')}.aside-{number}.jsonl")).exists():
+        number += 1
+    return path.rename(kept)

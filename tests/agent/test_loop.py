@@ -265,7 +265,7 @@ def test_the_graph_takes_any_langgraph_checkpointer(sample: Sample, store: Image
     from editloupe.agent.graph import build_graph
     from editloupe.agent.judge import initial_state
     from editloupe.agent.state import Context
-    from editloupe.runs.replay import TraceTape
+    from editloupe.runs.recorder import TraceRecorder
     from editloupe.traces.record import TraceWriter
     from editloupe.values import View
 
@@ -275,7 +275,7 @@ def test_the_graph_takes_any_langgraph_checkpointer(sample: Sample, store: Image
         backend=bench.backend,
         toolbox=bench.toolbox,
         images=store,
-        tape=TraceTape(TraceWriter(None)),
+        recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
         clock=time.monotonic,
         started=time.monotonic(),

@@ -19,7 +19,7 @@ from editloupe.errors import ConfigError
 from editloupe.findings import Observation
 from editloupe.runs.drift import compare
 from editloupe.runs.live import Live, context_of
-from editloupe.runs.play import PlayTape
+from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.recording import read_recording
 from editloupe.runs.rerun import Replay, Replayed, exit_code
 from editloupe.runs.store import RunStore
@@ -77,8 +77,8 @@ def test_walking_the_nodes_is_the_graph():
         images = ImageStore(GALLERY / "blobs")
         states = []
         for how in (lambda c, v: run_loop(c, v), lambda c, v: run_nodes(initial_state(c, v), c)):
-            tape = PlayTape(recording=recording)
-            states.append(how(context_of(recording, tape, Live(), images), recording.views))
+            recorder = TraceRecorder(recording.cassette)
+            states.append(how(context_of(recording, recorder, Live(), images), recording.views))
         assert states[0] == states[1]
 
 
@@ -236,7 +236,7 @@ def test_a_lost_call_a_newer_schema_and_a_lost_file_are_damage_that_is_named(gal
     lost = next(i for i, line in enumerate(lines) if b'"kind":"tool_call"' in line)
     path.write_bytes(b"".join(lines[:lost] + lines[lost + 1 :]))
     (one,) = replayed(gallery, judge="closer-look")
-    assert (one.verdict, "a tool call is missing from it" in one.told) == ("damaged", True)
+    assert (one.verdict, "a tool call is missing from the trace" in one.told) == ("damaged", True)
     path.write_bytes(whole.replace(b'"version":1', b'"version":99', 1))
     assert "update editloupe" in replayed(gallery, judge="closer-look")[0].told
     path.unlink()
