@@ -6,7 +6,7 @@ is made (limits, concurrency, paths).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -30,17 +30,19 @@ def _words(value: Any) -> Any:
     return tuple(word for part in value.split(",") if (word := part.strip())) if isinstance(value, str) else value
 
 
-def _pairs(value: Any) -> Any:
-    """["a=1"] as {"a": "1"}."""
-    if not isinstance(value, list | tuple):
-        return value
+def pairs(texts: Iterable[str]) -> dict[str, str]:
+    """Return ["a=1"] as {"a": "1"}. Raises ConfigError for a text without a name or a value."""
     found: dict[str, str] = {}
-    for text in value:
+    for text in texts:
         name, equals, rest = str(text).partition("=")
         if not equals or not name.strip() or not rest.strip():
-            raise ValueError(f"{text}: expected NAME=VALUE")
+            raise ConfigError(f"--option {text}: expected NAME=VALUE, such as mask_pad=0.1")
         found[name.strip()] = rest.strip()
     return found
+
+
+def _pairs(value: Any) -> Any:
+    return pairs(value) if isinstance(value, list | tuple) else value
 
 
 def _backend(value: Any) -> Any:
@@ -67,17 +69,17 @@ class JudgeConfig(_Strict):
     ] = None
     """provider/model, or an LMM of one's own; None for the pixel baseline."""
 
-    temperature: float | None = Field(None, ge=0)
-    """None for 0."""
+    temperature: float | None = Field(default=0.0, ge=0)
+    """None leaves it to the provider."""
 
-    top_p: float | None = Field(None, ge=0, le=1)
+    top_p: float | None = Field(default=None, ge=0, le=1)
     """Nucleus sampling."""
 
-    seed: int | None = None
-    """Of the first repeat; each further one adds 1. None for 0."""
+    seed: int | None = DEFAULT_SEED
+    """Of the first repeat; each further one adds 1. None leaves it to the provider."""
 
-    reply_tokens: int | None = Field(None, ge=1)
-    """At most this many tokens a reply. None for 16384."""
+    reply_tokens: int | None = Field(default=DEFAULT_REPLY_TOKENS, ge=1)
+    """At most this many tokens a reply. None leaves it to the provider."""
 
     tool_protocol: ToolProtocolChoice = "text"
     """How tools are called: text (the same for every backend), native, or auto (native where the backend can)."""
@@ -94,12 +96,7 @@ class JudgeConfig(_Strict):
     @property
     def sampling(self) -> Sampling:
         """What is asked of the model."""
-        return Sampling(
-            temperature=0.0 if self.temperature is None else self.temperature,
-            top_p=self.top_p,
-            seed=DEFAULT_SEED if self.seed is None else self.seed,
-            max_tokens=self.reply_tokens or DEFAULT_REPLY_TOKENS,
-        )
+        return Sampling(temperature=self.temperature, top_p=self.top_p, seed=self.seed, max_tokens=self.reply_tokens)
 
 
 class RunConfig(_Strict):
@@ -117,7 +114,7 @@ class RunConfig(_Strict):
     fields: Path | None = None
     """Field mapping (TOML) for the DLEBench importer."""
 
-    limit: int | None = Field(None, ge=1)
+    limit: int | None = Field(default=None, ge=1)
     """At most this many samples, in the order of the data."""
 
     sample: tuple[str, ...] = ()
@@ -129,19 +126,19 @@ class RunConfig(_Strict):
     option: Annotated[dict[str, Any], BeforeValidator(_pairs)] = Field(default_factory=dict)
     """The protocol's own options (`editloupe protocols show NAME`)."""
 
-    judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    judge: JudgeConfig = JudgeConfig()
     """Who has the role "judge"."""
 
     role: dict[str, JudgeConfig] = Field(default_factory=dict)
     """Who has the protocol's other roles."""
 
-    repeats: int = Field(1, ge=1, le=100)
+    repeats: int = Field(default=1, ge=1, le=100)
     """Ask each question of the judge this often."""
 
     aggregate_repeats: Aggregation = "median"
     """How the answers of repeats become one."""
 
-    abstain_above: float | None = Field(None, ge=0)
+    abstain_above: float | None = Field(default=None, ge=0)
     """No score if the entropy of the answers exceeds this many bits."""
 
     tools: Words | None = None
@@ -162,34 +159,34 @@ class RunConfig(_Strict):
     reader: str | None = None
     """Of text in crops: auto, off or rapidocr."""
 
-    max_turns: int = Field(6, ge=0, le=100)
+    max_turns: int = Field(default=6, ge=0, le=100)
     """Turns with tool calls."""
 
-    max_tokens: int | None = Field(None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
     """Token budget of one task."""
 
-    max_seconds: float | None = Field(None, gt=0)
+    max_seconds: float | None = Field(default=None, gt=0)
     """Time budget of one task."""
 
-    concurrency: int | None = Field(None, ge=1, le=1024)
+    concurrency: int | None = Field(default=None, ge=1, le=1024)
     """Tasks at once."""
 
-    max_connections: int | None = Field(None, ge=1, le=1024)
+    max_connections: int | None = Field(default=None, ge=1, le=1024)
     """Calls at once at the endpoint; None for as many as it takes."""
 
-    max_run_tokens: int | None = Field(None, ge=1)
+    max_run_tokens: int | None = Field(default=None, ge=1)
     """Token budget of the whole run."""
 
-    max_run_seconds: float | None = Field(None, gt=0)
+    max_run_seconds: float | None = Field(default=None, gt=0)
     """Time budget of the whole run."""
 
-    max_cost: float | None = Field(None, ge=0)
+    max_cost: float | None = Field(default=None, ge=0)
     """Money budget of the whole run, USD."""
 
     prices: Path | None = None
     """Prices (TOML) of models that no list has."""
 
-    fail_on_error: float = Field(0.0, ge=0, le=1)
+    fail_on_error: float = Field(default=0.0, ge=0, le=1)
     """Tolerated share of findings that are not ok."""
 
     @classmethod

@@ -60,7 +60,7 @@ def targets(
     from editloupe.reports import targets as report
     from editloupe.reports.plots import cumulative
     from editloupe.runs.budget import Ledger, Metered, RunBudget
-    from editloupe.runs.execute import ThreadExecutor, concurrency_of
+    from editloupe.runs.execute import concurrency_of
     from editloupe.runs.target_phrase import PhraseFinder
     from editloupe.runs.targets import Kept, TargetSearch
 
@@ -79,8 +79,8 @@ def targets(
             phrases=PhraseFinder(Metered(lmm, ledger)),
             detector=looker,
             no_detector=absent,
-            asking=ThreadExecutor(concurrency or concurrency_of(lmm)),
-            looking=ThreadExecutor(max(1, os.cpu_count() or 1)),
+            asking=concurrency or concurrency_of(lmm),
+            looking=max(1, os.cpu_count() or 1),
             images=images,
             kept=kept,
             stop=stop,

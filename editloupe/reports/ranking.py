@@ -10,7 +10,7 @@ from typing import Final
 
 from editloupe.findings import Finding
 from editloupe.protocols.base import groups
-from editloupe.protocols.pairwise import FIRST, SECOND, pair_id
+from editloupe.protocols.pairwise import FIRST, SECOND, about_pair
 from editloupe.reports.grid import Grid, Row, markdown
 from editloupe.scores import Score
 from editloupe.values import Json, Sample, sample_key
@@ -127,7 +127,7 @@ def by_pairs(samples: Sequence[Sample], findings: Iterable[Finding], by: Sequenc
 
     A pair is won where both orders say so; a tie where both say so, or where they contradict each other; else open.
     """
-    said = {(f.sample_id, f.metric): f for f in findings}
+    said = {(f.metric, f.about): f for f in findings}
     rankings = []
     for group in groups(samples):
         there = [sample for sample in group if sample.edited is not None]
@@ -135,7 +135,7 @@ def by_pairs(samples: Sequence[Sample], findings: Iterable[Finding], by: Sequenc
         why: dict[str, Counter[str]] = {sample.key: Counter() for sample in there}
         for a, b in combinations(there, 2):
             for c in by:
-                orders = said.get((pair_id(a, b), c)), said.get((pair_id(b, a), c))
+                orders = said.get((c, about_pair(a, b))), said.get((c, about_pair(b, a)))
                 outcome = _outcome(*orders)
                 for own, win, loss in ((a, "a", "b"), (b, "b", "a")):
                     tallies[own.key][c][{win: "wins", loss: "losses"}.get(outcome, outcome)] += 1

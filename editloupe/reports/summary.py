@@ -78,7 +78,9 @@ def _summary(editor: str, scores: Sequence[Score], metrics: Sequence[Metric], kn
     metrics = [metric for metric in metrics if metric.id in asked]
     ids = [metric.id for metric in metrics]
     types = sorted({s.edit_type for s in scores}, key=type_order(known_types))
-    rows = {t: _with_overall({m: _cell([s for s in scores if s.metric == m and s.edit_type == t]) for m in ids}) for t in types}
+    rows = {
+        t: _with_overall({m: _cell([s for s in scores if s.metric == m and s.edit_type == t]) for m in ids}) for t in types
+    }
     known = [t for t in types if t in known_types]
     macro = _with_overall({m: _macro([rows[t][m] for t in known]) for m in ids})
     return Summary(

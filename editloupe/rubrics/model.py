@@ -13,9 +13,9 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticKnownError
 
@@ -367,3 +367,15 @@ def _twice(named: Iterable[tuple[str, str]], what: str, key: Callable[[str], str
         if where != place:
             same = "" if before == word else f" (as {before!r})"
             yield f"{place}: {what} {word!r} is already used by {where}{same}; each must be unique"
+
+
+def _of_any(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return Rubric.from_json(value)
+    return value if isinstance(value, Rubric) else load_rubric(value)
+
+
+RubricOption: TypeAlias = Annotated[
+    Any, Field(validate_default=True), BeforeValidator(_of_any), PlainSerializer(lambda rubric: rubric.to_json())
+]
+"""An option of a protocol: a rubric by name or path, or as a run recorded it. Its value is a Rubric."""

@@ -11,7 +11,6 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
 from editloupe.backends.base import LMM
 from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
@@ -23,6 +22,7 @@ from editloupe.errors import ConfigError, DataError, Interrupted, TraceError
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
+from editloupe.runs.executors import as_ready
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Place, Schedule
 from editloupe.runs.sent_sizes import sent_targets, small_targets_told
@@ -35,7 +35,7 @@ from editloupe.tools.cache import ToolCache
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import read_trace
 from editloupe.traces.record import set_aside
-from editloupe.values import digest
+from editloupe.values import Json, digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def execute(
     out: Path,
     *,
     loaded: Loaded | None = None,
-    config: Mapping[str, object] | None = None,
+    config: Mapping[str, Json] | None = None,
     redo: frozenset[str] = PENDING,
     listener: Listener | None = None,
     stop: threading.Event | None = None,
@@ -331,33 +331,13 @@ def _answered(
 ) -> Iterator[Finding]:
     """Findings in the order of completion; `width` tasks at a time, and no queue beyond them."""
     given, submit = submitter
-    running: set[Future[Finding | None]] = set()
-    # Each says itself that it is done: asking all of them costs more with every one that runs.
-    ended: SimpleQueue[Future[Finding | None]] = SimpleQueue()
-    own = ThreadPoolExecutor(width, thread_name_prefix="judge") if given is None else None
-    with own or nullcontext():
-        pool = given or own
-        assert pool is not None
-        try:
-            while True:
-                while len(running) < width and not stop.is_set() and (place := schedule.next()) is not None:
-                    future = submit(pool, place)
-                    running.add(future)
-                    future.add_done_callback(ended.put)
-                if not running:
-                    return
-                try:
-                    # A time-out keeps the main thread open to signals.
-                    future = ended.get(timeout=0.2)
-                except Empty:
-                    continue
-                running.discard(future)
-                finding = future.result()
-                if finding is not None:
-                    yield finding
-        finally:
-            for future in running:
-                future.cancel()
+    with nullcontext(given) if given else ThreadPoolExecutor(width, thread_name_prefix="judge") as pool:
+
+        def start() -> Future[Finding | None] | None:
+            place = schedule.next()
+            return None if place is None else submit(pool, place)
+
+        yield from filter(None, as_ready(start, width=width, stop=stop))
 
 
 def _prepare(setup: Setup, schedule: Schedule) -> None:

@@ -176,7 +176,7 @@ def _changed(state: LoopState, context: Context, changes: Changes) -> LoopState:
         tools=None if changes.tools is None else _specs(context, context.task),
         native=context.native,
         calls=bool(context.task.tools) and not state["last"],
-        labels=context.labels,
+        answer=context.task.answer,
     )
     head = context.recorder.add(Message.of_text("user", text), state["history"][-1])
     return {**state, "history": [*state["history"], head], "answer": None, "outcome": None, "problem": "", "next": "think"}

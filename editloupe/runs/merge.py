@@ -83,7 +83,7 @@ def _joined(total: Merged, shard: RunStore, out: Path, spec: RunSpec) -> Merged:
         target = RunStore.write(out, spec)
         try:
             known = known or len(target.samples)
-            target.begin(spec, entry.judge, loaded, config={}, narrowed=False, entries=[entry])
+            target.begin(spec, [entry], loaded, config={}, narrowed=False)
             for finding in (f for f in shard.findings.values() if f.judge_id == entry.judge.id):
                 if _take(target, shard, finding):
                     found += 1

@@ -69,6 +69,8 @@ def read_recording(folder: Path, name: str) -> Recording:
 
 def _recording(name: str, trace: Trace) -> Recording:
     task = task_from_json(trace.header.task)
+    if task.kind != "ask":
+        raise TraceError(f"{name} holds a measure, not a conversation")
     try:
         cassette = Cassette.of(trace.events)
     except ReplayMiss as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from editloupe.errors import ImageError, ReplayMiss, TraceError
 from editloupe.findings import PENDING, Finding, Observation
 from editloupe.runs.cassette import RecordingEnds
 from editloupe.runs.drift import Compared, compare
-from editloupe.runs.execute import ThreadExecutor
+from editloupe.runs.executors import in_threads
 from editloupe.runs.live import Live, begin_child, context_of, judge_of, versions_changed
 from editloupe.runs.recorder import RecorderMode, Side, TraceRecorder
 from editloupe.runs.recording import MALFORMED, Recording, read_recording
@@ -98,8 +97,7 @@ class Replay:
         if concurrency == 1:
             yield from (self.task(str(f.trace), f) for f in traced)
             return
-        executor = ThreadExecutor(concurrency)
-        yield from executor.run(lambda f: self.task(str(f.trace), f), traced, stop=threading.Event())
+        yield from in_threads(lambda f: self.task(str(f.trace), f), traced, width=concurrency)
 
     def task(self, name: str, listed: Finding | None = None) -> Replayed:
         """One trace. What goes wrong with it is a verdict, never an exception.

@@ -95,6 +95,11 @@ class Schedule:
         """The tasks that can be answered now."""
         return [place for _, _, place in sorted(self._ready, key=lambda item: item[:2])]
 
+    @property
+    def grows(self) -> bool:
+        """Whether further tasks may follow from findings that are not there yet."""
+        return bool(self._ready) and any(group.consults and not group.problem for group in self._groups)
+
     def arrived(self, finding: Finding) -> None:
         """Take a new finding in, and plan what rests on it."""
         group = self._group_of[finding.task_id]
@@ -135,7 +140,8 @@ class Schedule:
                 return
             group.consults = known.consulted
             # A finding that stands arrives at once, and may make more tasks ready.
-            grown = any([self._add(group, task) for task in new]) and group.consults
+            stood = [self._add(group, task) for task in new]
+            grown = any(stood) and group.consults
 
     def _check(self, group: _Group, new: Sequence[Task]) -> None:
         where, most = described(self.protocol), TASKS_PER_SAMPLE * len(group.samples)

@@ -132,11 +132,11 @@ def open_setup(config: RunConfig) -> Setup:
     if ablations and not offered:
         raise ConfigError(f"ablation {', '.join(ablations)}: it changes what tools show, and no tool is offered here")
     toolbox = ablated(open_toolbox(offered, weights_of(config)), ablations)
-    questions = digest({"protocol": config.protocol, "options": _identity_options(protocol)})
+    questions = digest({"protocol": config.protocol, "options": identity_options(protocol)})
     respondents = _respondents(config, protocol, toolbox, questions)
     identity: dict[str, Json] = {
         "protocol": config.protocol,
-        "options": _identity_options(protocol),
+        "options": identity_options(protocol),
         "tools": toolbox.versions(),
         "absent_tools": sorted(toolbox.absent),
         "budget": config.budget.to_json(),
@@ -145,7 +145,11 @@ def open_setup(config: RunConfig) -> Setup:
     }
     if others := {role: r.spec.id for role, r in respondents.items() if role != JUDGE}:
         identity["roles"] = others
-    record: dict[str, Json] = {"editloupe": editloupe.__version__, "options": options_of(protocol)}
+    record: dict[str, Json] = {
+        "editloupe": editloupe.__version__,
+        "options": {**options_of(protocol), **dict.fromkeys(_free(protocol))},
+        "metrics": [metric.to_json() for metric in protocol.metrics],
+    }
     setup = Setup(
         config=config,
         protocol=protocol,
@@ -171,10 +175,15 @@ def weights_of(config: RunConfig) -> ToolSettings:
     return replace(ToolSettings.from_environment(os.environ), **given)
 
 
-def _identity_options(protocol: EvalProtocol) -> dict[str, Json]:
-    """Without those that may differ from visit to visit: which metrics are asked."""
-    free = getattr(protocol.Options, "free", frozenset())
-    return {name: value for name, value in options_of(protocol).items() if name not in free}
+def identity_options(protocol: EvalProtocol) -> dict[str, Json]:
+    """Return the options that two visits to one run must share."""
+    return {name: value for name, value in options_of(protocol).items() if name not in _free(protocol)}
+
+
+def _free(protocol: EvalProtocol) -> frozenset[str]:
+    """Options that may differ from visit to visit, such as which metrics are asked. A run is reported without them."""
+    free: frozenset[str] = getattr(protocol.Options, "free", frozenset())
+    return free
 
 
 def _respondents(config: RunConfig, protocol: EvalProtocol, toolbox: Toolbox, questions: str) -> dict[str, Respondent]:

@@ -23,6 +23,7 @@ from editloupe.findings import Finding
 from editloupe.runs.folders import is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
+from editloupe.scores import Levels, Metric
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import complete_lines, cut_torn_line, read_trace
 from editloupe.values import Json, Sample, digest, sample_key
@@ -251,6 +252,43 @@ class RunStore:
                 f"{self.folder} holds re-scored findings of another run; give that run, whose traces they are"
             )
 
+    @property
+    def protocol(self) -> str:
+        """The name of the protocol that the run was asked by."""
+        return str(_object(self.info.get("identity")).get("protocol"))
+
+    def options(self) -> dict[str, Json]:
+        """Return the options by which the run's protocol can be made again."""
+        identity, record = _object(self.info.get("identity")), _object(self.info.get("record"))
+        if self.schema >= 2:
+            return dict(_object(record.get("options")))
+        # Version 1 knew one protocol, and kept its options in several places.
+        return {
+            **_object(identity.get("options")),
+            "mode": identity.get("mode"),
+            "rubric": record.get("rubric"),
+        }
+
+    def metrics(self) -> dict[str, Metric]:
+        """Return the metrics of the run's protocol by id, in its order. Raises ConfigError where run.json has none."""
+        record = _object(self.info.get("record"))
+        try:
+            if self.schema >= 2:
+                listed = record.get("metrics")
+                metrics = [Metric.from_json(m) for m in listed] if isinstance(listed, list) else []
+            else:
+                criteria = _object(record.get("rubric")).get("criteria")
+                metrics = [_metric_of_criterion(c) for c in criteria] if isinstance(criteria, list) else []
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"{self.folder / 'run.json'}: its metrics are not of the expected shape: {error}") from error
+        return {metric.id: metric for metric in metrics}
+
+    @property
+    def schema(self) -> int:
+        """The version of the run's files."""
+        schema = self.info.get("schema")
+        return schema if isinstance(schema, int) else 1
+
     def roles(self) -> dict[str, str]:
         """Return what each judge of the run answers: id → role."""
         judges = self.info.get("judges")
@@ -285,13 +323,13 @@ class RunStore:
         wanted = {id_ for id_, role in self.roles().items() if role != "judge"} | {judge_id}
         latest = {_place(f): f for f in self.findings.values() if judge_id is None or f.judge_id in wanted}
         order = {key: i for i, key in enumerate(self.samples)}
-        metrics: dict[str, int] = {}
-        for finding in self.findings.values():
-            metrics.setdefault(finding.metric, len(metrics))
+        metrics = {id_: number for number, id_ in enumerate(self.metrics())}
+        # Questions that are no metric, such as what a later one rests on, come first.
+        rank = {finding.metric: metrics.get(finding.metric, -1) for finding in self.findings.values()}
 
-        def place(f: Finding) -> tuple[int, str, int, int, str, int]:
+        def place(f: Finding) -> tuple[int, str, int, int, tuple[tuple[int, str], ...], int]:
             key = f.about.key
-            return order.get(key, len(order)), key, metrics[f.metric], f.turn, f.part, f.repeat
+            return order.get(key, len(order)), key, rank[f.metric], f.turn, _natural(f.part), f.repeat
 
         return sorted(latest.values(), key=place)
 
@@ -381,11 +419,16 @@ class RunStore:
     def _write_info(self, spec: RunSpec, judges: Mapping[str, Json]) -> None:
         before = self.info.get("record")
         # How repeats are joined stays, where a judge comes who is asked once.
-        kept = {name: before[name] for name in ("repeats",) if name in before} if isinstance(before, Mapping) else {}
+        kept = (
+            {name: before[name] for name in ("repeats", "metrics") if name in before} if isinstance(before, Mapping) else {}
+        )
+        # A visit may ask for some of the metrics only.
+        listed = [*_list(kept.get("metrics")), *_list(spec.record.get("metrics"))]
+        metrics = list({str(_object(m).get("id")): m for m in listed}.values())
         self.info = {
             "schema": RUN_SCHEMA,
             "identity": dict(spec.identity),
-            "record": {**kept, **spec.record},
+            "record": {**kept, **spec.record, "metrics": metrics},
             "judges": dict(judges),
         }
         _replace(self.folder / "run.json", json.dumps(self.info, indent=2, ensure_ascii=False) + "\n")
@@ -484,6 +527,28 @@ def _line(data: Mapping[str, Json]) -> bytes:
 def _place(finding: Finding) -> tuple[str, int, tuple[str, str, str, int, str]]:
     """What a finding is about: the latest one of a place counts."""
     return finding.judge_id, finding.repeat, finding.question
+
+
+def _natural(text: str) -> tuple[tuple[int, str], ...]:
+    """A sort key by which "target 2" stands before "target 10"."""
+    return tuple((int(word), "") if word.isdigit() else (-1, word) for word in text.split())
+
+
+def _metric_of_criterion(criterion: Json) -> Metric:
+    """The metric that a criterion of a version 1 run is."""
+    data = _object(criterion)
+    levels = data["levels"]
+    assert isinstance(levels, list)
+    named = tuple((str(level["name"]), float(level["value"])) for level in levels)
+    return Metric(id=str(data["id"]), short=str(data["short"]), domain=Levels(levels=named))
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _object(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _sample_or_row(data: Mapping[str, Json]) -> Sample | Mapping[str, Json]:

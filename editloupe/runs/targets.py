@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, ImageError, StorageError, ToolError
-from editloupe.runs.execute import Executor
+from editloupe.runs.executors import in_threads
 from editloupe.runs.target_phrase import WHOLE_IMAGE, Phrase, PhraseFinder
 from editloupe.tools.detectors import Detector
 from editloupe.tools.search import cleaned, search
@@ -104,14 +104,14 @@ class Kept:
 class TargetSearch:
     """What a search needs.
 
-    detector: None where there is none, and `no_detector` says why.   asking, looking: run the calls of LMM and detector.
+    detector: None where there is none, and `no_detector` says why.   asking, looking: calls of LMM and detector at once.
     tell: called with (what, done, total).
     """
 
     phrases: PhraseFinder
     detector: Detector | None
-    asking: Executor
-    looking: Executor
+    asking: int
+    looking: int
     images: ImageStore
     no_detector: str = ""
     kept: Kept = field(default_factory=lambda: Kept(None))
@@ -153,7 +153,7 @@ class TargetSearch:
                 self.kept.put(key, {"text": phrase.text})
             return instruction, phrase
 
-        for done, (instruction, phrase) in enumerate(self.asking.run(one, todo, stop=self.stop), start=1):
+        for done, (instruction, phrase) in enumerate(in_threads(one, todo, width=self.asking, stop=self.stop), start=1):
             named[instruction] = phrase
             self.tell("naming targets", done, len(todo))
         return named
@@ -164,7 +164,7 @@ class TargetSearch:
         if detector is None:
             return dict.fromkeys(todo, TargetArea(item="", status="no_detector", reason=self.no_detector))
         placed = dict.fromkeys(todo, TargetArea(item="", status="not_reached", reason="the search was stopped before"))
-        for done, (asked, row) in enumerate(self.looking.run(self._look, todo, stop=self.stop), start=1):
+        for done, (asked, row) in enumerate(in_threads(self._look, todo, width=self.looking, stop=self.stop), start=1):
             placed[asked] = row
             self.tell("looking for targets", done, len(todo))
         return placed

@@ -16,9 +16,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from editloupe.answers import Label
+from editloupe.config import Words
 from editloupe.errors import ConfigError, DataError, PromptError
 from editloupe.findings import Finding
 from editloupe.imaging import geometry
@@ -26,7 +27,7 @@ from editloupe.imaging.targets import Placed, covered_area, extent, images_of, p
 from editloupe.prompts import OwnTemplate, render
 from editloupe.prompts.tags import neutralise
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper
-from editloupe.rubrics.model import Criterion, Rubric, load_rubric
+from editloupe.rubrics.model import Criterion, RubricOption
 from editloupe.scores import NOT_JUDGED, Levels, Metric, Score, TableSpec
 from editloupe.tasks import About, Ask, Budget, Recipe, Status, Task
 from editloupe.values import ImageRef, Json, Role, Sample, Target
@@ -63,26 +64,9 @@ _MOVING = ("Removal Object", "Replace Object", "Change Count")
 _ALIAS: Mapping[Role, str] = {"source": "Original Image", "edited": "Edited Image", "reference": "Reference Image"}
 
 
-def _rubric(value: Any) -> Any:
-    """A rubric by name or path, or as a run recorded it."""
-    if isinstance(value, Mapping):
-        return Rubric.from_json(value)
-    return value if isinstance(value, Rubric) else load_rubric(value)
-
-
 def _template(value: Any) -> Any:
     """A template by its path, or as a run recorded it."""
     return value if value is None or isinstance(value, Mapping | OwnTemplate) else OwnTemplate.read(value)
-
-
-def _criteria(value: Any) -> Any:
-    """ "if,vc" as ("if", "vc")."""
-    if not isinstance(value, str):
-        return value
-    words = tuple(word for part in value.split(",") if (word := part.strip()))
-    if not words:
-        raise ValueError("expected comma-separated criteria, such as if,vc")
-    return words
 
 
 class DLEBenchOptions(Options):
@@ -94,12 +78,10 @@ class DLEBenchOptions(Options):
     mode: Mode = "tool"
     """tool: an agent with tools. oracle: with known boxes. plain: one look."""
 
-    rubric: Annotated[
-        Any, Field(validate_default=True), BeforeValidator(_rubric), PlainSerializer(lambda rubric: rubric.to_json())
-    ] = "dlebench"
+    rubric: RubricOption = "dlebench"
     """A built-in rubric or your own .toml file."""
 
-    criteria: Annotated[tuple[str, ...] | None, BeforeValidator(_criteria)] = None
+    criteria: Words | None = None
     """Comma-separated, such as if,vc. Default: all."""
 
     prompt: Annotated[OwnTemplate | None, BeforeValidator(_template)] = None
