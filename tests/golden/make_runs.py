@@ -284,8 +284,8 @@ RUNS: Mapping[str, tuple[str, ...]] = {
     ),
     # Each question four times; what wavers too much has no score.
     "repeats": (
-        "edits --backend golden/wavering --prompt short.md --mode plain --criteria if --repeats 4 --aggregate-repeats median "
-        "--abstain-above 1.6 --temperature 0.7 --limit 5 --fail-on-error 0.5",
+        "edits --backend golden/wavering --prompt short.md --mode plain --criteria if --repeats 4 "
+        "--aggregate-repeats median --abstain-above 1.6 --temperature 0.7 --limit 5 --fail-on-error 0.5",
     ),
     # Two people's labels in the samples.
     "with_human": (
