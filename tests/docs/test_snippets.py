@@ -57,7 +57,10 @@ def reader_environment() -> dict[str, str]:
     return {**os.environ, "PATH": path}
 
 
-@pytest.mark.parametrize("block", RUN, ids=str)
+# Ablated runs of all examples take long; tests of the command line and of runs ablate fewer.
+@pytest.mark.parametrize(
+    "block", [pytest.param(b, marks=pytest.mark.slow) if "--ablate" in b.text else b for b in RUN], ids=str
+)
 def test_a_block_runs_as_it_stands(block: Block, workplace: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch):
     """Each line that begins with `editloupe` runs in this process, and the lines between them in bash."""
     prepare(block, workplace)
