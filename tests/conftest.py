@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 import os
 import shutil
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer.main
 from PIL import Image
 
 from editloupe import cli
@@ -27,6 +30,9 @@ for name in ("EDITLOUPE_DETECTOR", "EDITLOUPE_UPSCALER", "EDITLOUPE_DEVICE"):
 os.environ["COLUMNS"] = "120"
 # The same with and without the extra `ocr`; tests of text reading ask for it.
 os.environ |= {"EDITLOUPE_READER": "off", "HF_HUB_CACHE": "/nonexistent/hub", "HF_HUB_OFFLINE": "1"}
+
+# Typer reads the signatures of all commands with every call of the program; once is enough for all tests of a process.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it runs in the background deaf to Ctrl-C, and children inherit that.
@@ -50,6 +56,20 @@ def pixels(seed: int, *, spots: int) -> tuple[np.ndarray, np.ndarray]:
         y, x = 20 + 90 * (i // 3), 20 + 100 * (i % 3)
         after[y : y + 24, x : x + 24] = ((255, 0, 0), (0, 200, 0), (0, 0, 255))[i % 3]
     return before, after
+
+
+def png(rgb: np.ndarray) -> bytes:
+    """Encode a picture fast; noise does not get smaller anyway."""
+    file = io.BytesIO()
+    Image.fromarray(rgb).save(file, "PNG", compress_level=1)
+    return file.getvalue()
+
+
+@functools.cache
+def pngs(seed: int, *, spots: int) -> tuple[bytes, bytes]:
+    """The files of `pixels`."""
+    before, after = pixels(seed, spots=spots)
+    return png(before), png(after)
 
 
 @pytest.fixture
@@ -101,9 +121,9 @@ def edits(tmp_path: Path) -> Callable[..., Path]:
         (folder / "edited").mkdir()
         rows = []
         for i in range(count):
-            before, after = pixels(i, spots=i % 4)
-            Image.fromarray(before).save(folder / "source" / f"s{i:02}.png")
-            Image.fromarray(after).save(folder / "edited" / f"s{i:02}.png")
+            before, after = pngs(i, spots=i % 4)
+            (folder / "source" / f"s{i:02}.png").write_bytes(before)
+            (folder / "edited" / f"s{i:02}.png").write_bytes(after)
             rows.append(
                 {
                     "id": f"s{i:02}",

@@ -113,7 +113,7 @@ def test_a_file_of_boxes_without_a_box_is_not_written(editloupe: Run, no_detecto
     assert not (folder / "boxes.jsonl").exists()
 
 
-@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("ids", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_boxes_for_a_dlebench_download_are_read_by_the_oracle_mode(editloupe: Run, reds: Reds, tmp_path: Path, ids: bool):
     folder = draw_folder(tmp_path / "dle", boxes=False)
     rows = [json.loads(line) for line in (folder / "data.jsonl").read_text().splitlines()]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from PIL import Image
-
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
 from editloupe.errors import Unavailable
@@ -16,7 +14,7 @@ from editloupe.runs.store import RunStore
 from editloupe.traces.events import End, FindingEvent, Header, MessageEvent, ModelCall
 from editloupe.traces.read import read_trace
 from editloupe.traces.record import TraceWriter
-from tests.conftest import final, pixels
+from tests.conftest import final, pngs
 
 ZOOM = {"target_image": "Edited Image", "bbox": [250, 250, 500, 500]}
 
@@ -28,10 +26,10 @@ def edits(folder: Path, *, count: int = 5, several: bool = False) -> Path:
     folder.mkdir(parents=True)
     rows = []
     for i in range(count):
-        before, after = pixels(i, spots=1 + i % 3)
-        Image.fromarray(before).save(folder / f"before{i}.png")
+        before, after = pngs(i, spots=1 + i % 3)
+        (folder / f"before{i}.png").write_bytes(before)
         if i < count - 1:
-            Image.fromarray(after).save(folder / f"after{i}.png")
+            (folder / f"after{i}.png").write_bytes(after)
         row: dict[str, object] = {
             "id": f"s{i:02}",
             "editor": "painter",

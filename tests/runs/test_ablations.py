@@ -49,15 +49,23 @@ def script() -> ScriptedLMM:
     return ScriptedLMM([LOOK, ZOOM, final("Wrong Action", "Crop 1 and Crop 2 show it.")] * 3)
 
 
-def test_a_judge_that_reads_texts_alone_answers_the_same_over_black_pictures(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """The examples, judged by the baseline without ablation."""
+    return judged(tmp_path_factory.mktemp("plain") / "run")
+
+
+def test_a_judge_that_reads_texts_alone_answers_the_same_over_black_pictures(plain: Outcome, tmp_path: Path) -> None:
     # The baseline takes places from the observations' text and measures the input images, which stay as they are.
-    plain, black = judged(tmp_path / "plain"), judged(tmp_path / "black", "black-crops")
+    black = judged(tmp_path / "black", "black-crops")
     assert labels(black) == labels(plain)
     assert [seen.text for _, seen, _ in looked(black)] == [seen.text for _, seen, _ in looked(plain)]
 
 
-def test_a_judge_that_looks_where_it_is_told_to_answers_otherwise_over_sham_differences(tmp_path: Path) -> None:
-    plain, sham = judged(tmp_path / "plain"), judged(tmp_path / "sham", "sham-differences")
+def test_a_judge_that_looks_where_it_is_told_to_answers_otherwise_over_sham_differences(
+    plain: Outcome, tmp_path: Path
+) -> None:
+    sham = judged(tmp_path / "sham", "sham-differences")
     differ = [(a, b) for a, b in zip(labels(plain), labels(sham), strict=True) if a != b]
     assert len(differ) >= 6
 
@@ -200,11 +208,25 @@ def test_the_python_door_ablates_too(tmp_path: Path) -> None:
     assert [f.label for f in findings] != [f.label for f in plain]
 
 
-def test_ablated_tools_keep_the_contract_of_tools() -> None:
-    for name in ("localize_differences", "zoom_in", "enhancer"):
-        for ablate in (("black-crops",), ("sham-differences", "black-crops")):
-            check_tool(open_bench(Settings(ablate=ablate)).toolbox.tools[name])
-    check_tool(open_bench(Settings(ablate=("sham-differences",))).toolbox.tools["localize_differences"])
+@pytest.mark.parametrize(
+    ("name", "ablate"),
+    [
+        ("zoom_in", ("black-crops",)),
+        ("localize_differences", ("sham-differences", "black-crops")),
+        *(
+            pytest.param(name, ablate, marks=pytest.mark.slow)
+            for name, ablate in (
+                ("localize_differences", ("black-crops",)),
+                ("localize_differences", ("sham-differences",)),
+                ("zoom_in", ("sham-differences", "black-crops")),
+                ("enhancer", ("black-crops",)),
+                ("enhancer", ("sham-differences", "black-crops")),
+            )
+        ),
+    ],
+)
+def test_ablated_tools_keep_the_contract_of_tools(name: str, ablate: tuple[str, ...]) -> None:
+    check_tool(open_bench(Settings(ablate=ablate)).toolbox.tools[name])
 
 
 def test_a_run_goes_on_over_pictures_that_were_hidden_before_it_was_cut_off(tmp_path: Path) -> None:

@@ -354,7 +354,7 @@ def start(out: Path, replies: Path, *words: str) -> tuple[subprocess.Popen[str],
     return process, int(line.partition("http://127.0.0.1:")[2].split(",")[0])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_the_command_serves_and_stops_when_told(tmp_path: Path, number: signal.Signals):
     replies = tmp_path / "replies.jsonl"
     replies.write_text(json.dumps(final("Flawless Execution")) + "\n")

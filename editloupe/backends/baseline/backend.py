@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
+from concurrent.futures import Future
 from typing import Final
 
 from editloupe.backends.base import BackendURI, Traits
@@ -45,7 +46,7 @@ class PixelBaseline:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pairs: OrderedDict[tuple[str, str], Pair] = OrderedDict()
+        self._pairs: OrderedDict[tuple[str, str], Future[Pair]] = OrderedDict()
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
         """A tool call or a label, in the tags of the text protocol.
@@ -73,20 +74,28 @@ class PixelBaseline:
         return _answer(verdict.label, f"{thought} {verdict.reason}")
 
     def _pair(self, original: ImageRef, edited: ImageRef, images: ImageStore) -> Pair:
+        """Compare two pictures once, however many threads ask for them at a time."""
         key = (original.sha256, edited.sha256)
         with self._lock:
-            if key in self._pairs:
-                self._pairs.move_to_end(key)
-                return self._pairs[key]
-        try:
-            pair = Pair(images.array(original), images.array(edited))
-        except ImageError as error:
-            raise BackendError(f"baseline: an image of the request cannot be decoded: {error}") from error
-        with self._lock:
-            self._pairs[key] = pair
+            compared = self._pairs.get(key)
+            if first := compared is None:
+                compared = self._pairs[key] = Future()
+            self._pairs.move_to_end(key)
             while len(self._pairs) > _PAIRS_KEPT:
                 self._pairs.popitem(last=False)
-        return pair
+        if first:
+            try:
+                compared.set_result(Pair(images.array(original), images.array(edited)))
+            except BaseException as error:
+                with self._lock:
+                    self._pairs.pop(key, None)
+                compared.set_exception(error)
+                if not isinstance(error, ImageError):
+                    raise
+        try:
+            return compared.result()
+        except ImageError as error:
+            raise BackendError(f"baseline: an image of the request cannot be decoded: {error}") from error
 
 
 def _unfit(question: Question) -> str:
