@@ -46,7 +46,7 @@ NO_VISION: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class EndpointInfo:
     """What a translation must know of the endpoint.
 
     where: the head of every message ("https://…/v1, model 'm'").   timeout_s, connect_s: of one attempt, and of its
@@ -66,7 +66,7 @@ class Site:
         return next((hint for pattern, hint in (*self.hints, NO_VISION) if pattern.search(told)), "")
 
 
-class Key:
+class APIKey:
     """A key that does not show itself: `scrub` takes it out of texts, repr hides it.
 
     value: "" where no key is sent.   hint: what to do where the endpoint refuses it.
@@ -94,8 +94,8 @@ class Address:
     endpoint: str
     dialect: str
     max_image_side: int | None
-    key: Key
-    site: Site
+    key: APIKey
+    info: EndpointInfo
 
 
 PARAMETERS: Final = ("base_url", "boxes", "env", "max_image_side", "timeout_s")
@@ -153,7 +153,7 @@ def read_address(
         dialect=dialect,
         max_image_side=max_image_side,
         key=key,
-        site=Site(
+        info=EndpointInfo(
             where=f"{endpoint}, model {uri.model!r}",
             timeout_s=timeout_s,
             connect_s=min(CONNECT_TIMEOUT_S, timeout_s),
@@ -164,7 +164,7 @@ def read_address(
     )
 
 
-def read_whole(chunks: Iterable[bytes], site: Site, *, began: float) -> bytes:
+def read_whole(chunks: Iterable[bytes], info: EndpointInfo, *, began: float) -> bytes:
     """An answer's bytes. began: `time.monotonic()` when it was asked for.
 
     Read in pieces because an HTTP client's own time-out starts anew with every byte: a server that sends a blank now and
@@ -174,20 +174,20 @@ def read_whole(chunks: Iterable[bytes], site: Site, *, began: float) -> bytes:
     for chunk in chunks:
         read.append(chunk)
         size += len(chunk)
-        if time.monotonic() > began + site.timeout_s:
-            raise Unavailable(f"{site.where}: no whole answer within {site.timeout_s:g} s ({size:,} bytes so far)")
+        if time.monotonic() > began + info.timeout_s:
+            raise Unavailable(f"{info.where}: no whole answer within {info.timeout_s:g} s ({size:,} bytes so far)")
         if size > MAX_REPLY_BYTES:
-            raise Rejected(f"{site.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
+            raise Rejected(f"{info.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
     return b"".join(read)
 
 
-def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> Key:
+def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> APIKey:
     """The key in the first variable that holds one. wanted: says for what, where it is missing.
 
     Raises ConfigError where it is needed and missing, or cannot be a key.
     """
     if list(variables) == ["none"]:
-        return Key("", "no key was sent (env=none); name the variable that holds it with ?env=NAME")
+        return APIKey("", "no key was sent (env=none); name the variable that holds it with ?env=NAME")
     for variable in variables:
         if not variable.isidentifier():
             # It may be the key itself, so it is not repeated.
@@ -201,10 +201,10 @@ def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> Key:
                 raise ConfigError(
                     f"the key in environment variable {variable} holds blanks or characters that are not ASCII"
                 )
-            return Key(value, f"check the key in environment variable {variable}")
+            return APIKey(value, f"check the key in environment variable {variable}")
     where = " or ".join(variables)
     if not needed:
-        return Key("", f"no key was sent; set environment variable {where}, or name another with ?env=NAME")
+        return APIKey("", f"no key was sent; set environment variable {where}, or name another with ?env=NAME")
     raise ConfigError(
         f"{wanted}: set environment variable {where}, or name the variable that holds it with ?env=NAME "
         "(?env=none where the server asks for none)"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from editloupe.data.rows import Rejected
+from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.records import PENDING, Finding, RunSpec
@@ -200,8 +200,8 @@ def _spec(store: RunStore) -> RunSpec:
     )
 
 
-def _rejected(row: Mapping[str, Json]) -> Rejected:
-    return Rejected(
+def _rejected(row: Mapping[str, Json]) -> RejectedRow:
+    return RejectedRow(
         id=str(row["id"]),
         editor=str(row["editor"]),
         message=str(row["message"]),

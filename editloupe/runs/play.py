@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from editloupe import errors
 from editloupe.agent.state import ToolOutcome
-from editloupe.backends.nearest import chain, difference, short
+from editloupe.backends.request_diff import chain, difference, short
 from editloupe.chat import Message, Reply, Request, ToolCall, message_hash
 from editloupe.errors import BackendError, ReplayMiss
 from editloupe.records import Observation

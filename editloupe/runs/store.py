@@ -17,7 +17,7 @@ from typing import IO, TypeVar
 import yaml
 from filelock import FileLock, Timeout
 
-from editloupe.data.samples import Loaded, Rejected
+from editloupe.data.samples import Loaded, RejectedRow
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.records import Finding, JudgeSpec, RunSpec
 from editloupe.runs.folders import is_written
@@ -181,7 +181,7 @@ class RunStore:
         with (self.folder / "samples.jsonl").open("ab") as file:
             file.writelines(map(_line, lines))
 
-    def _new_samples(self, samples: Iterable[Sample], rejected: Iterable[Rejected]) -> list[Mapping[str, Json]]:
+    def _new_samples(self, samples: Iterable[Sample], rejected: Iterable[RejectedRow]) -> list[Mapping[str, Json]]:
         new: list[Mapping[str, Json]] = []
         samples = list(samples)
         for sample in samples:
