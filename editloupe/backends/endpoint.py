@@ -7,9 +7,9 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from editloupe.backends import boxes
@@ -164,12 +164,39 @@ def read_address(
     )
 
 
-def read_whole(chunks: Iterable[bytes], info: EndpointInfo, *, began: float) -> bytes:
-    """An answer's bytes. began: `time.monotonic()` when it was asked for.
+def bounded(
+    client_class: type, info: EndpointInfo, *, check: Callable[[int, bytes, Mapping[str, str]], None] | None = None
+) -> type:
+    """Return a subclass of an HTTP client (httpx, or httpx2 with the same methods) that bounds each answer.
 
-    Read in pieces because an HTTP client's own time-out starts anew with every byte: a server that sends a blank now and
-    then to keep the connection would hold a worker for ever. Raises BackendError for an answer too late or too long.
+    The client's own time-out starts anew with every byte: a server that sends a blank now and then to keep the connection
+    would hold a worker for ever. Here an answer is read whole within `info.timeout_s` and `MAX_REPLY_BYTES`. A later or
+    longer one raises BackendError.
+
+    check: is called with status, body and headers of each answer; what it raises goes to the caller.
     """
+    timeout = {"connect": info.connect_s, **dict.fromkeys(("read", "write", "pool"), info.timeout_s)}
+
+    class Bounded(client_class):  # type: ignore[misc]
+        def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
+            began = time.monotonic()
+            request.extensions["timeout"] = timeout
+            response = super().send(request, stream=True, **options)
+            try:
+                body = _read_whole(response.iter_bytes(), info, began=began)
+            finally:
+                response.close()
+            if check is not None:
+                check(response.status_code, body, response.headers)
+            # The body is no longer packed.
+            packed = ("content-encoding", "content-length", "transfer-encoding")
+            headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in packed]
+            return type(response)(response.status_code, headers=headers, content=body, request=response.request)
+
+    return Bounded
+
+
+def _read_whole(chunks: Iterable[bytes], info: EndpointInfo, *, began: float) -> bytes:
     read, size = [], 0
     for chunk in chunks:
         read.append(chunk)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from editloupe.backends import google_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.endpoint import Address, EndpointInfo, is_loopback, read_address, read_whole
+from editloupe.backends.endpoint import Address, EndpointInfo, bounded, is_loopback, read_address
 from editloupe.backends.remote import Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
@@ -138,35 +138,18 @@ class GoogleBackend(Remote):
 
 
 def _http_client(info: EndpointInfo, *, direct: bool) -> Any:
-    """The HTTP client that the SDK sends through: every answer is read within one time and one size.
+    """Return the HTTP client that the SDK sends through.
 
-    The SDK's own time-out starts anew with every byte: a server that sends a blank now and then to keep the connection
-    would hold a worker for ever. A failed answer is translated here, before the SDK makes an error of it that holds the
-    request, and in it the key. Redirects are not followed: the key would go with them.
+    A failed answer is translated here, before the SDK makes an error of it that holds the request, and in it the key.
+    Redirects are not followed: the key would go with them.
     """
     from google import genai
 
     # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
     library: Any = importlib.import_module("httpx" if int(genai.__version__.partition(".")[0]) < 3 else "httpx2")
 
-    class Bounded(library.Client):  # type: ignore[misc]
-        def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-            began = time.monotonic()
-            request.extensions["timeout"] = library.Timeout(info.timeout_s, connect=info.connect_s).as_dict()
-            response = super().send(request, stream=True, **options)
-            try:
-                body = read_whole(response.iter_bytes(), info, began=began)
-            finally:
-                response.close()
-            if response.status_code != 200:
-                raise wire.failure(response.status_code, body, response.headers, info)
-            return library.Response(200, headers=_plain(response.headers), content=body, request=request)
+    def check(status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        if status != 200:
+            raise wire.failure(status, body, headers, info)
 
-    return Bounded(trust_env=not direct, follow_redirects=False)
-
-
-def _plain(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers of a body that is no longer packed."""
-    return {
-        n: v for n, v in headers.items() if n.lower() not in ("content-encoding", "content-length", "transfer-encoding")
-    }
+    return bounded(library.Client, info, check=check)(trust_env=not direct, follow_redirects=False)

@@ -10,18 +10,18 @@ How requests, replies and errors are translated stands in editloupe/backends/ope
 
 from __future__ import annotations
 
+import importlib
 import re
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends import openai_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.client_pool import ClientPool
-from editloupe.backends.endpoint import Address, is_loopback, read_address, read_whole
+from editloupe.backends.endpoint import Address, bounded, is_loopback, read_address
 from editloupe.backends.payload import REPLY_BOUND, TOO_LONG, ImageURLs, said
 from editloupe.backends.remote import Remote
 from editloupe.backends.retry import RetryPolicy
@@ -115,16 +115,18 @@ def open_backend(
         raise ConfigError(f"backend {uri.provider!r} needs the package openai: pip install 'openai>=2.30,<4'") from error
     # A proxy from the environment has no business between us and a server on this machine.
     trust_env = not is_loopback(address.endpoint)
+    # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
+    library: Any = importlib.import_module("httpx" if int(openai.__version__.partition(".")[0]) < 3 else "httpx2")
     # Reading the certificates takes longer than a call: once for all clients.
-    certificates = wire.http_library().create_ssl_context(trust_env=trust_env)
+    certificates = library.create_ssl_context(trust_env=trust_env)
+    http_client = bounded(openai.DefaultHttpxClient, address.info)
 
     def new_client() -> openai.OpenAI:
         return openai.OpenAI(
             api_key=address.key.value or "none",
             base_url=address.endpoint,
             max_retries=0,
-            timeout=openai.Timeout(address.info.timeout_s, connect=address.info.connect_s),
-            http_client=openai.DefaultHttpxClient(verify=certificates, trust_env=trust_env),
+            http_client=http_client(verify=certificates, trust_env=trust_env),
         )
 
     return OpenAIBackend(
@@ -158,12 +160,14 @@ class OpenAIBackend(Remote):
 
         Raises BackendError.
         """
+        import openai
+
         try:
             with self._clients.borrow() as client:
                 listed = client.models.list().data or []
         except ValueError as error:
             raise Rejected(f"{self._info.where}: /models is not JSON") from error
-        except wire.foreign_errors() as error:
+        except openai.OpenAIError as error:
             raise wire.backend_error(error, self._info) from error
         found = next((model.model_extra or {} for model in listed if model.id == self._uri.model), {})
         # vLLM's name, then those of gateways.
@@ -195,7 +199,7 @@ class OpenAIBackend(Remote):
             try:
                 body = self._post(messages.within(known, extras))
                 break
-            except wire.foreign_errors() as error:
+            except openai.OpenAIError as error:
                 if isinstance(error, openai.APIStatusError) and _refuses_bound(error, sent):
                     unbounded = {"max_tokens": None}
                     if not TOO_LONG.search(said(error.body)):
@@ -218,16 +222,11 @@ class OpenAIBackend(Remote):
         return wire.read_reply(body, {**sent, "dropped": dropped} if dropped else sent, self._info)
 
     def _post(self, body: bytes) -> bytes:
-        """The answer's bytes. Raises `wire.foreign_errors`, and BackendError for an answer that is too late or too long."""
-        began = time.monotonic()
-        # The SDK's way to an endpoint without a method of its own: the method for this one walks through all messages by
-        # their types with each call, which costs more than all the rest of a turn. What the header asks for is what
-        # `with_streaming_response` asks for.
-        asked = {"headers": {"X-Stainless-Raw-Response": "stream"}}
+        """Return the answer's bytes. Raises openai.OpenAIError, and BackendError for an answer too late or too long."""
         with self._clients.borrow() as client:
-            post = cast("Any", client.post)
-            with closing(post("/chat/completions", cast_to=object, content=body, options=asked)) as response:
-                return read_whole(response.iter_bytes(), self._info, began=began)
+            # As bytes and by the general method: `chat.completions.create` walks through all messages by their types with
+            # each call, which costs more than all the rest of a turn.
+            return client.post("/chat/completions", cast_to=bytes, content=body)
 
 
 def _refuses_bound(error: openai.APIStatusError, sent: Mapping[str, Json]) -> bool:

@@ -6,15 +6,13 @@ and which parameters a model refuses are editloupe/backends/openai.py's.
 
 from __future__ import annotations
 
-import functools
-import importlib
 import json
 import math
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, EndpointInfo
 from editloupe.backends.payload import (
@@ -303,28 +301,14 @@ def _usage(value: Json) -> Usage:
 # Foreign error → BackendError
 
 
-@functools.cache
-def foreign_errors() -> tuple[type[Exception], ...]:
-    """What a call of the SDK may raise: its own errors, and those of the HTTP library below it.
-
-    The SDK translates what fails before the answer's first byte; what fails after it comes as it is.
-    """
-    import openai
-
-    return (openai.OpenAIError, http_library().HTTPError)
-
-
-@functools.cache
-def http_library() -> Any:
-    """What the SDK sends with: httpx under openai 2, httpx2 under openai 3."""
-    import openai
-
-    return importlib.import_module(openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0])
-
-
 def backend_error(error: Exception, info: EndpointInfo) -> BackendError:
-    """One of `foreign_errors` as ours. It is cleaned of the key in place, since it becomes the cause."""
+    """Return an error of the SDK as one of ours. It is cleaned of the key in place, since it becomes the cause."""
     import openai
+
+    if isinstance(error.__cause__, BackendError):
+        # Up to 2 the SDK wraps whatever its HTTP client raises.
+        ours, error.__cause__ = error.__cause__, None
+        return ours
 
     if isinstance(error, openai.APIError):
         error.message = clean_text(error.message, info.scrub)
