@@ -11,8 +11,13 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
 from editloupe.agent.answer import parse_reply
+<<<<<<< HEAD
 from editloupe.agent.state import Context, LoopState, Next, ToolOutcome
 from editloupe.backends.untold import estimated, is_untold
+=======
+from editloupe.agent.state import Context, LoopState, ToolOutcome
+from editloupe.backends.token_estimate import estimate_usage, lacks_usage
+>>>>>>> rubrics
 from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
 from editloupe.findings import Ending, Observation
@@ -278,9 +283,9 @@ def _ask(context: Context, request: Request) -> Reply:
 
 def _untold(context: Context, request: Request, reply: Reply) -> dict[str, int]:
     """For a budget of tokens: those of an answer of which the endpoint tells none, estimated; or that they cannot be."""
-    if context.task.budget.max_tokens is None or not context.backend.traits.is_lmm or not is_untold(reply.usage):
+    if context.task.budget.max_tokens is None or not context.backend.traits.is_lmm or not lacks_usage(reply.usage):
         return {}
-    guess = estimated(request, reply, context.backend.traits)
+    guess = estimate_usage(request, reply, context.backend.traits)
     return {"uncountable_calls": 1} if guess is None else {"estimated_tokens": guess.total}
 
 

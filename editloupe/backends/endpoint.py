@@ -7,9 +7,9 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from editloupe.backends import boxes
@@ -46,7 +46,7 @@ NO_VISION: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class EndpointInfo:
     """What a translation must know of the endpoint.
 
     where: the head of every message ("https://…/v1, model 'm'").   timeout_s, connect_s: of one attempt, and of its
@@ -66,7 +66,7 @@ class Site:
         return next((hint for pattern, hint in (*self.hints, NO_VISION) if pattern.search(told)), "")
 
 
-class Key:
+class APIKey:
     """A key that does not show itself: `scrub` takes it out of texts, repr hides it.
 
     value: "" where no key is sent.   hint: what to do where the endpoint refuses it.
@@ -94,8 +94,8 @@ class Address:
     endpoint: str
     dialect: str
     max_image_side: int | None
-    key: Key
-    site: Site
+    key: APIKey
+    info: EndpointInfo
 
 
 PARAMETERS: Final = ("base_url", "boxes", "env", "max_image_side", "timeout_s")
@@ -153,7 +153,7 @@ def read_address(
         dialect=dialect,
         max_image_side=max_image_side,
         key=key,
-        site=Site(
+        info=EndpointInfo(
             where=f"{endpoint}, model {uri.model!r}",
             timeout_s=timeout_s,
             connect_s=min(CONNECT_TIMEOUT_S, timeout_s),
@@ -164,30 +164,57 @@ def read_address(
     )
 
 
-def read_whole(chunks: Iterable[bytes], site: Site, *, began: float) -> bytes:
-    """An answer's bytes. began: `time.monotonic()` when it was asked for.
+def bounded(
+    client_class: type, info: EndpointInfo, *, check: Callable[[int, bytes, Mapping[str, str]], None] | None = None
+) -> type:
+    """Return a subclass of an HTTP client (httpx, or httpx2 with the same methods) that bounds each answer.
 
-    Read in pieces because an HTTP client's own time-out starts anew with every byte: a server that sends a blank now and
-    then to keep the connection would hold a worker for ever. Raises BackendError for an answer too late or too long.
+    The client's own time-out starts anew with every byte: a server that sends a blank now and then to keep the connection
+    would hold a worker for ever. Here an answer is read whole within `info.timeout_s` and `MAX_REPLY_BYTES`. A later or
+    longer one raises BackendError.
+
+    check: is called with status, body and headers of each answer; what it raises goes to the caller.
     """
+    timeout = {"connect": info.connect_s, **dict.fromkeys(("read", "write", "pool"), info.timeout_s)}
+
+    class Bounded(client_class):  # type: ignore[misc]
+        def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
+            began = time.monotonic()
+            request.extensions["timeout"] = timeout
+            response = super().send(request, stream=True, **options)
+            try:
+                body = _read_whole(response.iter_bytes(), info, began=began)
+            finally:
+                response.close()
+            if check is not None:
+                check(response.status_code, body, response.headers)
+            # The body is no longer packed.
+            packed = ("content-encoding", "content-length", "transfer-encoding")
+            headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in packed]
+            return type(response)(response.status_code, headers=headers, content=body, request=response.request)
+
+    return Bounded
+
+
+def _read_whole(chunks: Iterable[bytes], info: EndpointInfo, *, began: float) -> bytes:
     read, size = [], 0
     for chunk in chunks:
         read.append(chunk)
         size += len(chunk)
-        if time.monotonic() > began + site.timeout_s:
-            raise Unavailable(f"{site.where}: no whole answer within {site.timeout_s:g} s ({size:,} bytes so far)")
+        if time.monotonic() > began + info.timeout_s:
+            raise Unavailable(f"{info.where}: no whole answer within {info.timeout_s:g} s ({size:,} bytes so far)")
         if size > MAX_REPLY_BYTES:
-            raise Rejected(f"{site.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
+            raise Rejected(f"{info.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
     return b"".join(read)
 
 
-def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> Key:
+def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> APIKey:
     """The key in the first variable that holds one. wanted: says for what, where it is missing.
 
     Raises ConfigError where it is needed and missing, or cannot be a key.
     """
     if list(variables) == ["none"]:
-        return Key("", "no key was sent (env=none); name the variable that holds it with ?env=NAME")
+        return APIKey("", "no key was sent (env=none); name the variable that holds it with ?env=NAME")
     for variable in variables:
         if not variable.isidentifier():
             # It may be the key itself, so it is not repeated.
@@ -201,10 +228,10 @@ def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> Key:
                 raise ConfigError(
                     f"the key in environment variable {variable} holds blanks or characters that are not ASCII"
                 )
-            return Key(value, f"check the key in environment variable {variable}")
+            return APIKey(value, f"check the key in environment variable {variable}")
     where = " or ".join(variables)
     if not needed:
-        return Key("", f"no key was sent; set environment variable {where}, or name another with ?env=NAME")
+        return APIKey("", f"no key was sent; set environment variable {where}, or name another with ?env=NAME")
     raise ConfigError(
         f"{wanted}: set environment variable {where}, or name the variable that holds it with ?env=NAME "
         "(?env=none where the server asks for none)"

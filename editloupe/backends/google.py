@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from editloupe.backends import google_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.endpoint import Address, Site, is_loopback, read_address, read_whole
+from editloupe.backends.endpoint import Address, EndpointInfo, bounded, is_loopback, read_address
 from editloupe.backends.remote import Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
@@ -58,7 +58,7 @@ def open_backend(
     except ImportError as error:
         raise MissingExtra("backend 'google'", "google") from error
     # A proxy from the environment has no business between us and a server on this machine.
-    http = _http_client(address.site, direct=is_loopback(address.endpoint))
+    http = _http_client(address.info, direct=is_loopback(address.endpoint))
     client = genai.Client(
         api_key=address.key.value or "none",
         # Said, or the environment may turn the client to another service.
@@ -66,7 +66,7 @@ def open_backend(
         http_options=types.HttpOptions(
             base_url=address.endpoint,
             api_version=_API_VERSION,
-            timeout=max(1, round(1000 * address.site.timeout_s)),
+            timeout=max(1, round(1000 * address.info.timeout_s)),
             httpx_client=http,
         ),
     )
@@ -96,7 +96,7 @@ class GoogleBackend(Remote):
         told = "beside the function responses, in the same content"
         place = address.endpoint
         super().__init__(address.uri, place, traits, close=http.close, tool_images=told, policy=policy, sleep=sleep)
-        self._client, self._site = client, address.site
+        self._client, self._info = client, address.info
         self._dropped: frozenset[str] = frozenset()
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
@@ -122,7 +122,7 @@ class GoogleBackend(Remote):
         if request.answer_schema is not None:
             asked.add("answer_schema")
         missing: list[Json] = [name for name in wire.DROPPABLE if name in asked & dropped]
-        return wire.read_reply(body, {**sent, "dropped": missing} if missing else sent, self._site)
+        return wire.read_reply(body, {**sent, "dropped": missing} if missing else sent, self._info)
 
     def _post(self, contents: list[Any], config: Any) -> bytes:
         """The answer's bytes, as they came. Raises BackendError."""
@@ -132,41 +132,24 @@ class GoogleBackend(Remote):
             raise
         except Exception as error:
             # What the SDK raises is no closed list: its own errors, those of two HTTP libraries, pydantic's.
-            raise wire.backend_error(error, self._site) from error
+            raise wire.backend_error(error, self._info) from error
         response = answer.sdk_http_response
         return ((response.body if response else None) or "").encode("utf-8", "replace")
 
 
-def _http_client(site: Site, *, direct: bool) -> Any:
-    """The HTTP client that the SDK sends through: every answer is read within one time and one size.
+def _http_client(info: EndpointInfo, *, direct: bool) -> Any:
+    """Return the HTTP client that the SDK sends through.
 
-    The SDK's own time-out starts anew with every byte: a server that sends a blank now and then to keep the connection
-    would hold a worker for ever. A failed answer is translated here, before the SDK makes an error of it that holds the
-    request, and in it the key. Redirects are not followed: the key would go with them.
+    A failed answer is translated here, before the SDK makes an error of it that holds the request, and in it the key.
+    Redirects are not followed: the key would go with them.
     """
     from google import genai
 
     # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
     library: Any = importlib.import_module("httpx" if int(genai.__version__.partition(".")[0]) < 3 else "httpx2")
 
-    class Bounded(library.Client):  # type: ignore[misc]
-        def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-            began = time.monotonic()
-            request.extensions["timeout"] = library.Timeout(site.timeout_s, connect=site.connect_s).as_dict()
-            response = super().send(request, stream=True, **options)
-            try:
-                body = read_whole(response.iter_bytes(), site, began=began)
-            finally:
-                response.close()
-            if response.status_code != 200:
-                raise wire.failure(response.status_code, body, response.headers, site)
-            return library.Response(200, headers=_plain(response.headers), content=body, request=request)
+    def check(status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        if status != 200:
+            raise wire.failure(status, body, headers, info)
 
-    return Bounded(trust_env=not direct, follow_redirects=False)
-
-
-def _plain(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers of a body that is no longer packed."""
-    return {
-        n: v for n, v in headers.items() if n.lower() not in ("content-encoding", "content-length", "transfer-encoding")
-    }
+    return bounded(library.Client, info, check=check)(trust_env=not direct, follow_redirects=False)

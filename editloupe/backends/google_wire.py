@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, Site
-from editloupe.backends.payload import REPLY_BOUND, clean_text, cleaned, count, loads, retry_after_s
+from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, EndpointInfo
+from editloupe.backends.payload import REPLY_BOUND, JsonObject, clean_text, cleaned, count, loads, retry_after_s
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.data.images import EncodedImage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
@@ -23,7 +23,6 @@ from editloupe.values import ImageRef, Json
 if TYPE_CHECKING:
     from google.genai import types
 
-Object: TypeAlias = Mapping[str, Json]
 Encoded: TypeAlias = Callable[[ImageRef], EncodedImage]
 
 SAMPLING: Final[Mapping[str, str]] = {
@@ -180,7 +179,7 @@ def _said(message: Message, encoded: Encoded) -> list[types.Part]:
     return parts
 
 
-def _as_it_came(item: Object, calls: list[ToolCall]) -> list[types.Part]:
+def _as_it_came(item: JsonObject, calls: list[ToolCall]) -> list[types.Part]:
     """A part of `Reply.carry`; calls are taken from `calls` in their order, which are those that will be answered."""
     from google.genai import types
 
@@ -231,12 +230,12 @@ def _bytes(text: str) -> bytes:
 # wire → Reply
 
 
-def read_reply(body: bytes, sent: Object, site: Site) -> Reply:
+def read_reply(body: bytes, sent: JsonObject, info: EndpointInfo) -> Reply:
     """The answer as a Reply that can be written to a trace: without the key, image data and text that is not Unicode.
 
     Raises BackendError where it is no whole answer, or holds neither a candidate nor the reason why there is none.
     """
-    payload = _payload(body, site)
+    payload = _payload(body, info)
     model = payload.get("modelVersion")
     common: dict[str, Any] = {
         "usage": _usage(payload.get("usageMetadata")),
@@ -251,11 +250,11 @@ def read_reply(body: bytes, sent: Object, site: Site) -> Reply:
         blocked = feedback.get("blockReason") if isinstance(feedback, Mapping) else None
         if blocked:
             return Reply(text=f"the provider blocked the prompt ({blocked})", finish="filter", **common)
-        raise Unavailable(f"{site.where}: answered without a candidate; expected candidates[0].content")
+        raise Unavailable(f"{info.where}: answered without a candidate; expected candidates[0].content")
     reason = str(candidate.get("finishReason") or "STOP")
     told = str(candidate.get("finishMessage") or "")
     if reason == "MISSING_THOUGHT_SIGNATURE":
-        raise Rejected(f"{site.where}: the model misses the signature of an earlier thought; {told}".rstrip("; "))
+        raise Rejected(f"{info.where}: the model misses the signature of an earlier thought; {told}".rstrip("; "))
     content = candidate.get("content")
     parts = content.get("parts") if isinstance(content, Mapping) else None
     read = _Parts()
@@ -341,20 +340,20 @@ def _signature(value: Json) -> str | None:
     return value
 
 
-def _payload(body: bytes, site: Site) -> Object:
+def _payload(body: bytes, info: EndpointInfo) -> JsonObject:
     try:
         # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
-        payload = cleaned(loads(site.scrub(body.decode("utf-8-sig", "replace"))), site.scrub)
+        payload = cleaned(loads(info.scrub(body.decode("utf-8-sig", "replace"))), info.scrub)
     except (ValueError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
-            raise Rejected(f"{site.where}: answered with a web page, not JSON; {_ADDRESS_HINT}") from error
-        raise Unavailable(f"{site.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
+            raise Rejected(f"{info.where}: answered with a web page, not JSON; {_ADDRESS_HINT}") from error
+        raise Unavailable(f"{info.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
     if not isinstance(payload, Mapping):
-        raise Unavailable(f"{site.where}: expected a JSON object, found {str(payload)[:80]!r}")
+        raise Unavailable(f"{info.where}: expected a JSON object, found {str(payload)[:80]!r}")
     if payload.get("error") and not payload.get("candidates"):
         # Some gateways report a failure with HTTP 200 and an error in place of the answer.
         code = _error(payload).get("code")
-        raise failure(code if isinstance(code, int) and 400 <= code < 600 else 502, body, {}, site)
+        raise failure(code if isinstance(code, int) and 400 <= code < 600 else 502, body, {}, info)
     return payload
 
 
@@ -380,20 +379,20 @@ def _usage(value: Json) -> Usage:
 # Failure → BackendError
 
 
-def failure(status: int, body: bytes, headers: Mapping[str, str], site: Site) -> BackendError:
+def failure(status: int, body: bytes, headers: Mapping[str, str], info: EndpointInfo) -> BackendError:
     """A failed answer as one of ours, with what to do about it."""
     try:
-        error = _error(cleaned(loads(body), site.scrub))
+        error = _error(cleaned(loads(body), info.scrub))
         message, listed = error.get("message"), error.get("details")
         told = message if isinstance(message, str) else ""
         details = [d for d in listed if isinstance(d, Mapping)] if isinstance(listed, list) else []
     except (ValueError, RecursionError):
-        told, details = clean_text(body[:2000].decode("utf-8", "replace"), site.scrub), []
+        told, details = clean_text(body[:2000].decode("utf-8", "replace"), info.scrub), []
     if told.lstrip().startswith("<"):
         told = "(a web page)"
     told = " ".join(told.split())
     told = told if len(told) <= 400 else told[:399] + "…"
-    message = f"{site.where}: HTTP {status}" + (f", {told}" if told else "")
+    message = f"{info.where}: HTTP {status}" + (f", {told}" if told else "")
     if status == 429:
         if any("PerDay" in json.dumps(d) for d in details):
             return Rejected(
@@ -406,15 +405,15 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], site: Site) ->
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     reasons = {str(d.get("reason")) for d in details}
     if status in (401, 403) or reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"} or "API key" in told:
-        return Rejected(f"{message}; {site.key_hint}", status=status, for_all=True)
-    if advice := site.advice(told):
+        return Rejected(f"{message}; {info.key_hint}", status=status, for_all=True)
+    if advice := info.advice(told):
         return Rejected(f"{message}; {advice}", status=status)
     if status in (404, 405) or status < 400:
         return Rejected(f"{message}; check the model's name, and that {_ADDRESS_HINT}", status=status, for_all=True)
     return Rejected(message, status=status)
 
 
-def refused_parameter(error: Rejected, sent: Object) -> str | None:
+def refused_parameter(error: Rejected, sent: JsonObject) -> str | None:
     """The name of a parameter that was sent, that the model says it does not take, and that we can do without."""
     # Behind the address and the model's name, which may be anything.
     _, _, told = str(error).partition("HTTP 400")
@@ -428,20 +427,20 @@ def refused_parameter(error: Rejected, sent: Object) -> str | None:
     return next((n for n, named in DROPPABLE.items() if wire_names[n] in sent and named.search(told)), None)
 
 
-def backend_error(error: Exception, site: Site) -> BackendError:
+def backend_error(error: Exception, info: EndpointInfo) -> BackendError:
     """What the SDK, or the HTTP library below it, raised as one of ours. Cleaned of the key in place: it is the cause."""
-    error.args = tuple(clean_text(str(a), site.scrub) for a in error.args)
-    library, kind, told = type(error).__module__.partition(".")[0], type(error).__name__, site.scrub(str(error))
+    error.args = tuple(clean_text(str(a), info.scrub) for a in error.args)
+    library, kind, told = type(error).__module__.partition(".")[0], type(error).__name__, info.scrub(str(error))
     if library not in ("httpx", "httpx2", "httpcore", "httpcore2"):
-        return Rejected(f"{site.where}: the SDK refuses the request ({kind}: {' '.join(told.split())[:400]})")
+        return Rejected(f"{info.where}: the SDK refuses the request ({kind}: {' '.join(told.split())[:400]})")
     if "ConnectTimeout" in kind:
-        return Unavailable(f"{site.where}: no connection within {site.connect_s:g} s")
+        return Unavailable(f"{info.where}: no connection within {info.connect_s:g} s")
     if "Timeout" in kind:
-        return Unavailable(f"{site.where}: no answer within {site.timeout_s:g} s")
-    return Unavailable(f"{site.where}: the connection failed ({kind}: {told}); {UNREACHABLE_ADVICE}")
+        return Unavailable(f"{info.where}: no answer within {info.timeout_s:g} s")
+    return Unavailable(f"{info.where}: the connection failed ({kind}: {told}); {UNREACHABLE_ADVICE}")
 
 
-def _error(payload: Json) -> Object:
+def _error(payload: Json) -> JsonObject:
     """The error's object: under "error", in a list of one, or the payload itself."""
     if isinstance(payload, list) and payload:
         payload = payload[0]
@@ -451,7 +450,7 @@ def _error(payload: Json) -> Object:
     return inner if isinstance(inner, Mapping) else {"message": str(inner)}
 
 
-def _delay_s(details: Sequence[Object], headers: Mapping[str, str]) -> float | None:
+def _delay_s(details: Sequence[JsonObject], headers: Mapping[str, str]) -> float | None:
     """The endpoint's wish in seconds: RetryInfo's "17.5s", or `Retry-After`; None where neither can be read."""
     for detail in details:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))

@@ -10,18 +10,18 @@ How requests, replies and errors are translated stands in editloupe/backends/ope
 
 from __future__ import annotations
 
+import importlib
 import re
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends import openai_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.endpoint import Address, is_loopback, read_address, read_whole
-from editloupe.backends.lanes import Lanes
+from editloupe.backends.client_pool import ClientPool
+from editloupe.backends.endpoint import Address, bounded, is_loopback, read_address
 from editloupe.backends.payload import REPLY_BOUND, TOO_LONG, ImageURLs, said
 from editloupe.backends.remote import Remote
 from editloupe.backends.retry import RetryPolicy
@@ -115,19 +115,23 @@ def open_backend(
         raise ConfigError(f"backend {uri.provider!r} needs the package openai: pip install 'openai>=2.30,<4'") from error
     # A proxy from the environment has no business between us and a server on this machine.
     trust_env = not is_loopback(address.endpoint)
-    # Reading the certificates takes longer than a call: once for all lanes.
-    certificates = wire.http_library().create_ssl_context(trust_env=trust_env)
+    # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
+    library: Any = importlib.import_module("httpx" if int(openai.__version__.partition(".")[0]) < 3 else "httpx2")
+    # Reading the certificates takes longer than a call: once for all clients.
+    certificates = library.create_ssl_context(trust_env=trust_env)
+    http_client = bounded(openai.DefaultHttpxClient, address.info)
 
-    def lane() -> openai.OpenAI:
+    def new_client() -> openai.OpenAI:
         return openai.OpenAI(
             api_key=address.key.value or "none",
             base_url=address.endpoint,
             max_retries=0,
-            timeout=openai.Timeout(address.site.timeout_s, connect=address.site.connect_s),
-            http_client=openai.DefaultHttpxClient(verify=certificates, trust_env=trust_env),
+            http_client=http_client(verify=certificates, trust_env=trust_env),
         )
 
-    return OpenAIBackend(address, place or address.endpoint, Lanes(lane), service=service, policy=policy, sleep=sleep)
+    return OpenAIBackend(
+        address, place or address.endpoint, ClientPool(new_client), service=service, policy=policy, sleep=sleep
+    )
 
 
 class OpenAIBackend(Remote):
@@ -137,7 +141,7 @@ class OpenAIBackend(Remote):
         self,
         address: Address,
         place: str,
-        lanes: Lanes[openai.OpenAI],
+        clients: ClientPool[openai.OpenAI],
         *,
         service: Service = OPENAI,
         policy: RetryPolicy,
@@ -146,8 +150,8 @@ class OpenAIBackend(Remote):
         traits = service.traits(address.uri.model, place)
         traits = replace(traits, boxes=address.dialect, max_image_side=address.max_image_side)
         told = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
-        super().__init__(address.uri, place, traits, close=lanes.close, tool_images=told, policy=policy, sleep=sleep)
-        self._service, self._lanes, self._site = service, lanes, address.site
+        super().__init__(address.uri, place, traits, close=clients.close, tool_images=told, policy=policy, sleep=sleep)
+        self._service, self._clients, self._info = service, clients, address.info
         self._image_urls = ImageURLs(traits.image_policy)
         self._renamed: Mapping[str, str | None] = {}
 
@@ -156,13 +160,15 @@ class OpenAIBackend(Remote):
 
         Raises BackendError.
         """
+        import openai
+
         try:
-            with self._lanes.one() as client:
+            with self._clients.borrow() as client:
                 listed = client.models.list().data or []
         except ValueError as error:
-            raise Rejected(f"{self._site.where}: /models is not JSON") from error
-        except wire.foreign_errors() as error:
-            raise wire.backend_error(error, self._site) from error
+            raise Rejected(f"{self._info.where}: /models is not JSON") from error
+        except openai.OpenAIError as error:
+            raise wire.backend_error(error, self._info) from error
         found = next((model.model_extra or {} for model in listed if model.id == self._uri.model), {})
         # vLLM's name, then those of gateways.
         told = (found.get(name) for name in ("max_model_len", "context_length", "context_window"))
@@ -193,7 +199,7 @@ class OpenAIBackend(Remote):
             try:
                 body = self._post(messages.within(known, extras))
                 break
-            except wire.foreign_errors() as error:
+            except openai.OpenAIError as error:
                 if isinstance(error, openai.APIStatusError) and _refuses_bound(error, sent):
                     unbounded = {"max_tokens": None}
                     if not TOO_LONG.search(said(error.body)):
@@ -202,30 +208,25 @@ class OpenAIBackend(Remote):
                             self._renamed = {**self._renamed, **unbounded}
                     continue
                 name = _refused_parameter(error, sent) if isinstance(error, openai.APIStatusError) else None
-                filtered = wire.filtered_reply(error, sent, self._site) if name is None else None
+                filtered = wire.filtered_reply(error, sent, self._info) if name is None else None
                 if filtered is not None:
                     return filtered
                 if name is None:
-                    raise wire.backend_error(error, self._site) from error
+                    raise wire.backend_error(error, self._info) from error
                 with self._lock:
                     self._renamed = {**self._renamed, name: None if name in self._renamed else _REPLACEMENTS[name]}
         asked = (name for name, value in request.sampling.to_json().items() if value is not None)
         dropped: list[Json] = [name for name in asked if renamed.get(name, name) is None]
         if request.answer_schema is not None and "response_format" in renamed:
             dropped.append("answer_schema")
-        return wire.read_reply(body, {**sent, "dropped": dropped} if dropped else sent, self._site)
+        return wire.read_reply(body, {**sent, "dropped": dropped} if dropped else sent, self._info)
 
     def _post(self, body: bytes) -> bytes:
-        """The answer's bytes. Raises `wire.foreign_errors`, and BackendError for an answer that is too late or too long."""
-        began = time.monotonic()
-        # The SDK's way to an endpoint without a method of its own: the method for this one walks through all messages by
-        # their types with each call, which costs more than all the rest of a turn. What the header asks for is what
-        # `with_streaming_response` asks for.
-        asked = {"headers": {"X-Stainless-Raw-Response": "stream"}}
-        with self._lanes.one() as client:
-            post = cast("Any", client.post)
-            with closing(post("/chat/completions", cast_to=object, content=body, options=asked)) as response:
-                return read_whole(response.iter_bytes(), self._site, began=began)
+        """Return the answer's bytes. Raises openai.OpenAIError, and BackendError for an answer too late or too long."""
+        with self._clients.borrow() as client:
+            # As bytes and by the general method: `chat.completions.create` walks through all messages by their types with
+            # each call, which costs more than all the rest of a turn.
+            return client.post("/chat/completions", cast_to=bytes, content=body)
 
 
 def _refuses_bound(error: openai.APIStatusError, sent: Mapping[str, Json]) -> bool:

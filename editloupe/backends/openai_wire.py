@@ -6,22 +6,21 @@ and which parameters a model refuses are editloupe/backends/openai.py's.
 
 from __future__ import annotations
 
-import functools
-import importlib
 import json
 import math
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, cast
 
-from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, Site
+from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, EndpointInfo
 from editloupe.backends.payload import (
     FILTERED,
     FLAGGED,
     TOO_LONG,
     ImageURL,
+    JsonObject,
     clean_text,
     cleaned,
     count,
@@ -47,8 +46,6 @@ from editloupe.chat import (
 )
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import ImageRef, Json
-
-Object: TypeAlias = Mapping[str, Json]
 
 _FINISHES: Final[Mapping[str, Finish]] = {
     "stop": "stop",
@@ -78,7 +75,7 @@ def parameters_of(model: str, request: Request, renamed: Mapping[str, str | None
     return wire
 
 
-def response_format(schema: Object) -> dict[str, Json]:
+def response_format(schema: JsonObject) -> dict[str, Json]:
     """What holds an answer to a JSON Schema. Strict: every object of it must be closed and its properties all required."""
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": True}}
 
@@ -129,7 +126,7 @@ class Spliced:
         pieces[1::2] = [urls[digest.decode()] for digest in pieces[1::2]]
         return cls(pieces)
 
-    def within(self, before: Object, behind: Object) -> bytes:
+    def within(self, before: JsonObject, behind: JsonObject) -> bytes:
         """A body that holds `before`, "messages", and `behind`."""
         parts = [_json(before)[:-1], b"," if before else b"", b'"messages":', *self._pieces]
         return b"".join([*parts, b"," + _json(behind)[1:] if behind else b"}"])
@@ -146,7 +143,7 @@ def _json(value: Json) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def _wire_message(message: Message, image_url: ImageURL, image_ids: bool) -> Object:
+def _wire_message(message: Message, image_url: ImageURL, image_ids: bool) -> JsonObject:
     wire: dict[str, Json] = {"role": message.role, "content": _wire_content(message.parts, image_url, image_ids)}
     if message.role == "tool" and not message.images:
         # One plain string: lists of blocks in a tool's message are what the fewest servers take.
@@ -179,28 +176,28 @@ def _wire_content(parts: tuple[Part, ...], image_url: ImageURL, image_ids: bool)
     ]
 
 
-def _wire_tool(tool: ToolSpec) -> Object:
+def _wire_tool(tool: ToolSpec) -> JsonObject:
     return {"type": "function", "function": tool.to_json()}
 
 
 # wire → Reply
 
 
-def read_reply(body: bytes, sent: Object, site: Site) -> Reply:
+def read_reply(body: bytes, sent: JsonObject, info: EndpointInfo) -> Reply:
     """The answer as a Reply that can be written to a trace: without the key, image data and text that is not Unicode.
 
     Raises BackendError where it is no whole answer, holds no message, or says itself that it failed or was broken off.
     """
-    payload = _payload(body, site)
+    payload = _payload(body, info)
     choices = payload.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, Mapping) else None
     if not isinstance(choice, Mapping) or not isinstance(message, Mapping):
-        raise Unavailable(f"{site.where}: answered without a message; expected choices[0].message")
+        raise Unavailable(f"{info.where}: answered without a message; expected choices[0].message")
     reason = choice.get("finish_reason")
     if reason in ("error", "abort"):
-        raise Unavailable(f"{site.where}: the server broke the answer off (finish_reason {reason!r})")
-    calls, malformed = _calls(message.get("tool_calls"), site.scrub)
+        raise Unavailable(f"{info.where}: the server broke the answer off (finish_reason {reason!r})")
+    calls, malformed = _calls(message.get("tool_calls"), info.scrub)
     finish: Finish = _FINISHES.get(str(reason), "stop")
     if finish == "stop" and (calls or malformed):
         # Servers that were told which tool to call say "stop".
@@ -234,21 +231,21 @@ def _logprob(value: Json) -> float | None:
     return math.fsum(known) if len(known) == len(values) else None
 
 
-def _payload(body: bytes, site: Site) -> Object:
+def _payload(body: bytes, info: EndpointInfo) -> JsonObject:
     try:
         # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
-        payload = cleaned(loads(site.scrub(body.decode("utf-8-sig", "replace"))), site.scrub)
+        payload = cleaned(loads(info.scrub(body.decode("utf-8-sig", "replace"))), info.scrub)
     except (ValueError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
-            raise Rejected(f"{site.where}: answered with a web page, not JSON; {_BASE_URL_HINT}") from error
-        raise Unavailable(f"{site.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
+            raise Rejected(f"{info.where}: answered with a web page, not JSON; {_BASE_URL_HINT}") from error
+        raise Unavailable(f"{info.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
     if not isinstance(payload, Mapping):
-        raise Unavailable(f"{site.where}: expected a JSON object, found {str(payload)[:80]!r}")
+        raise Unavailable(f"{info.where}: expected a JSON object, found {str(payload)[:80]!r}")
     # Some gateways report a failure with HTTP 200 and an error in place of the answer.
     error_body = payload.get("error")
     if error_body and not payload.get("choices"):
         code = error_body.get("code") if isinstance(error_body, Mapping) else None
-        raise _failure(code if isinstance(code, int) and 400 <= code < 600 else 502, error_body, site)
+        raise _failure(code if isinstance(code, int) and 400 <= code < 600 else 502, error_body, info)
     return payload
 
 
@@ -260,7 +257,7 @@ def _content_text(content: Json) -> str:
     return "".join(str(b["text"]) for b in blocks if isinstance(b, Mapping) and isinstance(b.get("text"), str))
 
 
-def _first_text(message: Object, *names: str) -> str:
+def _first_text(message: JsonObject, *names: str) -> str:
     return next((v for v in (message.get(name) for name in names) if isinstance(v, str) and v), "")
 
 
@@ -304,50 +301,36 @@ def _usage(value: Json) -> Usage:
 # Foreign error → BackendError
 
 
-@functools.cache
-def foreign_errors() -> tuple[type[Exception], ...]:
-    """What a call of the SDK may raise: its own errors, and those of the HTTP library below it.
-
-    The SDK translates what fails before the answer's first byte; what fails after it comes as it is.
-    """
+def backend_error(error: Exception, info: EndpointInfo) -> BackendError:
+    """Return an error of the SDK as one of ours. It is cleaned of the key in place, since it becomes the cause."""
     import openai
 
-    return (openai.OpenAIError, http_library().HTTPError)
-
-
-@functools.cache
-def http_library() -> Any:
-    """What the SDK sends with: httpx under openai 2, httpx2 under openai 3."""
-    import openai
-
-    return importlib.import_module(openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0])
-
-
-def backend_error(error: Exception, site: Site) -> BackendError:
-    """One of `foreign_errors` as ours. It is cleaned of the key in place, since it becomes the cause."""
-    import openai
+    if isinstance(error.__cause__, BackendError):
+        # Up to 2 the SDK wraps whatever its HTTP client raises.
+        ours, error.__cause__ = error.__cause__, None
+        return ours
 
     if isinstance(error, openai.APIError):
-        error.message = clean_text(error.message, site.scrub)
+        error.message = clean_text(error.message, info.scrub)
         try:
-            error.body = cleaned(cast("Json", error.body), site.scrub)
+            error.body = cleaned(cast("Json", error.body), info.scrub)
         except RecursionError:
             error.body = None
-    error.args = tuple(clean_text(str(a), site.scrub) for a in error.args)
+    error.args = tuple(clean_text(str(a), info.scrub) for a in error.args)
     if isinstance(error, openai.APIStatusError):
-        return _failure(error.status_code, error.body, site, retry_after_s=retry_after_s(error.response.headers))
+        return _failure(error.status_code, error.body, info, retry_after_s=retry_after_s(error.response.headers))
     cause = error.__cause__ or error
-    kind, told = type(cause).__name__, site.scrub(str(cause))
+    kind, told = type(cause).__name__, info.scrub(str(cause))
     if "ConnectTimeout" in kind:
-        return Unavailable(f"{site.where}: no connection within {site.connect_s:g} s")
+        return Unavailable(f"{info.where}: no connection within {info.connect_s:g} s")
     if "Timeout" in kind:
-        return Unavailable(f"{site.where}: no answer within {site.timeout_s:g} s")
+        return Unavailable(f"{info.where}: no answer within {info.timeout_s:g} s")
     if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIConnectionError):
-        return Rejected(f"{site.where}: {kind}: {told}")
-    return Unavailable(f"{site.where}: the connection failed ({kind}: {told}); {UNREACHABLE_ADVICE}")
+        return Rejected(f"{info.where}: {kind}: {told}")
+    return Unavailable(f"{info.where}: the connection failed ({kind}: {told}); {UNREACHABLE_ADVICE}")
 
 
-def filtered_reply(error: Exception, sent: Object, site: Site) -> Reply | None:
+def filtered_reply(error: Exception, sent: JsonObject, info: EndpointInfo) -> Reply | None:
     """A 400 by which a provider refuses the prompt for its content, as the reply that it is; None for any other error."""
     import openai
 
@@ -356,16 +339,16 @@ def filtered_reply(error: Exception, sent: Object, site: Site) -> Reply | None:
     if not FILTERED.search(error_code(error.body)):
         return None
     try:
-        raw = cleaned(cast("Json", error.body), site.scrub)
+        raw = cleaned(cast("Json", error.body), info.scrub)
     except RecursionError:
         raw = None
-    return Reply(text=clean_text(said(error.body), site.scrub), finish="filter", raw=raw, sent=sent)
+    return Reply(text=clean_text(said(error.body), info.scrub), finish="filter", raw=raw, sent=sent)
 
 
-def _failure(status: int, body: object, site: Site, *, retry_after_s: float | None = None) -> BackendError:
+def _failure(status: int, body: object, info: EndpointInfo, *, retry_after_s: float | None = None) -> BackendError:
     """A failed answer as one of ours, with what to do about it."""
     told, code = said(body), error_code(body)
-    message = f"{site.where}: HTTP {status}" + (f", {told}" if told else "")
+    message = f"{info.where}: HTTP {status}" + (f", {told}" if told else "")
     if status == 429 and code == "insufficient_quota":
         return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status, for_all=True)
     if status == 429:
@@ -376,8 +359,8 @@ def _failure(status: int, body: object, site: Site, *, retry_after_s: float | No
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     if status in (401, 403):
         # Some gateways refuse a single prompt with a 403.
-        return Rejected(f"{message}; {site.key_hint}", status=status, for_all=not FLAGGED.search(told))
-    if advice := site.advice(told):
+        return Rejected(f"{message}; {info.key_hint}", status=status, for_all=not FLAGGED.search(told))
+    if advice := info.advice(told):
         return Rejected(f"{message}; {advice}", status=status)
     if status in (404, 405) or status < 400:
         return Rejected(f"{message}; check the model's name, and that {_BASE_URL_HINT}", status=status, for_all=True)

@@ -44,6 +44,8 @@ FLAGGED = re.compile(r"moderat|flagged|content.?policy|safety", re.IGNORECASE)
 _IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
 
 
+JsonObject: TypeAlias = Mapping[str, Json]
+
 ImageURL: TypeAlias = Callable[[ImageRef], str]
 """An image as a data URI."""
 

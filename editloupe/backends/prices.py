@@ -65,7 +65,7 @@ class Prices:
             return None
         return _listed(listed, model, usage)
 
-    def told(self, backend: LMM) -> str:
+    def basis(self, backend: LMM) -> str:
         """Where the price comes from, in words for a report."""
         if not self.known(backend):
             return "no price is known"

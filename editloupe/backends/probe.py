@@ -76,7 +76,7 @@ class Probed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class ProbeReport:
     """All probes of a backend. usage: of all questions.   asked: how many were answered.
 
     embedded: it is the pixel baseline, which judges and answers no questions; there are no rows then.
@@ -132,13 +132,13 @@ LOGPROBS: Final = "give logprobs"
 CONTEXT: Final = "say its context limit"
 
 
-def probe(lmm: LMM, *, listener: Callable[[str], None] | None = None) -> Report:
+def probe(lmm: LMM, *, listener: Callable[[str], None] | None = None) -> ProbeReport:
     """Ask `lmm` what it can do. A probe that fails is a row with its reason; this raises nothing that a backend may raise.
 
     listener: told each probe's name before it is asked.
     """
     if parse_uri(lmm.uri).provider == "baseline":
-        return Report(uri=lmm.uri, endpoint=lmm.endpoint, model="", rows=(), usage=Usage(), asked=0, embedded=True)
+        return ProbeReport(uri=lmm.uri, endpoint=lmm.endpoint, model="", rows=(), usage=Usage(), asked=0, embedded=True)
     asking = _Asking(lmm, listener or (lambda name: None))
     asking.answers()
     if asking.rows[-1].result == "failed":
@@ -153,7 +153,7 @@ def probe(lmm: LMM, *, listener: Callable[[str], None] | None = None) -> Report:
         asking.keeps_to_a_form()
         asking.logprobs()
         asking.limit()
-    return Report(
+    return ProbeReport(
         uri=lmm.uri,
         endpoint=lmm.endpoint,
         model=asking.model,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from editloupe.backends.base import NOT_LMMS, BackendURI, Traits, parse_uri
 from editloupe.backends.image_tokens import image_tokens_of
-from editloupe.backends.nearest import chain, difference
+from editloupe.backends.request_diff import chain, difference
 from editloupe.chat import Message, Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, NotRecorded, Rejected, TraceError
@@ -27,7 +27,7 @@ from editloupe.values import Json, digest
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Told:
+class _Recorded:
     """A recorded answer, or a failure. where: trace and number of the call.   count: answers to this very request."""
 
     reply: Mapping[str, Json] | None
@@ -58,7 +58,7 @@ class RecordedLMM:
 
     def __init__(self, folder: Path, judge_id: str, judge: Mapping[str, Json]) -> None:
         self._folder = folder
-        self._answers: dict[str, _Told] = {}
+        self._answers: dict[str, _Recorded] = {}
         # For the words of a miss: which trace holds a message, and which traces begin with these images.
         self._holders: dict[str, Path] = {}
         self._openings: defaultdict[tuple[str, ...], list[Path]] = defaultdict(list)
@@ -138,11 +138,11 @@ class RecordedLMM:
                     self._answers[event.request_key] = replace(known, count=known.count + 1)
                 else:
                     where = f"{name}, call {event.ordinal + 1}"
-                    self._answers[event.request_key] = _Told(reply=event.reply, failure=None, where=where)
+                    self._answers[event.request_key] = _Recorded(reply=event.reply, failure=None, where=where)
             elif isinstance(event, ModelFailure) and event.request_key not in self._answers:
                 where = f"{name}, call {event.ordinal + 1}"
                 failure = (event.error, event.message)
-                self._answers[event.request_key] = _Told(reply=None, failure=failure, where=where)
+                self._answers[event.request_key] = _Recorded(reply=None, failure=failure, where=where)
 
     # What a miss says
 

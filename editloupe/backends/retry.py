@@ -49,7 +49,7 @@ DEFAULT_POLICY: Final = RetryPolicy()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome(Generic[T]):
+class RetryOutcome(Generic[T]):
     """What `fn` returned at last. attempts: how often it was called.   waited_s: the sleeps between, added up."""
 
     value: T
@@ -65,7 +65,7 @@ def call(
     sleep: Callable[[float], None] = time.sleep,
     rng: Callable[[], float] = random.random,
     clock: Callable[[], float] = time.monotonic,
-) -> Outcome[T]:
+) -> RetryOutcome[T]:
     """Call `fn` until it returns. Raises its last BackendError, with the attempts made, where the policy is used up.
 
     Only errors that say `retryable` are tried again, a 400 never is. An endpoint's own `retry_after_s` is the shortest
@@ -78,7 +78,7 @@ def call(
         try:
             with nullcontext() if limit is None else limit.call():
                 value = fn()
-            return Outcome(value=value, attempts=attempt, waited_s=waited)
+            return RetryOutcome(value=value, attempts=attempt, waited_s=waited)
         except BackendError as error:
             if not error.retryable:
                 raise

@@ -13,7 +13,7 @@ from editloupe.cli.options import editors
 from editloupe.cli.output import out, plain
 
 if TYPE_CHECKING:
-    from editloupe.data.check import Report
+    from editloupe.data.check import DataReport
 
 
 def check(
@@ -35,7 +35,7 @@ def check(
     return 1 if report.errors else 0
 
 
-def _show(path: Path, report: Report) -> None:
+def _show(path: Path, report: DataReport) -> None:
     console = out()
     if report.problems:
         table = Table("", "Kind", "Sample", "What", show_lines=False)

@@ -42,7 +42,7 @@ def dry_run(
     together = total([(bench, one) for (bench, _), one in zip(judges, found, strict=True)])
     if as_json:
         for (bench, heading), one in zip(judges, found, strict=True):
-            told = _as_json(bench, folder, heading, one, prices.told(bench.backend), RULES)
+            told = _as_json(bench, folder, heading, one, prices.basis(bench.backend), RULES)
             typer.echo(json.dumps(told, ensure_ascii=False))
         if len(judges) > 1:
             ends = dict(zip(("least", "most"), (end.to_json() for end in together), strict=True))
@@ -93,7 +93,7 @@ def _of_judge(bench: Bench, heading: Heading, found: Estimate, folder: Path, pri
     console.print(_table((found.least, found.most), "Estimate", is_lmm=is_lmm))
     if is_lmm:
         image_rule = found.image_rule or "no formula is known for this model: unknown, and so is the cost"
-        told = prices.told(bench.backend)
+        told = prices.basis(bench.backend)
         console.print(plain(f"Image tokens: {image_rule}. Prices: {told}.", "dim"), soft_wrap=True)
 
 

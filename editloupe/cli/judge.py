@@ -631,7 +631,7 @@ def spent_told(ledger: Ledger, backend: LMM) -> str:
     tokens = f"{both.input_tokens or 0:,} input and {both.output_tokens or 0:,} output tokens"
     tokens = f"about {tokens}" if more else tokens
     cost = "" if ledger.cost is None or not backend.traits.is_lmm else f", about {ledger.cost:.4g} USD"
-    told = f"Spent: {calls}, {tokens}{cost} ({ledger.prices.told(backend)})."
+    told = f"Spent: {calls}, {tokens}{cost} ({ledger.prices.basis(backend)})."
     if not ledger.untold:
         return told
     untold = f"{ledger.untold:,} calls" if ledger.untold > 1 else "1 call"

@@ -12,10 +12,10 @@ from editloupe.data.tables import shown
 from editloupe.errors import ConfigError
 from editloupe.values import Box, Json
 
-Order: TypeAlias = Literal["xyxy", "xywh", "yxyx"]
-Scale: TypeAlias = Literal["px", "unit", "thousandths"]
+BoxOrder: TypeAlias = Literal["xyxy", "xywh", "yxyx"]
+BoxScale: TypeAlias = Literal["px", "unit", "thousandths"]
 
-FORMATS: Final[Mapping[str, tuple[Order, Scale]]] = {
+FORMATS: Final[Mapping[str, tuple[BoxOrder, BoxScale]]] = {
     "xyxy": ("xyxy", "px"),
     "xywh": ("xywh", "px"),
     "unit": ("xyxy", "unit"),
@@ -26,7 +26,7 @@ FORMATS: Final[Mapping[str, tuple[Order, Scale]]] = {
 }
 """What `bbox_format` may say: corners unless xywh, px unless unit (0..1) or thousandths (0..1000), x first unless yxyx."""
 
-_KEYS: Final[tuple[tuple[Order, tuple[str, str, str, str]], ...]] = (
+_KEYS: Final[tuple[tuple[BoxOrder, tuple[str, str, str, str]], ...]] = (
     ("xywh", ("x", "y", "w", "h")),
     ("xywh", ("x", "y", "width", "height")),
     ("xywh", ("left", "top", "width", "height")),
@@ -49,7 +49,7 @@ class Quad:
     """Four numbers as they were written; `order` is known only where their form tells it (an object's keys)."""
 
     values: tuple[float, float, float, float]
-    order: Order | None = None
+    order: BoxOrder | None = None
 
 
 def read_quads(value: Json) -> tuple[Quad, ...]:

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from editloupe.data.folders import Kind
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import Progress, size_note
+from editloupe.data.rows import OnProgress, size_note
 from editloupe.data.samples import load
 from editloupe.errors import ImageError
 from editloupe.values import ImageRef, Json, Sample
@@ -32,7 +32,7 @@ _NO_EDITORS: Final[Mapping[str, Path]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class DataProblem:
     """One thing that is wrong or worth knowing.
 
     severity: "error" where the sample cannot be judged.   sample: its key; the first one's for a note on an image.
@@ -55,7 +55,7 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class DataReport:
     """What `check` found. rows: everything that the data set asks to be judged.   images: different files decoded.
 
     problems: errors first, then by kind, sample, file and message.
@@ -64,7 +64,7 @@ class Report:
     format: str
     rows: int
     images: int
-    problems: tuple[Problem, ...]
+    problems: tuple[DataProblem, ...]
     notes: tuple[str, ...]
 
     @property
@@ -106,8 +106,8 @@ def check(
     format: str = "auto",
     edited: Mapping[str, Path] = _NO_EDITORS,
     fields: Path | None = None,
-    progress: Progress | None = None,
-) -> Report:
+    progress: OnProgress | None = None,
+) -> DataReport:
     """Load and decode everything; the arguments are those of `load`.
 
     progress: called for the samples while their images are decoded.
@@ -115,7 +115,7 @@ def check(
     """
     loaded = load(path, store=store, format=format, edited=edited, fields=fields)
     problems = [
-        Problem(kind=r.kind, severity="error", sample=r.key, file=r.file, message=r.message) for r in loaded.rejected
+        DataProblem(kind=r.kind, severity="error", sample=r.key, file=r.file, message=r.message) for r in loaded.rejected
     ]
     decoded: dict[str, str | None] = {}
     for done, sample in enumerate(loaded.samples, start=1):
@@ -125,7 +125,7 @@ def check(
         if progress is not None:
             progress(done, len(loaded.samples))
     problems.sort(key=lambda p: (p.severity, p.kind, p.sample, str(p.file or ""), p.message))
-    return Report(
+    return DataReport(
         format=loaded.format,
         rows=len(loaded.samples) + len(loaded.rejected),
         images=len(decoded),
@@ -134,12 +134,12 @@ def check(
     )
 
 
-def _of_images(sample: Sample, store: ImageStore, decoded: dict[str, str | None]) -> list[Problem]:
+def _of_images(sample: Sample, store: ImageStore, decoded: dict[str, str | None]) -> list[DataProblem]:
     """Each image is decoded once; damage is a problem of every sample that uses it, a note is given once.
 
     decoded: by SHA-256 the error, None where there was none; added to here.
     """
-    problems: list[Problem] = []
+    problems: list[DataProblem] = []
     for ref in _images(sample):
         if ref.sha256 not in decoded:
             try:
@@ -160,7 +160,7 @@ def _images(sample: Sample) -> list[ImageRef]:
     return list(dict.fromkeys(ref for ref in found if ref is not None))
 
 
-def _of_sizes(sample: Sample) -> list[Problem]:
+def _of_sizes(sample: Sample) -> list[DataProblem]:
     source, edited = sample.source, sample.edited
     problems = []
     if edited is not None and (edited.width, edited.height) != (source.width, source.height):
@@ -175,10 +175,10 @@ def _of_sizes(sample: Sample) -> list[Problem]:
     return problems
 
 
-def _of_sample(sample: Sample) -> list[Problem]:
+def _of_sample(sample: Sample) -> list[DataProblem]:
     if sample.edited is None:
         message = "no edited image; a run counts it as missing_output"
-        return [Problem(kind="missing_output", severity="warning", sample=sample.key, file=None, message=message)]
+        return [DataProblem(kind="missing_output", severity="warning", sample=sample.key, file=None, message=message)]
     problems = []
     if sample.edited.sha256 == sample.source.sha256:
         message = "the edited image is its source, byte for byte"
@@ -191,5 +191,7 @@ def _of_sample(sample: Sample) -> list[Problem]:
     return problems
 
 
-def _problem(kind: ProblemKind, severity: Severity, sample: Sample, ref: ImageRef | None, message: str) -> Problem:
-    return Problem(kind=kind, severity=severity, sample=sample.key, file=None if ref is None else ref.path, message=message)
+def _problem(kind: ProblemKind, severity: Severity, sample: Sample, ref: ImageRef | None, message: str) -> DataProblem:
+    return DataProblem(
+        kind=kind, severity=severity, sample=sample.key, file=None if ref is None else ref.path, message=message
+    )

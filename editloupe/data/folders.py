@@ -118,7 +118,7 @@ class Folder:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ImageFile:
     """One file that a row names: where it stands, not yet opened."""
 
     folder: Folder

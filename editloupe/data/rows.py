@@ -11,11 +11,11 @@ from pathlib import Path, PurePosixPath
 from typing import Final, TypeAlias
 
 from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
-from editloupe.data.folders import Folder, Kind, Place, RowError
-from editloupe.data.tables import Line, shown
+from editloupe.data.folders import Folder, ImageFile, Kind, RowError
+from editloupe.data.tables import TableLine, shown
 from editloupe.values import Box, ImageRef, Json, Role, Sample, Target, Turn, digest, sample_key
 
-Progress: TypeAlias = Callable[[int, int | None], None]
+OnProgress: TypeAlias = Callable[[int, int | None], None]
 """Called with (done, total); total is None where it is not known."""
 
 Ratings: TypeAlias = Mapping[str, Mapping[str, str | float]]
@@ -40,7 +40,7 @@ _RATER = re.compile(r"(r|rater|a|annotator)?\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rejected:
+class RejectedRow:
     """A row that cannot be judged: it becomes an `input_error` finding.
 
     id: unique among samples and rejected rows of its editor; "line-7" where the row has none.
@@ -81,12 +81,12 @@ class Loaded:
 
     format: str
     samples: tuple[Sample, ...]
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[RejectedRow, ...]
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class DataRow:
     """One row with values of the right type; its files are not yet opened.
 
     quads: the targets in the source image.   role_quads: the same targets, in the same order, in other images.
@@ -97,10 +97,10 @@ class Row:
     line: int | None
     id: str | None
     editor: str = ""
-    source: Place
-    edited: Place | None = None
-    reference: Place | None = None
-    masks: Mapping[str, Place] = field(default_factory=dict)
+    source: ImageFile
+    edited: ImageFile | None = None
+    reference: ImageFile | None = None
+    masks: Mapping[str, ImageFile] = field(default_factory=dict)
     instruction: str
     edit_type: str | None = None
     quads: tuple[Quad, ...] = ()
@@ -113,7 +113,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Broken:
+class BrokenRow:
     """One row that cannot be judged, with as much of its identity as could be read.
 
     stems: of its files, by role, as far as they are named: what is theirs in a folder of outputs is known by them.
@@ -129,13 +129,13 @@ class Broken:
     stems: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_row(line: Line, *, folder: Folder, text_only: bool, bbox_format: str | None = "xyxy") -> Row | Broken:
-    """A line with the columns of docs/data.md as a Row; other columns go to `extra`.
+def read_row(line: TableLine, *, folder: Folder, text_only: bool, bbox_format: str | None = "xyxy") -> DataRow | BrokenRow:
+    """A line with the columns of docs/data.md as a DataRow; other columns go to `extra`.
 
     text_only: numbers are read from text.   bbox_format: where the row does not state it.
     """
     if line.fault is not None:
-        return Broken(line=line.number, kind="row", message=line.fault)
+        return BrokenRow(line=line.number, kind="row", message=line.fault)
     values = dict(line.values)
     if "editor" not in values and "model" in values:
         values["editor"] = values.pop("model")
@@ -151,14 +151,14 @@ def read_row(line: Line, *, folder: Folder, text_only: bool, bbox_format: str | 
         return replace(found, stems={role: _stem(name) for role, name in named.items() if isinstance(name, str) and name})
 
 
-def broken(error: RowError, *, line: int | None, id: str | None, editor: str, edit_type: str | None) -> Broken:
+def broken(error: RowError, *, line: int | None, id: str | None, editor: str, edit_type: str | None) -> BrokenRow:
     """What remains of a row after `error`."""
-    return Broken(
+    return BrokenRow(
         line=line, id=id, editor=editor, edit_type=edit_type, kind=error.kind, message=str(error), file=error.path
     )
 
 
-def named(rows: Sequence[Row | Broken]) -> tuple[Row | Broken, ...]:
+def named(rows: Sequence[DataRow | BrokenRow]) -> tuple[DataRow | BrokenRow, ...]:
     """Every row with an id that is unique for its editor; the second of two equal ids is broken, and says so.
 
     A row without an id gets the first of its hints that no other row has, else a digest of source and instruction,
@@ -174,7 +174,7 @@ def named(rows: Sequence[Row | Broken]) -> tuple[Row | Broken, ...]:
             out[i] = _duplicate(row, f"id {row.id!r} was used before on line {first[key]}", taken=first)
         else:
             first[key] = row.line
-    offers = {i: _offers(row) for i, row in enumerate(rows) if row.id is None and isinstance(row, Row)}
+    offers = {i: _offers(row) for i, row in enumerate(rows) if row.id is None and isinstance(row, DataRow)}
     wanted = Counter(sample_key(rows[i].editor, offer) for i, names in offers.items() for offer in dict.fromkeys(names))
     for i, names in offers.items():
         row = rows[i]
@@ -195,30 +195,30 @@ def named(rows: Sequence[Row | Broken]) -> tuple[Row | Broken, ...]:
 
 
 def assemble(
-    rows: Sequence[Row | Broken],
+    rows: Sequence[DataRow | BrokenRow],
     *,
     format: str,
     dataset: str,
     metadata: Path | None = None,
     notes: Sequence[str] = (),
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Loaded:
     """Rows that are `named` as samples: every file identified, every box in px.
 
     metadata: the file in which the rows' lines count.
     """
     samples: list[Sample] = []
-    rejected: list[Rejected] = []
+    rejected: list[RejectedRow] = []
     for done, row in enumerate(rows, start=1):
-        found: Row | Broken | Sample = row
-        if isinstance(row, Row):
+        found: DataRow | BrokenRow | Sample = row
+        if isinstance(row, DataRow):
             try:
                 found = _sample(row, dataset)
             except RowError as error:
                 found = broken(error, line=row.line, id=row.id, editor=row.editor, edit_type=row.edit_type)
         if isinstance(found, Sample):
             samples.append(found)
-        elif isinstance(found, Broken):
+        elif isinstance(found, BrokenRow):
             rejected.append(_rejected(found, metadata))
         if progress is not None:
             progress(done, len(rows))
@@ -263,7 +263,7 @@ def _read(
     folder: Folder,
     text_only: bool,
     bbox_format: str | None,
-) -> Row:
+) -> DataRow:
     source = _place(values, "source_file_name", folder)
     if source is None:
         raise RowError("row", "column 'source_file_name' is empty; expected the image before the edit")
@@ -296,7 +296,7 @@ def _read(
         raise RowError(
             "box", "'reference_bbox' and 'edited_bbox' differ in number; expected one a target, in the same order"
         )
-    return Row(
+    return DataRow(
         line=line,
         id=known["id"],
         editor=known["editor"] or "",
@@ -339,10 +339,10 @@ def _text(values: Mapping[str, Json], column: str) -> str | None:
     return value.strip() or None
 
 
-def _place(values: Mapping[str, Json], column: str, folder: Folder) -> Place | None:
+def _place(values: Mapping[str, Json], column: str, folder: Folder) -> ImageFile | None:
     # Not stripped: a file's name may begin or end with a space.
     name = values.get(column) if _text(values, column) else None
-    return Place(folder=folder, name=name) if isinstance(name, str) else None
+    return ImageFile(folder=folder, name=name) if isinstance(name, str) else None
 
 
 def _stem(name: str) -> str:
@@ -392,17 +392,17 @@ def _storable(value: Json) -> Json:
     return value
 
 
-def _offers(row: Row) -> tuple[str, ...]:
+def _offers(row: DataRow) -> tuple[str, ...]:
     short = digest([row.source.name, row.instruction])[:12]
     long = digest([row.source.name, row.instruction, None if row.edited is None else row.edited.name])[:12]
     return (*(hint for hint in row.hints if hint), short, long)
 
 
-def _duplicate(row: Row | Broken, what: str, *, taken: dict[str, int | None]) -> Broken:
+def _duplicate(row: DataRow | BrokenRow, what: str, *, taken: dict[str, int | None]) -> BrokenRow:
     name = _free(row.editor, f"{row.id}#line-{row.line}", taken)
     taken[sample_key(row.editor, name)] = row.line
     editor = f" for editor {row.editor!r}" if row.editor else ""
-    return Broken(
+    return BrokenRow(
         line=row.line,
         id=name,
         editor=row.editor,
@@ -421,9 +421,9 @@ def _free(editor: str, name: str, taken: Mapping[str, int | None]) -> str:
     return tried
 
 
-def _rejected(row: Broken, metadata: Path | None) -> Rejected:
+def _rejected(row: BrokenRow, metadata: Path | None) -> RejectedRow:
     where = "" if metadata is None or row.line is None else f"{metadata.name}, line {row.line}: "
-    return Rejected(
+    return RejectedRow(
         id=row.id or f"line-{row.line}",
         editor=row.editor,
         edit_type=row.edit_type,
@@ -434,7 +434,7 @@ def _rejected(row: Broken, metadata: Path | None) -> Rejected:
     )
 
 
-def _sample(row: Row, dataset: str) -> Sample:
+def _sample(row: DataRow, dataset: str) -> Sample:
     source = row.source.image()
     edited = None if row.edited is None else row.edited.image()
     warnings = []

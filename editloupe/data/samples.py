@@ -12,12 +12,12 @@ from editloupe.data.folders import open_folder
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders import dlebench, imagefolder, pairs
 from editloupe.data.loaders.base import DataSet, Loader
-from editloupe.data.rows import Loaded, Progress, Rejected, size_note
+from editloupe.data.rows import Loaded, OnProgress, RejectedRow, size_note
 from editloupe.data.tables import ENDINGS
 from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.values import ImageRef, Sample, Turn
 
-__all__ = ["FORMATS", "Loaded", "Progress", "Rejected", "load", "sample_from_files"]
+__all__ = ["FORMATS", "Loaded", "OnProgress", "RejectedRow", "load", "sample_from_files"]
 
 
 _LOADERS: Final[Mapping[str, Loader]] = {"imagefolder": imagefolder, "dlebench": dlebench, "pairs": pairs}
@@ -36,7 +36,7 @@ def load(
     edited: Mapping[str, Path] = _NO_EDITORS,
     fields: Path | None = None,
     outputs: bool = True,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Loaded:
     """All edits of a folder (or of a metadata file in it): every file identified and hashed once, no pixels decoded.
 

@@ -20,7 +20,7 @@ ENDINGS: Final = (".jsonl", ".csv", ".parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class TableLine:
     """One row of a table.
 
     number: counts from 1; the line where the row begins in a text file, the row itself in a Parquet file.
@@ -42,7 +42,7 @@ class Table:
 
     file: Path
     columns: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[TableLine, ...]
     text_only: bool
 
 
@@ -78,25 +78,25 @@ def _read_jsonl(file: Path) -> Table:
     return Table(file=file, columns=tuple(columns), lines=tuple(lines), text_only=False)
 
 
-def _json_line(number: int, raw: bytes) -> Line:
+def _json_line(number: int, raw: bytes) -> TableLine:
     try:
         values = json.loads(raw.decode("utf-8"), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_distinct)
         # A lone surrogate ("\ud800") is read but could never be written again.
         json.dumps(values, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as error:
-        return Line(number=number, values={}, fault=f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8")
+        return TableLine(number=number, values={}, fault=f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8")
     except UnicodeEncodeError:
-        return Line(number=number, values={}, fault="holds half of a surrogate pair, which is no character")
+        return TableLine(number=number, values={}, fault="holds half of a surrogate pair, which is no character")
     except RecursionError:
-        return Line(number=number, values={}, fault="is nested too deeply; expected one JSON object")
+        return TableLine(number=number, values={}, fault="is nested too deeply; expected one JSON object")
     except json.JSONDecodeError as error:
         fault = f"is broken JSON: {error.msg} at column {error.colno}; expected one object on the line"
-        return Line(number=number, values={}, fault=fault)
+        return TableLine(number=number, values={}, fault=fault)
     except ValueError as error:
-        return Line(number=number, values={}, fault=str(error))
+        return TableLine(number=number, values={}, fault=str(error))
     if not isinstance(values, dict):
-        return Line(number=number, values={}, fault=f"expected one JSON object {{…}}, found {shown(values)}")
-    return Line(number=number, values=values)
+        return TableLine(number=number, values={}, fault=f"expected one JSON object {{…}}, found {shown(values)}")
+    return TableLine(number=number, values=values)
 
 
 def _refuse(constant: str) -> float:
@@ -141,7 +141,7 @@ def _read_csv(file: Path) -> Table:
         if fault is None and len(cells) != len(columns):
             fault = f"has {len(cells)} fields where the header has {len(columns)}; put text with commas in quotes"
         values: Mapping[str, Json] = {} if fault else dict(zip(columns, cells, strict=True))
-        lines.append(Line(number=number, values=values, fault=fault))
+        lines.append(TableLine(number=number, values=values, fault=fault))
     return Table(file=file, columns=columns, lines=tuple(lines), text_only=True)
 
 
@@ -173,7 +173,7 @@ def _read_parquet(file: Path) -> Table:
     except (pyarrow.ArrowException, pyarrow.ArrowInvalid) as error:
         raise SampleError(f"is not a Parquet file that can be read: {error}", file=file) from error
     lines = [
-        Line(number=number, values={str(k): _as_json(v) for k, v in row.items()})
+        TableLine(number=number, values={str(k): _as_json(v) for k, v in row.items()})
         for number, row in enumerate(rows, start=1)
     ]
     return Table(file=file, columns=columns, lines=tuple(lines), text_only=False)

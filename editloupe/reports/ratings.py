@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from editloupe.data.rows import human_column
-from editloupe.data.tables import Line, Table, read_table, shown
+from editloupe.data.tables import Table, TableLine, read_table, shown
 from editloupe.errors import ConfigError, SampleError
 from editloupe.values import Json
 
@@ -140,7 +140,7 @@ class _Reader:
         self.twice: list[int] = []
         self.split: dict[tuple[Key, str, str], list[int]] = {}
 
-    def add(self, line: Line) -> None:
+    def add(self, line: TableLine) -> None:
         if line.fault is not None:
             self._leave(line, line.fault)
             return
@@ -178,14 +178,14 @@ class _Reader:
             del self.items[key].ratings[criterion][rater]
         return RatingTable(file=self.table.file, items=self.items, criteria=tuple(self.criteria), notes=tuple(notes))
 
-    def _facts(self, line: Line) -> Rated:
+    def _facts(self, line: TableLine) -> Rated:
         def value(role: str) -> Json:
             return line.values.get(self.roles[role]) if role in self.roles else None
 
         area = _number(value("area"))
         return Rated(edit_type=text_of(value("edit_type")), area=area, source=text_of(value("source")))
 
-    def _criterion(self, line: Line) -> str | None:
+    def _criterion(self, line: TableLine) -> str | None:
         if "criterion" not in self.roles:
             name = self.only or ONLY
             self.criteria.setdefault(name)
@@ -198,10 +198,10 @@ class _Reader:
             self.criteria.setdefault(found)
         return found
 
-    def _rater(self, line: Line) -> str:
+    def _rater(self, line: TableLine) -> str:
         return (text_of(line.values.get(self.roles["rater"])) if "rater" in self.roles else None) or NO_RATER
 
-    def _rate(self, line: Line, key: Key, rated: Rated, criterion: str, rater: str, value: Json) -> None:
+    def _rate(self, line: TableLine, key: Key, rated: Rated, criterion: str, rater: str, value: Json) -> None:
         try:
             rating = as_rating(value)
         except ValueError as error:
@@ -217,7 +217,7 @@ class _Reader:
         else:
             self.split.setdefault((key, criterion, rater), []).append(line.number)
 
-    def _leave(self, line: Line, what: str) -> None:
+    def _leave(self, line: TableLine, what: str) -> None:
         self.left_out.setdefault(what, []).append(line.number)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from editloupe.backends.base import LMM, Traits
 from editloupe.backends.prices import Prices
-from editloupe.backends.untold import estimated, is_untold
+from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import Reply, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, Rejected
@@ -50,8 +50,8 @@ class RunBudget:
 class Ledger:
     """Adds up what a run's calls cost, and sets `stop` when the budget is used up. Thread-safe.
 
-    usage: as the endpoint told it.   untold: calls whose input or output it did not tell.   estimated: what these are taken
-    to have cost (`backends.untold`).   cost: USD for both; None where a price, or the tokens of a call, cannot be known.
+    usage: as the endpoint told it.   untold: calls whose input or output it did not tell.   estimated: what these took by
+    `backends.token_estimate`.   cost: USD for both; None where a price, or the tokens of a call, cannot be known.
     reason: which budget ended the run, in words; "" while none has.   refused: what the backend said when it refused not a
     request but all of them (`BackendError.for_all`); nothing is asked from then on. "" while it has not.
     """
@@ -89,8 +89,8 @@ class Ledger:
 
     def spend(self, backend: LMM, request: Request, reply: Reply) -> None:
         """Count one answer."""
-        untold = backend.traits.is_lmm and is_untold(reply.usage)
-        guess = estimated(request, reply, backend.traits) if untold else Usage()
+        untold = backend.traits.is_lmm and lacks_usage(reply.usage)
+        guess = estimate_usage(request, reply, backend.traits) if untold else Usage()
         price = None if guess is None else self.prices.of(backend, reply.usage + guess)
         with self._lock:
             self.calls += 1

@@ -17,7 +17,7 @@ from editloupe.agent.judge import first_message
 from editloupe.agent.state import Context
 from editloupe.backends.base import LMM
 from editloupe.backends.prices import Prices
-from editloupe.backends.untold import CHARACTERS_A_TOKEN
+from editloupe.backends.token_estimate import CHARACTERS_A_TOKEN
 from editloupe.chat import Message, Usage
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded

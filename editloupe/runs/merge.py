@@ -9,8 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+<<<<<<< HEAD
 from editloupe.config import RunSpec
 from editloupe.data.rows import Rejected
+=======
+from editloupe.data.rows import RejectedRow
+>>>>>>> rubrics
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import PENDING, Finding
@@ -201,8 +205,8 @@ def _spec(store: RunStore) -> RunSpec:
     )
 
 
-def _rejected(row: Mapping[str, Json]) -> Rejected:
-    return Rejected(
+def _rejected(row: Mapping[str, Json]) -> RejectedRow:
+    return RejectedRow(
         id=str(row["id"]),
         editor=str(row["editor"]),
         message=str(row["message"]),

@@ -16,8 +16,12 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 import yaml
 
+<<<<<<< HEAD
 from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded, Rejected
+=======
+from editloupe.data.samples import Loaded, RejectedRow
+>>>>>>> rubrics
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs.folders import is_written
@@ -191,7 +195,7 @@ class RunStore:
         with (self.folder / "samples.jsonl").open("ab") as file:
             file.writelines(map(_line, lines))
 
-    def _new_samples(self, samples: Iterable[Sample], rejected: Iterable[Rejected]) -> list[Mapping[str, Json]]:
+    def _new_samples(self, samples: Iterable[Sample], rejected: Iterable[RejectedRow]) -> list[Mapping[str, Json]]:
         new: list[Mapping[str, Json]] = []
         samples = list(samples)
         for sample in samples:

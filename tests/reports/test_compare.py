@@ -15,7 +15,7 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.reports.compare import entropy, mcnemar, signed_ranks
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from tests.conftest import final
 from tests.reports.runs import IF, LEVELS, VC, Row, finding, sample, write_run
 

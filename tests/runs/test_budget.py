@@ -61,7 +61,7 @@ def test_without_a_budget_everything_is_judged_and_added_up(tmp_path: Path):
     assert (outcome.ledger.calls, outcome.interrupted, outcome.ledger.reason) == (12, False, "")
     assert outcome.ledger.usage == Usage(input_tokens=12_000, output_tokens=1200)
     assert outcome.ledger.cost == pytest.approx(12 * 0.003)
-    assert outcome.ledger.prices.told(outcome.bench.backend) == "prices of prices.toml"
+    assert outcome.ledger.prices.basis(outcome.bench.backend) == "prices of prices.toml"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_time_ends_a_run_too(tmp_path: Path):
 def test_an_unknown_price_is_no_zero(tmp_path: Path):
     outcome = run(tmp_path, "vllm/own")
     assert outcome.ledger.cost is None
-    assert outcome.ledger.prices.told(outcome.bench.backend) == "no price is known"
+    assert outcome.ledger.prices.basis(outcome.bench.backend) == "no price is known"
     with pytest.raises(ConfigError, match=r"no price is known for vllm/own; give one with --prices FILE"):
         run(tmp_path / "other", "vllm/own", max_cost=1.0)
     assert not (tmp_path / "other").exists()

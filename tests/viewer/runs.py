@@ -8,7 +8,7 @@ from pathlib import Path
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, Usage
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from tests.conftest import final, pngs
 
 MARKUP = (

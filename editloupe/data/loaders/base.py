@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import Loaded, Progress
+from editloupe.data.rows import Loaded, OnProgress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class DataSet:
     edited: Mapping[str, Path] = field(default_factory=dict)
     fields: Path | None = None
     outputs: bool = True
-    progress: Progress | None = None
+    progress: OnProgress | None = None
 
 
 class Loader(Protocol):

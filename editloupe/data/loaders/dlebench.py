@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 from editloupe.data.boxes import FORMATS, Quad, read_quads, sniff
-from editloupe.data.folders import Folder, Place, RowError
+from editloupe.data.folders import Folder, ImageFile, RowError
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.outputs import with_outputs
-from editloupe.data.rows import OWN_COLUMNS, Broken, Loaded, Row, assemble, named, rating_notes, read_row
-from editloupe.data.tables import Line, Table, read_table
+from editloupe.data.rows import OWN_COLUMNS, BrokenRow, DataRow, Loaded, assemble, named, rating_notes, read_row
+from editloupe.data.tables import Table, TableLine, read_table
 from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.values import Json
 
@@ -42,7 +42,7 @@ _FOREIGN = (OWN_COLUMNS | {"model"}) - {"bbox_format"}
 
 _WORDS_OF_AN_OPERATION: Final = 3
 
-AnyRow: TypeAlias = Row | Broken
+AnyRow: TypeAlias = DataRow | BrokenRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +184,7 @@ def _check_operation(table: Table) -> None:
         )
 
 
-def _row(line: Line, keys: Mapping[str, str], mapping: Mapped, folder: Folder, *, text_only: bool) -> AnyRow:
+def _row(line: TableLine, keys: Mapping[str, str], mapping: Mapped, folder: Folder, *, text_only: bool) -> AnyRow:
     ours = {key: name for name, key in keys.items()}
     values: dict[str, Json] = {}
     for key, value in line.values.items():
@@ -198,7 +198,7 @@ def _row(line: Line, keys: Mapping[str, str], mapping: Mapped, folder: Folder, *
         else:
             values[_COLUMNS[name]] = value
     row = read_row(replace(line, values=values), folder=folder, text_only=text_only, bbox_format=mapping.bbox_format)
-    if isinstance(row, Broken):
+    if isinstance(row, BrokenRow):
         return replace(row, message=_in_their_words(row.message, keys))
     stems = (None if row.reference is None else row.reference.stem, row.source.stem)
     return replace(row, editor="", hints=tuple(stem for stem in stems if stem))
@@ -232,11 +232,11 @@ def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, notes: 
             by_id[id] = by_id.get(id, ()) + quads
         elif image is not None:
             by_image[image] = by_image.get(image, ()) + quads
-    images = Counter(_image(row) for row in rows if isinstance(row, Row))
+    images = Counter(_image(row) for row in rows if isinstance(row, DataRow))
     out: list[AnyRow] = []
     filled = shared = 0
     for row in rows:
-        if isinstance(row, Row) and not row.quads:
+        if isinstance(row, DataRow) and not row.quads:
             quads = by_id.get(row.id or "", ())
             if not quads and _image(row) in by_image:
                 if images[_image(row)] > 1:
@@ -261,7 +261,7 @@ def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, notes: 
     return out
 
 
-def _sidecar_line(line: Line, table: Table, mapping: Mapped) -> tuple[tuple[Quad, ...], str | None, str | None]:
+def _sidecar_line(line: TableLine, table: Table, mapping: Mapped) -> tuple[tuple[Quad, ...], str | None, str | None]:
     """(boxes, id, image) of a line. A broken one is an error of the whole: whose boxes it held cannot be known."""
     if line.fault is not None:
         raise SampleError(line.fault, file=table.file, line=line.number)
@@ -283,7 +283,7 @@ def _sidecar_line(line: Line, table: Table, mapping: Mapped) -> tuple[tuple[Quad
     return quads, None if id is None else str(id), name
 
 
-def _stated(line: Line, table: Table) -> str | None:
+def _stated(line: TableLine, table: Table) -> str | None:
     way = line.values.get("bbox_format")
     if way is not None and way not in FORMATS:
         expected = ", ".join(FORMATS)
@@ -291,11 +291,11 @@ def _stated(line: Line, table: Table) -> str | None:
     return way if isinstance(way, str) else None
 
 
-def _image(row: Row) -> str:
+def _image(row: DataRow) -> str:
     return row.source.name.replace("\\", "/")
 
 
-def _size(place: Place) -> tuple[int, int] | None:
+def _size(place: ImageFile) -> tuple[int, int] | None:
     """Width and height in px; None where the file cannot be read, for which the row is rejected later."""
     try:
         image = place.image()
@@ -308,7 +308,7 @@ def _with_format(rows: Sequence[AnyRow], mapping: Mapped, notes: list[str]) -> l
     """The box convention found out where it was not stated."""
     seen: list[tuple[Quad, int, int]] = []
     for row in rows:
-        if isinstance(row, Row) and (row.quads or row.role_quads) and row.bbox_format is None:
+        if isinstance(row, DataRow) and (row.quads or row.role_quads) and row.bbox_format is None:
             try:
                 image = row.source.image()
             except RowError:
@@ -317,10 +317,10 @@ def _with_format(rows: Sequence[AnyRow], mapping: Mapped, notes: list[str]) -> l
             reference = None if row.reference is None else _size(row.reference)
             if reference is not None:
                 seen.extend((quad, *reference) for quad in row.role_quads.get("reference", ()))
-    if not any(isinstance(row, Row) and (row.quads or row.role_quads) for row in rows):
+    if not any(isinstance(row, DataRow) and (row.quads or row.role_quads) for row in rows):
         notes.append("no row has a box; the oracle-guided mode needs them")
     if not seen:
         return list(rows)
     found = sniff(seen, where=mapping.where)
     notes.append(f"{len(seen)} boxes read as {found}, the only convention that fits")
-    return [replace(row, bbox_format=row.bbox_format or found) if isinstance(row, Row) else row for row in rows]
+    return [replace(row, bbox_format=row.bbox_format or found) if isinstance(row, DataRow) else row for row in rows]

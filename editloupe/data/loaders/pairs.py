@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from editloupe.data.folders import Folder, Place, open_folder, plain_stem
+from editloupe.data.folders import Folder, ImageFile, open_folder, plain_stem
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.outputs import with_outputs
-from editloupe.data.rows import Broken, Loaded, Row, assemble, named, rating_notes, read_row
-from editloupe.data.tables import Line, Table, read_table
+from editloupe.data.rows import BrokenRow, DataRow, Loaded, assemble, named, rating_notes, read_row
+from editloupe.data.tables import Table, TableLine, read_table
 from editloupe.errors import DataError, SampleError
 from editloupe.values import Json
 
@@ -48,14 +48,14 @@ def load(data: DataSet) -> Loaded:
     for path in editors.values():
         _check_flat(path, data.store)
     table = _table(folder, before)
-    rows: list[Row | Broken] = []
+    rows: list[DataRow | BrokenRow] = []
     for line in table.lines:
         rows.append(_row(line, folder=folder, before=before, references=references, text_only=table.text_only))
     told = {row.id for row in rows}
     for stem, sources in before.items():
         if stem not in told:
             message = f"{root / sources[0]}: no instruction for {stem!r} in {table.file.name}; add a row for it"
-            rows.append(Broken(line=None, id=stem, kind="no_instruction", message=message, file=root / sources[0]))
+            rows.append(BrokenRow(line=None, id=stem, kind="no_instruction", message=message, file=root / sources[0]))
     matched = with_outputs(named(rows), editors, store=data.store, patterns=("{id}",))
     final = list(matched.rows if editors else named(rows))
     for editor, files in matched.left.items():
@@ -64,7 +64,7 @@ def load(data: DataSet) -> Loaded:
             if plain_stem(file) not in before:
                 message = f"{path}: no image in source/ has the stem {plain_stem(file)!r}; rename one of the two"
                 final.append(
-                    Broken(line=None, id=plain_stem(file), editor=editor, kind="no_match", message=message, file=path)
+                    BrokenRow(line=None, id=plain_stem(file), editor=editor, kind="no_match", message=message, file=path)
                 )
     return assemble(
         named(final),
@@ -124,9 +124,9 @@ def _text_table(file: Path, before: Mapping[str, Sequence[str]]) -> Table:
     except UnicodeDecodeError as error:
         raise SampleError("is not UTF-8; save the file as UTF-8", file=file) from error
     given = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
-    lines: list[Line]
+    lines: list[TableLine]
     if len(given) == 1 and "\t" not in given[0][1]:
-        lines = [Line(number=given[0][0], values={"name": stem, "instruction": given[0][1]}) for stem in before]
+        lines = [TableLine(number=given[0][0], values={"name": stem, "instruction": given[0][1]}) for stem in before]
     else:
         lines = [_text_line(number, line) for number, line in given]
     if not lines:
@@ -134,12 +134,12 @@ def _text_table(file: Path, before: Mapping[str, Sequence[str]]) -> Table:
     return Table(file=file, columns=("name", "instruction"), lines=tuple(lines), text_only=True)
 
 
-def _text_line(number: int, line: str) -> Line:
+def _text_line(number: int, line: str) -> TableLine:
     stem, tab, instruction = line.partition("\t")
     if tab:
-        return Line(number=number, values={"name": stem.strip(), "instruction": instruction})
+        return TableLine(number=number, values={"name": stem.strip(), "instruction": instruction})
     fault = f"expected a file's stem, a tab and the instruction, found no tab in {line.strip()[:60]!r}"
-    return Line(number=number, values={}, fault=fault)
+    return TableLine(number=number, values={}, fault=fault)
 
 
 def _name_column(columns: Sequence[str]) -> str | None:
@@ -147,13 +147,13 @@ def _name_column(columns: Sequence[str]) -> str | None:
 
 
 def _row(
-    line: Line,
+    line: TableLine,
     *,
     folder: Folder,
     before: Mapping[str, Sequence[str]],
     references: Mapping[str, Sequence[str]],
     text_only: bool,
-) -> Row | Broken:
+) -> DataRow | BrokenRow:
     column = _name_column(tuple(line.values))
     if line.fault is not None or column is None:
         fault = line.fault or f"expected one of the columns {', '.join(NAME_COLUMNS)}"
@@ -171,7 +171,7 @@ def _row(
     values: dict[str, Json] = {f"data.{k}" if k in given_editor else k: v for k, v in line.values.items() if k != column}
     values.update(id=id, source_file_name=files[0] if files else f"source/{id}")
     row = read_row(replace(line, values=values), folder=folder, text_only=text_only)
-    if isinstance(row, Broken):
+    if isinstance(row, BrokenRow):
         return row
     if not files:
         return _unmatched(row, f"{folder.root / 'source'}: no image has the stem {id!r}", folder.root / "source")
@@ -180,8 +180,8 @@ def _row(
             message = f"several files have the stem {id!r}: {', '.join(found)}; keep one"
             return _unmatched(row, message, folder.root / found[0])
     reference = references.get(id)
-    return replace(row, reference=Place(folder=folder, name=reference[0]) if reference else row.reference)
+    return replace(row, reference=ImageFile(folder=folder, name=reference[0]) if reference else row.reference)
 
 
-def _unmatched(row: Row, message: str, file: Path) -> Broken:
-    return Broken(line=row.line, id=row.id, edit_type=row.edit_type, kind="no_match", message=message, file=file)
+def _unmatched(row: DataRow, message: str, file: Path) -> BrokenRow:
+    return BrokenRow(line=row.line, id=row.id, edit_type=row.edit_type, kind="no_match", message=message, file=file)

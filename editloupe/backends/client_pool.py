@@ -19,7 +19,7 @@ class Closes(Protocol):
 C = TypeVar("C", bound=Closes)
 
 
-class Lanes(Generic[C]):
+class ClientPool(Generic[C]):
     """As many clients as calls were ever under way at once. make: a new one. Thread-safe."""
 
     def __init__(self, make: Callable[[], C]) -> None:
@@ -29,7 +29,7 @@ class Lanes(Generic[C]):
         self._idle: list[C] = []
 
     @contextmanager
-    def one(self) -> Iterator[C]:
+    def borrow(self) -> Iterator[C]:
         """A client that nobody else has meanwhile: the one used last, whose connection is the least likely to be stale."""
         with self._lock:
             client = self._idle.pop() if self._idle else None

@@ -11,12 +11,12 @@ from editloupe.chat import Reply, Request, ToolCall, Usage
 CHARACTERS_A_TOKEN: Final = 4
 
 
-def is_untold(usage: Usage) -> bool:
+def lacks_usage(usage: Usage) -> bool:
     """Whether the input or the output of a call was not told."""
     return usage.input_tokens is None or usage.output_tokens is None
 
 
-def estimated(request: Request, reply: Reply, traits: Traits) -> Usage | None:
+def estimate_usage(request: Request, reply: Reply, traits: Traits) -> Usage | None:
     """Input and output tokens as far as they were not told; a field that was told is None here, so that both add up.
 
     A token for every 4 characters of text, tools and thoughts that can be seen; images by the rule of the model's maker at
