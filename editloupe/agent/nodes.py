@@ -11,13 +11,8 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
 from editloupe.agent.answer import parse_reply
-<<<<<<< HEAD
 from editloupe.agent.state import Context, LoopState, Next, ToolOutcome
-from editloupe.backends.untold import estimated, is_untold
-=======
-from editloupe.agent.state import Context, LoopState, ToolOutcome
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
->>>>>>> rubrics
 from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
 from editloupe.findings import Ending, Observation

@@ -36,9 +36,8 @@ def rescore(
 ) -> int:
     """Read the recorded answers of a run by another rubric and say what changes. Nothing is written without --out."""
     from editloupe.config import pairs
-    from editloupe.runs.rescore import protocol_with
+    from editloupe.runs.rescore import protocol_with, write_rescored
     from editloupe.runs.rescore import rescore as read_again
-    from editloupe.runs.rescore import write_rescored
     from editloupe.runs.store import RunStore
 
     store = RunStore.read(run)

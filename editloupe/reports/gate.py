@@ -11,9 +11,9 @@ from typing import Final, Literal, TypeAlias
 from editloupe.errors import ConfigError
 from editloupe.findings import FAILURES
 from editloupe.parsing import fold
-from editloupe.reports.summary import Cell
 from editloupe.reports.align import Entry, Options, align
 from editloupe.reports.judged import Judged
+from editloupe.reports.summary import Cell
 from editloupe.rubrics.model import Criterion, Rubric
 from editloupe.scores import Score
 from editloupe.values import Json

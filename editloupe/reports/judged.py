@@ -11,11 +11,11 @@ from typing import cast
 from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
-from editloupe.reports.summary import Summary
 from editloupe.protocols.base import EvalProtocol, rejected_scores, scored
 from editloupe.protocols.dlebench import Mode, Options
 from editloupe.protocols.pairwise import Pairwise
 from editloupe.protocols.repeats import Repeats
+from editloupe.reports.summary import Summary
 from editloupe.rubrics.model import Rubric
 from editloupe.runs.judges import titled
 from editloupe.runs.setup import make_protocol

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from editloupe.reports.summary import Cell, Summary
 from editloupe.reports.plain import markdown_row, plain, safe
+from editloupe.reports.summary import Cell, Summary
 from editloupe.rubrics.model import Rubric
 from editloupe.values import Json
 

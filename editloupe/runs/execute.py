@@ -17,7 +17,7 @@ from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
 from editloupe.backends.prices import Prices
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
-from editloupe.data.samples import Loaded, Rejected, load
+from editloupe.data.samples import Loaded, RejectedRow, load
 from editloupe.errors import ConfigError, DataError, Interrupted, TraceError
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import rejected_scores, scored
@@ -218,7 +218,7 @@ def selected(config: RunConfig, images: ImageStore) -> Loaded:
     return Loaded(format=loaded.format, samples=tuple(samples), rejected=tuple(rejected), notes=loaded.notes)
 
 
-def rejected_findings(setup: Setup, rows: Iterable[Rejected]) -> list[Finding]:
+def rejected_findings(setup: Setup, rows: Iterable[RejectedRow]) -> list[Finding]:
     """Return one finding a metric for each row that cannot be judged."""
     return [
         Finding(

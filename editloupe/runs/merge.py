@@ -9,12 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-<<<<<<< HEAD
 from editloupe.config import RunSpec
-from editloupe.data.rows import Rejected
-=======
 from editloupe.data.rows import RejectedRow
->>>>>>> rubrics
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import PENDING, Finding

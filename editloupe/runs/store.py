@@ -16,12 +16,8 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 import yaml
 
-<<<<<<< HEAD
 from editloupe.config import RunSpec
-from editloupe.data.samples import Loaded, Rejected
-=======
 from editloupe.data.samples import Loaded, RejectedRow
->>>>>>> rubrics
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs.folders import is_written

@@ -21,9 +21,9 @@ from editloupe.errors import Interrupted
 from editloupe.findings import Finding
 from editloupe.runs.execute import Worker
 from editloupe.runs.plan import set_stuck_aside
+from editloupe.runs.sent_sizes import sent_targets
 from editloupe.runs.setup import Bench
 from editloupe.runs.store import RunStore
-from editloupe.runs.sent_sizes import sent_targets
 from editloupe.tasks import Task
 from editloupe.values import Sample
 

@@ -12,13 +12,8 @@ from editloupe.backends.base import Traits
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.runs.execute import Worker
-<<<<<<< HEAD:tests/runs/test_wire.py
-from editloupe.runs.setup import Settings, open_bench
-from editloupe.runs.wire import sent_targets, small_targets_told
-=======
 from editloupe.runs.sent_sizes import sent_targets, small_targets_told
 from editloupe.runs.setup import Settings, open_bench
->>>>>>> agent:tests/runs/test_sent_sizes.py
 from editloupe.traces.events import Note
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Box, Sample, Target, Turn
