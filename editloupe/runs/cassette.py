@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from editloupe import errors
-from editloupe.backends.nearest import chain, difference, short
+from editloupe.backends.request_diff import chain, difference, short
 from editloupe.chat import Message, Request, ToolCall
 from editloupe.errors import BackendError, ReplayMiss
 from editloupe.findings import Observation

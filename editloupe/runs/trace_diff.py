@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from editloupe.backends.nearest import message_difference
+from editloupe.backends.request_diff import message_difference
 from editloupe.traces.events import MessageEvent
 from editloupe.traces.read import Trace
 
