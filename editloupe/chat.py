@@ -26,7 +26,7 @@ ToolProtocol: TypeAlias = Literal["text", "native"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextPart:
+class TextPart(Serialisable):
     """A piece of text."""
 
     text: str
@@ -34,7 +34,7 @@ class TextPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImagePart:
+class ImagePart(Serialisable):
     """An image under the name that the conversation uses for it ("Original Image", "Crop 2")."""
 
     image: ImageRef
