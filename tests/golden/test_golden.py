@@ -137,12 +137,13 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def steady(text: str, tmp_path: Path) -> str:
-    """Text without this machine's paths and with nine digits a number; JSON indented, its keys sorted."""
+    """Text without this machine's paths; numbers with nine digits at most, 50.0 as 50; JSON indented, its keys sorted."""
     text = text.replace(str(tmp_path), "TMP")
     if text.startswith("{"):
         lines = [text] if text.startswith("{\n") else text.splitlines()
         text = "\n".join(json.dumps(json.loads(line), indent=1, sort_keys=True, ensure_ascii=False) for line in lines)
     text = re.sub(r"-?\d+\.\d{9,}(e-?\d+)?", lambda m: f"{float(m[0]):.9g}", text)
+    text = re.sub(r"(?<![\d.])(-?\d+)\.0(?=,|$)", r"\1", text, flags=re.MULTILINE)
     text = re.sub(r" +$", "", text, flags=re.MULTILINE)
     return text if not text or text.endswith("\n") else text + "\n"
 
