@@ -159,12 +159,12 @@ def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: in
         who = f", {judges.get(one.recorded.judge_id)}" if several and one.recorded is not None else ""
         about = f"{sample_key(one.editor, one.sample_id)}, {one.criterion}{who}"
         console.print(plain(f"\n{about}: {_WORDS[one.verdict]}", "bold"))
-        if one.told:
-            console.print(plain(f"  {one.told}"), soft_wrap=True)
+        if one.message:
+            console.print(plain(f"  {one.message}"), soft_wrap=True)
         for compared in one.compared:
             if compared.verdict in ("drift", "not compared"):
                 console.print(plain(f"  step {compared.step}, {compared.tool}: {compared.verdict}", "yellow"))
-                for line in compared.told:
+                for line in compared.reasons:
                     console.print(plain(f"    {line}"), soft_wrap=True)
         if one.trace is not None:
             console.print(plain(f"  written: {one.trace}"), soft_wrap=True)
@@ -172,7 +172,7 @@ def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: in
         console.print(f"\n… and {len(bad) - _SHOWN} more; --json lists all.")
     for one in done:
         for problem in one.problems:
-            if problem != one.told:
+            if problem != one.message:
                 note(f"warning: {problem}")
     skipped = f"; {untraced} findings have no trace" if untraced else ""
     console.print(

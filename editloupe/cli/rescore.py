@@ -73,7 +73,7 @@ def _report(done: Sequence[Rescored], store: RunStore, rubric: Rubric) -> None:
         console.print(plain(f"  {key}, {one.before.criterion}: {_named(one.before)} → {_named(one.now)}"), soft_wrap=True)
     if len(changed) > _SHOWN:
         console.print(f"  … and {len(changed) - _SHOWN} more; --json lists all.")
-    for why, count in Counter(one.why for one in done if one.why).items():
+    for why, count in Counter(one.reason for one in done if one.reason).items():
         note(f"warning: {count} findings are left out: {why}")
     console.print(plain(f"\n{len(changed)} of {len(done)} findings change; no model was asked."))
 

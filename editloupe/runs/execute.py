@@ -29,7 +29,7 @@ from editloupe.runs.executors import Executor, ThreadExecutor
 from editloupe.runs.judges import Entry
 from editloupe.runs.plan import Due, criteria_of, due_tasks, places_of, rejected_findings, selected, tasks_of
 from editloupe.runs.recorder import TraceRecorder
-from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, SentTarget, sent_targets, small_targets_told
+from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, SentTarget, sent_targets, small_targets_message
 from editloupe.runs.spec import Bench, Source, device_of
 from editloupe.runs.store import RunStore
 from editloupe.runs.views import make_view
@@ -337,7 +337,7 @@ def _told_of_targets(bench: Bench, loaded: Loaded) -> tuple[str, ...]:
     # The oracle mode shows targets in crops that are enlarged where they are small.
     if not bench.backend.traits.is_lmm or bench.settings.mode == "oracle":
         return ()
-    told = small_targets_told(loaded.samples, bench.backend.traits.image_policy)
+    told = small_targets_message(loaded.samples, bench.backend.traits.image_policy)
     return () if told is None else (told,)
 
 

@@ -1,4 +1,4 @@
-"""Re-score: recorded answers read by another rubric, or by today's parser. No model is asked."""
+"""Re-score a run: read its recorded answers with another rubric or a newer parser. No model is called."""
 
 from __future__ import annotations
 
@@ -20,24 +20,28 @@ from editloupe.runs.judges import Entry
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import ModelCall
 from editloupe.traces.lineage import read_whole
-from editloupe.traces.read import untrue
+from editloupe.traces.read import tampering
 from editloupe.values import Json
 
-_ABOUT_WORDS: Final = frozenset({"ok", "unparsed", "off_menu", "contradictory", "abstained"})
-"""Statuses that come of reading the last reply; the others stand, whatever the rubric."""
+_FROM_REPLY: Final = frozenset({"ok", "unparsed", "off_menu", "contradictory", "abstained"})
+"""Statuses that depend on how the last reply is read. The others stay, whatever the rubric."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rescored:
-    """One finding read again. now: None where it cannot be, and `why` says so."""
+    """One finding, read again."""
 
     before: Finding
+
     now: Finding | None
-    why: str = ""
+    """The new finding; None if it cannot be read again."""
+
+    reason: str = ""
+    """Why `now` is None."""
 
     @property
     def changed(self) -> bool:
-        """Whether status, label or value is another."""
+        """Whether status, label or value differs."""
         old, new = self.before, self.now
         return new is not None and (old.status, old.label, old.value) != (new.status, new.label, new.value)
 
@@ -50,26 +54,26 @@ class Rescored:
             "changed": self.changed,
             "before": _outcome(self.before),
             "now": None if self.now is None else _outcome(self.now),
-            "why": self.why,
+            "why": self.reason,
         }
 
 
 def rescore(store: RunStore, rubric: Rubric) -> Iterator[Rescored]:
-    """Every current finding of a run by `rubric`, whose criteria are found by id, then by short name."""
+    """Read every current finding of a run with `rubric`. Criteria are matched by id, then by short name."""
     judges = judges_by(store, rubric)
     for finding in store.current():
         criterion = _criterion(rubric, store, finding.criterion)
         if criterion is None:
-            yield Rescored(before=finding, now=None, why=f"the rubric has no criterion {finding.criterion!r}")
+            yield Rescored(before=finding, now=None, reason=f"the rubric has no criterion {finding.criterion!r}")
             continue
         now = replace(finding, judge_id=judges[finding.judge_id].judge.id, criterion=criterion.id)
-        if finding.trace is None or finding.status not in _ABOUT_WORDS:
+        if finding.trace is None or finding.status not in _FROM_REPLY:
             yield Rescored(before=finding, now=now)
             continue
         try:
             status, answer, reason = _read(store.folder, finding, criterion)
         except (TraceError, KeyError, TypeError, ValueError, AssertionError) as error:
-            yield Rescored(before=finding, now=None, why=f"its trace cannot be re-scored: {error}")
+            yield Rescored(before=finding, now=None, reason=f"its trace cannot be re-scored: {error}")
             continue
         if status == "ok":
             yield Rescored(before=finding, now=replace(now, status=status, answer=answer, reason=reason))
@@ -78,7 +82,7 @@ def rescore(store: RunStore, rubric: Rubric) -> Iterator[Rescored]:
 
 
 def judges_by(store: RunStore, rubric: Rubric) -> dict[str, Entry]:
-    """The run's judges as they would be with this rubric, under their names, by the id that they have there."""
+    """Return judge id in the run → that judge with this rubric, under its name."""
     judges = store.info["judges"]
     assert isinstance(judges, Mapping)
     found: dict[str, Entry] = {}
@@ -90,7 +94,7 @@ def judges_by(store: RunStore, rubric: Rubric) -> dict[str, Entry]:
 
 
 def write_rescored(store: RunStore, rubric: Rubric, rescored: Sequence[Rescored], out: Path) -> RunStore:
-    """A run folder of its own with the findings as they are read now; traces and pictures are linked, else copied.
+    """Write the findings of a re-score as a new run folder. Images are linked if possible; traces are copied.
 
     Raises ConfigError, RunMismatch and StorageError as a run does.
     """
@@ -117,13 +121,13 @@ def write_rescored(store: RunStore, rubric: Rubric, rescored: Sequence[Rescored]
         finally:
             target.close()
     for name in ("traces", "blobs", "forks"):
-        # A trace may be gone on with; a picture never changes.
+        # A trace may be continued later; an image never changes.
         bring(store.folder / name, out / name, link=name == "blobs")
     return RunStore.read(out)
 
 
 def mean(findings: Sequence[Finding], rubric: Mapping[str, Json], criterion: str) -> float | None:
-    """Of the values on 0..100 by the rubric's own scale; None where nothing has one. rubric: as JSON."""
+    """Return the mean value on the scale 0 to 100 of the rubric (given as JSON); None if no finding has a value."""
     criteria = rubric.get("criteria")
     for one in criteria if isinstance(criteria, list) else ():
         if isinstance(one, Mapping) and one.get("id") == criterion:
@@ -138,9 +142,9 @@ def mean(findings: Sequence[Finding], rubric: Mapping[str, Json], criterion: str
 
 
 def _read(folder: Path, finding: Finding, criterion: Criterion) -> tuple[Status, Answer | None, str]:
-    """(status, answer, reason) of the trace's last reply."""
+    """Return (status, answer, reason) of the trace's last reply."""
     trace = read_whole(folder, folder / str(finding.trace))
-    found = untrue(trace.problems)
+    found = tampering(trace.problems)
     if found:
         raise TraceError(found[0])
     calls = [event for event in trace.events if isinstance(event, ModelCall)]
@@ -155,8 +159,8 @@ def _read(folder: Path, finding: Finding, criterion: Criterion) -> tuple[Status,
     try:
         label = parse_label(parsed.answer, criterion.grammar())
     except ReplyError as error:
-        told = f"{error}: {parsed.thought}" if parsed.thought else str(error)
-        return cast(Status, error.status), None, told
+        reason = f"{error}: {parsed.thought}" if parsed.thought else str(error)
+        return cast(Status, error.status), None, reason
     return "ok", label, parsed.thought or finding.reason
 
 
