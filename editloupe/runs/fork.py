@@ -21,7 +21,6 @@ from editloupe.runs.live import Live, begin_child, context_of, judge_of
 from editloupe.runs.recorder import RecorderMode, TraceRecorder
 from editloupe.runs.recording import Recording, read_recording
 from editloupe.tools.base import Toolbox
-from editloupe.traces.events import End, FindingEvent
 from editloupe.traces.lineage import Parent
 from editloupe.traces.read import tampering
 from editloupe.traces.record import TraceWriter
@@ -122,10 +121,7 @@ def fork(
         state = resume_loop(_apply(state, context, changes), context)
         judge = judge_of(recording, live)
         finding = finding_of(state, context, judge_id=judge.id, repeat=recording.trace.header.repeat, trace=None)
-        assert recorder.writer is not None and recorder.writer.path is not None, "a live loop has asked at least once"
-        finding = replace(finding, trace=str(recorder.writer.path.relative_to(folder)))
-        recorder.writer.append(FindingEvent(finding=finding.to_json()))
-        recorder.writer.append(End())
+        finding = recorder.finish(finding, folder)
     finally:
         recorder.close()
     return Forked(trace=str(finding.trace), finding=finding, recorded=recording.finding, parent=began[0])

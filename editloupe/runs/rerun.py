@@ -13,7 +13,7 @@ from editloupe.agent.nodes import run_nodes
 from editloupe.agent.state import ToolOutcome
 from editloupe.data.images import ImageStore
 from editloupe.errors import ImageError, ReplayMiss, TraceError
-from editloupe.records import PENDING, Finding, Observation
+from editloupe.records import PENDING, Finding, JudgeTask, Observation
 from editloupe.runs.cassette import RecordingEnds
 from editloupe.runs.drift import Compared, compare
 from editloupe.runs.executors import ThreadExecutor
@@ -21,7 +21,7 @@ from editloupe.runs.live import Live, begin_child, context_of, judge_of, version
 from editloupe.runs.recorder import RecorderMode, Side, TraceRecorder
 from editloupe.runs.recording import MALFORMED, Recording, read_recording
 from editloupe.tools.tolerance import EXACT, tolerance_of
-from editloupe.traces.events import End, FindingEvent, ToolResult
+from editloupe.traces.events import ToolResult
 from editloupe.traces.lineage import Parent, mismatches
 from editloupe.traces.read import tampering
 from editloupe.traces.record import TraceWriter
@@ -78,6 +78,12 @@ class Replayed:
     versions: Mapping[str, tuple[str, str]] | None = None
     """Tool → (recorded version, version here), where they differ."""
 
+    @classmethod
+    def of(cls, name: str, task: JudgeTask | Finding | None, recorded: Finding | None) -> Replayed:
+        """Return the result of a trace that replays as recorded; `task` names what is judged."""
+        sample_id, editor, criterion = ("", "", "") if task is None else (task.sample_id, task.editor, task.criterion)
+        return cls(name=name, sample_id=sample_id, editor=editor, criterion=criterion, verdict="same", recorded=recorded)
+
     def to_json(self) -> dict[str, Json]:
         """Return JSON for programs, with the two outcomes as status and label."""
         return {
@@ -131,78 +137,77 @@ class Replay:
 
         listed: the run's finding, which names the task if the trace cannot.
         """
+        problems: tuple[str, ...] = ()
         try:
             recording = read_recording(self.folder, name)
-        except TraceError as error:
-            return _damaged(name, listed, str(error))
-        strange = mismatches(recording.trace, listed, self.run)
-        problems = (*strange, *recording.trace.problems)
-        found = [*strange, *tampering(recording.trace.problems)]
-        if found:
-            return _damaged(name, listed, found[0], problems)
-        try:
+            foreign = mismatches(recording.trace, listed, self.run)
+            problems = (*foreign, *recording.trace.problems)
+            for problem in (*foreign, *tampering(recording.trace.problems)):
+                raise TraceError(problem)
             return replace(self._replay(recording), problems=problems)
+        except TraceError as error:
+            message = str(error)
         except MALFORMED as error:
-            return _damaged(
-                name, listed, f"{name} cannot be replayed: its content does not fit together ({error!r})", problems
-            )
+            message = f"{name} cannot be replayed: its content does not fit together ({error!r})"
+        return replace(Replayed.of(name, listed, listed), verdict="damaged", message=message, problems=problems)
 
     def _replay(self, recording: Recording) -> Replayed:
         model, tools, mode = self.model, self.tools, self.record_mode
-        unanswered = not recording.cassette.models
-        if mode == "all" or (mode == "once" and unanswered):
+        if mode == "all" or (mode == "once" and not recording.cassette.models):
             model = tools = "live"
+        # Each task has its own store, which frees the images that are compared and not kept.
+        images = ImageStore(self.folder / "blobs", writes=self.live.backend is not None)
         compared: list[Compared] = []
-        wholly = (model, tools) == ("recorded", "recorded")
 
-        def begin(head: str, step: int, tools: int) -> TraceWriter:
+        def open_trace(head: str, step: int, tools: int) -> TraceWriter:
             changes = {} if self.live.backend is None else {"backend": self.live.backend.uri}
             parent = Parent(trace=recording.name, head=head, step=step, tools=tools, kind="replay", changes=changes)
             return begin_child(self.folder, recording, recording.task, self.live, parent)
 
-        # Each task has its own store, which frees the images that are compared and not kept.
-        images = ImageStore(self.folder / "blobs", writes=self.live.backend is not None)
-
-        def compare_tool(step: int, result: ToolResult, live: Callable[[], ToolOutcome]) -> None:
-            compared.append(self._compare(step, result, live, images))
-
-        recorder_mode = RecorderMode(
-            model=model,
-            tools=tools,
-            exact=wholly and mode != "new_episodes",
-            on_miss="live" if mode == "new_episodes" else "raise",
-            drop_carry=self.live.changes_provider(recording.judge),
-        )
         recorder = TraceRecorder(
             recording.cassette,
-            recorder_mode,
-            open_trace=begin if self.live.backend is not None else None,
-            compare_tool=compare_tool,
+            RecorderMode(
+                model=model,
+                tools=tools,
+                exact=(model, tools) == ("recorded", "recorded") and mode != "new_episodes",
+                on_miss="live" if mode == "new_episodes" else "raise",
+                drop_carry=self.live.changes_provider(recording.judge),
+            ),
+            open_trace=open_trace if self.live.backend is not None else None,
+            compare_tool=lambda step, result, live: compared.append(self._compare(step, result, live, images)),
         )
         context = context_of(recording, recorder, self.live, images)
+        header, recorded = recording.trace.header, recording.finding
+        judge_id = header.judge_id if self.live.backend is None else judge_of(recording, self.live).id
+        result = Replayed.of(recording.name, recording.task, recorded)
         try:
             # The recorded question is asked, whatever this version would write today.
             state = initial_state(context, recording.views, recording.question)
             recorded_only = model == "recorded" and mode != "new_episodes"
             state = run_nodes(state, context) if recorded_only else resume_loop(state, context)
-        except RecordingEnds as end:
-            recorder.close()
-            if recording.finding is not None and recording.finding.status in PENDING:
-                # A budget of time or a crash ended it there, and does so again.
-                return _replayed(recording, recording.finding, tuple(compared), recorder, self.folder, self.live)
-            return _missed(recording, end, tuple(compared))
+            finding = finding_of(state, context, judge_id=judge_id, repeat=header.repeat, trace=recording.name)
+            finding = recorder.finish(finding, self.folder)
         except (ReplayMiss, ImageError) as miss:
-            recorder.note(f"the replay ends here: {miss}")
+            ended = isinstance(miss, RecordingEnds) and recorded is not None and recorded.status in PENDING
+            if recorded is None or not ended:
+                recorder.note(f"the replay ends here: {miss}")
+                trace = recorder.trace_name(self.folder)
+                verdict: Verdict = "miss" if isinstance(miss, ReplayMiss) else "damaged"
+                return replace(result, verdict=verdict, message=str(miss), compared=tuple(compared), trace=trace)
+            # A budget of time or a crash ended it there, and does so again.
+            finding = recorded
+        finally:
             recorder.close()
-            return _missed(recording, miss, tuple(compared), recorder.writer, self.folder)
-        judge_id = recording.trace.header.judge_id if self.live.backend is None else judge_of(recording, self.live).id
-        finding = finding_of(state, context, judge_id=judge_id, repeat=recording.trace.header.repeat, trace=recording.name)
-        if recorder.writer is not None:
-            finding = replace(finding, trace=_name(recorder.writer, self.folder))
-            recorder.writer.append(FindingEvent(finding=finding.to_json()))
-            recorder.writer.append(End())
-            recorder.close()
-        return _replayed(recording, finding, tuple(compared), recorder, self.folder, self.live)
+        if recorded is None or not same(recorded, finding):
+            result = replace(result, verdict="differs", message=_difference(recorded, finding))
+        return replace(
+            result,
+            verdict="drift" if any(c.verdict == "drift" for c in compared) else result.verdict,
+            finding=finding,
+            compared=tuple(compared),
+            trace=recorder.trace_name(self.folder),
+            versions=None if self.live.toolbox is None else versions_changed(recording, self.live.toolbox),
+        )
 
     def _compare(self, step: int, result: ToolResult, live: Callable[[], ToolOutcome], images: ImageStore) -> Compared:
         """Compare a live tool call with its recorded result."""
@@ -238,78 +243,6 @@ def exit_code(replayed: Iterable[Replayed], *, live_model: bool) -> int:
     if verdicts & ({"drift", "miss"} if live_model else {"drift", "miss", "differs"}):
         return 4
     return 1 if verdicts & {"damaged", "not compared"} else 0
-
-
-def _replayed(
-    recording: Recording,
-    finding: Finding,
-    compared: tuple[Compared, ...],
-    recorder: TraceRecorder,
-    folder: Path,
-    live: Live,
-) -> Replayed:
-    recorded = recording.finding
-    message = ""
-    verdict: Verdict = "same" if recorded is not None and same(recorded, finding) else "differs"
-    if verdict == "differs":
-        message = _difference(recorded, finding)
-    if any(c.verdict == "drift" for c in compared):
-        verdict = "drift"
-    return _result(
-        recording,
-        verdict=verdict,
-        message=message,
-        finding=finding,
-        compared=compared,
-        trace=None if recorder.writer is None else _name(recorder.writer, folder),
-        versions=None if live.toolbox is None else versions_changed(recording, live.toolbox),
-    )
-
-
-def _missed(
-    recording: Recording,
-    miss: Exception,
-    compared: tuple[Compared, ...],
-    writer: TraceWriter | None = None,
-    folder: Path | None = None,
-) -> Replayed:
-    return _result(
-        recording,
-        verdict="miss" if isinstance(miss, ReplayMiss) else "damaged",
-        message=str(miss),
-        compared=compared,
-        trace=None if writer is None or folder is None else _name(writer, folder),
-    )
-
-
-def _result(recording: Recording, **values: object) -> Replayed:
-    task = recording.task
-    return Replayed(
-        name=recording.name,
-        sample_id=task.sample_id,
-        editor=task.editor,
-        criterion=task.criterion,
-        recorded=recording.finding,
-        **values,  # type: ignore[arg-type]
-    )
-
-
-def _damaged(name: str, listed: Finding | None, message: str, problems: tuple[str, ...] = ()) -> Replayed:
-    return Replayed(
-        name=name,
-        sample_id="" if listed is None else listed.sample_id,
-        editor="" if listed is None else listed.editor,
-        criterion="" if listed is None else listed.criterion,
-        verdict="damaged",
-        message=message,
-        recorded=listed,
-        problems=problems,
-    )
-
-
-def _name(writer: TraceWriter, folder: Path) -> str:
-    assert writer.path is not None
-    return str(writer.path.relative_to(folder))
 
 
 def _difference(recorded: Finding | None, now: Finding) -> str:

@@ -26,7 +26,7 @@ from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.tools.tolerance import EXACT, Tolerance
 from editloupe.traces import GALLERY
-from editloupe.traces.events import MessageEvent, ModelCall
+from editloupe.traces.events import MessageEvent, ModelCall, ToolResult, ToolStarted
 from editloupe.traces.lineage import Parent, read_whole
 from editloupe.traces.read import read_trace
 from editloupe.values import Box, View
@@ -168,6 +168,15 @@ def test_a_live_model_that_calls_the_same_is_answered_from_the_recording(gallery
         own = [e.hash for e in child.events if isinstance(e, MessageEvent)]
         assert own == [e.hash for e in read_trace(gallery / str(parent.trace)).events if isinstance(e, MessageEvent)]
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_live_model_with_live_tools_runs_the_calls_that_are_recorded_too(gallery: Path):
+    live = Live(backend=PixelBaseline(), toolbox=open_toolbox(("localize_differences", "zoom_in")))
+    found = replayed(gallery, judge="baseline", live=live, model="live", tools="live")
+    children = [read_trace(gallery / str(one.trace)).events for one in found]
+    calls = [sum(isinstance(e, ToolResult) for e in events) for events in children]
+    assert sum(calls) > 0 and {one.compared for one in found} == {()}
+    assert calls == [sum(isinstance(e, ToolStarted) for e in events) for events in children]
 
 
 def test_new_episodes_runs_what_is_not_recorded_and_writes_a_child(gallery: Path):
