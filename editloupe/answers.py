@@ -134,7 +134,7 @@ def answer_from_json(data: object) -> Label | Number | Choice | Text | Boxes | R
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelRule:
+class LabelRule(Serialisable):
     """One allowed label."""
 
     name: str

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
+from editloupe.answers import LabelRule
 from editloupe.errors import ConfigError
 from editloupe.values import Serialisable, is_empty, sample_key
 
@@ -16,15 +17,15 @@ from editloupe.values import Serialisable, is_empty, sample_key
 class Levels:
     """Ordered labels with values."""
 
-    levels: tuple[tuple[str, float], ...]
-    """(name, value), worst first."""
+    levels: tuple[LabelRule, ...]
+    """Worst first."""
 
     kind: Literal["levels"] = "levels"
 
     @property
     def bounds(self) -> tuple[float, float]:
         """(lowest, highest) value."""
-        values = [value for _, value in self.levels]
+        values = [level.value for level in self.levels]
         return min(values), max(values)
 
 
@@ -68,8 +69,11 @@ class Metric(Serialisable):
     id: str
     """Stable name in files, for example "instruction_following"."""
 
+    name: str = ""
+    """Name in words, for example "Instruction Following"; "" for the id."""
+
     short: str = ""
-    """Name in tables, for example "IF"; "" for the id."""
+    """Name in tables, for example "IF"; "" for the name."""
 
     domain: Domain
     """Which values there are."""
@@ -83,17 +87,22 @@ class Metric(Serialisable):
     source: str = ""
     """Where the paper defines it."""
 
+    concerns: Literal["target", "surroundings"] | None = None
+    """What of the image it is about; None for all of it."""
+
     def __post_init__(self) -> None:
         if not self.id:
             raise ConfigError("a metric needs an id")
+        object.__setattr__(self, "name", self.name or self.id)
+        object.__setattr__(self, "short", self.short or self.name)
         bounds = self.domain.bounds
         if bounds is not None and not bounds[0] < bounds[1]:
             raise ConfigError(f"metric {self.id!r}: expected a lowest value below the highest, found {list(bounds)}")
 
     @property
-    def name(self) -> str:
-        """The name in tables."""
-        return self.short or self.id
+    def levels(self) -> tuple[LabelRule, ...]:
+        """The labels, worst first; () for a metric without labels."""
+        return self.domain.levels if isinstance(self.domain, Levels) else ()
 
     def normalise(self, value: float) -> float | None:
         """Return the value on 0 to 100, 100 at the upper bound. None for a metric without bounds."""
@@ -197,11 +206,20 @@ class TableSpec(Serialisable):
     """The paper's table."""
 
 
-def named(metrics: Mapping[str, Metric], id_or_short: str) -> Metric:
-    """Return the metric with this id or short name, whatever the case. Raises ConfigError, which lists the known."""
-    wanted = id_or_short.casefold()
-    for metric in metrics.values():
-        if wanted in (metric.id.casefold(), metric.name.casefold()):
-            return metric
-    known = ", ".join(f"{m.id} ({m.name})" if m.name != m.id else m.id for m in metrics.values())
-    raise ConfigError(f"no metric {id_or_short!r}; there are: {known}")
+@dataclass(frozen=True, kw_only=True)
+class MetricSet:
+    """The metrics of a run."""
+
+    id: str
+    """The rubric's id, where the protocol has a rubric; else the protocol's name."""
+
+    metrics: tuple[Metric, ...]
+
+    def metric(self, id_or_short: str) -> Metric:
+        """Return the metric with this id or short name, whatever the case. Raises ConfigError, which lists the known."""
+        wanted = id_or_short.casefold()
+        for metric in self.metrics:
+            if wanted in (metric.id.casefold(), metric.short.casefold()):
+                return metric
+        known = ", ".join(f"{m.id} ({m.short})" if m.short != m.id else m.id for m in self.metrics)
+        raise ConfigError(f"no metric {id_or_short!r}; there are: {known}")

@@ -1,4 +1,4 @@
-"""One task answered: the first message, the loop, the finding."""
+"""Answer one task: the first message, the loop, the finding."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ RECURSION_LIMIT = 1000
 """Steps of the graph; the task's own budget ends a loop long before."""
 
 TEMPLATES = ("agent/tools", "agent/format", "agent/continue", "agent/last_turn", "agent/last_label", "agent/remind")
-"""With `native=True` where tools are called natively: one text for both ways, so that they differ in nothing else."""
+"""The agent's templates. Each serves text and native tool calling, so that the two differ in nothing else."""
 
 
 _CROP = re.compile(r"\bCrop \d+\b")
 
 
 def agent_digest() -> str:
-    """Digest of the agent's own templates: part of a judge's identity."""
+    """Return the digest of the agent's own templates, which is part of a judge's identity."""
     return prompt_digest(TEMPLATES)
 
 
 def first_message(context: Context, views: Mapping[str, View]) -> Message:
-    """The question, the images under their names, then tools (only where they are on) and the form of the reply."""
+    """Return the question, the images with their names, the tools (if there are any) and the format of the reply."""
     task, box = context.task, context.toolbox
     parts: list[Part] = [TextPart(text=task.prompt)]
     for name, view in views.items():
@@ -43,7 +43,7 @@ def first_message(context: Context, views: Mapping[str, View]) -> Message:
         parts += [TextPart(text=f"{name} ({size}):"), ImagePart(image=view.image, alias=name)]
     sections = []
     if task.tools:
-        absent = {name: why for name, why in box.absent.items() if name in task.tools}
+        absent = {name: reason for name, reason in box.absent.items() if name in task.tools}
         specs = [
             {"name": s.name, "description": s.description, "schema": json.dumps(s.parameters, ensure_ascii=False)}
             for s in box.specs(task.tools)
@@ -55,9 +55,9 @@ def first_message(context: Context, views: Mapping[str, View]) -> Message:
 
 
 def initial_state(context: Context, views: Mapping[str, View], message: Message | None = None) -> LoopState:
-    """The state in which a task begins: one message, nothing spent.
+    """Record the first message and return the state in which a task begins.
 
-    message: the question as it was asked before; None writes it.
+    message: the question as recorded before; None writes it.
     """
     head = context.recorder.add(message or first_message(context, views), None)
     return LoopState(
@@ -81,23 +81,26 @@ def initial_state(context: Context, views: Mapping[str, View], message: Message 
 
 
 def run_loop(context: Context, views: Mapping[str, View], *, loop: Loop | None = None) -> LoopState:
-    """From the first message to an outcome. Raises Interrupted, and ImageError for an input that cannot be decoded."""
+    """Run a task from its first message to an outcome.
+
+    Raises Interrupted, and ImageError for an input that cannot be decoded.
+    """
     return resume_loop(initial_state(context, views), context, loop=loop)
 
 
 def resume_loop(state: LoopState, context: Context, *, loop: Loop | None = None) -> LoopState:
-    """From a state in which a `think` is due to an outcome. Raises as `run_loop`."""
+    """Run the loop from a state whose next node is `think` to an outcome. Raises as `run_loop`."""
     graph = loop or _loop()
     return cast(LoopState, graph.invoke(state, {"recursion_limit": RECURSION_LIMIT}, context=context))
 
 
 def answer(context: Context, views: Mapping[str, View], *, judge_id: str, repeat: int, trace: str | None) -> Finding:
-    """The finding of one task: a label of the rubric, or the status that says why there is none."""
+    """Run a task and return its finding: a label of the rubric, or the status that says why there is none."""
     return finding_of(run_loop(context, views), context, judge_id=judge_id, repeat=repeat, trace=trace)
 
 
 def finding_of(state: LoopState, context: Context, *, judge_id: str, repeat: int, trace: str | None) -> Finding:
-    """What a loop that is over has found."""
+    """Return the finding of a loop that has ended."""
     outcome = state["outcome"]
     assert outcome is not None, "the loop ends with an outcome"
     given = outcome["answer"]
@@ -121,9 +124,9 @@ def finding_of(state: LoopState, context: Context, *, judge_id: str, repeat: int
 
 
 def evidence(thought: str, views: Mapping[str, list[Json]]) -> tuple[Evidence, ...]:
-    """The places that a thought rests on: crops that it names, mapped back to the input images."""
+    """Return the places that a thought refers to: the crops that it names, mapped to the input images."""
     panes = {name: [View.from_json(v) for v in data if isinstance(v, Mapping)] for name, data in views.items()}
-    # What is shown first is an input, or was made from one; what tools show is numbered.
+    # An image of the question is an input or made of one; images of tools are numbered.
     inputs = {views[0].origin.sha256: name for name, views in panes.items() if not _CROP.fullmatch(name)}
     makers = {view.image.sha256: views for views in panes.values() for view in views if view.image != view.origin}
     found: list[Evidence] = []
@@ -136,7 +139,7 @@ def evidence(thought: str, views: Mapping[str, list[Json]]) -> tuple[Evidence, .
 
 
 def _root(view: View, makers: Mapping[str, list[View]]) -> tuple[str, Box]:
-    """Follow a view to the input image that it shows: (sha256, box in px there)."""
+    """Follow a view to the input image that it shows. Return (SHA-256, box in px of that image)."""
     origin, box = view.origin.sha256, view.region
     while origin in makers:
         pane = max(makers[origin], key=lambda p: _overlap(p.window, box))

@@ -24,11 +24,11 @@ from editloupe.tools.session import Conversation
 from editloupe.values import Json, View
 
 MAX_CRASHES = 3
-"""Tool crashes (exceptions that are no ToolError) after which a task is given up: its judge works blind."""
+"""Number of tool crashes (exceptions other than ToolError) that end a task: the judge can no longer see."""
 
 
 def think(state: LoopState, context: Context) -> dict[str, Any]:
-    """Send the history; sort the reply into calls, an answer, or a problem."""
+    """Send the history. Sort the reply into calls, an answer or a problem."""
     spent = Usage.from_json(state["usage"])
     exceeded = _exceeded(context, spent, state["counts"])
     if exceeded is not None:
@@ -41,7 +41,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         sampling=context.sampling,
         choices=choices,
         answer_schema=context.task.answer.json_schema() if held and choices is None else None,
-        # Still named in the last turn: without them the conversation would begin otherwise, and be computed anew.
+        # Also named in the last turn: without them the prefix would change, and a prefix cache would miss.
         tools=context.toolbox.specs(context.task.tools) if context.native else (),
         calls_allowed=not (context.native and state["last"]),
     )
@@ -52,7 +52,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
     except BackendError as error:
         return _over("backend_failed", "backend", f"{type(error).__name__}: {error}")
     usage = (spent + reply.usage).to_json()
-    state = cast(LoopState, {**state, "counts": _counted(state, **_untold(context, request, reply))})
+    state = cast(LoopState, {**state, "counts": _counted(state, **_missing_usage(context, request, reply))})
     if reply.finish == "refusal":
         return {"usage": usage} | _over("refused", "refusal", reply.text or "the model refused without a reason")
     if reply.finish == "filter":
@@ -62,10 +62,10 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
     parsed = parse_reply(
         reply, turn=state["turns"] + 1, native=context.native, choices=choices, whole=held and choices is None
     )
-    said = _said(reply, native=context.native)
+    message = _reply_message(reply, native=context.native)
     constrained = int(held and parsed.answer is not None)
     update: dict[str, Any] = {
-        "history": [*state["history"], context.recorder.add(said, state["history"][-1])],
+        "history": [*state["history"], context.recorder.add(message, state["history"][-1])],
         "usage": usage,
         # A bare label comes without a thought: the last one that was uttered is the one behind it.
         "thought": parsed.thought or (state["thought"] if held else ""),
@@ -76,7 +76,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
     }
     if context.task.tools and parsed.calls and not state["last"]:
         if parsed.answer is not None:
-            context.recorder.note("an answer beside tool calls was put aside: it came before the observations")
+            context.recorder.note("an answer beside tool calls was ignored: it came before the observations")
         return update | {"next": "act"}
     if parsed.answer is not None:
         return update | {"next": "conclude"}
@@ -91,7 +91,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
 
 
 def act(state: LoopState, context: Context) -> dict[str, Any]:
-    """Run the calls one after another and append their observations: in one message, or natively one message a call."""
+    """Run the calls in order and append their observations: in one message, or one per call with native tool calling."""
     budget = context.task.budget
     talk = Conversation(
         panes={name: tuple(View.from_json(_object(v)) for v in panes) for name, panes in state["views"].items()},
@@ -125,10 +125,10 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
         TextPart(text=f"Not run, since it could not be read: {_object(m)['error']}") for m in state["malformed"]
     ]
     going_on = render("agent/continue", answer=context.task.answer, native=context.native)
-    closing.append(TextPart(text=_last_word(context) if last else going_on))
+    closing.append(TextPart(text=_last_turn(context) if last else going_on))
     counts = _counted(state, tool_errors=errors, tool_crashes=crashes, cached_tools=cached)
     history = list(state["history"])
-    for message in _observed(answers, closing, native=context.native):
+    for message in _observation_messages(answers, closing, native=context.native):
         history.append(context.recorder.add(message, history[-1]))
     update: dict[str, Any] = {
         "history": history,
@@ -147,15 +147,15 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
 
 
 def remind(state: LoopState, context: Context) -> dict[str, Any]:
-    """Say what was wrong with the reply and how to reply; give up as `unparsed` when reminders are used up.
+    """Say what was wrong with the reply and how to reply. End as `unparsed` after the last reminder.
 
-    Where labels are constrained, one last word that is held to them stands before giving up.
+    If labels are constrained, one last turn that is held to them comes before that.
     """
     if state["reminders"] >= context.task.budget.max_reminders and context.constrained:
         context.recorder.note(
-            f"after {state['reminders']} reminders, a last word held to the {context.task.answer.noun}s: {state['problem']}"
+            f"after {state['reminders']} reminders, a last turn held to the {context.task.answer.noun}s: {state['problem']}"
         )
-        message = Message.of_text("user", _last_word(context))
+        message = Message.of_text("user", _last_turn(context))
         return {
             "history": [*state["history"], context.recorder.add(message, state["history"][-1])],
             "last": True,
@@ -180,7 +180,7 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
 
 
 def conclude(state: LoopState, context: Context) -> dict[str, Any]:
-    """The answer as a label of the rubric, or the status that says why it is none. Nothing is guessed."""
+    """Parse the answer as a label of the rubric, else end with the status that says why not. Nothing is guessed."""
     try:
         answer = context.task.answer.parse(state["answer"] or "")
     except ReplyError as error:
@@ -211,8 +211,8 @@ def run_nodes(
 
 
 def _with_own_ids(reply: Reply, messages: tuple[Message, ...]) -> Reply:
-    """No two calls of a conversation under one id, as servers that number the calls of each reply anew have it: an answer
-    to one would answer both."""
+    """Make call ids unique in a conversation. Some servers number the calls of each reply from 1; a tool message would
+    then answer two calls."""
     seen = {call.id for message in messages for call in message.tool_calls}
     calls: list[ToolCall] = []
     for call in reply.tool_calls:
@@ -224,32 +224,34 @@ def _with_own_ids(reply: Reply, messages: tuple[Message, ...]) -> Reply:
     return replace(reply, tool_calls=tuple(calls))
 
 
-def _last_word(context: Context) -> str:
-    """What asks for the label when there is nothing left but to give it."""
+def _last_turn(context: Context) -> str:
+    """Return the text of the last turn, which asks for the label."""
     if context.constrained:
         return render("agent/last_label", answer=context.task.answer, tools=bool(context.task.tools))
     return render("agent/last_turn", answer=context.task.answer, native=context.native)
 
 
-def _said(reply: Reply, *, native: bool) -> Message:
-    """The reply as the conversation keeps it; the calls only where tool messages will answer them."""
+def _reply_message(reply: Reply, *, native: bool) -> Message:
+    """Return the assistant message of a reply; with its calls only if tool messages will answer them."""
     text = (TextPart(text=reply.text),)
     if not native:
         return Message(role="assistant", parts=text)
-    # A reply of calls alone has no text, and some servers refuse an empty one.
+    # A reply of calls alone has no text, and some servers refuse an empty text.
     return Message(role="assistant", parts=text if reply.text else (), tool_calls=reply.tool_calls, carry=reply.carry)
 
 
-def _observed(answers: list[tuple[ToolCall, list[Part]]], closing: list[Part], *, native: bool) -> list[Message]:
-    """The observations as messages: all in one user's message, or one tool's message a call and a user's behind them."""
+def _observation_messages(
+    answers: list[tuple[ToolCall, list[Part]]], closing: list[Part], *, native: bool
+) -> list[Message]:
+    """Return the observations as one user message, or as one tool message per call and a user message after them."""
     if not native:
         return [Message(role="user", parts=(*(part for _, parts in answers for part in parts), *closing))]
-    told = [Message(role="tool", parts=tuple(parts), tool_call_id=call.id) for call, parts in answers]
-    return [*told, Message(role="user", parts=tuple(closing))]
+    results = [Message(role="tool", parts=tuple(parts), tool_call_id=call.id) for call, parts in answers]
+    return [*results, Message(role="user", parts=tuple(closing))]
 
 
 def run_tool(context: Context, call: ToolCall, desk: Desk) -> ToolOutcome:
-    """One call, live. What the model can mend is an observation; what a tool should not have raised is one too, counted."""
+    """Run one call live. A ToolError becomes an observation; so does any other exception, counted as a crash."""
     box, cached = context.toolbox, False
     try:
         if context.cache is None:
@@ -260,14 +262,14 @@ def run_tool(context: Context, call: ToolCall, desk: Desk) -> ToolOutcome:
         return ToolOutcome(observation=Observation(text=f"Error: {error}", error=True))
     except (Interrupted, ImageError):
         raise
-    except Exception as error:  # noqa: BLE001 - a tool may be anybody's; its fault is recorded and must not end the run
-        told = f"Error: {call.name} failed ({type(error).__name__}); try other arguments or another tool"
-        return ToolOutcome(observation=Observation(text=told, error=True), crashed=f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 - tools may be plug-ins; their faults are recorded and must not end the run
+        text = f"Error: {call.name} failed ({type(error).__name__}); try other arguments or another tool"
+        return ToolOutcome(observation=Observation(text=text, error=True), crashed=f"{type(error).__name__}: {error}")
     return ToolOutcome(observation=observation, aliases=desk.names(observation), cached=cached)
 
 
 def _ask(context: Context, request: Request) -> Reply:
-    """The backend's reply; whatever a plug-in raises that is not ours becomes a BackendError."""
+    """Return the backend's reply. A foreign exception of a plug-in becomes a BackendError."""
     try:
         return context.backend.complete(request, context.images)
     except EditLoupeError:
@@ -276,7 +278,7 @@ def _ask(context: Context, request: Request) -> Reply:
         raise BackendError(f"{context.backend.uri} raised {type(error).__name__}: {error}") from error
 
 
-def _untold(context: Context, request: Request, reply: Reply) -> dict[str, int]:
+def _missing_usage(context: Context, request: Request, reply: Reply) -> dict[str, int]:
     """For a budget of tokens: those of an answer of which the endpoint tells none, estimated; or that they cannot be."""
     if context.task.budget.max_tokens is None or not context.backend.traits.is_lmm or not lacks_usage(reply.usage):
         return {}

@@ -1,6 +1,6 @@
-"""The loop as a graph with plain inputs, for LangGraph Studio: files and URIs in, the verdict out.
+"""The judge as a graph with plain inputs, for LangGraph Studio: files and URIs in, the verdict out.
 
-Whoever introduces agent and protocol hands in the opener; the loop itself is the same graph, called as a subgraph.
+The caller gives the function that opens a question, since the agent does not know protocols.
 """
 
 from __future__ import annotations

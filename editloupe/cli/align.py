@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from editloupe.reports.pairwise_table import PairReport
     from editloupe.reports.ratings import RatingTable
     from editloupe.reports.sheets import Page
-    from editloupe.rubrics.model import Criterion
+    from editloupe.scores import Metric
     from editloupe.values import Json
 
 
@@ -126,14 +126,13 @@ def _of_run(
 ) -> list[Report]:
     from editloupe.reports.entries import entries_of_run, join, knows, ratings_of_run
     from editloupe.reports.judged import chosen as chosen_judges
-    from editloupe.reports.judged import rubric_of
     from editloupe.reports.ratings import column_names, read_ratings
     from editloupe.runs.store import RunStore
 
     store = RunStore.read(folder)
     for problem in store.problems:
         note(f"warning: {problem}")
-    rubric = rubric_of(store).criteria
+    rubric = store.metric_set().metrics
     known = knows(rubric)
     if human is None:
         people = ratings_of_run(store, known)
@@ -164,9 +163,10 @@ def _of_tables(
 
     from editloupe.reports.entries import entries_of_table, join, knows, knows_names
     from editloupe.reports.ratings import column_names, read_ratings
-    from editloupe.rubrics.model import load_rubric
+    from editloupe.config import RunConfig
+    from editloupe.protocols.base import make_protocol
 
-    bound = None if rubric is None else load_rubric(rubric).criteria
+    bound = None if rubric is None else tuple(make_protocol(RunConfig().protocol, {"rubric": rubric}).metrics)
     known = None if bound is None else knows(bound)
     theirs = column_names(score_columns, "--score-columns")
     judged = read_ratings(scores, known=known, columns=theirs, option="--score-columns")
@@ -181,7 +181,7 @@ def _of_tables(
         if unknown:
             raise ConfigError(f"--criteria {', '.join(unknown)}: not in both tables; they share {_listed(both)}")
         both = [c for c in both if c in {known(w) for w in chosen}]
-    wanted: list[Criterion | str] = list(both)
+    wanted: list[Metric | str] = list(both)
     if bound is not None:
         wanted = [c for c in bound if c.id in both]
     entries, notes = join(entries_of_table(judged), people, where=str(scores), closed=False)
@@ -194,7 +194,7 @@ def _report(
     people: RatingTable,
     entries: list[Entry],
     notes: list[str],
-    criteria: Sequence[Criterion | str],
+    criteria: Sequence[Metric | str],
     group: str | None,
     options: Options,
 ) -> Report:
@@ -252,7 +252,7 @@ def _print_pairs(reports: Sequence[PairReport], *, as_json: bool, as_csv: bool, 
     )
 
 
-def _one(name: str, rubric: Sequence[Criterion]) -> Criterion:
+def _one(name: str, rubric: Sequence[Metric]) -> Metric:
     for criterion in rubric:
         if name.casefold() in (criterion.id.casefold(), criterion.short.casefold()):
             return criterion

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from editloupe.reports.pairwise import Duel
     from editloupe.reports.pairwise_table import PairReport
     from editloupe.reports.votes import Ballots
-    from editloupe.rubrics.model import Criterion
+    from editloupe.scores import Metric
 
 
 def pair_reports(
@@ -65,17 +65,16 @@ def pair_reports(
 
 def _judged(
     run: Path | None, scores: Path | None, score_columns: str | None, judge: str | None
-) -> tuple[dict[str, tuple[list[Entry], Sequence[Criterion | str]]], tuple[str, ...]]:
+) -> tuple[dict[str, tuple[list[Entry], Sequence[Metric | str]]], tuple[str, ...]]:
     """Judge → its scores and criteria; and what of a table could not be used."""
     from editloupe.reports.entries import entries_of_run, entries_of_table
     from editloupe.reports.judged import chosen as chosen_judges
-    from editloupe.reports.judged import rubric_of
     from editloupe.reports.ratings import column_names, read_ratings
     from editloupe.runs.store import RunStore
 
     if run is not None:
         store = RunStore.read(run)
-        criteria = rubric_of(store).criteria
+        criteria = store.metric_set().metrics
         found = chosen_judges(store, judge)
         return {f"{j.backend} ({j.judge_id})": (entries_of_run(j), criteria) for j in found}, ()
     assert scores is not None
@@ -88,7 +87,7 @@ def _judged(
 def _duels(
     ballots: Ballots,
     entries: Sequence[Entry],
-    criteria: Sequence[Criterion | str],
+    criteria: Sequence[Metric | str],
     chosen: tuple[str, ...] | None,
     good_from: str | None,
     tie: str | None,
@@ -115,7 +114,7 @@ def _duels(
         values["overall"] = {}
         for entry in entries:
             found = [(c, _number(entry.scores.get(c.id))) for c in rubric]
-            parts = [c.normalise(v) for c, v in found if v is not None]
+            parts = [n for c, v in found if v is not None and (n := c.normalise(v)) is not None]
             values["overall"][entry.key] = sum(parts) / len(parts) if len(parts) == len(rubric) else None
     wanted = [*titles] if chosen is None else [_chosen(word, titles, rubric) for word in chosen]
     known = {e.key for e in entries}
@@ -139,7 +138,7 @@ def _duels(
     ]
 
 
-def _chosen(word: str, titles: dict[str, str], rubric: Sequence[Criterion]) -> str:
+def _chosen(word: str, titles: dict[str, str], rubric: Sequence[Metric]) -> str:
     names = {c.short.casefold(): c.id for c in rubric} | {name.casefold(): name for name in titles}
     if word.casefold() not in names:
         raise ConfigError(f"--criteria {word}: expected one of {', '.join(titles)}")

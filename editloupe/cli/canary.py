@@ -71,7 +71,7 @@ def canary(
         typer.echo(json.dumps({**found.to_json(), "run": str(run), "asked_in": str(folder), "exit": code}))
         return code
     console = out()
-    console.print(grid.terminal(report.grid(found, {c.id: c.short for c in recorded.rubric.criteria})))
+    console.print(grid.terminal(report.grid(found, {c.id: c.short for c in recorded.metrics.metrics})))
     for flip in found.flips[:10]:
         about = "" if flip.target is None else f", target {flip.target}"
         console.print(plain(f"  {flip.sample}, {flip.criterion}{about}: {flip.before} → {flip.now}"), soft_wrap=True)

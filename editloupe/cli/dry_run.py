@@ -77,7 +77,7 @@ def _of_data(ahead: Ahead) -> None:
 
 
 def _of_judge(bench: Bench, heading: Heading, found: Estimate, folder: Path, prices: Prices) -> None:
-    from editloupe.runs.sent_sizes import small_targets_told
+    from editloupe.runs.sent_sizes import small_targets_message
 
     console, ahead, is_lmm = out(), found.ahead, bench.backend.traits.is_lmm
     console.print(plain(heading.text), soft_wrap=True)
@@ -86,7 +86,7 @@ def _of_judge(bench: Bench, heading: Heading, found: Estimate, folder: Path, pri
     console.print(plain(_of_run(folder, ahead, bench.settings.repeats.count)), soft_wrap=True)
     if is_lmm:
         policy = bench.backend.traits.image_policy
-        small = small_targets_told(ahead.loaded.samples, policy)
+        small = small_targets_message(ahead.loaded.samples, policy)
         sizes = [f"{key}, {t.role}: {t.name} is {t.sent_width:.0f}×{t.sent_height:.0f} px" for key, t in found.small]
         _list(small or "", sizes)
     console.print()

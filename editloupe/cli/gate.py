@@ -53,7 +53,7 @@ def gate(
     """Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked."""
     from editloupe.reports import gate as gates
     from editloupe.reports import gate_files, grid
-    from editloupe.reports.judged import chosen, rubric_of
+    from editloupe.reports.judged import chosen
     from editloupe.runs.store import RunStore
 
     if metrics:
@@ -68,7 +68,7 @@ def gate(
             "nothing is required; add --require 'unjudged<=0.02' (editloupe gate --metrics lists what there is)"
         )
     store = RunStore.read(run)
-    rubric = rubric_of(store)
+    rubric = store.metric_set()
     requirements = [gates.parse(text, rubric) for text in require]
     if human is not None and not any(r.human for r in requirements):
         raise ConfigError("--human is given and no requirement speaks of people; add --require 'kappa(human)>=0.6'")
@@ -107,7 +107,7 @@ def _entries(
     from editloupe.reports.entries import entries_of_run, join, knows, ratings_of_run
     from editloupe.reports.ratings import column_names, read_ratings
 
-    rubric = judged.rubric.criteria
+    rubric = judged.metrics.metrics
     if human is None:
         people = ratings_of_run(store, knows(rubric))
     else:

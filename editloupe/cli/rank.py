@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from editloupe.data.samples import Loaded
     from editloupe.protocols.base import EvalProtocol
     from editloupe.reports.ranking import RankReport
-    from editloupe.rubrics.model import Rubric
     from editloupe.runs.setup import Bench
     from editloupe.runs.store import RunStore
+    from editloupe.scores import MetricSet
 
 SHOWN = 5
 """Tables in the terminal; all of them are in the run's report."""
@@ -161,7 +161,7 @@ def rank(
         judge=heading.text,
         notes=heading.notes,
         by=chosen,
-        names={c.id: c.short for c in bench.rubric.criteria},
+        names={c.id: c.short for c in bench.rubric.metrics},
         pairwise=pairwise,
         rankings=tuple(rankings),
         unread=tuple(unreadable(row.editor, row.id, row.message) for row in outcome.loaded.rejected),
@@ -195,7 +195,7 @@ def _bench(options: dict[str, Json], by: tuple[str, ...] | None, *, pairwise: bo
             "or leave --pairwise out"
         )
     protocol: EvalProtocol = Pairwise(
-        [bench.rubric.criterion(c) for c in chosen],
+        [bench.metrics.metric(c) for c in chosen],
         mode=settings.mode,
         tools=settings.tools,
         budget=settings.budget,
@@ -205,11 +205,11 @@ def _bench(options: dict[str, Json], by: tuple[str, ...] | None, *, pairwise: bo
     return chosen, replace(bench, protocol=protocol, spec=replace(bench.spec, identity=identity))
 
 
-def _ids(by: Sequence[str] | None, rubric: Rubric) -> tuple[str, ...]:
+def _ids(by: Sequence[str] | None, rubric: MetricSet) -> tuple[str, ...]:
     """Raises ConfigError: an unknown criterion, one named twice."""
     from editloupe.reports.ranking import OVERALL
 
-    found = tuple(OVERALL if name.casefold() == OVERALL else rubric.criterion(name).id for name in by or ())
+    found = tuple(OVERALL if name.casefold() == OVERALL else rubric.metric(name).id for name in by or ())
     if len(set(found)) < len(found):
         raise ConfigError(f"--by {','.join(by or ())}: names a criterion twice")
     return found
@@ -273,7 +273,7 @@ def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_jso
         judge=judged.describe(),
         notes=judged.notes,
         by=chosen,
-        names={c.id: c.short for c in judged.rubric.criteria},
+        names={c.id: c.short for c in judged.metrics.metrics},
         pairwise=False,
         rankings=tuple(rankings),
         unread=tuple(unread),

@@ -16,7 +16,7 @@ from editloupe.cli.judge import weights_of
 from editloupe.cli.options import read_config
 from editloupe.cli.output import err, note, out, plain
 from editloupe.errors import ConfigError
-from editloupe.values import Json, sample_key
+from editloupe.values import Json
 
 if TYPE_CHECKING:
     from editloupe.findings import Finding
@@ -157,14 +157,14 @@ def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: in
     bad = [one for one in done if one.verdict != "same" or any(c.verdict == "not compared" for c in one.compared)]
     for one in bad[:_SHOWN]:
         who = f", {judges.get(one.recorded.judge_id)}" if several and one.recorded is not None else ""
-        about = f"{sample_key(one.editor, one.sample_id)}, {one.criterion}{who}"
+        about = f"{one.about}, {one.metric}{who}"
         console.print(plain(f"\n{about}: {_WORDS[one.verdict]}", "bold"))
-        if one.told:
-            console.print(plain(f"  {one.told}"), soft_wrap=True)
+        if one.message:
+            console.print(plain(f"  {one.message}"), soft_wrap=True)
         for compared in one.compared:
             if compared.verdict in ("drift", "not compared"):
                 console.print(plain(f"  step {compared.step}, {compared.tool}: {compared.verdict}", "yellow"))
-                for line in compared.told:
+                for line in compared.reasons:
                     console.print(plain(f"    {line}"), soft_wrap=True)
         if one.trace is not None:
             console.print(plain(f"  written: {one.trace}"), soft_wrap=True)
@@ -172,7 +172,7 @@ def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: in
         console.print(f"\n… and {len(bad) - _SHOWN} more; --json lists all.")
     for one in done:
         for problem in one.problems:
-            if problem != one.told:
+            if problem != one.message:
                 note(f"warning: {problem}")
     skipped = f"; {untraced} findings have no trace" if untraced else ""
     console.print(

@@ -145,7 +145,7 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
     """One finding with its steps; or, where it is asked for, one of its forks."""
     from editloupe.errors import TraceError
     from editloupe.runs.judges import titled
-    from editloupe.traces.lineage import Parent, read_whole, strangers
+    from editloupe.traces.lineage import Parent, mismatches, read_whole
 
     console = out()
     key = sample_key(finding.editor, finding.sample_id)
@@ -184,7 +184,7 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
                 told = ", shared with what it continues" if number <= kept else ""
                 show_step(number, step, store, partial(prices.of_uri, uri), told)
             listed = finding if fork is None else None
-            strange = [] if store.rescored else strangers(trace, listed, store.identity)
+            strange = [] if store.rescored else mismatches(trace, listed, store.identity)
             for problem in (*trace.problems, *strange):
                 note(f"warning: {problem}")
         if forks:

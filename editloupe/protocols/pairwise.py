@@ -68,7 +68,7 @@ class Pairwise(BaseProtocol):
             self.tools = ()
         chosen = None if given.criteria is None else {given.rubric.criterion(c).id for c in given.criteria}
         self.criteria: list[Criterion] = [c for c in given.rubric.criteria if chosen is None or c.id in chosen]
-        self.metrics = [Metric(id=c.id, short=c.short, domain=Interval(low=0, high=1)) for c in self.criteria]
+        self.metrics = [Metric(id=c.id, name=c.name, short=c.short, domain=Interval(low=0, high=1)) for c in self.criteria]
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
         """Return both orders of every pair of outputs that there are. Raises ConfigError where these are too many."""

@@ -36,7 +36,7 @@ from editloupe.reports.points import CORRELATIONS
 from editloupe.reports.raters import Panel, ceiling, rater_vs_others
 from editloupe.reports.ratings import Key
 from editloupe.reports.scales import Reading
-from editloupe.rubrics.model import Criterion
+from editloupe.scores import Metric
 from editloupe.values import Json
 
 Dimension: TypeAlias = Literal["editor", "edit_type", "area"]
@@ -143,7 +143,7 @@ class Alignment:
         }
 
 
-def align(entries: Sequence[Entry], criterion: Criterion | str, options: Options | None = None) -> Alignment:
+def align(entries: Sequence[Entry], criterion: Metric | str, options: Options | None = None) -> Alignment:
     """Everything that can be said of one criterion.
 
     criterion: of a rubric, whose labels and values then bind both sides; or a name, and the scale is what the values show:

@@ -63,7 +63,7 @@ def area_name(area: float) -> str:
 def by_area(judged: Judged) -> list[ByArea]:
     """One an editor and criterion about the target; about all criteria where the rubric does not say."""
     areas = {key: relative_area(sample) for key, sample in judged.samples.items()}
-    about = [c for c in judged.criteria if judged.rubric.criterion(c).concerns == "target"] or list(judged.criteria)
+    about = [c for c in judged.criteria if judged.metrics.metric(c).concerns == "target"] or list(judged.criteria)
     return [
         _by_area(judged, [s for s in judged.scores if s.editor == editor and s.metric == criterion], areas)
         for editor in judged.editors

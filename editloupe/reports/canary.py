@@ -107,7 +107,7 @@ def canary(
             told = Flip(
                 sample=key,
                 criterion=f.metric,
-                target=f.target,
+                target=f.part,
                 before=str(old.label),
                 now=str(f.label),
             )

@@ -19,7 +19,6 @@ from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
 from editloupe.imaging.targets import relative_area
-from editloupe.protocols.dlebench import edit_type_name
 from editloupe.protocols.repeats import entropy_of
 from editloupe.reports import estimate
 from editloupe.reports.agreement import (
@@ -34,8 +33,7 @@ from editloupe.reports.agreement import (
 from editloupe.reports.areas import area_name
 from editloupe.reports.estimate import DRAWING, Drawing, Estimate
 from editloupe.reports.judged import Judged
-from editloupe.rubrics.model import Criterion
-from editloupe.scores import Score
+from editloupe.scores import Metric, Score
 from editloupe.values import Json, sample_key
 
 SAME: Final = ("exact", "kappa", "weighted_kappa", "alpha_ordinal", "spearman", "bias")
@@ -263,7 +261,7 @@ def compare(
     if twice is not None:
         raise ConfigError(f"two judges are called {twice}; name each judge once, under a name of its own")
     _check_same_data(judges)
-    criteria = [c for c in judges[0].rubric.criteria if any(c.id in j.criteria for j in judges)]
+    criteria = [c for c in judges[0].metrics.metrics if any(c.id in j.criteria for j in judges)]
     scores = [{(s.metric, sample_key(s.editor, s.sample_id)): s for s in j.scores} for j in judges]
     standings, pairs, nearness = [], [], []
     notes = []
@@ -325,7 +323,7 @@ def _check_same_data(judges: Sequence[Judged]) -> None:
 
 def _standing(
     judge: Judged,
-    criterion: Criterion,
+    criterion: Metric,
     own: Mapping[tuple[str, str], Score],
     keys: Sequence[tuple[str, str]],
     common: Sequence[tuple[str, str]],
@@ -361,7 +359,7 @@ def entropy(counts: Sequence[int]) -> float | None:
 def _pair(
     a: Judged,
     b: Judged,
-    criterion: Criterion,
+    criterion: Metric,
     own_a: Mapping[tuple[str, str], Score],
     own_b: Mapping[tuple[str, str], Score],
     keys: Sequence[tuple[str, str]],
@@ -378,7 +376,7 @@ def _pair(
     groups: dict[str, dict[str, list[int]]] = {"edit_type": {}, "area": {}}
     for index, key in enumerate(both):
         sample = a.samples.get(key[1])
-        groups["edit_type"].setdefault(edit_type_name(own_a[key].edit_type), []).append(index)
+        groups["edit_type"].setdefault(own_a[key].edit_type, []).append(index)
         area = None if sample is None else relative_area(sample)
         groups["area"].setdefault("(no box)" if area is None else area_name(area), []).append(index)
     by = {
@@ -408,7 +406,7 @@ def _grouped(paired: Paired, scale: Scale, members: Sequence[int], drawing: Draw
     return {name: figures[name] for name in GROUPED if name in figures}
 
 
-def scale_of(criterion: Criterion) -> Scale:
+def scale_of(criterion: Metric) -> Scale:
     """A criterion's labels, worst first."""
     return Scale(
         values=tuple(float(level.value) for level in criterion.levels),
@@ -465,7 +463,7 @@ def _holm(tests: Sequence[Test]) -> list[Test]:
 def _nearness(
     judges: Sequence[Judged],
     scores: Sequence[Mapping[tuple[str, str], Score]],
-    criterion: Criterion,
+    criterion: Metric,
     keys: Sequence[tuple[str, str]],
     people: People,
     drawing: Drawing,
@@ -504,7 +502,7 @@ def _nearness(
     return out
 
 
-def _label_value(criterion: Criterion, given: str | float | None) -> float | None:
+def _label_value(criterion: Metric, given: str | float | None) -> float | None:
     if given is None:
         return None
     for level in criterion.levels:
@@ -530,7 +528,7 @@ def _effort(judge: Judged, prices: Prices, people: People | None) -> Effort:
     if people is not None:
         agreeing = sum(
             s.value is not None
-            and s.value == _label_value(judge.rubric.criterion(s.metric), people.get((s.editor, s.sample_id, s.metric)))
+            and s.value == _label_value(judge.metrics.metric(s.metric), people.get((s.editor, s.sample_id, s.metric)))
             for s in judge.scores
         )
     return Effort(
@@ -569,7 +567,7 @@ def tool_calls(judge: Judged) -> dict[str, int]:
 def _disagreements(
     judges: Sequence[Judged],
     scores: Sequence[Mapping[tuple[str, str], Score]],
-    criteria: Sequence[Criterion],
+    criteria: Sequence[Metric],
 ) -> list[Disagreement]:
     """Samples on which two judges or more gave different labels, the furthest apart first."""
     found = []

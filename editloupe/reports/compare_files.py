@@ -26,6 +26,6 @@ def _files(found: Comparison) -> Iterator[tuple[str, str]]:
             yield f"{table.name}.csv", grid.csv_text(table)
     names = [j.name for j in found.judges]
     for criterion in dict.fromkeys(pair.criterion for pair in found.pairs):
-        title = f"{found.judges[0].rubric.criterion(criterion).name}: who agrees with whom"
+        title = f"{found.judges[0].metrics.metric(criterion).name}: who agrees with whom"
         text = plots.matrix(names, matrix_of(found, criterion), title=title, what="quadratic κ of the labels")
         yield f"agreement-{criterion.replace('_', '-')}.svg", text

@@ -50,7 +50,7 @@ def _criteria(found: Comparison) -> list[str]:
 
 
 def _short(found: Comparison, criterion: str) -> str:
-    return found.judges[0].rubric.criterion(criterion).short
+    return found.judges[0].metrics.metric(criterion).short
 
 
 def _standings(found: Comparison) -> Grid:
@@ -89,7 +89,7 @@ def _matrix(found: Comparison, criterion: str) -> Grid:
                 name = "weighted_kappa" if i < j else "exact"
                 cells.append(_plain(pair.figures.get(name)))
         rows.append(Row(cells=(f"{i + 1} {row}", *cells)))
-    title = found.judges[0].rubric.criterion(criterion).name
+    title = found.judges[0].metrics.metric(criterion).name
     return Grid(
         name=f"agreement-{criterion.replace('_', '-')}",
         title=f"{title}: agreement",
@@ -249,7 +249,7 @@ def _efforts(found: Comparison) -> Grid:
 
 
 def _confusion(found: Comparison, pair: Pair) -> Grid:
-    levels = [level.name for level in found.judges[0].rubric.criterion(pair.criterion).levels]
+    levels = [level.name for level in found.judges[0].metrics.metric(pair.criterion).levels]
     rows = [Row(cells=(name, *(str(n) for n in counts))) for name, counts in zip(levels, pair.confusion, strict=True)]
     return Grid(
         name=f"labels-{_short(found, pair.criterion)}-{_number(found, pair.first)}-{_number(found, pair.second)}",

@@ -27,7 +27,7 @@ def doubt_grids(judged: Judged) -> list[Grid]:
                 Row(
                     cells=(
                         editor or "(not named)",
-                        judged.rubric.criterion(criterion).short,
+                        judged.metrics.metric(criterion).short,
                         f"{same}/{len(doubts)}",
                         "–" if mean is None else f"{mean:.2f}",
                         *map(str, lost.values()),

@@ -8,16 +8,15 @@ from dataclasses import replace
 from editloupe.errors import ConfigError
 from editloupe.imaging.targets import relative_area
 from editloupe.parsing import fold
-from editloupe.protocols.dlebench import edit_type_name
 from editloupe.reports.align import Entry
 from editloupe.reports.judged import Judged
 from editloupe.reports.ratings import Key, Known, Rated, RatingTable, as_rating
-from editloupe.rubrics.model import Criterion
 from editloupe.runs.store import RunStore
+from editloupe.scores import Metric
 from editloupe.values import sample_key
 
 
-def knows(criteria: Sequence[Criterion]) -> Known:
+def knows(criteria: Sequence[Metric]) -> Known:
     """A criterion's id by id, name or short name, whatever the case and the dashes."""
     names = {fold(name): c.id for c in criteria for name in (c.id, c.name, c.short)}
     return lambda name: names.get(fold(name))
@@ -36,7 +35,7 @@ def entries_of_run(judged: Judged) -> list[Entry]:
     for score in judged.scores:
         key = score.editor, score.sample_id
         scores.setdefault(key, {})[score.metric] = score.value
-        types[key] = edit_type_name(score.edit_type) if score.edit_type else None
+        types[key] = score.edit_type if score.edit_type != "(none)" else None
     found = []
     for key, values in scores.items():
         sample = judged.samples.get(sample_key(*key))

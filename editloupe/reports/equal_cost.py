@@ -79,7 +79,7 @@ def first_repeats(judge: Judged, count: int) -> Judged:
 
 
 def _spend(
-    judge: Judged, repeats: int, questions: AbstractSet[tuple[str, str, str, int]], prices: Prices, *, money: bool
+    judge: Judged, repeats: int, questions: AbstractSet[tuple[str, str, str, int, str]], prices: Prices, *, money: bool
 ) -> float:
     """USD or tokens a question of these, of the first repeats."""
     usage = sum((f.usage for f in judge.findings if f.repeat < repeats and f.question in questions), Usage())

@@ -15,7 +15,7 @@ from editloupe.reports.grid import Grid
 from editloupe.reports.plain import safe
 from editloupe.reports.summary import Cell, Summary
 from editloupe.reports.table import CAPTION, Row, column_heading, table_columns, table_rows, table_title
-from editloupe.rubrics.model import Criterion, Rubric
+from editloupe.scores import Metric, MetricSet
 
 WIDTH: Final = 640
 _ROW: Final = 34
@@ -27,12 +27,12 @@ def tone(normalised: float | None) -> str:
     return "tone-none" if normalised is None else f"tone-{min(3, max(0, round(normalised / 100 * 3)))}"
 
 
-def score_table(summary: Summary, rubric: Rubric) -> Markup:
+def score_table(summary: Summary, rubric: MetricSet) -> Markup:
     """Scores by edit type, with judged of asked in every cell."""
     return _table(table_title(summary), "Edit type", table_rows(summary), table_columns(summary), rubric)
 
 
-def editor_table(summaries: Sequence[Summary], rubric: Rubric) -> Markup:
+def editor_table(summaries: Sequence[Summary], rubric: MetricSet) -> Markup:
     """One row an editor: means of all its samples."""
     names = table_columns(summaries[0])
     found = [Row(name=s.editor or "(not named)", cells=tuple(s.micro[c] for c in names)) for s in summaries]
@@ -63,7 +63,7 @@ def grid_table(grid: Grid) -> Markup:
     ).format(safe(grid.title), safe(grid.caption), head, body)
 
 
-def _table(caption: str, first: str, rows: Sequence[Row], names: Sequence[str], rubric: Rubric) -> Markup:
+def _table(caption: str, first: str, rows: Sequence[Row], names: Sequence[str], rubric: MetricSet) -> Markup:
     cell = Markup('<th scope="col" class="number">{}</th>')
     head = Markup("").join(cell.format(column_heading(c, rubric)) for c in names)
     body = Markup("").join(
@@ -93,7 +93,7 @@ def _cell(cell: Cell) -> Markup:
     return Markup('<td class="number">{:.2f} <small>{}/{}</small>{}</td>').format(cell.mean, cell.judged, cell.asked, bar)
 
 
-def label_plot(summaries: Sequence[Summary], criterion: Criterion) -> Markup:
+def label_plot(summaries: Sequence[Summary], criterion: Metric) -> Markup:
     """How often each label of one criterion was given, as an SVG: one stacked bar an editor, worst label first.
 
     What could not be judged stands at the end of a bar. The numbers are in the bars, their tooltips and the description.

@@ -13,9 +13,8 @@ from editloupe.findings import FAILURES
 from editloupe.parsing import fold
 from editloupe.reports.align import Entry, Options, align
 from editloupe.reports.judged import Judged
-from editloupe.reports.summary import Cell
-from editloupe.rubrics.model import Criterion, Rubric
-from editloupe.scores import Score
+from editloupe.reports.summary import Cell, summarise
+from editloupe.scores import Metric, MetricSet, Score
 from editloupe.values import Json
 
 Verdict: TypeAlias = Literal["passed", "failed", "undefined"]
@@ -137,7 +136,7 @@ class Checked:
         }
 
 
-def parse(text: str, rubric: Rubric) -> Requirement:
+def parse(text: str, rubric: MetricSet) -> Requirement:
     """A requirement. Raises ConfigError: another form, an unknown metric, criterion, status or label, an infinite bound."""
     match = _FORM.fullmatch(text)
     if match is None:
@@ -159,7 +158,7 @@ def parse(text: str, rubric: Rubric) -> Requirement:
     return found
 
 
-def _check_arguments(requirement: Requirement, rubric: Rubric) -> None:
+def _check_arguments(requirement: Requirement, rubric: MetricSet) -> None:
     text, arguments = requirement.text, requirement.arguments
     if requirement.metric == "status":
         if arguments[0] not in FAILURES:
@@ -171,12 +170,12 @@ def _check_arguments(requirement: Requirement, rubric: Rubric) -> None:
         arguments = arguments[1:]
     for name in arguments[:1]:
         if name.casefold() != "overall" or requirement.metric not in ("mean", "macro"):
-            rubric.criterion(name)
+            rubric.metric(name)
     if len(arguments) > 1:
-        _label(rubric.criterion(arguments[0]), arguments[1], text)
+        _label(rubric.metric(arguments[0]), arguments[1], text)
 
 
-def _label(criterion: Criterion, wanted: str, text: str) -> str:
+def _label(criterion: Metric, wanted: str, text: str) -> str:
     for level in criterion.levels:
         if fold(wanted) in {fold(name) for name in (level.name, *level.aliases)}:
             return level.name
@@ -213,7 +212,7 @@ def _figure(judged: Judged, requirement: Requirement) -> Figure:
     metric, arguments = requirement.metric, requirement.arguments
     if metric in ("mean", "macro"):
         return _mean(judged, arguments[0], macro=metric == "macro")
-    criterion = judged.rubric.criterion(arguments[0]).id if arguments and metric != "status" else None
+    criterion = judged.metrics.metric(arguments[0]).id if arguments and metric != "status" else None
     scores = [s for s in judged.scores if criterion in (None, s.metric)]
     if not scores:
         return Figure(value=None, why=f"{criterion or 'nothing'} was not asked in this run")
@@ -230,7 +229,7 @@ def _figure(judged: Judged, requirement: Requirement) -> Figure:
             ended = sum(s.missing == arguments[0] for s in scores)
             return Figure(value=ended / len(scores), rests=f"{ended} of {len(scores)}")
         case _:
-            label = _label(judged.rubric.criterion(arguments[0]), arguments[1], requirement.text)
+            label = _label(judged.metrics.metric(arguments[0]), arguments[1], requirement.text)
             if not there:
                 return Figure(value=None, why="nothing was judged")
             named = sum(s.label == label for s in there)
@@ -238,10 +237,10 @@ def _figure(judged: Judged, requirement: Requirement) -> Figure:
 
 
 def _mean(judged: Judged, name: str, *, macro: bool) -> Figure:
-    column = "overall" if name.casefold() == "overall" else judged.rubric.criterion(name).id
+    column = "overall" if name.casefold() == "overall" else judged.metrics.metric(name).id
     if column != "overall" and column not in judged.criteria:
         return Figure(value=None, why=f"{column} was not asked in this run")
-    (summary,) = judged.protocol.summarise([replace(score, editor="") for score in judged.scores])
+    (summary,) = summarise(judged.protocol, [replace(score, editor="") for score in judged.scores])
     cell: Cell = (summary.macro if macro else summary.micro)[column]
     rests = f"{cell.judged} of {cell.asked} judged"
     if macro:
@@ -262,20 +261,20 @@ def _missing(scores: Sequence[Score]) -> str:
 
 def _agreement(judged: Judged, requirement: Requirement, entries: Sequence[Entry]) -> Iterator[Figure]:
     rated = {name for entry in entries for name in entry.ratings}
-    wanted = [judged.rubric.criterion(name).id for name in requirement.arguments[1:2]]
+    wanted = [judged.metrics.metric(name).id for name in requirement.arguments[1:2]]
     options = Options(good=requirement.arguments[2] if len(requirement.arguments) > 2 else None)
-    names = wanted or [c.id for c in judged.rubric.criteria if c.id in rated and c.id in judged.criteria]
+    names = wanted or [c.id for c in judged.metrics.metrics if c.id in rated and c.id in judged.criteria]
     if not names:
         yield Figure(value=None, why="people rated no criterion that was judged")
     for name in names:
-        of = judged.rubric.criterion(name).short if not wanted else ""
+        of = judged.metrics.metric(name).short if not wanted else ""
         if name not in rated or name not in judged.criteria:
             why = "people did not rate it" if name not in rated else "it was not asked in this run"
             yield Figure(value=None, of=of, why=f"{name}: {why}")
             continue
-        figures = align(entries, judged.rubric.criterion(name), options).whole.figures
+        figures = align(entries, judged.metrics.metric(name), options).whole.figures
         if requirement.metric not in figures:
-            short = judged.rubric.criterion(name).short
+            short = judged.metrics.metric(name).short
             why = f"say from which label on an edit is good: {requirement.metric}(human, {short}, LABEL)"
             yield Figure(value=None, of=of, why=why)
             continue

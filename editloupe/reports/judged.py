@@ -6,21 +6,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import cast
 
 from editloupe.backends.base import NOT_LMMS, parse_uri
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, UnknownPlugin
 from editloupe.findings import Finding
-from editloupe.protocols.base import EvalProtocol, rejected_scores, scored
-from editloupe.protocols.dlebench import Mode, Options
-from editloupe.protocols.pairwise import Pairwise
+from editloupe.protocols.base import EvalProtocol, make_protocol, rejected_scores, scored
 from editloupe.protocols.repeats import Repeats
-from editloupe.reports.summary import Summary
-from editloupe.rubrics.model import Rubric
+from editloupe.reports.summary import Summary, summarise
 from editloupe.runs.judges import titled
-from editloupe.runs.setup import make_protocol
 from editloupe.runs.store import RunStore
-from editloupe.scores import Score
+from editloupe.scores import MetricSet, Score
 from editloupe.values import Json, Sample, sample_key
 
 
@@ -41,7 +36,7 @@ class Judged:
     backend: str
     mode: str
     ablations: tuple[str, ...]
-    rubric: Rubric
+    metrics: MetricSet
     protocol: EvalProtocol
     criteria: tuple[str, ...]
     samples: Mapping[str, Sample]
@@ -57,7 +52,7 @@ class Judged:
         return tuple(dict.fromkeys(score.editor for score in self.scores))
 
     def summaries(self) -> list[Summary]:
-        return self.protocol.summarise(self.scores)
+        return summarise(self.protocol, self.scores)
 
     def cluster(self, score: Score) -> str:
         """What is resampled together: the edits of one source image. A rejected row stands alone."""
@@ -84,7 +79,7 @@ class Judged:
     def describe(self) -> str:
         hidden = f", ablated: {', '.join(self.ablations)}" if self.ablations else ""
         judge = titled(self.title or self.backend, self.backend)
-        return f"Judge: {judge}; mode {self.mode}{hidden}; rubric {self.rubric.id}; run {self.folder}"
+        return f"Judge: {judge}; mode {self.mode}{hidden}; rubric {self.metrics.id}; run {self.folder}"
 
 
 def read_judged(folders: Sequence[Path]) -> list[Judged]:
@@ -100,49 +95,42 @@ def read_judged(folders: Sequence[Path]) -> list[Judged]:
     found = [judged for folder in folders for judged in judged_in(RunStore.read(folder))]
     first = found[0]
     for other in found[1:]:
-        if other.rubric.digest != first.rubric.digest:
+        if other.metrics != first.metrics:
             raise ConfigError(
-                f"{other.folder} was judged by rubric {other.rubric.id} ({other.rubric.digest[:12]}), {first.folder} by "
-                f"{first.rubric.id} ({first.rubric.digest[:12]}); report them one by one"
+                f"{other.folder} was judged by {other.metrics.id}, {first.folder} by {first.metrics.id}, and their metrics differ; "
+                "report them one by one"
             )
     return _named(found)
 
 
-def rubric_of(store: RunStore) -> Rubric:
-    """The rubric that a run judged by, as its run.json has it. Raises ConfigError where it has none."""
-    rubric = _object(_object(store.info.get("record")).get("rubric"))
-    if not rubric:
-        raise ConfigError(f"{store.folder / 'run.json'} records no rubric; expected one, as editloupe judge writes it")
-    return Rubric.from_json(rubric)
-
-
 def judged_in(store: RunStore) -> list[Judged]:
-    """Every judge of a run that has findings. Raises ConfigError where there is none."""
-    folder = store.folder
-    identity, rubric = _object(store.info.get("identity")), rubric_of(store)
-    judges = {f.judge_id for f in store.findings.values()}
-    if not judges:
+    """Return every judge of a run that has findings.
+
+    Raises ConfigError: no findings, or a protocol that is not installed.
+    """
+    folder, identity = store.folder, _object(store.info.get("identity"))
+    if not store.findings:
         raise ConfigError(f"{folder} holds no finding yet; judge something first: editloupe judge PATH --out {folder}")
-    if identity.get("protocol") == Pairwise.name:
-        raise ConfigError(
-            f"{folder} compares pairs of edits, which gives none of them a score; its order stands in "
-            f"{store.report / 'ranking.md'}"
-        )
-    mode, ablations = cast(Mode, str(identity.get("mode"))), identity.get("ablations")
+    options, metrics, ablations = store.options(), store.metric_set(), identity.get("ablations")
+    try:
+        protocol = make_protocol(store.protocol, options)
+    except UnknownPlugin as error:
+        raise ConfigError(f"{folder} was judged by a protocol that is not installed here: {error}") from error
+    mode = str(options.get("mode") or store.protocol)
     found = []
     names = store.judge_names()
     for judge_id, uri in store.judges().items():
         findings = store.current(judge_id)
         if not findings:
             continue
-        asked = {f.metric for f in findings}
-        criteria = tuple(c.id for c in rubric.criteria if c.id in asked)
-        options = Options.read(_object(identity.get("options")))
-        protocol = make_protocol(str(identity.get("protocol")), rubric, mode=mode, criteria=criteria, options=options)
         rows = [(str(r["editor"]), str(r["id"]), _text(r.get("edit_type"))) for r in store.rejected.values()]
         samples = [s for key, s in store.samples.items() if key not in store.rejected]
         rule = Repeats.of_run(store.info, findings)
-        scores = [*scored(protocol, samples, findings, rule), *rejected_scores(rows, criteria)]
+        scores = _asked(scored(protocol, samples, findings, rule))
+        criteria = tuple(m.id for m in metrics.metrics if any(s.metric == m.id for s in scores))
+        asked = {f.metric for f in findings}
+        criteria = criteria or tuple(m.id for m in metrics.metrics if m.id in asked)
+        scores += rejected_scores(rows, criteria)
         found.append(
             Judged(
                 name=", ".join(
@@ -155,7 +143,7 @@ def judged_in(store: RunStore) -> list[Judged]:
                 mode=mode,
                 repeats=rule,
                 ablations=tuple(str(a) for a in ablations) if isinstance(ablations, list) else (),
-                rubric=rubric,
+                metrics=metrics,
                 protocol=protocol,
                 criteria=criteria,
                 samples=store.samples,
@@ -165,6 +153,12 @@ def judged_in(store: RunStore) -> list[Judged]:
             )
         )
     return found
+
+
+def _asked(scores: list[Score]) -> list[Score]:
+    """Without the metrics that were not asked: those of which no score rests on a finding."""
+    asked = {score.metric for score in scores if score.findings}
+    return [score for score in scores if score.metric in asked]
 
 
 def chosen(store: RunStore, wanted: str | None) -> list[Judged]:

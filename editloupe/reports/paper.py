@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from editloupe.protocols.dlebench import EDIT_TYPES, edit_type_name, type_order
+from editloupe.reports.summary import edit_types, summarise, type_order
 from editloupe.reports import estimate
 from editloupe.reports.areas import ByArea
 from editloupe.reports.estimate import Estimate, Interval
@@ -36,7 +36,7 @@ def score_grids(judged: Judged) -> list[Grid]:
     strict = None
     if any(score.missing == "missing_output" for score in judged.scores):
         counted = [_as_worst(judged, score) for score in judged.scores]
-        strict = judged.protocol.summarise(counted), _scores_of_editors(counted)
+        strict = summarise(judged.protocol, counted), _scores_of_editors(counted)
     columns = [OVERALL, *judged.criteria] if len(judged.criteria) > 1 else list(judged.criteria)
     return [_score_grid(judged, column, summaries, lenient, strict) for column in columns]
 
@@ -49,8 +49,8 @@ def _score_grid(
     strict: tuple[list[Summary], Mapping[str, list[Score]]] | None,
 ) -> Grid:
     editors = [summary.editor for summary in summaries]
-    types = sorted({t for summary in summaries for t in summary.rows}, key=type_order)
-    rows, records = [], []
+    types = sorted({t for summary in summaries for t in summary.rows}, key=type_order(edit_types(judged.protocol)))
+    known, rows, records = edit_types(judged.protocol), [], []
     for edit_type in types:
         cells = [summary.rows.get(edit_type, {}).get(column) for summary in summaries]
         rows.append(Row(cells=(edit_type, *(_cell(cell) for cell in cells))))
@@ -59,10 +59,10 @@ def _score_grid(
     if strict is not None:
         readings.append((", missing outputs as the worst", *strict))
     for reading, found, scores in readings:
-        if any(t in EDIT_TYPES for t in types):
+        if any(t in known for t in types):
             macro = [summary.macro[column] for summary in found]
             intervals = [_interval(judged, column, scores[e], macro=True) for e in editors]
-            name = f"Mean of {_present(found, column)} of {len(EDIT_TYPES)} types{reading}"
+            name = f"Mean of {_present(found, column)} of {len(known)} types{reading}"
             types_ = [summary.types_present[column] for summary in found]
             told = ["" if len(set(types_)) == 1 else f"; {n} type{'s' * (n != 1)}" for n in types_]
             cells_ = [_cell(cell, found_, n) for cell, found_, n in zip(macro, intervals, told, strict=True)]
@@ -75,7 +75,7 @@ def _score_grid(
         rows.append(Row(cells=(f"Mean of all samples{reading}", *cells_), strong=True))
         for e, cell, found_ in zip(editors, micro, intervals, strict=True):
             records.append(_record(judged, column, e, f"mean of all samples{reading}", cell, found_))
-    short = "Overall" if column == OVERALL else judged.rubric.criterion(column).name
+    short = "Overall" if column == OVERALL else judged.metrics.metric(column).name
     return Grid(
         name=f"scores-{column.replace('_', '-')}",
         title=f"{short}, by edit type" + (" (mean of the criteria)" if column == OVERALL else ""),
@@ -92,7 +92,7 @@ def label_grids(judged: Judged) -> list[Grid]:
 
 
 def _label_grid(judged: Judged, criterion: str, summaries: Sequence[Summary]) -> Grid:
-    rule = judged.rubric.criterion(criterion)
+    rule = judged.metrics.metric(criterion)
     labels = [level.name for level in reversed(rule.levels)]
     statuses = list(dict.fromkeys(status for s in summaries for status in s.statuses.get(criterion, {})))
     columns, records = [], []
@@ -130,7 +130,7 @@ def area_grids(judged: Judged, found: Sequence[ByArea]) -> list[Grid]:
     names = list(dict.fromkeys(name for one in shown for name in one.buckets))
     rows, records = [], []
     for one in shown:
-        short = judged.rubric.criterion(one.criterion).short
+        short = judged.metrics.metric(one.criterion).short
         buckets = [_estimate(one.buckets.get(name)) for name in names]
         rows.append(
             Row(
@@ -229,7 +229,7 @@ def side_by_side(all_judged: Sequence[Judged]) -> Grid | None:
                 }
             )
         rows.append(Row(cells=(judged.name, *cells)))
-    shorts = [all_judged[0].rubric.criterion(c).short for c in criteria]
+    shorts = [all_judged[0].metrics.metric(c).short for c in criteria]
     left_out = [
         f"{j.name} ({', '.join(without)})"
         for n, j in enumerate(all_judged)
@@ -294,15 +294,15 @@ def _as_worst(judged: Judged, score: Score) -> Score:
     """The other reading of a missing output: the editor's fault, so the lowest label's value."""
     if score.missing != "missing_output":
         return score
-    return replace(score, value=judged.rubric.criterion(score.metric).lowest.value, normalised=0.0)
+    return replace(score, value=judged.metrics.metric(score.metric).levels[0].value, normalised=0.0)
 
 
 def _interval(judged: Judged, column: str, scores: Sequence[Score], *, macro: bool) -> Interval | None:
     """The interval of one mean. None where the criteria rest on different types: no one resampling gives that mean."""
     chosen = [s for s in scores if column in (OVERALL, s.metric)]
     if macro:
-        chosen = [s for s in chosen if edit_type_name(s.edit_type) in EDIT_TYPES]
-    groups = [(s.metric, edit_type_name(s.edit_type) if macro else "") for s in chosen]
+        chosen = [s for s in chosen if s.edit_type in edit_types(judged.protocol)]
+    groups = [(s.metric, s.edit_type if macro else "") for s in chosen]
     types = {
         c: {t for s, (m, t) in zip(chosen, groups, strict=True) if m == c and s.normalised is not None}
         for c in {m for m, _ in groups}

@@ -22,7 +22,7 @@ def labels_of_people(
     Raises ConfigError where the table does not fit the samples.
     """
     first = judges[0]
-    rubric = first.rubric.criteria
+    rubric = first.metrics.metrics
     if human is None:
         if not any(sample.human for sample in first.samples.values()):
             return None, "", ()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from editloupe.errors import StorageError
-from editloupe.protocols.dlebench import EDIT_TYPES
+from editloupe.reports.summary import edit_types
 from editloupe.reports import grid, plots
 from editloupe.reports.areas import WINDOW, ByArea, by_area
 from editloupe.reports.doubt import doubt_grids
@@ -50,7 +50,7 @@ class Report:
                     "judge_id": section.judged.judge_id,
                     "mode": section.judged.mode,
                     "ablations": list(section.judged.ablations),
-                    "rubric": section.judged.rubric.id,
+                    "rubric": section.judged.metrics.id,
                     "repeats": section.judged.repeats.to_json(),
                     "run": str(section.judged.folder),
                     "notes": list(section.judged.notes),
@@ -148,27 +148,29 @@ def _section(judged: Judged) -> Section:
 
 def _plots(judged: Judged, areas: Sequence[ByArea]) -> Iterator[tuple[str, str]]:
     summaries = judged.summaries()
-    types = [t for t in EDIT_TYPES if any(t in s.rows for s in summaries)]
+    types = [t for t in edit_types(judged.protocol) if any(t in s.rows for s in summaries)]
     columns = [OVERALL, *judged.criteria] if len(judged.criteria) > 1 else list(judged.criteria)
     for column in columns if len(types) >= 3 else []:
-        name = "Overall" if column == OVERALL else judged.rubric.criterion(column).name
+        name = "Overall" if column == OVERALL else judged.metrics.metric(column).name
         series = [
             (s.editor or "(not named)", [s.rows[t][column].mean if t in s.rows else None for t in types]) for s in summaries
         ]
         yield f"types-{column.replace('_', '-')}", plots.radar(types, series, title=f"{name} by edit type")
     for criterion in judged.criteria:
-        levels = [level.name for level in reversed(judged.rubric.criterion(criterion).levels)]
+        levels = [level.name for level in reversed(judged.metrics.metric(criterion).levels)]
         rows = [(s.editor or "(not named)", [(n, s.histogram[criterion][n]) for n in levels]) for s in summaries]
-        title = f"{judged.rubric.criterion(criterion).name}: labels"
+        title = f"{judged.metrics.metric(criterion).name}: labels"
         yield f"labels-{criterion.replace('_', '-')}", plots.bars(rows, title=title)
     for number, one in enumerate((a for a in areas if a.points), start=1):
         yield f"area-{number}-{one.criterion.replace('_', '-')}", _scatter(judged, one)
 
 
 def _scatter(judged: Judged, one: ByArea) -> str:
-    rule = judged.rubric.criterion(one.criterion)
+    rule = judged.metrics.metric(one.criterion)
     groups = [
-        plots.Rated(name=level.name, points=tuple(p for p in one.points if abs(p[1] - rule.normalise(level.value)) < 1e-6))
+        plots.Rated(
+            name=level.name, points=tuple(p for p in one.points if abs(p[1] - (rule.normalise(level.value) or 0.0)) < 1e-6)
+        )
         for level in reversed(rule.levels)
     ]
     r = one.windowed

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from editloupe.errors import ConfigError
 from editloupe.parsing import fold
 from editloupe.reports.agreement import DECIMALS, Scale
-from editloupe.rubrics.model import Criterion
+from editloupe.scores import Metric
 
 _NAMED: Final = 6
 MOST_LABELS: Final = 10
@@ -33,7 +33,7 @@ class Reading:
         self,
         raw: Sequence[float | str | None],
         rated: Sequence[Mapping[str, float | str]],
-        criterion: Criterion | str,
+        criterion: Metric | str,
         good: str | None,
     ) -> None:
         name = criterion if isinstance(criterion, str) else criterion.id
@@ -92,13 +92,13 @@ def _most_frequent(ratings: Mapping[str, float], scale: Scale | None) -> float |
     return counts[0][0] if counts[0][0] in scale.values else None
 
 
-def _scale_in(criterion: Criterion, good: str | None) -> _Found:
+def _scale_in(criterion: Metric, good: str | None) -> _Found:
     """A rubric's labels: by name or alias; numbers anywhere between the lowest and the highest value."""
     names: dict[str, set[float]] = {}
     for level in criterion.levels:
         for name in (level.name, *level.aliases):
             names.setdefault(fold(name), set()).add(float(level.value))
-    low, high = criterion.lowest.value, criterion.highest.value
+    low, high = criterion.levels[0].value, criterion.levels[-1].value
 
     def number(value: float | str) -> float | None:
         if isinstance(value, str):

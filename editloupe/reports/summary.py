@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from editloupe.protocols.base import EvalProtocol
-from editloupe.scores import NOT_JUDGED, Levels, Metric, Score, TableSpec
+from editloupe.scores import NOT_JUDGED, Metric, Score, TableSpec
 from editloupe.tasks import STATUSES
 from editloupe.values import Serialisable
 
@@ -97,8 +96,7 @@ def _summary(editor: str, scores: Sequence[Score], metrics: Sequence[Metric], kn
 
 
 def _histogram(metric: Metric, scores: Sequence[Score]) -> dict[str, int]:
-    domain: Any = metric.domain
-    names = [name for name, _ in domain.levels] if isinstance(domain, Levels) else []
+    names = [level.name for level in metric.levels]
     return {name: sum(s.label == name for s in scores if s.metric == metric.id) for name in names}
 
 

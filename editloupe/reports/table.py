@@ -12,7 +12,7 @@ from rich.text import Text
 
 from editloupe.reports.plain import markdown_row, plain, safe
 from editloupe.reports.summary import Cell, Summary
-from editloupe.rubrics.model import Rubric
+from editloupe.scores import MetricSet
 from editloupe.values import Json
 
 CAPTION = "Scores 0 to 100, higher is better; in brackets samples judged of asked, in Overall each once a criterion."
@@ -56,7 +56,7 @@ class Row:
 
 
 def terminal(
-    summaries: Sequence[Summary], rubric: Rubric, heading: Heading, *, pooled: Summary | None = None
+    summaries: Sequence[Summary], rubric: MetricSet, heading: Heading, *, pooled: Summary | None = None
 ) -> RenderableType:
     """Everything as Rich renderables: a score table and a label table an editor.
 
@@ -72,7 +72,7 @@ def terminal(
     return Group(*parts)
 
 
-def markdown(summaries: Sequence[Summary], rubric: Rubric, heading: Heading) -> str:
+def markdown(summaries: Sequence[Summary], rubric: MetricSet, heading: Heading) -> str:
     """The same tables as Markdown."""
     lines = [heading.text, "", *(f"> {note}" for note in heading.notes)]
     for summary in summaries:
@@ -86,7 +86,7 @@ def markdown(summaries: Sequence[Summary], rubric: Rubric, heading: Heading) -> 
             "",
             heading.caption,
             "",
-            markdown_row(["Criterion", "Label", "Samples"]),
+            markdown_row(["Metric", "Label", "Samples"]),
             markdown_row(["---", "---", "---:"]),
         ]
         lines += [markdown_row([a, b, str(n)]) for a, b, n, _ in _labels(summary, rubric)]
@@ -110,7 +110,7 @@ def json_text(data: Mapping[str, Json]) -> str:
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _score_table(summary: Summary, rubric: Rubric) -> Table:
+def _score_table(summary: Summary, rubric: MetricSet) -> Table:
     table = Table(title=plain(table_title(summary)), title_justify="left")
     table.add_column("Edit type", overflow="fold")
     table.add_column("Samples", justify="right")
@@ -128,7 +128,7 @@ def _score_table(summary: Summary, rubric: Rubric) -> Table:
     return table
 
 
-def _editor_table(summaries: Sequence[Summary], rubric: Rubric) -> Table:
+def _editor_table(summaries: Sequence[Summary], rubric: MetricSet) -> Table:
     """One row an editor: means over all its samples."""
     table = Table(title="Editors (means of all samples)", title_justify="left")
     table.add_column("Editor", overflow="fold")
@@ -141,9 +141,9 @@ def _editor_table(summaries: Sequence[Summary], rubric: Rubric) -> Table:
     return table
 
 
-def _label_table(summary: Summary, rubric: Rubric) -> Table:
+def _label_table(summary: Summary, rubric: MetricSet) -> Table:
     table = Table(title="Labels", title_justify="left")
-    table.add_column("Criterion")
+    table.add_column("Metric")
     table.add_column("Label")
     table.add_column("Samples", justify="right")
     table.add_column("")
@@ -176,9 +176,9 @@ def table_columns(summary: Summary) -> tuple[str, ...]:
     return (*summary.criteria, "overall") if len(summary.criteria) > 1 else summary.criteria
 
 
-def column_heading(column: str, rubric: Rubric) -> str:
+def column_heading(column: str, rubric: MetricSet) -> str:
     """The short name of a criterion, "Overall" for their mean."""
-    return "Overall" if column == "overall" else rubric.criterion(column).short
+    return "Overall" if column == "overall" else rubric.metric(column).short
 
 
 def _types(summary: Summary) -> str:
@@ -187,11 +187,11 @@ def _types(summary: Summary) -> str:
     return f"{min(counts)}" if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
 
 
-def _labels(summary: Summary, rubric: Rubric) -> list[tuple[str, str, int, bool]]:
+def _labels(summary: Summary, rubric: MetricSet) -> list[tuple[str, str, int, bool]]:
     """(criterion, label or status, count, is it a label) from best to worst, then what could not be judged."""
     rows: list[tuple[str, str, int, bool]] = []
     for criterion in summary.criteria:
-        short = rubric.criterion(criterion).short
+        short = rubric.metric(criterion).short
         rows += [(short, label, n, True) for label, n in reversed(list(summary.histogram[criterion].items()))]
         rows += [(short, f"({status})", n, False) for status, n in summary.statuses.get(criterion, {}).items()]
     return rows

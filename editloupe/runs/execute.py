@@ -25,7 +25,7 @@ from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import as_ready
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Place, Schedule
-from editloupe.runs.sent_sizes import sent_targets, small_targets_told
+from editloupe.runs.sent_sizes import sent_targets, small_targets_message
 from editloupe.runs.setup import Setup, weights_of
 from editloupe.runs.store import RunStore
 from editloupe.runs.worker import Job, Worker, ends_the_same, run_task, tool_cache_of, trace_path
@@ -360,7 +360,7 @@ def _told_of_targets(setup: Setup, loaded: Loaded, schedule: Schedule) -> tuple[
     asked = (place.task for place in schedule.places.values())
     whole = {task.about.key for task in asked if task.views and all(view.op == "whole" for view in task.views)}
     shown = [sample for sample in loaded.samples if sample.key in whole]
-    told = small_targets_told(shown, setup.backend.traits.image_policy)
+    told = small_targets_message(shown, setup.backend.traits.image_policy)
     return () if told is None else (told,)
 
 

@@ -1,4 +1,4 @@
-"""Fork: keep a trace up to a step, change something there, and go on live, with the same backbone or another."""
+"""Fork a trace: keep it up to a step, change something there, and continue live with the same backend or another."""
 
 from __future__ import annotations
 
@@ -22,32 +22,34 @@ from editloupe.runs.recorder import RecorderMode, TraceRecorder
 from editloupe.runs.recording import Recording, read_recording
 from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
-from editloupe.traces.events import End, FindingEvent
 from editloupe.traces.lineage import Parent
-from editloupe.traces.read import untrue
+from editloupe.traces.read import tampering
 from editloupe.traces.record import TraceWriter
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What is changed at the step of a fork.
-
-    instruction: a message of its own behind the step.   tools: names on offer from then on; None leaves them.
-    observation: another text for the observation of the step's call number `call` (from 1).
-    """
+    """What a fork changes at its step."""
 
     instruction: str | None = None
+    """Text of a new user message after the step."""
+
     tools: tuple[str, ...] | None = None
+    """Names of the tools offered from then on; None keeps them."""
+
     observation: str | None = None
+    """New text for the observation of one call of the step."""
+
     call: int | None = None
+    """Number of that call in the step, from 1; None if the step has one call."""
 
     @property
     def message(self) -> bool:
-        """Whether something is said to the model."""
+        """Whether the model gets a new message."""
         return self.instruction is not None or self.tools is not None
 
-    def told(self) -> dict[str, str]:
-        """For the header of the child and for readers."""
+    def summary(self) -> dict[str, str]:
+        """Return name → short text of each change, for the header of the new trace."""
         found: dict[str, str] = {}
         if self.instruction is not None:
             found["instruction"] = " ".join(self.instruction.split())[:200]
@@ -60,11 +62,16 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True)
 class Forked:
-    """trace: the child's, inside the run folder.   recorded: how the parent ended."""
+    """The result of a fork."""
 
     trace: str
+    """Path of the new trace inside the run folder."""
+
     finding: Finding
+
     recorded: Finding | None
+    """The finding of the parent trace."""
+
     parent: Parent
 
 
@@ -78,16 +85,17 @@ def fork(
     changes: Changes | None = None,
     images: ImageStore | None = None,
 ) -> Forked:
-    """Go on live from the trace `name` of a run after its step `at`; the child lies in the run's `forks/`.
+    """Continue the trace `name` of a run live after its step `at`, in a new trace in the run's `forks/`.
 
-    at: steps that are kept, as `editloupe show` numbers them; 0 keeps the question alone.   toolbox: holds the tools that
-    the child is offered. The parent's file is not touched, and what both share is not copied.
-    Raises TraceError, also where the trace is not what was recorded.
-    Raises ConfigError: no such step, nothing to go on from, a change of the question itself.
+    The parent's file stays as it is, and the shared beginning is not copied.
+    at: number of steps that are kept, as `editloupe show` numbers them; 0 keeps only the question.
+    toolbox: the tools that the fork may offer.
+    Raises TraceError if the trace cannot be read or was changed. Raises ConfigError if there is no such step, nothing to
+    continue from, or if the question itself would change.
     """
     changes = changes or Changes()
     recording = read_recording(folder, name)
-    found = untrue(recording.trace.problems)
+    found = tampering(recording.trace.problems)
     if found:
         raise TraceError(f"{name} cannot be forked: {found[0]}")
     _check(recording, at, changes)
@@ -97,27 +105,24 @@ def fork(
     if missing:
         raise ConfigError(f"no tool {', '.join(missing)} is at hand; there are {', '.join(toolbox.tools) or 'none'}")
     task = recording.task if changes.tools is None else replace(recording.task, tools=changes.tools)
-    told = {**({} if backend.uri == recording.judge.backend else {"backend": backend.uri}), **changes.told()}
+    summary = {**({} if backend.uri == recording.judge.backend else {"backend": backend.uri}), **changes.summary()}
     began: list[Parent] = []
 
     def begin(head: str, step: int, tools: int) -> TraceWriter:
-        began.append(Parent(trace=name, head=head, step=step, tools=tools, why="fork", changes=told))
+        began.append(Parent(trace=name, head=head, step=step, tools=tools, kind="fork", changes=summary))
         return begin_child(folder, recording, task, live, began[0])
 
     mode = RecorderMode(edits=_edits(recording, at, changes), drop_carry=live.changes_provider(recording.judge))
     recorder = TraceRecorder(recording.cassette, mode, open_trace=begin)
     images = images or ImageStore(folder / "blobs")
     try:
-        state = _kept(recording, recorder, at, images)
+        state = _state_after(recording, recorder, at, images)
         context = context_of(recording, recorder, live, images, task)
         recorder.go_live()
-        state = resume_loop(_changed(state, context, changes), context)
+        state = resume_loop(_apply(state, context, changes), context)
         judge = judge_of(recording, live)
         finding = finding_of(state, context, judge_id=judge.id, repeat=recording.trace.header.repeat, trace=None)
-        assert recorder.writer is not None and recorder.writer.path is not None, "a live loop has asked at least once"
-        finding = replace(finding, trace=str(recorder.writer.path.relative_to(folder)))
-        recorder.writer.append(FindingEvent(finding=finding.to_json()))
-        recorder.writer.append(End())
+        finding = recorder.finish(finding, folder)
     finally:
         recorder.close()
     return Forked(trace=str(finding.trace), finding=finding, recorded=recording.finding, parent=began[0])
@@ -127,7 +132,7 @@ def _check(recording: Recording, at: int, changes: Changes) -> None:
     steps = len(recording.cassette.models)
     if not 0 <= at <= steps:
         raise ConfigError(f"{recording.name} has {steps} steps; --at {at} is none of 0 to {steps}")
-    if at == 0 and changes.told():
+    if at == 0 and changes.summary():
         raise ConfigError(
             "before step 1 there is only the question, and a changed question is a new run: judge with another --out, "
             "or fork after a step (--at 1)"
@@ -135,7 +140,7 @@ def _check(recording: Recording, at: int, changes: Changes) -> None:
 
 
 def _edits(recording: Recording, at: int, changes: Changes) -> Mapping[int, str]:
-    """The tool result whose text is replaced. Raises ConfigError where it is not clear which."""
+    """Return ordinal → new text of the edited tool result. Raises ConfigError if the call is ambiguous or missing."""
     if changes.observation is None:
         return {}
     calls = [i for i, step in enumerate(recording.cassette.tool_steps) if step == at]
@@ -151,8 +156,8 @@ def _edits(recording: Recording, at: int, changes: Changes) -> Mapping[int, str]
     return {calls[number - 1]: changes.observation}
 
 
-def _kept(recording: Recording, recorder: TraceRecorder, at: int, images: ImageStore) -> LoopState:
-    """The loop's state after the kept steps."""
+def _state_after(recording: Recording, recorder: TraceRecorder, at: int, images: ImageStore) -> LoopState:
+    """Return the loop's state after the kept steps."""
     prefix = context_of(recording, recorder, Live(), images)
     state = initial_state(prefix, recording.views, recording.question)
     try:
@@ -163,8 +168,8 @@ def _kept(recording: Recording, recorder: TraceRecorder, at: int, images: ImageS
         raise ConfigError(f"{recording.name} cannot be followed up to step {at}: {miss}") from miss
 
 
-def _changed(state: LoopState, context: Context, changes: Changes) -> LoopState:
-    """The state from which a `think` is due, with what is said at this step."""
+def _apply(state: LoopState, context: Context, changes: Changes) -> LoopState:
+    """Return the state from which the loop continues with `think`, with the new message if there is one."""
     if not changes.message:
         if state["next"] != "think":
             ended = "the judge answered" if state["next"] == "conclude" else "the loop ended"

@@ -1,4 +1,4 @@
-"""The live side of a replay or a fork: a backend and tools, and the child trace that they are recorded in."""
+"""The live side of a replay or a fork: the backend, the tools, and the new trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from editloupe.backends.base import LMM, parse_uri
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, StorageError
 from editloupe.findings import JudgeSpec
-from editloupe.runs.recording import Recording, Silent, offered_tools
+from editloupe.runs.recording import RecordedTraits, Recording, offered_tools
 from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
 from editloupe.traces.events import Header, Note
@@ -25,20 +25,23 @@ from editloupe.values import digest
 
 @dataclass(frozen=True, kw_only=True)
 class Live:
-    """backend: None where the model's side is recorded.   toolbox: None where the tools' side is."""
+    """What answers live."""
 
     backend: LMM | None = None
+    """The model; None if replies are recorded."""
+
     toolbox: Toolbox | None = None
+    """The tools; None if observations are recorded."""
 
     def check(self, judge: JudgeSpec) -> None:
-        """Raises ConfigError for a backend that cannot go on from such a recording."""
+        """Raise ConfigError if the backend cannot continue a recording of this judge."""
         if self.backend is not None and judge.tool_protocol == "native" and not self.backend.traits.native_tools:
             raise ConfigError(
                 f"the recording calls tools natively and {self.backend.uri} cannot: judge anew with --tool-protocol text"
             )
 
     def changes_provider(self, judge: JudgeSpec) -> bool:
-        """Whether what the recorded provider alone understands must be left out."""
+        """Return whether the live provider differs from the recorded one, whose private data must then be left out."""
         return self.backend is not None and parse_uri(self.backend.uri).provider != parse_uri(judge.backend).provider
 
 
@@ -48,7 +51,7 @@ def context_of(
     """Return the loop's context. Where nothing is live, the clock stands still: recorded time is not spent again."""
     clock = _standing_still if live.backend is None else time.monotonic
     return Context(
-        backend=live.backend or Silent(recording),
+        backend=live.backend or RecordedTraits(recording),
         toolbox=live.toolbox or offered_tools(recording),
         images=images,
         recorder=recorder,
@@ -66,7 +69,7 @@ def _standing_still() -> float:
 
 
 def judge_of(recording: Recording, live: Live) -> JudgeSpec:
-    """Who judges in a child: the recorded judge, with what is live put in its place."""
+    """Return the judge of a new trace: the recorded judge with the live parts put in."""
     judge = recording.judge
     if live.toolbox is not None:
         judge = replace(judge, tools=live.toolbox.versions())
@@ -83,7 +86,7 @@ def judge_of(recording: Recording, live: Live) -> JudgeSpec:
 
 
 def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, parent: Parent) -> TraceWriter:
-    """A new trace in the run's `forks/`, begun with its header. Raises StorageError."""
+    """Create a trace in the run's `forks/` and write its header. Raises StorageError."""
     toolbox = live.toolbox or offered_tools(recording)
     judge = judge_of(recording, live)
     old = recording.trace.header
@@ -118,7 +121,7 @@ def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, paren
 
 
 def _free(folder: Path, name: str) -> Path:
-    """A file name of the family that nobody has; the file is made, so that nobody takes it."""
+    """Create the next free file of the family, so that no other process takes its name."""
     stem = family(name)
     where = folder / FORKS / stem[:2]
     where.mkdir(parents=True, exist_ok=True)
@@ -134,7 +137,7 @@ def _free(folder: Path, name: str) -> Path:
 
 
 def versions_changed(recording: Recording, toolbox: Toolbox) -> Mapping[str, tuple[str, str]]:
-    """Tool → (version when it was recorded, version here), where they differ."""
+    """Return tool → (recorded version, version here) where they differ."""
     then = {str(t["name"]): str(t["version"]) for t in recording.trace.header.tools}
     now = toolbox.versions()
     return {name: (then[name], now[name]) for name in then if name in now and then[name] != now[name]}

@@ -10,14 +10,25 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from editloupe.agent.state import ToolOutcome
 from editloupe.chat import Message, Reply, Request, ToolCall, message_hash
 from editloupe.errors import BackendError, Interrupted
-from editloupe.findings import Observation
+from editloupe.findings import Finding, Observation
 from editloupe.runs.cassette import Cassette, content_key
-from editloupe.traces.events import Event, MessageEvent, ModelCall, ModelFailure, Note, ToolResult, ToolStarted
+from editloupe.traces.events import (
+    End,
+    Event,
+    FindingEvent,
+    MessageEvent,
+    ModelCall,
+    ModelFailure,
+    Note,
+    ToolResult,
+    ToolStarted,
+)
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json
 
@@ -105,8 +116,21 @@ class TraceRecorder:
         self._model = self._tools = "live"
         self._shared = False
 
+    def trace_name(self, folder: Path) -> str | None:
+        """Return the path of the new trace inside the run folder; None if nothing was written to a file."""
+        path = None if self.writer is None else self.writer.path
+        return None if path is None else str(path.relative_to(folder))
+
+    def finish(self, finding: Finding, folder: Path) -> Finding:
+        """Write the finding and the end to the new trace, if there is one. Return the finding with the trace's path."""
+        finding = replace(finding, trace=self.trace_name(folder) or finding.trace)
+        if self.writer is not None:
+            self.writer.append(FindingEvent(finding=finding.to_json()))
+            self.writer.append(End())
+        return finding
+
     def close(self) -> None:
-        """Close the trace, if one was opened."""
+        """Close the new trace, if there is one."""
         if self.writer is not None:
             self.writer.close()
 

@@ -1,4 +1,4 @@
-"""A trace made ready to be answered from: its question, its replies and observations in order, its end."""
+"""A trace made ready for a replay: its task, judge, question, recorded answers and finding."""
 
 from __future__ import annotations
 
@@ -23,26 +23,31 @@ from editloupe.traces.read import Trace
 from editloupe.values import Box, View
 
 MALFORMED = (KeyError, TypeError, ValueError, AssertionError, IndexError, AttributeError)
-"""What reading raises on content that somebody changed by hand."""
+"""Exceptions of reading content that was changed by hand."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """One task's trace; of a fork, with what it shares with its parent.
-
-    name: path inside the run folder.   messages: by hash.   following: hash of a message → hash of the one behind it.
-    first: hash of the question.   models, tools: in order.   failures: by ordinal of the request, where none was answered
-    later.   finding: the last one; None where the task was interrupted.
-    """
+    """The trace of one task. For a fork, it includes what it shares with its parents."""
 
     name: str
+    """Path inside the run folder."""
+
     trace: Trace
     task: Ask
     judge: JudgeSpec
+
     first: str
+    """Hash of the question."""
+
     views: Mapping[str, View]
+    """The images of the question by name."""
+
     cassette: Cassette
+    """The recorded answers."""
+
     finding: Finding | None
+    """The last finding; None if the task was interrupted."""
 
     @property
     def question(self) -> Message:
@@ -56,7 +61,7 @@ class Recording:
 
 
 def read_recording(folder: Path, name: str) -> Recording:
-    """The trace `name` of a run folder. Raises TraceError: no trace, damaged where it matters, no question of a judge."""
+    """Read the trace `name` of a run folder. Raises TraceError if there is none, or if it cannot be replayed."""
     trace = read_whole(folder, folder / name)
     try:
         return _recording(name, trace)
@@ -93,7 +98,7 @@ def _recording(name: str, trace: Trace) -> Recording:
 
 
 def _views(task: Ask, question: Message) -> dict[str, View]:
-    """The images of the question under their names, as they were shown; nothing is decoded for it."""
+    """Return the images of the question by name, as they were shown. Nothing is decoded."""
     shown = {part.alias: part for part in question.images}
     return {recipe.alias: _view(recipe, shown[recipe.alias]) for recipe in task.views}
 
@@ -112,8 +117,8 @@ def _view(recipe: Recipe, shown: ImagePart) -> View:
     )
 
 
-class Silent:
-    """Stands where a backend would, in replays that ask none: what it can do, and no answers."""
+class RecordedTraits:
+    """Stands in for the backend of a replay without one: it has the recorded traits and gives no answers."""
 
     def __init__(self, recording: Recording) -> None:
         judge = recording.judge
@@ -133,9 +138,9 @@ class Silent:
 
 
 def offered_tools(recording: Recording) -> Toolbox:
-    """The tools that were offered, by name, description and arguments alone: to be named in requests, and never called.
+    """Return the offered tools by name, description and arguments, for requests that name them. They cannot be called.
 
-    Nothing is opened: no weights, no device. A tool that is not installed any more is left out.
+    No weights are loaded and no device is opened. A tool that is no longer installed is left out.
     """
     tools: dict[str, Tool] = {}
     for offered in recording.trace.header.tools:

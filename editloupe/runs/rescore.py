@@ -24,7 +24,7 @@ from editloupe.scores import Metric
 from editloupe.tasks import Status
 from editloupe.traces.events import ModelCall
 from editloupe.traces.lineage import read_whole
-from editloupe.traces.read import untrue
+from editloupe.traces.read import tampering
 from editloupe.values import Json, digest
 
 _OF_WORDS: Final = frozenset({"ok", "unparsed", "off_menu", "contradictory", "abstained"})
@@ -36,6 +36,7 @@ class Rescored:
     """One finding read again."""
 
     before: Finding
+
     now: Finding | None
     """None if it cannot be read again; `reason` says why."""
 
@@ -43,7 +44,7 @@ class Rescored:
 
     @property
     def changed(self) -> bool:
-        """Whether status, label or value is another."""
+        """Whether status, label or value differs."""
         old, new = self.before, self.now
         return new is not None and (old.status, old.label, old.value) != (new.status, new.label, new.value)
 
@@ -134,7 +135,7 @@ def write_rescored(store: RunStore, protocol: EvalProtocol, rescored: Sequence[R
     finally:
         target.close()
     for name in ("traces", "blobs", "forks"):
-        # A trace may be gone on with; a picture never changes.
+        # A trace may be continued later; an image never changes.
         bring(store.folder / name, out / name, link=name == "blobs")
     return RunStore.read(out)
 
@@ -165,7 +166,7 @@ def _specs(store: RunStore, protocol: EvalProtocol) -> dict[tuple[str, str, str,
 def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> tuple[Status, Answer | None, str]:
     """(status, answer, reason) of the trace's last reply."""
     trace = read_whole(folder, folder / str(finding.trace))
-    found = untrue(trace.problems)
+    found = tampering(trace.problems)
     if found:
         raise TraceError(found[0])
     calls = [event for event in trace.events if isinstance(event, ModelCall)]
@@ -191,8 +192,8 @@ def _metric(protocol: EvalProtocol, store: RunStore, wanted: str) -> str | None:
     before = store.metrics().get(wanted)
     if wanted in metrics or before is None:
         return wanted
-    short = before.name.casefold()
-    return next((metric.id for metric in metrics.values() if metric.name.casefold() == short), None)
+    short = before.short.casefold()
+    return next((metric.id for metric in metrics.values() if metric.short.casefold() == short), None)
 
 
 def _outcome(finding: Finding) -> dict[str, Json]:

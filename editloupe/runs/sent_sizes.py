@@ -1,4 +1,4 @@
-"""What becomes of the images on their way to a backend: the size at which each is sent, and each target with it."""
+"""The size in pixels at which images and their targets are sent to a backend."""
 
 from __future__ import annotations
 
@@ -9,26 +9,33 @@ from editloupe.data.images import ImagePolicy
 from editloupe.values import ImageRef, Json, Sample
 
 SMALLEST_TARGET_PX = 16.0
-"""Under so many px on its shorter side a target is at most one patch of today's vision encoders (14 or 16 px)."""
+"""Shorter side in px. A smaller target is at most one patch of today's vision encoders (14 or 16 px)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SentTarget:
-    """A target's box in one image, in px of that image, and as the backend gets it.
-
-    role: "source" or "edited".   width, height: px of the image.   sent_width, sent_height: px as sent.
-    """
+    """The size of a target's box in one image."""
 
     name: str
+
     role: str
+    """"source" or "edited"."""
+
     width: float
+    """Width in px of the image."""
+
     height: float
+    """Height in px of the image."""
+
     sent_width: float
+    """Width in px as sent."""
+
     sent_height: float
+    """Height in px as sent."""
 
     @property
     def small(self) -> bool:
-        """Whether its shorter side is under SMALLEST_TARGET_PX as sent."""
+        """Whether the shorter side is under SMALLEST_TARGET_PX as sent."""
         return min(self.sent_width, self.sent_height) < SMALLEST_TARGET_PX
 
     def to_json(self) -> dict[str, Json]:
@@ -41,7 +48,7 @@ class SentTarget:
 
 
 def sent_targets(sample: Sample, policy: ImagePolicy) -> list[SentTarget]:
-    """Every target of a sample that has a box, in each image that is sent."""
+    """Return every target of a sample that has a box, once for each image that is sent."""
     images: dict[str, ImageRef | None] = {"source": sample.source, "edited": sample.edited}
     found = []
     for number, target in enumerate(sample.targets, 1):
@@ -63,8 +70,8 @@ def sent_targets(sample: Sample, policy: ImagePolicy) -> list[SentTarget]:
     return found
 
 
-def small_targets_told(samples: Iterable[Sample], policy: ImagePolicy) -> str | None:
-    """One sentence where targets are sent so small that a model may not see them; None where none is."""
+def small_targets_message(samples: Iterable[Sample], policy: ImagePolicy) -> str | None:
+    """Return a sentence for users if targets are sent so small that a model may not see them, else None."""
     by_sample = [sent_targets(sample, policy) for sample in samples]
     asked = sum(bool(targets) for targets in by_sample)
     small = sum(any(t.small for t in targets) for targets in by_sample)

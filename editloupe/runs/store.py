@@ -23,7 +23,7 @@ from editloupe.findings import Finding
 from editloupe.runs.folders import is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
-from editloupe.scores import Levels, Metric
+from editloupe.scores import Metric, MetricSet
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import complete_lines, cut_torn_line, read_trace
 from editloupe.values import Json, Sample, digest, sample_key
@@ -283,6 +283,15 @@ class RunStore:
             raise ConfigError(f"{self.folder / 'run.json'}: its metrics are not of the expected shape: {error}") from error
         return {metric.id: metric for metric in metrics}
 
+    def metric_set(self) -> MetricSet:
+        """Return the run's metrics with a name for all of them. Raises ConfigError where run.json has none."""
+        metrics = tuple(self.metrics().values())
+        if not metrics:
+            raise ConfigError(
+                f"{self.folder / 'run.json'} records no metric; expected some, as editloupe judge writes them"
+            )
+        return MetricSet(id=str(_object(self.options().get("rubric")).get("id") or self.protocol), metrics=metrics)
+
     @property
     def schema(self) -> int:
         """The version of the run's files."""
@@ -537,10 +546,7 @@ def _natural(text: str) -> tuple[tuple[int, str], ...]:
 def _metric_of_criterion(criterion: Json) -> Metric:
     """The metric that a criterion of a version 1 run is."""
     data = _object(criterion)
-    levels = data["levels"]
-    assert isinstance(levels, list)
-    named = tuple((str(level["name"]), float(level["value"])) for level in levels)
-    return Metric(id=str(data["id"]), short=str(data["short"]), domain=Levels(levels=named))
+    return Metric.from_json({**data, "domain": {"kind": "levels", "levels": data["levels"]}})
 
 
 def _list(value: Json) -> list[Json]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def graph() -> StudioGraph:
-    """The judge as a compiled graph. Input: source, edited, instruction, criterion. Context: backend, mode, rubric, ..."""
+    """Return the judge as a compiled graph. Input: `agent.studio.Question`. Context: `agent.studio.Wiring`."""
     return studio_graph(_open)
 
 

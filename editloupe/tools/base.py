@@ -9,9 +9,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeGuard, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard, cast, runtime_checkable
 
-import jsonschema
 from pydantic import BaseModel, ValidationError
 
 from editloupe import plugins
@@ -22,6 +21,9 @@ from editloupe.findings import Observation
 from editloupe.tools.devices import check_device
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, ImageRef, Json, View
+
+if TYPE_CHECKING:
+    import jsonschema
 
 PAPER_TOOLS = ("grounding", "zoom_in", "localize_differences", "enhancer", "detect_object")
 """The five tools by which DLEBench's agent looks (section 4.2); one that is not installed is said to be absent."""
@@ -139,6 +141,9 @@ def _schema(arguments: type[BaseModel]) -> Mapping[str, Json]:
 @functools.cache
 def _validator(arguments: type[BaseModel]) -> jsonschema.Draft202012Validator:
     """Made once for each tool: making one takes longer than using it."""
+    # Imported at the first call of a tool: it is slow to import.
+    import jsonschema
+
     return jsonschema.Draft202012Validator(dict(_schema(arguments)))
 
 

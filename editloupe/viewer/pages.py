@@ -29,16 +29,15 @@ import editloupe
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import EditLoupeError
-from editloupe.protocols.dlebench import edit_type_name
 from editloupe.reports.compare import Comparison, Disagreement, compare
 from editloupe.reports.compare_grids import grids
 from editloupe.reports.fragments import editor_table, grid_table, label_plot, score_table, tone
-from editloupe.reports.judged import Judged, judged_in, read_judged, rubric_of
+from editloupe.reports.judged import Judged, judged_in, read_judged
 from editloupe.reports.people import labels_of_people
 from editloupe.reports.plain import safe
 from editloupe.reports.report import Report, make_report
-from editloupe.rubrics.model import Criterion, Rubric
 from editloupe.runs.judges import titled
+from editloupe.scores import Metric, MetricSet
 from editloupe.tasks import STATUSES
 from editloupe.values import ImageRef, Json
 from editloupe.viewer.index import Entry, RunIndex, slug
@@ -71,14 +70,14 @@ class Run:
         return Pictures(self.index)
 
     @cached_property
-    def _rubric(self) -> tuple[Rubric | None, str]:
+    def _rubric(self) -> tuple[MetricSet | None, str]:
         try:
-            return rubric_of(self.index.store), ""
+            return self.index.store.metric_set(), ""
         except EditLoupeError as error:
             return None, str(error)
 
     @property
-    def rubric(self) -> Rubric | None:
+    def rubric(self) -> MetricSet | None:
         """As the run wrote it down; None where that cannot be read (`trouble` says why)."""
         return self._rubric[0]
 
@@ -124,14 +123,14 @@ class Site:
 
     def run_page(self, run: Run) -> str:
         """One run: numbers, plots, the sample table."""
-        index, rubric = run.index, run.rubric
+        index, rubric = run.index, run.metrics
         index.entries()
         judged = []
         names = index.store.judge_names()
         known, trouble = self._judges(run)
         for id_, uri in index.store.judges().items():
             found = known[id_].summaries() if id_ in known else []
-            plots = [label_plot(found, c) for c in rubric.criteria if found and c.id in found[0].criteria] if rubric else []
+            plots = [label_plot(found, c) for c in rubric.metrics if found and c.id in found[0].criteria] if rubric else []
             tables = [score_table(s, rubric) for s in found] if rubric else []
             editors = editor_table(found, rubric) if rubric and len(found) > 1 else ""
             told = {"told": titled(names[id_], uri), "trouble": trouble or run.trouble}
@@ -139,7 +138,7 @@ class Site:
         return _page(
             "run.html", self, run, "", judges=judged, counts=_counts(index), problems=index.store.problems,
             identity=_mapping(index.store.info, "identity"), record=_mapping(index.store.info, "record"),
-            criteria=[(c.id, c.short, c.name) for c in rubric.criteria] if rubric else [],
+            criteria=[(c.id, c.short, c.name) for c in rubric.metrics] if rubric else [],
         )  # fmt: skip
 
     def report(self, run: Run) -> Report | None:
@@ -212,7 +211,7 @@ class Site:
             if entry is None:
                 continue
             told = [
-                v for v in verdicts(run.index, entry, run.rubric, self.prices)
+                v for v in verdicts(run.index, entry, run.metrics, self.prices)
                 if v.finding is not None and v.finding.judge_id == judge.judge_id and v.criterion == case.criterion
             ]  # fmt: skip
             if told:
@@ -225,15 +224,15 @@ class Site:
 
     def rows(self, run: Run) -> str:
         """The sample table's data as JSON, with what its filters offer."""
-        index, rubric = run.index, run.rubric
+        index, rubric = run.index, run.metrics
         entries = index.entries()
-        labels = {c.id: [level.name for level in reversed(c.levels)] for c in rubric.criteria} if rubric else {}
+        labels = {c.id: [level.name for level in reversed(c.levels)] for c in rubric.metrics} if rubric else {}
         head = _compact({"version": index.version, "labels": labels, "statuses": list(STATUSES)})
         judges = index.store.judge_names()
         found = (self._row(run, rubric, entry, judges) for entry in (entries if rubric else ()))
         return f'{head[:-1]},"rows":[{",".join(found)}]}}'
 
-    def _row(self, run: Run, rubric: Rubric | None, entry: Entry, judges: Mapping[str, str]) -> str:
+    def _row(self, run: Run, rubric: MetricSet | None, entry: Entry, judges: Mapping[str, str]) -> str:
         """One row, made anew only where the sample has changed: a run that grows is asked for again and again."""
         assert rubric is not None
         key = (run.folder, entry.slug, len(judges) > 1)
@@ -263,20 +262,20 @@ class Site:
 
     def sample_page(self, run: Run, entry: Entry) -> str:
         """One sample: its images, every verdict step by step."""
-        index, rubric, sample = run.index, run.rubric, entry.sample
+        index, rubric, sample = run.index, run.metrics, entry.sample
         position, count, before, behind = index.around(entry.slug)
         found = verdicts(index, entry, rubric, self.prices)
         marks = [*targets(entry), *(m for v in found for m in v.marks)]
         people = [
             (c.short, rater, said, _tone_of(c, value))
-            for c in (rubric.criteria if rubric else ())
+            for c in (rubric.metrics if rubric else ())
             for rater, (said, value) in human_values(sample, c).items()
         ]
         return _page(
             "sample.html", self, run, "../", entry=entry, sample=sample, verdicts=found, people=people,
             panes=_panes(entry), marks=marks, others=self._others(run, entry), position=position, count=count,
             previous=before.slug if before else None, following=behind.slug if behind else None,
-            edit_type=edit_type_name(sample.edit_type) if sample and sample.edit_type else "",
+            edit_type=(sample.edit_type) if sample and sample.edit_type else "",
             area=target_area(sample) if sample else None,
         )  # fmt: skip
 
@@ -286,7 +285,7 @@ class Site:
         for other in self.runs:
             for twin in other.index.named(entry.id)[:_TWINS]:
                 if (other, twin.slug) != (run, entry.slug):
-                    rubric = other.rubric
+                    rubric = other.metrics
                     told = [
                         (f.label or f"({f.status})", finding_tone(f, rubric) if rubric else "tone-none")
                         for f in twin.findings
@@ -362,7 +361,7 @@ def _panes(entry: Entry) -> list[tuple[str, str, ImageRef]]:
     return found + [("more", f"Mask: {name}", mask) for name, mask in sample.masks.items()]
 
 
-def _tone_of(criterion: Criterion, value: float | None) -> str:
+def _tone_of(criterion: Metric, value: float | None) -> str:
     return tone(None if value is None else criterion.normalise(value))
 
 

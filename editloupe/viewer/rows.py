@@ -9,10 +9,9 @@ from typing import Any
 from editloupe.findings import Finding
 from editloupe.imaging.targets import relative_area
 from editloupe.parsing import fold
-from editloupe.protocols.dlebench import edit_type_name
 from editloupe.reports.fragments import tone
 from editloupe.reports.plain import safe
-from editloupe.rubrics.model import Criterion, Rubric
+from editloupe.scores import Metric, MetricSet
 from editloupe.values import Sample
 from editloupe.viewer.index import Entry
 from editloupe.viewer.pictures import Pictures, same_region, target_region
@@ -23,7 +22,7 @@ _fold = lru_cache(maxsize=1024)(fold)
 """The same few labels come again in every row."""
 
 
-def row(entry: Entry, rubric: Rubric, pictures: Pictures, judges: Mapping[str, str]) -> dict[str, Any]:
+def row(entry: Entry, rubric: MetricSet, pictures: Pictures, judges: Mapping[str, str]) -> dict[str, Any]:
     """One row as JSON.
 
     area: of the targets, % of the source, None where no box is known.   labels: by criterion, one a finding.
@@ -31,19 +30,19 @@ def row(entry: Entry, rubric: Rubric, pictures: Pictures, judges: Mapping[str, s
     both 0..100, None where there are no two to compare.
     """
     sample = entry.sample
-    findings = {c.id: [f for f in entry.findings if f.metric == c.id] for c in rubric.criteria}
+    findings = {c.id: [f for f in entry.findings if f.metric == c.id] for c in rubric.metrics}
     many = len(judges) > 1
     return {
         "slug": entry.slug,
         "id": safe(entry.id),
         "editor": safe(entry.editor),
         "text": safe(" ".join((sample.instruction if sample else _reason(entry)).split())[:_INSTRUCTION]),
-        "type": safe(edit_type_name(_edit_type(entry))),
+        "type": safe((_edit_type(entry))),
         "area": None if sample is None else target_area(sample),
         "thumbs": [] if sample is None else list(thumbs(sample, pictures)),
         "labels": {c: [_label(f, rubric, judges if many else {}) for f in found] for c, found in findings.items()},
-        "spread": _most(spread(found, rubric.criterion(c)) for c, found in findings.items()),
-        "human": _most(human_gap(sample, found, rubric.criterion(c)) for c, found in findings.items()),
+        "spread": _most(spread(found, rubric.metric(c)) for c, found in findings.items()),
+        "human": _most(human_gap(sample, found, rubric.metric(c)) for c, found in findings.items()),
         "turns": sum(f.turns for f in entry.findings),
         "running": len(entry.open),
     }
@@ -55,20 +54,20 @@ def target_area(sample: Sample) -> float | None:
     return None if share is None else round(100 * share, 3)
 
 
-def human_values(sample: Sample | None, criterion: Criterion) -> dict[str, tuple[str, float | None]]:
+def human_values(sample: Sample | None, criterion: Metric) -> dict[str, tuple[str, float | None]]:
     """What people said of one criterion: rater → (their words, the value on the rubric's scale where it has that label)."""
     known = {_fold(name): level.value for level in criterion.levels for name in (level.name, *level.aliases)}
     ratings = {} if sample is None else sample.human.get(criterion.id, {})
     return {r: (str(v), known.get(_fold(v)) if isinstance(v, str) else float(v)) for r, v in ratings.items()}
 
 
-def spread(findings: list[Finding], criterion: Criterion) -> float | None:
+def spread(findings: list[Finding], criterion: Metric) -> float | None:
     """How far judges and repeats lie apart on one criterion, 0..100; None with fewer than two verdicts."""
     values = [criterion.normalise(f.value) for f in findings if f.value is not None]
     return round(max(values) - min(values), 2) if len(values) > 1 else None
 
 
-def human_gap(sample: Sample | None, findings: list[Finding], criterion: Criterion) -> float | None:
+def human_gap(sample: Sample | None, findings: list[Finding], criterion: Metric) -> float | None:
     """The largest distance between a person's label and a judge's, 0..100; None where either is missing."""
     people = [v for _, v in human_values(sample, criterion).values() if v is not None]
     judged = [f.value for f in findings if f.value is not None]
@@ -76,9 +75,9 @@ def human_gap(sample: Sample | None, findings: list[Finding], criterion: Criteri
     return round(max(gaps), 2) if gaps else None
 
 
-def finding_tone(finding: Finding, rubric: Rubric) -> str:
+def finding_tone(finding: Finding, rubric: MetricSet) -> str:
     """The colour class of a verdict."""
-    known = {c.id: c for c in rubric.criteria}
+    known = {c.id: c for c in rubric.metrics}
     if finding.value is None or finding.metric not in known:
         return tone(None)
     return tone(known[finding.metric].normalise(finding.value))
@@ -91,7 +90,7 @@ def answered(finding: Finding) -> str:
     return "answered" if finding.value is None else f"{finding.value:g}"
 
 
-def _label(finding: Finding, rubric: Rubric, judges: Mapping[str, str]) -> dict[str, Any]:
+def _label(finding: Finding, rubric: MetricSet, judges: Mapping[str, str]) -> dict[str, Any]:
     told = {"tone": finding_tone(finding, rubric), "status": finding.status, "value": finding.value}
     words = answered(finding) if finding.status == "ok" else f"({finding.status})"
     by = judges.get(finding.judge_id, "")

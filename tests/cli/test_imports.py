@@ -54,5 +54,5 @@ def test_commands_that_read_a_run_import_no_langgraph_and_no_provider(tmp_path: 
 
 def test_the_public_door_imports_no_langgraph_and_no_provider():
     loaded = _run("import sys; from editloupe import Judge; print(*sys.modules, sep='\\n')").split()
-    heavy = {*_LIVE, "scipy", "jinja2", "filelock", "requests", "httpx", "polars"}
+    heavy = {*_LIVE, "scipy", "jinja2", "filelock", "jsonschema", "requests", "httpx", "polars"}
     assert not heavy & set(loaded)

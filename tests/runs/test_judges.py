@@ -117,7 +117,7 @@ def test_a_run_in_which_tools_were_answered_before_replays_as_recorded(edits: Ed
     for live, tools in ((Live(), "recorded"), (Live(toolbox=open_toolbox(("localize_differences",))), "live")):
         replay = Replay(folder=store.folder, live=live, tools=tools, run=store.identity)  # type: ignore[arg-type]
         replayed = list(replay.tasks(store.current()))
-        assert [(r.verdict, r.told) for r in replayed] == [("same", "")] * 4
+        assert [(r.verdict, r.message) for r in replayed] == [("same", "")] * 4
         assert [r.finding and r.finding.counts for r in replayed] == [f.counts for f in store.current()]
 
 
@@ -387,4 +387,4 @@ def test_a_replay_asks_each_repeat_with_its_seed_and_a_judge_with_a_prompt_comes
     assert JudgeSpec.from_json(outcome.bench.judge.to_json()) == outcome.bench.judge
     store = RunStore.read(out)
     replay = Replay(folder=out, live=Live(), run=store.identity)
-    assert [(r.verdict, r.told) for r in replay.tasks(store.current())] == [("same", "")] * 2
+    assert [(r.verdict, r.message) for r in replay.tasks(store.current())] == [("same", "")] * 2

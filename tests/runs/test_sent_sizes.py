@@ -12,7 +12,7 @@ from editloupe.backends.base import Traits
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.runs.execute import Worker
-from editloupe.runs.sent_sizes import sent_targets, small_targets_told
+from editloupe.runs.sent_sizes import sent_targets, small_targets_message
 from editloupe.runs.setup import Settings, open_bench
 from editloupe.traces.events import Note
 from editloupe.traces.record import TraceWriter
@@ -41,11 +41,11 @@ def test_a_target_shrinks_with_its_image(store: ImageStore, max_side: int | None
 
 def test_the_run_is_told_in_how_many_samples_a_target_is_too_small(store: ImageStore):
     samples = [with_target(store, Box(0, 0, 40, side)) for side in (20, 15, 8)]
-    told = small_targets_told([*samples, replace(samples[0], targets=())], ImagePolicy())
+    told = small_targets_message([*samples, replace(samples[0], targets=())], ImagePolicy())
     assert told is not None
     assert told.startswith("In 2 of 3 samples with boxes a target is under 16 px")
-    assert small_targets_told(samples[:1], ImagePolicy()) is None
-    assert small_targets_told([], ImagePolicy()) is None
+    assert small_targets_message(samples[:1], ImagePolicy()) is None
+    assert small_targets_message([], ImagePolicy()) is None
 
 
 def test_the_trace_says_what_was_sent(store: ImageStore, tmp_path: Path):

@@ -308,8 +308,8 @@ def _about(sample: Sample, number: int) -> About:
 
 
 def _metric(criterion: Criterion) -> Metric:
-    levels = tuple((level.name, float(level.value)) for level in criterion.levels)
-    return Metric(id=criterion.id, short=criterion.short, domain=Levels(levels=levels))
+    domain = Levels(levels=tuple(reversed(criterion.answer().labels)))
+    return Metric(id=criterion.id, name=criterion.name, short=criterion.short, domain=domain, concerns=criterion.concerns)
 
 
 def _score_of(sample: Sample, criterion: Criterion, found: Sequence[Finding | None], *, several: bool) -> Score:
