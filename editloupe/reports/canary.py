@@ -18,11 +18,11 @@ from editloupe.values import Json, digest, sample_key
 
 @dataclass(frozen=True, kw_only=True)
 class Flip:
-    """A question whose label is another now. target: as the finding has it."""
+    """A question whose label is another now."""
 
     sample: str
     criterion: str
-    target: int | None
+    part: str
     before: str
     now: str
 
@@ -30,7 +30,7 @@ class Flip:
         return {
             "sample": self.sample,
             "criterion": self.criterion,
-            "target": self.target,
+            "part": self.part,
             "before": self.before,
             "now": self.now,
         }
@@ -107,7 +107,7 @@ def canary(
             told = Flip(
                 sample=key,
                 criterion=f.metric,
-                target=f.part,
+                part=f.part,
                 before=str(old.label),
                 now=str(f.label),
             )

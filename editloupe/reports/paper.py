@@ -294,7 +294,7 @@ def _as_worst(judged: Judged, score: Score) -> Score:
     """The other reading of a missing output: the editor's fault, so the lowest label's value."""
     if score.missing != "missing_output":
         return score
-    return replace(score, value=judged.metrics.metric(score.metric).levels[0].value, normalised=0.0)
+    return replace(score, value=judged.metrics.metric(score.metric).levels[0].value, missing=None, normalised=0.0)
 
 
 def _interval(judged: Judged, column: str, scores: Sequence[Score], *, macro: bool) -> Interval | None:
