@@ -41,7 +41,7 @@ same: the finding equals the recorded one.   differs: it does not.   drift: an o
 miss: the recording has no answer.   damaged: the trace cannot be replayed.
 """
 
-_NOT_COMPARED = ("seconds", "trace", "judge_id")
+_NOT_COMPARED = ("seconds", "trace", "judge_id", "task_id", "ending")
 
 
 @dataclass(frozen=True, kw_only=True)
