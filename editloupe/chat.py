@@ -47,42 +47,45 @@ Part: TypeAlias = Annotated[TextPart | ImagePart, Field(discriminator="type")]
 
 @dataclass(frozen=True, kw_only=True)
 class ToolSpec(Serialisable):
-    """A tool as it is offered to a model; `parameters` is the JSON Schema of its arguments."""
+    """A tool as it is offered to a model."""
 
     name: str
     description: str
     parameters: Mapping[str, Json]
+    """The JSON Schema of its arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCall(Serialisable):
-    """One call that a model asked for; `arguments` are as it wrote them, not validated yet."""
+    """One call that a model asked for."""
 
     id: str
     name: str
     arguments: Mapping[str, Json]
+    """As the model wrote them, not validated yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MalformedCall(Serialisable):
-    """What looked like a call and is none; `error` says why, in words that the model can act on."""
+    """What looked like a call and is none."""
 
     raw: str
     error: str
+    """Why, in words that the model can act on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Message(Serialisable):
-    """One message. `tool_calls` on an assistant's, `tool_call_id` on a tool's (native protocol only).
-
-    carry: what a provider wants back as it gave it, such as signatures of its thoughts; None where there is nothing.
-    """
+    """One message."""
 
     role: ChatRole
     parts: tuple[Part, ...]
     tool_calls: Annotated[tuple[ToolCall, ...], _Sparse] = ()
+    """Of an assistant's message."""
     tool_call_id: Annotated[str | None, _Sparse] = None
+    """Of a tool's message, in the native protocol only."""
     carry: Annotated[Json, Field(exclude_if=_is_none)] = None
+    """What a provider wants back as it gave it, such as signatures of its thoughts; None where there is nothing."""
 
     @cached_property
     def canonical(self) -> str:
@@ -104,7 +107,7 @@ class Message(Serialisable):
 
 
 def message_hash(message: Message, parent: str | None) -> str:
-    """Digest of a message and of everything before it: equal hashes mean equal conversations up to here."""
+    """Return the digest of a message and of everything before it: equal hashes mean equal conversations up to here."""
     # Put together as the canonical JSON of {"message": …, "parent": …} is.
     return text_digest(f'{{"message":{message.canonical},"parent":{canonical_json(parent)}}}')
 
@@ -140,38 +143,39 @@ reply that runs on without an end stops there."""
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling(Serialisable):
-    """What is asked for; the reply records what was really sent. None leaves a parameter to the provider.
+    """What is asked for. The reply records what was really sent.
 
-    max_tokens: of one reply, hidden thoughts included. What a model does not take is left off and named in
-    `Reply.sent["dropped"]`; a bound that it cannot take (above its own, or above what its context leaves) too.
+    None leaves a parameter to the provider. What a model does not take is left off and named in `Reply.sent["dropped"]`. So
+    is a bound that it cannot take: above its own, or above what its context leaves.
     """
 
     temperature: float | None = 0.0
     top_p: float | None = None
     seed: int | None = DEFAULT_SEED
     max_tokens: int | None = DEFAULT_REPLY_TOKENS
+    """Of one reply, hidden thoughts included."""
 
     def of_repeat(self, repeat: int) -> Sampling:
-        """The same with a seed of its own for each repeat of a question (from 0): the seed plus the repeat's number."""
+        """Return the same with a seed of its own for each repeat (from 0): the seed plus the repeat's number."""
         return self if self.seed is None or not repeat else replace(self, seed=self.seed + repeat)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One call to a model.
-
-    tools: offered natively (empty with the text protocol).   calls_allowed: False where they are offered, so that the
-    conversation's beginning stays what it was, and must not be called any more.   choices: the only answers allowed, for a
-    backend that can constrain; None leaves the answer free.   answer_schema: the JSON Schema of which the answer's whole
-    text must be an instance, for a backend that can hold to one (`Traits.constrains_schema`); not beside choices.
-    """
+    """One call to a model. It may have choices or an answer schema, not both."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
+    """Offered natively; empty with the text protocol."""
     sampling: Sampling = field(default_factory=Sampling)
     choices: tuple[str, ...] | None = None
+    """The only answers allowed, for a backend that can constrain; None leaves the answer free."""
     calls_allowed: bool = True
+    """False where tools are offered, so that the conversation's beginning stays what it was, and must not be called any
+    more."""
     answer_schema: Mapping[str, Json] | None = None
+    """The JSON Schema of which the answer's whole text must be an instance, for a backend that can hold to one
+    (`Traits.constrains_schema`)."""
 
     def __post_init__(self) -> None:
         if self.choices is not None and self.answer_schema is not None:
@@ -181,7 +185,7 @@ class Request:
         return {"messages": [m.to_json() for m in self.messages], **self._settings()}
 
     def key(self) -> str:
-        """SHA-256 of the canonical JSON, images by digest: the base of replay and cache keys."""
+        """Return the SHA-256 of the canonical JSON, images by digest: the base of replay and cache keys."""
         # Put together as the canonical JSON of `to_json` is: the messages' own texts are used again, since they are most of
         # it and the same in every turn.
         fields = {name: canonical_json(value) for name, value in self._settings().items()}
@@ -205,26 +209,28 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply(Serialisable):
-    """What a model answered.
-
-    finish: why it stopped.   model: the name that the endpoint answered with.   fingerprint: what it told of the state it
-    runs in (OpenAI's `system_fingerprint`); "" where nothing: under one name a model may change.   raw: the provider's own
-    payload, kept for the trace.   sent: the parameters that were really on the wire.   carry: goes into the assistant's
-    message.   logprob: natural logarithm of the text's probability, where it was asked for and told.
-    """
+    """What a model answered."""
 
     text: str
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     malformed_calls: tuple[MalformedCall, ...] = ()
     finish: Finish = "stop"
+    """Why it stopped."""
     usage: Usage = field(default_factory=Usage)
     model: str = ""
+    """The name that the endpoint answered with."""
     fingerprint: Annotated[str, _Sparse] = ""
+    """What the endpoint said of the state it runs in (OpenAI's `system_fingerprint`); "" where nothing. Under one name a
+    model may change."""
     raw: Json = None
+    """The provider's own payload, kept for the trace."""
     sent: Mapping[str, Json] = field(default_factory=dict)
+    """The parameters that were really on the wire."""
     carry: Annotated[Json, Field(exclude_if=_is_none)] = None
+    """Goes into the assistant's message."""
     logprob: Annotated[float | None, _Sparse] = None
+    """Natural logarithm of the text's probability; None where the provider did not give it."""
 
 
 def _add(a: int | None, b: int | None) -> int | None:

@@ -36,15 +36,16 @@ TARGET: Final = "target_image"
 
 @dataclass(frozen=True, kw_only=True)
 class _Words:
-    """What our texts say of boxes, in one dialect.
-
-    rule: in the first message.   schema: of the argument.   note: at the end of observations.   range: in a tool's error.
-    """
+    """What our texts say of boxes, in one dialect."""
 
     rule: str
+    """In the first message."""
     schema: str
+    """Of the argument."""
     note: str
+    """At the end of observations."""
     range: str
+    """In a tool's error."""
 
 
 DIALECTS: Final[Mapping[str, _Words]] = {
@@ -78,14 +79,14 @@ DIALECTS: Final[Mapping[str, _Words]] = {
 
 
 def checked(name: str) -> str:
-    """The name. Raises ConfigError where no dialect has it."""
+    """Return the name. Raises ConfigError where no dialect has it."""
     if name not in DIALECTS:
         raise ConfigError(f"boxes={name!r}: expected how the model writes boxes, one of {', '.join(DIALECTS)}")
     return name
 
 
 def sizes_of(request: Request, *, max_side: int | None = None) -> dict[str, tuple[int, int]]:
-    """The images of a request by name, with the size in px in which they are sent. max_side: `Traits.max_image_side`."""
+    """Return the sizes in px in which the images of a request are sent, by name. max_side: `Traits.max_image_side`."""
     sizes: dict[str, tuple[int, int]] = {}
     for message in request.messages:
         for part in message.images:
@@ -96,7 +97,7 @@ def sizes_of(request: Request, *, max_side: int | None = None) -> dict[str, tupl
 
 
 def outgoing(request: Request, dialect: str, sizes: Sizes) -> Request:
-    """The request as a model of this dialect reads it. A box of an image that `sizes` does not know stays as it is."""
+    """Return the request in a dialect. A box of an image that `sizes` does not know stays as it is."""
     if dialect == DEFAULT:
         return request
     view = _Outgoing(dialect, sizes)
@@ -108,7 +109,7 @@ def outgoing(request: Request, dialect: str, sizes: Sizes) -> Request:
 
 
 def incoming(reply: Reply, dialect: str, sizes: Sizes) -> Reply:
-    """The reply with its boxes in thousandths: native calls, and calls as text. `raw` stays what the model wrote."""
+    """Return the reply with its boxes in thousandths: native calls, and calls as text. `raw` stays what the model wrote."""
     if dialect == DEFAULT:
         return reply
 
@@ -129,7 +130,7 @@ def _size(sizes: Sizes, name: str) -> tuple[int, int] | None:
 
 
 def from_thousandths(box: Four, dialect: str, size: tuple[int, int] | None) -> Four:
-    """[x0, y0, x1, y1] in thousandths in a dialect; as it is where a dialect needs a size that is not known."""
+    """Convert [x0, y0, x1, y1] from thousandths into a dialect. It stays where the dialect needs an unknown size."""
     if dialect == "thousandths_yx":
         return box[1], box[0], box[3], box[2]
     if dialect == "pixels" and size is not None:
@@ -138,7 +139,7 @@ def from_thousandths(box: Four, dialect: str, size: tuple[int, int] | None) -> F
 
 
 def to_thousandths(box: Four, dialect: str, size: tuple[int, int] | None) -> Four:
-    """The opposite. What is out of range, inverted or empty stays so: the tool's own check tells the model."""
+    """Convert a box the other way. What is out of range, inverted or empty stays so: the tool's check tells the model."""
     if dialect == "thousandths_yx":
         return box[1], box[0], box[3], box[2]
     if dialect == "pixels" and size is not None:
@@ -342,10 +343,10 @@ class _Outgoing:
             return dict(schema)
         said = str(box.get("description", ""))
         known = self._plain.schema in said
-        told = (
+        description = (
             said.replace(self._plain.schema, self._words.schema) if known else f"{said} It is {self._words.schema}".strip()
         )
-        new: dict[str, Json] = {**box, "description": told}
+        new: dict[str, Json] = {**box, "description": description}
         items = box.get("items")
         if self._dialect == "pixels" and isinstance(items, Mapping):
             # A side may have more px than 1000; the tool checks the range itself, for each image its own.

@@ -30,7 +30,7 @@ class ClientPool(Generic[C]):
 
     @contextmanager
     def borrow(self) -> Iterator[C]:
-        """A client that nobody else has meanwhile: the one used last, whose connection is the least likely to be stale."""
+        """Lend a client to one caller: the one used last, whose connection is the least likely to be stale."""
         with self._lock:
             client = self._idle.pop() if self._idle else None
         if client is None:

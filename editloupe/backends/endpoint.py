@@ -47,23 +47,24 @@ NO_VISION: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointInfo:
-    """What a translation must know of the endpoint.
-
-    where: the head of every message ("https://…/v1, model 'm'").   timeout_s, connect_s: of one attempt, and of its
-    connection.   key_hint: what to do where the key is refused.   scrub: takes the key out of a text.   hints: (pattern of
-    what the server says when it refuses, what to do about it).
-    """
+    """What a translation must know of the endpoint."""
 
     where: str
+    """The head of every message, such as "https://…/v1, model 'm'"."""
     timeout_s: float
+    """Seconds of one attempt."""
     connect_s: float
+    """Seconds to connect, within `timeout_s`."""
     key_hint: str
+    """What to do where the key is refused."""
     scrub: Callable[[str], str]
+    """Takes the key out of a text."""
     hints: tuple[tuple[re.Pattern[str], str], ...] = ()
+    """(pattern of what the server says when it refuses, what to do about it)."""
 
-    def advice(self, told: str) -> str:
-        """What to do about a refusal in these words; "" where nothing is known."""
-        return next((hint for pattern, hint in (*self.hints, NO_VISION) if pattern.search(told)), "")
+    def advice(self, words: str) -> str:
+        """Return what to do about a refusal in these words; "" where nothing is known."""
+        return next((hint for pattern, hint in (*self.hints, NO_VISION) if pattern.search(words)), "")
 
 
 class APIKey:
@@ -84,16 +85,16 @@ class APIKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """A backend's URI, read.
-
-    uri: what the judge's identity rests on: provider, model, base_url, box dialect and image limit.   endpoint: where
-    requests go.   max_image_side: px; None for no limit.
-    """
+    """A backend's URI, read."""
 
     uri: BackendURI
+    """What the judge's identity rests on: provider, model, base_url, box dialect and image limit."""
     endpoint: str
+    """Where requests go."""
     dialect: str
+    """How the model writes boxes."""
     max_image_side: int | None
+    """Longest side in px; None for no limit."""
     key: APIKey
     info: EndpointInfo
 
@@ -112,7 +113,7 @@ def read_address(
     hints: tuple[tuple[re.Pattern[str], str], ...] = (),
     lasting_base_url: bool = True,
 ) -> Address:
-    """Where a URI leads, with its key.
+    """Read where a URI leads, with its key.
 
     base_url: where the provider answers unless the URI or the environment's `base_url_variable` says so.   example: of a
     base_url, for messages.   key_variables: looked into in this order, unless the URI's `env` names one.   key_needed: for
@@ -209,7 +210,9 @@ def _read_whole(chunks: Iterable[bytes], info: EndpointInfo, *, began: float) ->
 
 
 def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> APIKey:
-    """The key in the first variable that holds one. wanted: says for what, where it is missing.
+    """Return the key in the first variable that holds one.
+
+    wanted: what the key is for; the message begins with it.
 
     Raises ConfigError where it is needed and missing, or cannot be a key.
     """
@@ -239,7 +242,7 @@ def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> APIKey:
 
 
 def checked_base_url(text: str, *, example: str = "http://HOST:PORT/v1 or https://HOST/v1") -> str:
-    """The URL without its last slash. The message does not repeat it where it may hold a password."""
+    """Return the URL without its last slash. The message does not repeat it where it may hold a password."""
     try:
         url = urlsplit(text.strip())
         host, port = url.hostname, url.port
@@ -255,7 +258,7 @@ def checked_base_url(text: str, *, example: str = "http://HOST:PORT/v1 or https:
 
 
 def checked_timeout(text: str | None) -> float:
-    """The seconds of a URI's `timeout_s`, DEFAULT_TIMEOUT_S where there is none. Raises ConfigError."""
+    """Return the seconds of a URI's `timeout_s`, DEFAULT_TIMEOUT_S where there is none. Raises ConfigError."""
     if text is None:
         return DEFAULT_TIMEOUT_S
     try:
@@ -268,7 +271,7 @@ def checked_timeout(text: str | None) -> float:
 
 
 def checked_side(text: str | None) -> int | None:
-    """The px of a URI's `max_image_side`; None where there is none. Raises ConfigError."""
+    """Return the px of a URI's `max_image_side`; None where there is none. Raises ConfigError."""
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and int(text) >= SMALLEST_SIDE_PX):
@@ -279,7 +282,7 @@ def checked_side(text: str | None) -> int | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether a URL names this machine."""
+    """Return whether a URL names this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -39,7 +39,7 @@ _API_VERSION = "v1beta"
 def open_backend(
     uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY, sleep: Callable[[float], None] = time.sleep
 ) -> GoogleBackend:
-    """The backend behind `google/MODEL`. Nothing is sent yet.
+    """Open the backend behind `google/MODEL`. Nothing is sent yet.
 
     Raises ConfigError: no model, an unknown parameter, a base_url that cannot be used, a missing key or package.
     """
@@ -93,9 +93,9 @@ class GoogleBackend(Remote):
             boxes=address.dialect,
             max_image_side=address.max_image_side,
         )
-        told = "beside the function responses, in the same content"
+        tool_images = "beside the function responses, in the same content"
         place = address.endpoint
-        super().__init__(address.uri, place, traits, close=http.close, tool_images=told, policy=policy, sleep=sleep)
+        super().__init__(address.uri, place, traits, close=http.close, tool_images=tool_images, policy=policy, sleep=sleep)
         self._client, self._info = client, address.info
         self._dropped: frozenset[str] = frozenset()
 

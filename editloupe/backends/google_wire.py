@@ -80,7 +80,7 @@ _ADDRESS_HINT = "base_url is the address under which /v1beta/models lies, withou
 
 
 def config_of(model: str, request: Request, system: Any, dropped: frozenset[str]) -> tuple[dict[str, Json], Any]:
-    """(what is recorded as sent, under the wire's names; the SDK's GenerateContentConfig)."""
+    """Return (what is recorded as sent, under the wire's names; the SDK's GenerateContentConfig)."""
     from google.genai import types
 
     values = {n: v for n, v in request.sampling.to_json().items() if v is not None and n not in dropped}
@@ -117,7 +117,7 @@ def config_of(model: str, request: Request, system: Any, dropped: frozenset[str]
 
 
 def contents_of(request: Request, encoded: Encoded) -> tuple[types.Content | None, list[types.Content]]:
-    """(system instruction or None, the conversation). Roles alternate: neighbours of one side become one content.
+    """Return (system instruction or None, the conversation). Roles alternate: neighbours of one side become one content.
 
     In a content that answers calls the function responses stand first, then their pictures under their names, then what
     else is said: the API takes no picture inside a response of the models before Gemini 3.
@@ -231,7 +231,7 @@ def _bytes(text: str) -> bytes:
 
 
 def read_reply(body: bytes, sent: JsonObject, info: EndpointInfo) -> Reply:
-    """The answer as a Reply that can be written to a trace: without the key, image data and text that is not Unicode.
+    """Parse the answer into a Reply for the trace: without the key, image data and text that is not Unicode.
 
     Raises BackendError where it is no whole answer, or holds neither a candidate nor the reason why there is none.
     """
@@ -252,22 +252,22 @@ def read_reply(body: bytes, sent: JsonObject, info: EndpointInfo) -> Reply:
             return Reply(text=f"the provider blocked the prompt ({blocked})", finish="filter", **common)
         raise Unavailable(f"{info.where}: answered without a candidate; expected candidates[0].content")
     reason = str(candidate.get("finishReason") or "STOP")
-    told = str(candidate.get("finishMessage") or "")
+    words = str(candidate.get("finishMessage") or "")
     if reason == "MISSING_THOUGHT_SIGNATURE":
-        raise Rejected(f"{info.where}: the model misses the signature of an earlier thought; {told}".rstrip("; "))
+        raise Rejected(f"{info.where}: the model misses the signature of an earlier thought; {words}".rstrip("; "))
     content = candidate.get("content")
     parts = content.get("parts") if isinstance(content, Mapping) else None
     read = _Parts()
     for part in parts if isinstance(parts, list) else []:
         read.add(part)
     if reason in _BAD_CALLS:
-        read.malformed.append(MalformedCall(raw=told or read.text, error=_BAD_CALLS[reason]))
+        read.malformed.append(MalformedCall(raw=words or read.text, error=_BAD_CALLS[reason]))
     finish: Finish = _FINISHES.get(reason, "stop")
     if finish == "stop" and (read.calls or read.malformed):
         finish = "tools"
     text = read.text
     if finish == "filter" and not text:
-        text = f"the provider cut the reply off ({reason})" + (f": {told}" if told else "")
+        text = f"the provider cut the reply off ({reason})" + (f": {words}" if words else "")
     return Reply(
         text=text,
         reasoning=read.reasoning,
@@ -380,19 +380,19 @@ def _usage(value: Json) -> Usage:
 
 
 def failure(status: int, body: bytes, headers: Mapping[str, str], info: EndpointInfo) -> BackendError:
-    """A failed answer as one of ours, with what to do about it."""
+    """Return a failed answer as one of our errors, with what to do about it."""
     try:
         error = _error(cleaned(loads(body), info.scrub))
         message, listed = error.get("message"), error.get("details")
-        told = message if isinstance(message, str) else ""
+        words = message if isinstance(message, str) else ""
         details = [d for d in listed if isinstance(d, Mapping)] if isinstance(listed, list) else []
     except (ValueError, RecursionError):
-        told, details = clean_text(body[:2000].decode("utf-8", "replace"), info.scrub), []
-    if told.lstrip().startswith("<"):
-        told = "(a web page)"
-    told = " ".join(told.split())
-    told = told if len(told) <= 400 else told[:399] + "…"
-    message = f"{info.where}: HTTP {status}" + (f", {told}" if told else "")
+        words, details = clean_text(body[:2000].decode("utf-8", "replace"), info.scrub), []
+    if words.lstrip().startswith("<"):
+        words = "(a web page)"
+    words = " ".join(words.split())
+    words = words if len(words) <= 400 else words[:399] + "…"
+    message = f"{info.where}: HTTP {status}" + (f", {words}" if words else "")
     if status == 429:
         if any("PerDay" in json.dumps(d) for d in details):
             return Rejected(
@@ -401,12 +401,12 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], info: Endpoint
         return RateLimited(message, status=status, retry_after_s=_delay_s(details, headers))
     if status == 408 or status >= 500:
         return Unavailable(message, status=status, retry_after_s=_delay_s(details, headers))
-    if status in (400, 413) and _CONTEXT.search(told):
+    if status in (400, 413) and _CONTEXT.search(words):
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     reasons = {str(d.get("reason")) for d in details}
-    if status in (401, 403) or reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"} or "API key" in told:
+    if status in (401, 403) or reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"} or "API key" in words:
         return Rejected(f"{message}; {info.key_hint}", status=status, for_all=True)
-    if advice := info.advice(told):
+    if advice := info.advice(words):
         return Rejected(f"{message}; {advice}", status=status)
     if status in (404, 405) or status < 400:
         return Rejected(f"{message}; check the model's name, and that {_ADDRESS_HINT}", status=status, for_all=True)
@@ -414,30 +414,30 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], info: Endpoint
 
 
 def refused_parameter(error: Rejected, sent: JsonObject) -> str | None:
-    """The name of a parameter that was sent, that the model says it does not take, and that we can do without."""
+    """Return the name of a parameter that was sent, that the model refuses, and that we can do without."""
     # Behind the address and the model's name, which may be anything.
-    _, _, told = str(error).partition("HTTP 400")
+    _, _, words = str(error).partition("HTTP 400")
     if error.status != 400:
         return None
-    if SAMPLING["max_tokens"] in sent and REPLY_BOUND.search(told):
+    if SAMPLING["max_tokens"] in sent and REPLY_BOUND.search(words):
         return "max_tokens"
-    if not _REFUSES_PARAMETER.search(told):
+    if not _REFUSES_PARAMETER.search(words):
         return None
     wire_names = {**SAMPLING, "answer_schema": _SCHEMA}
-    return next((n for n, named in DROPPABLE.items() if wire_names[n] in sent and named.search(told)), None)
+    return next((n for n, named in DROPPABLE.items() if wire_names[n] in sent and named.search(words)), None)
 
 
 def backend_error(error: Exception, info: EndpointInfo) -> BackendError:
-    """What the SDK, or the HTTP library below it, raised as one of ours. Cleaned of the key in place: it is the cause."""
+    """Return an error of the SDK or its HTTP library as one of ours. It is cleaned of the key in place: it is the cause."""
     error.args = tuple(clean_text(str(a), info.scrub) for a in error.args)
-    library, kind, told = type(error).__module__.partition(".")[0], type(error).__name__, info.scrub(str(error))
+    library, kind, words = type(error).__module__.partition(".")[0], type(error).__name__, info.scrub(str(error))
     if library not in ("httpx", "httpx2", "httpcore", "httpcore2"):
-        return Rejected(f"{info.where}: the SDK refuses the request ({kind}: {' '.join(told.split())[:400]})")
+        return Rejected(f"{info.where}: the SDK refuses the request ({kind}: {' '.join(words.split())[:400]})")
     if "ConnectTimeout" in kind:
         return Unavailable(f"{info.where}: no connection within {info.connect_s:g} s")
     if "Timeout" in kind:
         return Unavailable(f"{info.where}: no answer within {info.timeout_s:g} s")
-    return Unavailable(f"{info.where}: the connection failed ({kind}: {told}); {UNREACHABLE_ADVICE}")
+    return Unavailable(f"{info.where}: the connection failed ({kind}: {words}); {UNREACHABLE_ADVICE}")
 
 
 def _error(payload: Json) -> JsonObject:

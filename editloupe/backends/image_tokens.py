@@ -17,14 +17,16 @@ GEMINI_TILE: Final = 258
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTokens:
-    """A published formula. rule: in words, for reports.   count: (width, height) in px as sent → tokens."""
+    """A published formula."""
 
     rule: str
+    """In words, for reports."""
     count: Callable[[int, int], int] = field(repr=False, compare=False)
+    """(width, height) in px as sent → tokens."""
 
 
 def image_tokens_of(model: str) -> ImageTokens | None:
-    """The formula of a model by its name, whoever serves it ("Qwen/Qwen3-VL-8B-Instruct"); None where none is known."""
+    """Return a model's formula by its name, whoever serves it ("Qwen/Qwen3-VL-8B-Instruct"); None where none is known."""
     name = model.strip().casefold()
     plain = re.sub(r"-\d{4}-\d{2}-\d{2}$", "", re.split(r"[/:]", name)[-1])
     if plain in _TILES:

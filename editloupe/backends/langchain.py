@@ -67,7 +67,7 @@ _SHORTEST_SECRET = 8
 def open_backend(
     uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY, sleep: Callable[[float], None] = time.sleep
 ) -> LangChainLMM:
-    """The backend behind `langchain/PROVIDER:MODEL`. Nothing is sent yet.
+    """Open the backend behind `langchain/PROVIDER:MODEL`. Nothing is sent yet.
 
     Raises ConfigError: no provider or model, an unknown parameter, a missing package or key.
     """
@@ -116,9 +116,9 @@ def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, 
             raise ConfigError(f"{where}: {error}") from error
         except Exception as error:  # noqa: BLE001
             # Whatever a provider's class raises for a missing key or an option it does not know.
-            told = " ".join(Secrets.of_environment().scrub(str(error)).split())
-            told = told if len(told) <= 400 else told[:399] + "…"
-            raise ConfigError(f"{where} cannot be made: {told}") from None if told != str(error) else error
+            words = " ".join(Secrets.of_environment().scrub(str(error)).split())
+            words = words if len(words) <= 400 else words[:399] + "…"
+            raise ConfigError(f"{where} cannot be made: {words}") from None if words != str(error) else error
         if not isinstance(made, BaseChatModel):
             raise ConfigError(f"{where}: init_chat_model gave a {type(made).__name__}, not a chat model")
         return made
@@ -173,13 +173,13 @@ class LangChainLMM(Remote):
         self._model_name = self._secrets.scrub(_model_name(model))
         traits = traits or traits_of(model)
         own = self._secrets.scrub(name) if name else _own_name(model, self._model_name, self._secrets)
-        told = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
+        tool_images = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
         super().__init__(
             _canonical(own, traits),
             _endpoint(model),
             traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(self._model_name)),
             close=lambda: None,
-            tool_images=told,
+            tool_images=tool_images,
             policy=policy,
             sleep=sleep,
         )
@@ -188,10 +188,10 @@ class LangChainLMM(Remote):
         self._set: dict[tuple[Sampling, frozenset[str]], BaseChatModel] = {}
 
     def context_limit(self) -> int | None:
-        """Tokens that one conversation may have, by LangChain's own profile of the model; None where it has none."""
+        """Return the tokens that one conversation may have, by LangChain's profile of the model; None where it has none."""
         profile = self._model.profile
-        told = profile.get("max_input_tokens") if profile else None
-        return told if isinstance(told, int) and told > 0 else None
+        limit = profile.get("max_input_tokens") if profile else None
+        return limit if isinstance(limit, int) and limit > 0 else None
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
         in_place = self._traits.tool_result_images
@@ -292,7 +292,7 @@ class LangChainLMM(Remote):
 
 
 def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool, by: str) -> list[BaseMessage]:
-    """The conversation as LangChain's messages with standard content blocks.
+    """Return the conversation as LangChain's messages with standard content blocks.
 
     tool_images: pictures of a tool's message stay in it; else they follow, under their names, in a user's message behind
     the last tool's message of the turn.   by: the backend whose own `carry` is given back.
@@ -353,7 +353,7 @@ def _image_block(ref: ImageRef, image_url: ImageURL) -> dict[str, str]:
 
 
 def traits_of(model: BaseChatModel) -> Traits:
-    """What a model can do, as far as its class tells."""
+    """Return what a model can do, as far as its class tells."""
     name = Secrets.of(model).scrub(_model_name(model))
     return Traits(
         describes=f"{name or type(model).__name__} over LangChain's {type(model).__name__}",
@@ -439,17 +439,17 @@ def _refused_parameter(error: BackendError, sent: Mapping[str, Json]) -> str | N
     """The name of a parameter that was sent and that the model says it does not take."""
     if not isinstance(error, Rejected) or error.status not in (400, 422):
         return None
-    told = str(error)
-    names = [n for n in _FIELDS if n in sent and n != "max_tokens" and re.search(rf"\b{n}\b", told)]
-    if "max_tokens" in sent and REPLY_BOUND.search(told):
+    words = str(error)
+    names = [n for n in _FIELDS if n in sent and n != "max_tokens" and re.search(rf"\b{n}\b", words)]
+    if "max_tokens" in sent and REPLY_BOUND.search(words):
         return "max_tokens"
-    if "max_tokens" in sent and re.search(r"\bmax_(completion_|output_)?tokens\b", told):
+    if "max_tokens" in sent and re.search(r"\bmax_(completion_|output_)?tokens\b", words):
         names.append("max_tokens")
-    if "answer_schema" in sent and re.search(r"response[_ ](format|mime.type|json.schema)", told, re.IGNORECASE):
+    if "answer_schema" in sent and re.search(r"response[_ ](format|mime.type|json.schema)", words, re.IGNORECASE):
         names.append("answer_schema")
     refuses = re.search(
         r"support|only the default|not allowed|not permitted|deprecated|unexpected|unknown|unrecognized|extra_forbidden",
-        told,
+        words,
         re.IGNORECASE,
     )
     return names[0] if names and refuses else None

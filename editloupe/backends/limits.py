@@ -58,7 +58,7 @@ class ConnectionLimit:
         return max(1, int(self._limit))
 
     def fix(self, connections: int) -> None:
-        """From now on exactly so many, whatever the endpoint says. Raises ValueError under 1."""
+        """Set the limit for good, whatever the endpoint says. Raises ValueError under 1."""
         if connections < 1:
             raise ValueError(f"expected at least 1 connection, found {connections}")
         with self._free:
@@ -67,7 +67,7 @@ class ConnectionLimit:
 
     @contextmanager
     def fixed(self, connections: int | None) -> Iterator[None]:
-        """`fix` for a while; afterwards the limit is what it was before. None changes nothing."""
+        """Set the limit for a while; afterwards it is what it was before. None changes nothing."""
         if connections is None:
             yield
             return
@@ -82,7 +82,7 @@ class ConnectionLimit:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """One call to the endpoint: waits for its turn, and learns from how it ends."""
+        """Make one call to the endpoint: wait for its turn, and learn from how it ends."""
         with self._free:
             while self._under_way >= self.limit:
                 self._full = True
@@ -151,7 +151,7 @@ _MAKING = threading.Lock()
 
 
 def limit_of(endpoint: str) -> ConnectionLimit:
-    """The limit of an endpoint, one for the whole process: several backends at one address share it."""
+    """Return the limit of an endpoint, one for the whole process: several backends at one address share it."""
     with _MAKING:
         return _LIMITS.setdefault(endpoint, ConnectionLimit())
 

@@ -64,22 +64,24 @@ def _extras(request: Request) -> dict[str, Json]:
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """What differs between services that speak this protocol.
-
-    base_url: where it answers unless the URI says so.   base_url_variable: an environment variable above that.
-    key_variable: holds the key.   key_needed: for an address that is not this machine's.   traits: of (model, endpoint).
-    extras: fields of the body that hold the answer to a list or a schema.   image_ids: images carry their digest as `uuid`.
-    hints: (pattern of what the server says when it refuses, what to do about it).
-    """
+    """What differs between services that speak this protocol."""
 
     base_url: str = DEFAULT_BASE_URL
+    """Where it answers unless the URI says so."""
     base_url_variable: str | None = "OPENAI_BASE_URL"
+    """An environment variable that stands above `base_url`."""
     key_variable: str = DEFAULT_KEY_VARIABLE
+    """The environment variable that holds the key."""
     key_needed: bool = True
+    """Whether an address that is not this machine's needs a key."""
     traits: Callable[[str, str], Traits] = _traits
+    """(model, endpoint) → traits."""
     extras: Callable[[Request], dict[str, Json]] = _extras
+    """The fields of the body that hold the answer to a list or a schema."""
     image_ids: bool = False
+    """Whether images carry their digest as `uuid`."""
     hints: tuple[tuple[re.Pattern[str], str], ...] = ()
+    """(pattern of what the server says when it refuses, what to do about it)."""
 
 
 OPENAI: Final = Service()
@@ -93,9 +95,9 @@ def open_backend(
     policy: RetryPolicy = retry.DEFAULT_POLICY,
     sleep: Callable[[float], None] = time.sleep,
 ) -> OpenAIBackend:
-    """The backend behind `openai/MODEL`, or behind another service's URI. Nothing is sent yet.
+    """Open the backend behind `openai/MODEL`, or behind another service's URI. Nothing is sent yet.
 
-    place: what is told and recorded as the endpoint of a server whose base_url is new with every start; the base_url is
+    place: what is shown and recorded as the endpoint of a server whose base_url is new with every start; the base_url is
     then no part of the URI.
     Raises ConfigError: no model, an unknown parameter, a base_url that cannot be used, a missing key or package.
     """
@@ -149,14 +151,16 @@ class OpenAIBackend(Remote):
     ) -> None:
         traits = service.traits(address.uri.model, place)
         traits = replace(traits, boxes=address.dialect, max_image_side=address.max_image_side)
-        told = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
-        super().__init__(address.uri, place, traits, close=clients.close, tool_images=told, policy=policy, sleep=sleep)
+        tool_images = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
+        super().__init__(
+            address.uri, place, traits, close=clients.close, tool_images=tool_images, policy=policy, sleep=sleep
+        )
         self._service, self._clients, self._info = service, clients, address.info
         self._image_urls = ImageURLs(traits.image_policy)
         self._renamed: Mapping[str, str | None] = {}
 
     def context_limit(self) -> int | None:
-        """Tokens that one conversation may have, where the endpoint's list of models tells; None where it does not.
+        """Return the tokens that one conversation may have; None where the endpoint's list of models does not say.
 
         Raises BackendError.
         """
@@ -171,8 +175,8 @@ class OpenAIBackend(Remote):
             raise wire.backend_error(error, self._info) from error
         found = next((model.model_extra or {} for model in listed if model.id == self._uri.model), {})
         # vLLM's name, then those of gateways.
-        told = (found.get(name) for name in ("max_model_len", "context_length", "context_window"))
-        return next((n for n in told if isinstance(n, int) and not isinstance(n, bool) and n > 0), None)
+        limits = (found.get(name) for name in ("max_model_len", "context_length", "context_window"))
+        return next((n for n in limits if isinstance(n, int) and not isinstance(n, bool) and n > 0), None)
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
         messages = wire.Spliced.of(
@@ -240,11 +244,11 @@ def _refused_parameter(error: openai.APIStatusError, sent: Mapping[str, Json]) -
 
     Some servers do not say under `param` which it is, but in their words alone.
     """
-    told = f"{error.code} {said(error.body)}"
-    if error.status_code not in (400, 422) or not _REFUSES_PARAMETER.search(told):
+    words = f"{error.code} {said(error.body)}"
+    if error.status_code not in (400, 422) or not _REFUSES_PARAMETER.search(words):
         return None
     here = {"max_tokens" if name == "max_completion_tokens" else name: name for name in sent}
     named = [ours for ours, name in here.items() if ours in _REPLACEMENTS and name == error.param]
     if not named and not error.param:
-        named = [n for n, name in here.items() if n in _REPLACEMENTS and re.search(rf"\b{name}\b", told)]
+        named = [n for n, name in here.items() if n in _REPLACEMENTS and re.search(rf"\b{name}\b", words)]
     return named[0] if named else None

@@ -63,7 +63,10 @@ _BASE_URL_HINT = "base_url is the address under which /chat/completions lies (it
 
 
 def parameters_of(model: str, request: Request, renamed: Mapping[str, str | None]) -> dict[str, Json]:
-    """Everything of a request but its messages. renamed: parameter → the name this model wants, None to leave it out."""
+    """Return everything of a request but its messages.
+
+    renamed: parameter → the name that this model wants, None to leave it out.
+    """
     wire: dict[str, Json] = {"model": model}
     for name, value in request.sampling.to_json().items():
         wire_name = renamed.get(name, name)
@@ -76,16 +79,17 @@ def parameters_of(model: str, request: Request, renamed: Mapping[str, str | None
 
 
 def response_format(schema: JsonObject) -> dict[str, Json]:
-    """What holds an answer to a JSON Schema. Strict: every object of it must be closed and its properties all required."""
+    """Return what holds an answer to a JSON Schema. Each object must be closed, and all its properties required."""
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": True}}
 
 
 def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool = False, image_ids: bool = False) -> list[Json]:
-    """The conversation. tool_images: the endpoint takes pictures in a tool's message.   image_ids: each picture carries its
-    digest as `uuid`, by which the server knows it again.
+    """Return the conversation.
 
-    Where it does not, a tool's message keeps its text, and its pictures follow, under their names, in a user's message
-    behind the last tool's message of the turn: between them, an endpoint refuses it.
+    tool_images: whether the endpoint takes pictures in a tool's message. Where it does not, a tool's message keeps its
+    text, and its pictures follow, under their names, in a user's message behind the last tool's message of the turn:
+    between them, an endpoint refuses it.
+    image_ids: whether each picture carries its digest as `uuid`, by which the server knows it again.
     """
     wire: list[Json] = []
     waiting: list[Part] = []
@@ -113,7 +117,7 @@ class Spliced:
 
     @classmethod
     def of(cls, make: Callable[[ImageURL], list[Json]], image_url: Callable[[ImageRef], bytes]) -> Spliced:
-        """What `make` writes with the image URLs that it is given, with those of `image_url` in their place."""
+        """Return what `make` writes with the image URLs that it is given, with those of `image_url` in their place."""
         urls: dict[str, bytes] = {}
 
         def gap(ref: ImageRef) -> str:
@@ -127,7 +131,7 @@ class Spliced:
         return cls(pieces)
 
     def within(self, before: JsonObject, behind: JsonObject) -> bytes:
-        """A body that holds `before`, "messages", and `behind`."""
+        """Return a body that holds `before`, "messages", and `behind`."""
         parts = [_json(before)[:-1], b"," if before else b"", b'"messages":', *self._pieces]
         return b"".join([*parts, b"," + _json(behind)[1:] if behind else b"}"])
 
@@ -184,7 +188,7 @@ def _wire_tool(tool: ToolSpec) -> JsonObject:
 
 
 def read_reply(body: bytes, sent: JsonObject, info: EndpointInfo) -> Reply:
-    """The answer as a Reply that can be written to a trace: without the key, image data and text that is not Unicode.
+    """Parse the answer into a Reply for the trace: without the key, image data and text that is not Unicode.
 
     Raises BackendError where it is no whole answer, holds no message, or says itself that it failed or was broken off.
     """
@@ -200,7 +204,7 @@ def read_reply(body: bytes, sent: JsonObject, info: EndpointInfo) -> Reply:
     calls, malformed = _calls(message.get("tool_calls"), info.scrub)
     finish: Finish = _FINISHES.get(str(reason), "stop")
     if finish == "stop" and (calls or malformed):
-        # Servers that were told which tool to call say "stop".
+        # Servers that were words which tool to call say "stop".
         finish = "tools"
     text, refusal = _content_text(message.get("content")), message.get("refusal")
     if isinstance(refusal, str) and refusal:
@@ -222,7 +226,7 @@ def read_reply(body: bytes, sent: JsonObject, info: EndpointInfo) -> Reply:
 
 
 def _logprob(value: Json) -> float | None:
-    """The natural logarithm of the answer's probability: that of its tokens, added up. None where one is not told."""
+    """The natural logarithm of the answer's probability: that of its tokens, added up. None where one is missing."""
     tokens = value.get("content") if isinstance(value, Mapping) else None
     if not isinstance(tokens, list) or not tokens:
         return None
@@ -320,18 +324,18 @@ def backend_error(error: Exception, info: EndpointInfo) -> BackendError:
     if isinstance(error, openai.APIStatusError):
         return _failure(error.status_code, error.body, info, retry_after_s=retry_after_s(error.response.headers))
     cause = error.__cause__ or error
-    kind, told = type(cause).__name__, info.scrub(str(cause))
+    kind, words = type(cause).__name__, info.scrub(str(cause))
     if "ConnectTimeout" in kind:
         return Unavailable(f"{info.where}: no connection within {info.connect_s:g} s")
     if "Timeout" in kind:
         return Unavailable(f"{info.where}: no answer within {info.timeout_s:g} s")
     if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIConnectionError):
-        return Rejected(f"{info.where}: {kind}: {told}")
-    return Unavailable(f"{info.where}: the connection failed ({kind}: {told}); {UNREACHABLE_ADVICE}")
+        return Rejected(f"{info.where}: {kind}: {words}")
+    return Unavailable(f"{info.where}: the connection failed ({kind}: {words}); {UNREACHABLE_ADVICE}")
 
 
 def filtered_reply(error: Exception, sent: JsonObject, info: EndpointInfo) -> Reply | None:
-    """A 400 by which a provider refuses the prompt for its content, as the reply that it is; None for any other error."""
+    """Return the Reply for a 400 that refuses the prompt for its content; None for any other error."""
     import openai
 
     if not isinstance(error, openai.APIStatusError) or error.status_code != 400:
@@ -347,20 +351,20 @@ def filtered_reply(error: Exception, sent: JsonObject, info: EndpointInfo) -> Re
 
 def _failure(status: int, body: object, info: EndpointInfo, *, retry_after_s: float | None = None) -> BackendError:
     """A failed answer as one of ours, with what to do about it."""
-    told, code = said(body), error_code(body)
-    message = f"{info.where}: HTTP {status}" + (f", {told}" if told else "")
+    words, code = said(body), error_code(body)
+    message = f"{info.where}: HTTP {status}" + (f", {words}" if words else "")
     if status == 429 and code == "insufficient_quota":
         return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status, for_all=True)
     if status == 429:
         return RateLimited(message, status=status, retry_after_s=retry_after_s)
     if status == 408 or status >= 500:
         return Unavailable(message, status=status, retry_after_s=retry_after_s)
-    if status in (400, 413, 422) and TOO_LONG.search(f"{code} {told}"):
+    if status in (400, 413, 422) and TOO_LONG.search(f"{code} {words}"):
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     if status in (401, 403):
         # Some gateways refuse a single prompt with a 403.
-        return Rejected(f"{message}; {info.key_hint}", status=status, for_all=not FLAGGED.search(told))
-    if advice := info.advice(told):
+        return Rejected(f"{message}; {info.key_hint}", status=status, for_all=not FLAGGED.search(words))
+    if advice := info.advice(words):
         return Rejected(f"{message}; {advice}", status=status)
     if status in (404, 405) or status < 400:
         return Rejected(f"{message}; check the model's name, and that {_BASE_URL_HINT}", status=status, for_all=True)

@@ -63,7 +63,7 @@ class ImageURLs:
         return self.ascii(images, ref).decode("ascii")
 
     def ascii(self, images: ImageStore, ref: ImageRef) -> bytes:
-        """The data URI as it goes into a body: the same object for all who ask, so that it is in memory once."""
+        """Return the data URI as it goes into a body: the same object for all who ask, so that it is in memory once."""
         with self._lock:
             if ref.sha256 in self._texts:
                 self._texts.move_to_end(ref.sha256)
@@ -80,17 +80,17 @@ class ImageURLs:
 
 
 def moves_pictures(request: Request) -> bool:
-    """Whether a tool's message of the request holds pictures, which `messages_of` may have to move."""
+    """Return whether a tool's message of the request holds pictures, which `messages_of` may have to move."""
     return any(message.role == "tool" and message.images for message in request.messages)
 
 
 def pictures(message: Message) -> list[Part]:
-    """A message's pictures, each behind its name."""
+    """Return a message's pictures, each behind its name."""
     return [p for image in message.images for p in (TextPart(text=f"{image.alias}:"), image)]
 
 
 def without_pictures(message: Message) -> tuple[Part, ...]:
-    """The text, each picture's name with the word on where it is."""
+    """Return the text of a message, with the names of its pictures and where they are."""
     names = {f"{image.alias}:" for image in message.images}
     kept = [p for p in message.parts if isinstance(p, TextPart) and p.text not in names]
     where = f"Pictures in the next message: {', '.join(image.alias for image in message.images)}."
@@ -98,7 +98,7 @@ def without_pictures(message: Message) -> tuple[Part, ...]:
 
 
 def loads(text: str | bytes) -> Json:
-    """JSON whose numbers are all finite: what is not, stays the text that it was. Raises ValueError, RecursionError."""
+    """Parse JSON. A number that is not finite stays the text that it was. Raises ValueError, RecursionError."""
     return cast("Json", json.loads(text, parse_constant=str, parse_float=_finite))
 
 
@@ -108,7 +108,7 @@ def _finite(text: str) -> float | str:
 
 
 def cleaned(value: Json, scrub: Callable[[str], str]) -> Json:
-    """The same JSON without the key, with image data cut, and with half surrogate pairs (no valid UTF-8) replaced."""
+    """Return the JSON without the key, with image data cut, and with half surrogate pairs (no valid UTF-8) replaced."""
     if isinstance(value, str):
         return clean_text(value, scrub)
     if isinstance(value, Mapping):
@@ -119,30 +119,30 @@ def cleaned(value: Json, scrub: Callable[[str], str]) -> Json:
 
 
 def clean_text(text: str, scrub: Callable[[str], str]) -> str:
-    """The same text without the key, with image data cut, and as valid UTF-8."""
+    """Return the text without the key, with image data cut, and as valid UTF-8."""
     return _IMAGE_DATA.sub(r"\1…", scrub(text.encode("utf-8", "replace").decode("utf-8")))
 
 
 def count(usage: Json, name: str) -> int | None:
-    """A number of tokens that a provider told; None where it told none."""
+    """Return a number of tokens that a provider reported; None where it reported none."""
     value = usage.get(name) if isinstance(usage, Mapping) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def error_body(body: object) -> object:
-    """What stands under "error" in a failed answer, else the whole."""
+    """Return what stands under "error" in a failed answer, else the whole."""
     inner = body.get("error") if isinstance(body, Mapping) else None
     return inner if inner else body
 
 
 def error_code(body: object) -> str:
-    """The failure's code, or its type; "" where there is neither."""
+    """Return the failure's code, or its type; "" where there is neither."""
     inner = error_body(body)
     return str(inner.get("code") or inner.get("type") or "") if isinstance(inner, Mapping) else ""
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The endpoint's wish in seconds: `retry-after-ms`, or `Retry-After` as seconds or as a date; None where unreadable."""
+    """Return the seconds of `retry-after-ms`, or of `Retry-After` as seconds or a date; None where unreadable."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             value = float(headers.get(name, "")) * scale
@@ -158,7 +158,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def said(body: object) -> str:
-    """What the endpoint says about its failure: one line of at most 400 characters."""
+    """Return what the endpoint says about its failure: one line of at most 400 characters."""
     inner = error_body(body)
     if isinstance(inner, Mapping):
         inner = inner.get("message") or inner.get("detail") or json.dumps(inner)

@@ -23,14 +23,15 @@ _NAMES = ("input", "output", "cached_input")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPrice:
-    """USD for a million tokens. cached_input: of input that the provider had in its cache; None charges it as input."""
+    """USD for a million tokens."""
 
     input: float
     output: float
     cached_input: float | None = None
+    """For input that the provider had in its cache; None charges it as input."""
 
     def of(self, usage: Usage) -> float:
-        """USD for the tokens that are given; what the provider did not count is the caller's to estimate (`untold`)."""
+        """Return USD for the tokens that are given. What the provider did not count is the caller's to estimate."""
         read, written = usage.input_tokens or 0, usage.output_tokens or 0
         cached = min(usage.cached_tokens or 0, read) if self.cached_input is not None else 0
         return ((read - cached) * self.input + cached * (self.cached_input or 0.0) + written * self.output) / 1e6
@@ -38,21 +39,23 @@ class ModelPrice:
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """Where prices come from. by_name: of the user's file, by model or by backend URI without its parameters."""
+    """Where prices come from."""
 
     by_name: Mapping[str, ModelPrice] = field(default_factory=dict)
+    """Of the user's file, by model or by backend URI without its parameters."""
     file: Path | None = None
+    """The user's file."""
 
     def known(self, backend: LMM) -> bool:
-        """Whether calls to this backend have a price."""
+        """Return whether calls to this backend have a price."""
         return self.of(backend, Usage(input_tokens=1, output_tokens=1)) is not None
 
     def of(self, backend: LMM, usage: Usage) -> float | None:
-        """USD for these tokens; None where no price is known. Embedded judges and recorded answers cost nothing."""
+        """Return USD for these tokens; None where no price is known. Embedded judges and recorded answers cost nothing."""
         return self.of_uri(backend.uri, usage) if backend.traits.is_lmm and backend.traits.live else 0.0
 
     def of_uri(self, text: str, usage: Usage) -> float | None:
-        """The same by a backend's URI alone, as a trace holds it."""
+        """Return the same by a backend's URI alone, as a trace holds it."""
         uri = parse_uri(text)
         if uri.provider in NOT_LMMS:
             return 0.0
@@ -66,7 +69,7 @@ class Prices:
         return _listed(listed, model, usage)
 
     def basis(self, backend: LMM) -> str:
-        """Where the price comes from, in words for a report."""
+        """Return where the price comes from, in words for a report."""
         if not self.known(backend):
             return "no price is known"
         if not backend.traits.live:
@@ -78,7 +81,7 @@ class Prices:
 
 
 def read_prices(path: Path | None) -> Prices:
-    """A TOML file with `[models."NAME"]` tables of `input`, `output` and `cached_input`, USD for a million tokens.
+    """Read a TOML file with `[models."NAME"]` tables of `input`, `output` and `cached_input`, USD for a million tokens.
 
     Raises ConfigError, which names the file, the model and the field.
     """

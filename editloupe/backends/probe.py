@@ -52,18 +52,20 @@ class TellsLimit(Protocol):
     """A backend that can say how long a conversation may be."""
 
     def context_limit(self) -> int | None:
-        """In tokens; None where it is not told. Raises BackendError."""
+        """Return tokens; None where the endpoint does not say. Raises BackendError."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probed:
-    """One probe. answered: the model's own words, or why there are none.   seconds: of the call, retries included."""
+    """One probe."""
 
     name: str
     result: Result
     asked: str
     answered: str
+    """The model's own words, or why there are none."""
     seconds: float = 0.0
+    """Of the call, retries included."""
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -77,18 +79,18 @@ class Probed:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeReport:
-    """All probes of a backend. usage: of all questions.   asked: how many were answered.
-
-    embedded: it is the pixel baseline, which judges and answers no questions; there are no rows then.
-    """
+    """All probes of a backend."""
 
     uri: str
     endpoint: str
     model: str
     rows: tuple[Probed, ...]
     usage: Usage
+    """Of all questions."""
     asked: int
+    """How many questions were answered."""
     embedded: bool = False
+    """Whether it is the pixel baseline, which judges and answers no questions. There are no rows then."""
 
     @property
     def can_judge(self) -> bool:
@@ -135,7 +137,7 @@ CONTEXT: Final = "say its context limit"
 def probe(lmm: LMM, *, listener: Callable[[str], None] | None = None) -> ProbeReport:
     """Ask `lmm` what it can do. A probe that fails is a row with its reason; this raises nothing that a backend may raise.
 
-    listener: told each probe's name before it is asked.
+    listener: is given each probe's name before it is asked.
     """
     if parse_uri(lmm.uri).provider == "baseline":
         return ProbeReport(uri=lmm.uri, endpoint=lmm.endpoint, model="", rows=(), usage=Usage(), asked=0, embedded=True)
@@ -193,10 +195,10 @@ class _Asking:
         self.model = self.model or reply.model
         if self.logprob is None:
             self.logprob = reply.to_json().get("logprob")
-        result, told = judge(reply)
+        result, shown = judge(reply)
         if result == "no" and reply.finish in ("refusal", "filter", "length"):
-            told = f"({reply.finish}) {told}"
-        self.note(name, result, asked, told, time.monotonic() - began)
+            shown = f"({reply.finish}) {shown}"
+        self.note(name, result, asked, shown, time.monotonic() - began)
 
     def answers(self) -> None:
         asked = "Reply with the word ready."
@@ -209,8 +211,8 @@ class _Asking:
         def judge(reply: Reply) -> tuple[Result, str]:
             # A word read wrongly is small print; a colour seen is sight.
             seen, read = _names(reply.text, ["red"]) == ["red"], WORD in reply.text.upper()
-            told = reply.text or "nothing"
-            return ("yes" if seen else "no"), told if read or not seen else f"{told} (expected the word {WORD} too)"
+            shown = reply.text or "nothing"
+            return ("yes" if seen else "no"), shown if read or not seen else f"{shown} (expected the word {WORD} too)"
 
         self.ask(SEE, f"{asked} (a red disc, {WORD})", _question(asked, ("Picture", picture)), judge)
 
@@ -261,8 +263,8 @@ class _Asking:
 
         def judge(reply: Reply) -> tuple[Result, str]:
             where = reply.sent.get("tool_images")
-            told = f"{reply.text or 'nothing'}" + (f" (sent {where})" if where else "")
-            return ("yes" if _names(reply.text, list(_COLOURS)) == ["blue"] else "no"), told
+            shown = f"{reply.text or 'nothing'}" + (f" (sent {where})" if where else "")
+            return ("yes" if _names(reply.text, list(_COLOURS)) == ["blue"] else "no"), shown
 
         request = Request(messages=talk, tools=(_FETCH,), calls_allowed=False)
         self.ask(SEE_RESULT, f"{asked} (a blue disc)", request, judge)
@@ -287,15 +289,15 @@ class _Asking:
         asked = "What is 2 plus 2?"
 
         def judge(reply: Reply) -> tuple[Result, str]:
-            told = reply.text or "nothing"
+            shown = reply.text or "nothing"
             dropped = reply.sent.get("dropped")
             if isinstance(dropped, list) and "answer_schema" in dropped:
-                return "no", f"the endpoint refuses the parameter; without it: {told}"
+                return "no", f"the endpoint refuses the parameter; without it: {shown}"
             try:
                 jsonschema.validate(json.loads(reply.text), _WEATHER)
             except (ValueError, jsonschema.ValidationError):
-                return "no", told
-            return "yes", told
+                return "no", shown
+            return "yes", shown
 
         request = replace(_question(asked), answer_schema=_WEATHER)
         self.ask(FORM, f"{asked} (as an object with the field sky)", request, judge)
@@ -326,7 +328,7 @@ class _Asking:
 
 
 def draw(colour: str, *, word: str = "") -> Image.Image:
-    """A disc of that colour on white, 320×240 px RGB, with a word below it where one is given."""
+    """Draw a disc of that colour on white, 320×240 px RGB, with a word below it where one is given."""
     picture = Image.new("RGB", (320, 240), (255, 255, 255))
     pen = ImageDraw.Draw(picture)
     pen.ellipse((100, 20, 220, 140), fill=_COLOURS[colour])

@@ -28,16 +28,18 @@ from editloupe.values import Json, digest
 
 @dataclass(frozen=True, kw_only=True)
 class _Recorded:
-    """A recorded answer, or a failure. where: trace and number of the call.   count: answers to this very request."""
+    """A recorded answer, or a failure."""
 
     reply: Mapping[str, Json] | None
     failure: tuple[str, str] | None
     where: str
+    """Trace and number of the call."""
     count: int = 1
+    """Answers to this very request."""
 
 
 def open_backend(uri: BackendURI) -> RecordedLMM:
-    """`recorded/RUN`. Raises ConfigError: no run folder, several judges and none named, nothing recorded."""
+    """Open `recorded/RUN`. Raises ConfigError: no run folder, several judges and none named, nothing recorded."""
     if not uri.model:
         raise ConfigError("recorded needs a run folder: recorded/runs/first")
     unknown = sorted(set(uri.params) - {"judge"})
@@ -67,7 +69,9 @@ class RecordedLMM:
             more = f" ({problems[0]})" if problems else ""
             raise ConfigError(f"{folder}: judge {judge_id} has no recorded answer{more}; judge with it first")
         recorded = parse_uri(str(judge.get("backend")))
-        content: list[Json] = [[key, told.reply, list(told.failure or ())] for key, told in sorted(self._answers.items())]
+        content: list[Json] = [
+            [key, answer.reply, list(answer.failure or ())] for key, answer in sorted(self._answers.items())
+        ]
         name = recorded.provider + (f"/{recorded.model}" if recorded.model else "")
         params = {**recorded.params, "run": digest(content)[:12]}
         self._uri = str(BackendURI(provider="recorded", model=name, params=params))
@@ -98,17 +102,17 @@ class RecordedLMM:
         return ""
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
-        """The recorded answer. Raises NotRecorded where there is none; Rejected, ContextTooLong for a recorded failure."""
-        told = self._answers.get(request.key())
-        if told is None:
+        """Return the recorded answer. Raises NotRecorded where there is none, else the recorded failure."""
+        found = self._answers.get(request.key())
+        if found is None:
             raise NotRecorded(self._missing(request))
-        if told.reply is None:
-            kind, message = told.failure or ("", "")
+        if found.reply is None:
+            kind, message = found.failure or ("", "")
             error: type[BackendError] = ContextTooLong if kind == "ContextTooLong" else Rejected
-            raise error(f"recorded in {told.where}: {kind}: {message}")
-        reply = Reply.from_json(told.reply)
-        sent: dict[str, Json] = {**reply.sent, "recorded_in": told.where}
-        return replace(reply, sent=sent if told.count == 1 else sent | {"recordings": told.count})
+            raise error(f"recorded in {found.where}: {kind}: {message}")
+        reply = Reply.from_json(found.reply)
+        sent: dict[str, Json] = {**reply.sent, "recorded_in": found.where}
+        return replace(reply, sent=sent if found.count == 1 else sent | {"recordings": found.count})
 
     def _read(self, paths: Iterable[Path]) -> list[str]:
         """Take in the traces; returns what could not be read."""

@@ -22,7 +22,7 @@ from editloupe.values import Json
 class Remote(ABC):
     """A model behind an address. Thread-safe; one HTTP client is shared.
 
-    uri: what the judge's identity rests on.   place: what is told and recorded as the endpoint.   close: closes the
+    uri: what the judge's identity rests on.   place: what is shown and recorded as the endpoint.   close: closes the
     connections.   tool_images: where the pictures of a tool's message stand on the wire, for `Reply.sent`.
     """
 
@@ -82,8 +82,8 @@ class Remote(ABC):
         outcome = retry.call(attempt, policy=self._policy, limit=limit, sleep=self._sleep)
         sent: dict[str, Json] = {**outcome.value.sent, "attempts": outcome.attempts}
         if dropped:
-            told = sent.get("dropped")
-            sent["dropped"] = [*(told if isinstance(told, list) else []), *dropped]
+            already = sent.get("dropped")
+            sent["dropped"] = [*(already if isinstance(already, list) else []), *dropped]
         if moves_pictures(request):
             sent["tool_images"] = self._tool_images
         return boxes.incoming(replace(outcome.value, sent=sent), self._traits.boxes, sizes)

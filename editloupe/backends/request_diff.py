@@ -12,7 +12,7 @@ from editloupe.values import digest
 
 
 def difference(trace: Trace, request: Request, shared: int) -> str:
-    """The first field in which a request differs from a trace with which it shares its first `shared` messages."""
+    """Return the first field in which a request differs from a trace whose first `shared` messages are its own."""
     recorded = trace.messages()
     if shared < len(request.messages):
         now = request.messages[shared]
@@ -27,7 +27,7 @@ def difference(trace: Trace, request: Request, shared: int) -> str:
 
 
 def message_difference(recorded: Message, now: Message) -> str:
-    """The first field in which two messages differ: "FIELD: recorded …, now …"."""
+    """Return the first field in which two messages differ: "FIELD: recorded …, now …"."""
     for name, old, new in (
         ("role", recorded.role, now.role),
         ("tool_call_id", recorded.tool_call_id, now.tool_call_id),
@@ -62,7 +62,7 @@ def _settings_difference(header: Header, call: ModelCall, request: Request) -> s
 
 
 def chain(messages: Sequence[Message]) -> list[str]:
-    """The hash of each message, as a trace has it."""
+    """Return the hash of each message, as a trace has it."""
     hashes: list[str] = []
     for message in messages:
         hashes.append(message_hash(message, hashes[-1] if hashes else None))
@@ -74,6 +74,6 @@ def _around(text: str, at: int) -> str:
 
 
 def short(value: object) -> str:
-    """JSON, cut to a line."""
+    """Return JSON, cut to a line."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 160 else text[:159] + "…"

@@ -87,7 +87,7 @@ class ScriptedLMM:
 
 
 def open_backend(uri: BackendURI) -> ScriptedLMM:
-    """`scripted/FILE`. Raises ConfigError for a missing file or a broken line."""
+    """Open `scripted/FILE`. Raises ConfigError for a missing file or a broken line."""
     path = Path(uri.model)
     if not uri.model:
         raise ConfigError("scripted needs a file: scripted/replies.jsonl")

@@ -12,12 +12,12 @@ CHARACTERS_A_TOKEN: Final = 4
 
 
 def lacks_usage(usage: Usage) -> bool:
-    """Whether the input or the output of a call was not told."""
+    """Return whether the endpoint left out the input or the output tokens of a call."""
     return usage.input_tokens is None or usage.output_tokens is None
 
 
 def estimate_usage(request: Request, reply: Reply, traits: Traits) -> Usage | None:
-    """Input and output tokens as far as they were not told; a field that was told is None here, so that both add up.
+    """Estimate input and output tokens where the endpoint left them out. A field that it gave is None, so that both add up.
 
     A token for every 4 characters of text, tools and thoughts that can be seen; images by the rule of the model's maker at
     the size at which they are sent. None where the input is missing and no rule is known for its images.

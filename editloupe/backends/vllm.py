@@ -82,6 +82,6 @@ def open_backend(
     policy: RetryPolicy = retry.DEFAULT_POLICY,
     sleep: Callable[[float], None] = time.sleep,
 ) -> OpenAIBackend:
-    """The backend behind `vllm/MODEL`. Nothing is sent yet; place and errors as `openai.open_backend` has them."""
+    """Open the backend behind `vllm/MODEL`. Nothing is sent yet; place and errors as `openai.open_backend` has them."""
     service = VLLM if place is None else replace(VLLM, traits=_launched_traits)
     return openai.open_backend(uri, service=service, place=place, policy=policy, sleep=sleep)

@@ -56,7 +56,7 @@ _OURS: Final = {
 
 
 def check_launch(uri: BackendURI, arguments: Sequence[str]) -> None:
-    """Raises ConfigError for what cannot be launched: another provider, an address, an argument that is ours to give."""
+    """Check that a backend can be launched. Raises ConfigError: another provider, an address, an argument of ours."""
     if uri.provider != "vllm":
         raise ConfigError(f"--launch starts vllm serve and needs --backend vllm/MODEL, found {uri.provider!r}")
     if not uri.model:
@@ -70,7 +70,7 @@ def check_launch(uri: BackendURI, arguments: Sequence[str]) -> None:
 
 
 def executable() -> Path:
-    """`vllm` on the PATH, else beside this Python. Raises ConfigError where it is not installed."""
+    """Find `vllm` on the PATH, else beside this Python. Raises ConfigError where it is not installed."""
     beside = Path(sys.executable).with_name("vllm")
     found = shutil.which("vllm") or (str(beside) if os.access(beside, os.X_OK) else None)
     if found is None:
@@ -84,7 +84,7 @@ def executable() -> Path:
 
 
 def unstarted(uri: BackendURI, arguments: Sequence[str] = ()) -> OpenAIBackend:
-    """Who would judge if the server were launched so; it cannot be asked. Raises ConfigError."""
+    """Return who would judge if the server were launched so; it cannot be asked. Raises ConfigError."""
     check_launch(uri, arguments)
     return _opened(uri, arguments, "http://127.0.0.1:1/v1")
 
@@ -104,7 +104,7 @@ def launched(
     start_s: float = START_S,
     grace_s: float = GRACE_S,
 ) -> Iterator[tuple[OpenAIBackend, Server]]:
-    """A server that lives as long as the block, and the backend that asks it.
+    """Launch a server that lives as long as the block, and yield the backend that asks it.
 
     arguments: passed on to `vllm serve MODEL`.   progress: called a few times a second until the server answers, with the
     seconds since its start and its last log line.   start_s, grace_s: bounds of starting and of stopping, in seconds.
@@ -165,7 +165,7 @@ class Server:
             self._log.close()
 
     def wait(self, progress: Callable[[float, str], None], start_s: float) -> None:
-        """Until the server answers. Raises Unavailable, with its last log lines, where it ends or takes too long."""
+        """Wait until the server answers. Raises Unavailable, with its last log lines, where it ends or takes too long."""
         while True:
             seconds = time.monotonic() - self._begun
             if trouble := self.trouble():
@@ -195,16 +195,16 @@ class Server:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def trouble(self) -> str:
-        """How the server ended, with its last log lines, where it did so by itself; "" while it runs."""
+        """Return how the server ended by itself, with its last log lines; "" while it runs."""
         code = self._process.poll()
         return "" if code is None else f"vllm serve {self._model} ended with {_ending(code)}{self.log_tail()}"
 
     def last_line(self) -> str:
-        """The newest line of the log that says something; "" where there is none."""
+        """Return the newest line of the log that says something; "" where there is none."""
         return next(iter(self._lines(1)), "")
 
     def log_tail(self) -> str:
-        """The last lines of the log as they end a message."""
+        """Return the last lines of the log as they end a message."""
         lines = self._lines(LOG_LINES)
         return ":\n" + "\n".join(f"    {line}" for line in lines) if lines else "; its log is empty"
 

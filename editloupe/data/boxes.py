@@ -53,8 +53,10 @@ class Quad:
 
 
 def read_quads(value: Json) -> tuple[Quad, ...]:
-    """One box or several: `[a, b, c, d]`, a list of those, "a,b,c,d" (several with ";"), `[[a, b], [c, d]]`, an object
-    with x, y, w, h or the names of the corners, or any of these as JSON text. None, "" and [] are no box.
+    """Parse one box or several.
+
+    Taken are `[a, b, c, d]`, a list of those, "a,b,c,d" (several with ";"), `[[a, b], [c, d]]`, an object with x, y, w, h
+    or the names of the corners, and any of these as JSON text. None, "" and [] are no box.
 
     Raises ValueError, which says what was found.
     """
@@ -78,7 +80,7 @@ def read_quads(value: Json) -> tuple[Quad, ...]:
 
 
 def to_px(quad: Quad, bbox_format: str, *, width: int, height: int) -> Box:
-    """The box in px of an image of `width` × `height`, unclipped. Raises ValueError: inverted or empty, out of scale."""
+    """Return the box in px of the image, unclipped. Raises ValueError: inverted or empty, out of scale."""
     order, scale = FORMATS[bbox_format]
     a, b, c, d = quad.values
     order = quad.order or order
@@ -92,7 +94,7 @@ def to_px(quad: Quad, bbox_format: str, *, width: int, height: int) -> Box:
 
 
 def inside(box: Box, *, width: int, height: int) -> Box:
-    """The box, cut at the border where it reaches at most `ROUNDING_PX` beyond it.
+    """Return the box, cut at the border where it reaches at most `ROUNDING_PX` beyond it.
 
     Raises ValueError where it reaches further: then it is the wrong box or the wrong convention.
     """
@@ -104,7 +106,7 @@ def inside(box: Box, *, width: int, height: int) -> Box:
 
 
 def sniff(seen: Sequence[tuple[Quad, int, int]], *, where: str) -> str:
-    """The one `bbox_format` under which the boxes lie inside their images.
+    """Return the one `bbox_format` under which the boxes lie inside their images.
 
     A few wrong boxes (2 %) do not stop it. Another scale counts as ruled out only where more than one box and more than
     10 % of them break it: in an image of less than 1000 px every box in px could be in thousandths as well.

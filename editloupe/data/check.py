@@ -33,14 +33,13 @@ _NO_EDITORS: Final[Mapping[str, Path]] = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True)
 class DataProblem:
-    """One thing that is wrong or worth knowing.
-
-    severity: "error" where the sample cannot be judged.   sample: its key; the first one's for a note on an image.
-    """
+    """One thing that is wrong or worth knowing."""
 
     kind: ProblemKind
     severity: Severity
+    """"error" where the sample cannot be judged."""
     sample: str
+    """Its key; the first sample's for a note on an image."""
     file: Path | None
     message: str
 
@@ -56,15 +55,15 @@ class DataProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class DataReport:
-    """What `check` found. rows: everything that the data set asks to be judged.   images: different files decoded.
-
-    problems: errors first, then by kind, sample, file and message.
-    """
+    """What `check` found."""
 
     format: str
     rows: int
+    """Everything that the data set asks to be judged."""
     images: int
+    """Different files decoded."""
     problems: tuple[DataProblem, ...]
+    """Errors first, then by kind, sample, file and message."""
     notes: tuple[str, ...]
 
     @property

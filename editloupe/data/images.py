@@ -75,16 +75,15 @@ _warnings_lock = threading.Lock()
 
 @dataclass(frozen=True, kw_only=True)
 class ImagePolicy:
-    """How images are put on the wire.
-
-    formats: media types that the backend takes as they are.   max_side: longest side in px; None for no limit.
-    """
+    """How images are put on the wire."""
 
     formats: tuple[str, ...] = ("image/png", "image/jpeg", "image/webp")
+    """Media types that the backend takes as they are."""
     max_side: int | None = None
+    """Longest side in px; None for no limit."""
 
     def size(self, width: int, height: int) -> tuple[int, int]:
-        """(width, height) in px at which an image of that size is sent."""
+        """Return (width, height) in px at which an image of that size is sent."""
         side = max(width, height)
         if self.max_side is None or side <= self.max_side:
             return width, height
@@ -157,13 +156,13 @@ class ImageStore:
         return ImageRef(sha256=ref.sha256, width=ref.width, height=ref.height, media_type=ref.media_type, path=path)
 
     def add_bytes(self, data: bytes, *, name: str = "image") -> ImageRef:
-        """Bytes of an image file, kept in the folder or in memory. Raises ImageError as `add_file`."""
+        """Add the bytes of an image file, kept in the folder or in memory. Raises ImageError as `add_file`."""
         ref = self._identify(data, name)
         self._keep(ref, data)
         return ref
 
     def add_array(self, rgb: RGB) -> ImageRef:
-        """An H×W×3 uint8 RGB array, kept as PNG. The same pixels give the same bytes."""
+        """Add an H×W×3 uint8 RGB array, kept as PNG. The same pixels give the same bytes."""
         if rgb.ndim != 3 or rgb.shape[2] != 3 or rgb.dtype != np.uint8:
             raise ValueError(f"expected an H×W×3 uint8 array, found shape {rgb.shape}, {rgb.dtype}")
         data = encode_png(rgb)
@@ -174,7 +173,7 @@ class ImageStore:
         return ref
 
     def data(self, ref: ImageRef) -> bytes:
-        """The image's own bytes. Raises ImageError where they are gone or no longer the same."""
+        """Return the image's own bytes. Raises ImageError where they are gone or no longer the same."""
         with self._lock:
             data = self._memory.get(ref.sha256)
             candidates = [self._paths.get(ref.sha256), ref.path, self._blob(ref)]
@@ -195,7 +194,7 @@ class ImageStore:
         raise ImageError(f"image {ref.sha256[:12]} is not to be found with its own bytes (looked in {places})")
 
     def array(self, ref: ImageRef) -> RGB:
-        """Decoded pixels, H×W×3 uint8 RGB, read-only. Raises ImageError where the file is damaged."""
+        """Return decoded pixels, H×W×3 uint8 RGB, read-only. Raises ImageError where the file is damaged."""
         with self._lock:
             cached = self._arrays.get(ref.sha256)
             if cached is not None:
@@ -211,7 +210,7 @@ class ImageStore:
         return rgb
 
     def notes(self, ref: ImageRef) -> tuple[str, ...]:
-        """What decoding did beyond reading ("alpha composited on white", "first of 12 frames")."""
+        """Return what decoding did beyond reading ("alpha composited on white", "first of 12 frames")."""
         if ref.sha256 not in self._notes:
             self.array(ref)
         return self._notes[ref.sha256]
@@ -226,12 +225,12 @@ class ImageStore:
         return blob
 
     def path(self, ref: ImageRef) -> Path | None:
-        """Where the bytes lie in the folder; None where they do not."""
+        """Return where the bytes lie in the folder; None where they do not."""
         blob = self._blob(ref)
         return blob if blob is not None and blob.exists() else None
 
     def encoded(self, ref: ImageRef, policy: ImagePolicy) -> EncodedImage:
-        """The bytes for a model: the image's own where the policy takes them, else normalised PNG.
+        """Return the bytes for a model: the image's own where the policy takes them, else normalised PNG.
 
         Made once and then kept, as long as the cache holds; made again, they are the same bytes.
 
@@ -286,7 +285,7 @@ class ImageStore:
 
 
 def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB, tuple[str, ...]]:
-    """An image file's bytes as H×W×3 uint8 RGB, and notes on what stood in the way. Raises ImageError."""
+    """Decode an image file's bytes to H×W×3 uint8 RGB, with notes on what stood in the way. Raises ImageError."""
     with _opened(data, name, max_pixels) as image:
         _check_size(*image.size, name, max_pixels)
         notes: list[str] = []
@@ -306,7 +305,7 @@ def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB
 
 
 def encode_png(rgb: RGB) -> bytes:
-    """PNG bytes of H×W×3 uint8 RGB, the same for the same pixels."""
+    """Encode H×W×3 uint8 RGB as PNG; the same pixels give the same bytes."""
     # One filter for all lines and runs alone, no search for the best of either: half the time of OpenCV's own choice, for
     # a photograph's file that is a tenth to a fifth longer.
     how = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]

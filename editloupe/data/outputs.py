@@ -20,20 +20,18 @@ PARTS: Final = ("id", "source", "edited", "reference", "edit_type", "index")
 
 @dataclass(frozen=True, kw_only=True)
 class Matched:
-    """Rows with their outputs, one for each row and editor.
-
-    left: by editor, the files that belong to no row.
-    """
+    """Rows with their outputs, one for each row and editor."""
 
     rows: tuple[DataRow | BrokenRow, ...]
     left: Mapping[str, tuple[str, ...]]
+    """By editor, the files that belong to no row."""
     notes: tuple[str, ...]
 
 
 def with_outputs(
     rows: Sequence[DataRow | BrokenRow], editors: Mapping[str, Path], *, store: ImageStore, patterns: Sequence[str]
 ) -> Matched:
-    """Each named row once for each editor, `edited` being the file whose path (without ending) a pattern gives.
+    """Return each named row once for each editor, with the file whose path (without ending) a pattern gives as `edited`.
 
     editors: folder by the editor's name.   patterns: "{id}", "results/{source}", …; one pattern holds for a whole folder.
     A row without a file gets `edited=None`. Raises DataError where a folder has no image or none that fits, ConfigError
@@ -99,9 +97,9 @@ def _best(
         return patterns[0], [None] * len(rows)  # all are broken, and each says how
     if not tried:
         expected = [n for p in patterns for i, r in enumerate(rows[:3]) if (n := _filled(p, r, i)) is not None]
-        why = f" ({', '.join(repeated)} would give several rows the same file)" if repeated else ""
+        reason = f" ({', '.join(repeated)} would give several rows the same file)" if repeated else ""
         raise DataError(
-            f"{path}: no image there belongs to any row{why}; saw {_some(by_name)}, expected names such as "
+            f"{path}: no image there belongs to any row{reason}; saw {_some(by_name)}, expected names such as "
             f"{_some(dict.fromkeys(expected))} with any image ending"
         )
     best, chosen = max(tried, key=lambda one: sum(name in by_name for name in one[1]))

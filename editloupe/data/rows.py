@@ -41,18 +41,18 @@ _RATER = re.compile(r"(r|rater|a|annotator)?\d+", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class RejectedRow:
-    """A row that cannot be judged: it becomes an `input_error` finding.
-
-    id: unique among samples and rejected rows of its editor; "line-7" where the row has none.
-    message: complete in itself.   file: what it is about.   line: in the metadata, from 1.
-    """
+    """A row that cannot be judged. It becomes an `input_error` finding."""
 
     id: str
+    """Unique among samples and rejected rows of its editor; "line-7" where the row has none."""
     editor: str
     edit_type: str | None
     message: str
+    """Complete in itself."""
     file: Path | None
+    """The file that it is about."""
     line: int | None
+    """In the metadata, from 1."""
     kind: Kind = "row"
 
     @property
@@ -74,25 +74,19 @@ class RejectedRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A data set, opened: what can be judged and what cannot.
-
-    format: the layout that was recognised.   notes: what a reader should know about how it was read.
-    """
+    """A data set, opened: what can be judged and what cannot."""
 
     format: str
+    """The layout that was recognised."""
     samples: tuple[Sample, ...]
     rejected: tuple[RejectedRow, ...]
     notes: tuple[str, ...] = ()
+    """What a reader should know about how it was read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataRow:
-    """One row with values of the right type; its files are not yet opened.
-
-    quads: the targets in the source image.   role_quads: the same targets, in the same order, in other images.
-    hints: names to make an id from where the row has none, the best first.
-    bbox_format: None where it is still to be found out.
-    """
+    """One row with values of the right type. Its files are not yet opened."""
 
     line: int | None
     id: str | None
@@ -104,20 +98,21 @@ class DataRow:
     instruction: str
     edit_type: str | None = None
     quads: tuple[Quad, ...] = ()
+    """The targets in the source image."""
     role_quads: Mapping[Role, tuple[Quad, ...]] = field(default_factory=dict)
+    """The same targets, in the same order, in other images."""
     bbox_format: str | None = "xyxy"
+    """None where it is still to be found out."""
     target_name: str | None = None
     human: Ratings = field(default_factory=dict)
     extra: Mapping[str, Json] = field(default_factory=dict)
     hints: tuple[str, ...] = ()
+    """Names to make an id from where the row has none, the best first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokenRow:
-    """One row that cannot be judged, with as much of its identity as could be read.
-
-    stems: of its files, by role, as far as they are named: what is theirs in a folder of outputs is known by them.
-    """
+    """One row that cannot be judged, with as much of its identity as could be read."""
 
     line: int | None
     id: str | None = None
@@ -127,10 +122,11 @@ class BrokenRow:
     message: str
     file: Path | None = None
     stems: Mapping[str, str] = field(default_factory=dict)
+    """Of its files, by role, as far as they are named: what is theirs in a folder of outputs is known by them."""
 
 
 def read_row(line: TableLine, *, folder: Folder, text_only: bool, bbox_format: str | None = "xyxy") -> DataRow | BrokenRow:
-    """A line with the columns of docs/data.md as a DataRow; other columns go to `extra`.
+    """Read a line with the columns of docs/data.md as a DataRow; other columns go to `extra`.
 
     text_only: numbers are read from text.   bbox_format: where the row does not state it.
     """
@@ -152,14 +148,14 @@ def read_row(line: TableLine, *, folder: Folder, text_only: bool, bbox_format: s
 
 
 def broken(error: RowError, *, line: int | None, id: str | None, editor: str, edit_type: str | None) -> BrokenRow:
-    """What remains of a row after `error`."""
+    """Return what remains of a row after `error`."""
     return BrokenRow(
         line=line, id=id, editor=editor, edit_type=edit_type, kind=error.kind, message=str(error), file=error.path
     )
 
 
 def named(rows: Sequence[DataRow | BrokenRow]) -> tuple[DataRow | BrokenRow, ...]:
-    """Every row with an id that is unique for its editor; the second of two equal ids is broken, and says so.
+    """Give every row an id that is unique for its editor. The second of two equal ids is broken, and says so.
 
     A row without an id gets the first of its hints that no other row has, else a digest of source and instruction,
     else one of source, instruction and edited image.
@@ -203,7 +199,7 @@ def assemble(
     notes: Sequence[str] = (),
     progress: OnProgress | None = None,
 ) -> Loaded:
-    """Rows that are `named` as samples: every file identified, every box in px.
+    """Make samples of rows that are `named`: every file identified, every box in px.
 
     metadata: the file in which the rows' lines count.
     """
@@ -226,7 +222,7 @@ def assemble(
 
 
 def human_column(name: str) -> tuple[str, str] | None:
-    """(criterion, rater) of a column `human_<criterion>[_<rater>]`; None for any other column.
+    """Return (criterion, rater) of a column `human_<criterion>[_<rater>]`; None for any other column.
 
     The rater is what follows a double underscore, or a criterion of `CRITERIA`, or a last part such as 1, r1, rater1;
     else the whole is the criterion and the rater is "human".
@@ -247,7 +243,7 @@ def human_column(name: str) -> tuple[str, str] | None:
 
 
 def rating_notes(columns: Sequence[str]) -> tuple[str, ...]:
-    """How the `human_` columns were understood, one note for all."""
+    """Return how the `human_` columns were understood, one note for all."""
     raters: dict[str, list[str]] = {}
     for criterion, rater in filter(None, map(human_column, columns)):
         raters.setdefault(criterion, []).append(rater)
@@ -489,5 +485,5 @@ def _box(quad: Quad, bbox_format: str, image: ImageRef) -> Box:
 
 
 def size_note(source: ImageRef, edited: ImageRef) -> str:
-    """How two images differ in size."""
+    """Return how two images differ in size, in words."""
     return f"the edited image is {edited.width}×{edited.height} px, the source {source.width}×{source.height} px"

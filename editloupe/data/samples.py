@@ -38,7 +38,7 @@ def load(
     outputs: bool = True,
     progress: OnProgress | None = None,
 ) -> Loaded:
-    """All edits of a folder (or of a metadata file in it): every file identified and hashed once, no pixels decoded.
+    """Load all edits of a folder (or of a metadata file in it): every file identified and hashed once, no pixels decoded.
 
     edited: folder of outputs by the editor's name ("" for an unnamed one), beside the data set's own.
     fields: mapping file (TOML) for the dlebench format.   outputs: False where edited images may be absent as a whole.
@@ -75,7 +75,7 @@ def sample_from_files(
     edit_type: str | None = None,
     reference: Path | None = None,
 ) -> Sample:
-    """Two image files and an instruction as a sample; `id` defaults to the edited file's stem. The images are decoded.
+    """Make a sample of two image files and an instruction; `id` defaults to the edited file's stem. The images are decoded.
 
     Raises ImageError where a file is missing or cannot be decoded, SampleError where the instruction is empty.
     """

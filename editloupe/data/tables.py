@@ -21,33 +21,29 @@ ENDINGS: Final = (".jsonl", ".csv", ".parquet")
 
 @dataclass(frozen=True, kw_only=True)
 class TableLine:
-    """One row of a table.
-
-    number: counts from 1; the line where the row begins in a text file, the row itself in a Parquet file.
-    values: by column; empty where `fault` says what is wrong with the line.
-    """
+    """One row of a table."""
 
     number: int
+    """From 1: the line where the row begins in a text file, the row itself in a Parquet file."""
     values: Mapping[str, Json]
+    """By column; empty where `fault` says what is wrong with the line."""
     fault: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A metadata file.
-
-    columns: every name that occurs.   text_only: True where each value is text (CSV), so that numbers must be read
-    from it.
-    """
+    """A metadata file."""
 
     file: Path
     columns: tuple[str, ...]
+    """Every name that occurs."""
     lines: tuple[TableLine, ...]
     text_only: bool
+    """Whether each value is text (CSV), so that numbers must be read from it."""
 
 
 def read_table(file: Path) -> Table:
-    """The whole file, by its ending. A broken line is kept with its fault; blank lines are left out.
+    """Read the whole file, by its ending. A broken line is kept with its fault; blank lines are left out.
 
     Raises SampleError where nothing in the file can be used (not UTF-8, no header, no rows), MissingExtra for Parquet
     without pyarrow.
@@ -197,7 +193,7 @@ def _as_json(value: object) -> Json:
 
 
 def shown(value: object) -> str:
-    """A value as it stands in a message: what kind it is, and its beginning."""
+    """Return a value as it stands in a message: what kind it is, and its beginning."""
     if value is None:
         return "null"
     text = repr(value)

@@ -13,18 +13,18 @@ from editloupe.data.rows import Loaded, OnProgress
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """What is to be loaded.
-
-    metadata: the file that was named instead of its folder.   edited: folder of outputs by the editor's name.
-    fields: a mapping file.   outputs: False where edited images are not needed, and may be absent as a whole.
-    """
+    """What is to be loaded."""
 
     root: Path
     store: ImageStore
     metadata: Path | None = None
+    """The file that was named instead of its folder."""
     edited: Mapping[str, Path] = field(default_factory=dict)
+    """Folder of outputs by the editor's name."""
     fields: Path | None = None
+    """A mapping file."""
     outputs: bool = True
+    """False where edited images are not needed, and may be absent as a whole."""
     progress: OnProgress | None = None
 
 
@@ -38,9 +38,9 @@ class Loader(Protocol):
     def LAYOUT(self) -> str: ...  # noqa: N802 - a module's constant
 
     def matches(self, data: DataSet) -> bool:
-        """Whether the folder has this layout."""
+        """Return whether the folder has this layout."""
         ...
 
     def load(self, data: DataSet) -> Loaded:
-        """The folder's samples. Raises DataError, SampleError or ConfigError where the whole cannot be used."""
+        """Load the folder's samples. Raises DataError, SampleError or ConfigError where the whole cannot be used."""
         ...

@@ -47,10 +47,11 @@ AnyRow: TypeAlias = DataRow | BrokenRow
 
 @dataclass(frozen=True, kw_only=True)
 class Mapped:
-    """A mapping file, checked. fields: the keys that may hold a field, in order."""
+    """A mapping file, checked."""
 
     where: str
     fields: Mapping[str, tuple[str, ...]]
+    """The keys that may hold a field, in order."""
     bbox_format: str | None
     sidecar: str
     folders: Mapping[str, str]
@@ -58,13 +59,13 @@ class Mapped:
 
 
 def matches(data: DataSet) -> bool:
-    """Whether the rows and the folder of source images are there."""
+    """Return whether the rows and the folder of source images are there."""
     folders = read_mapping(data.fields).folders
     return (data.root / folders["data"]).is_file() and (data.root / folders["source"]).is_dir()
 
 
 def load(data: DataSet) -> Loaded:
-    """Each row once for each editor. An editor's missing output leaves `Turn.edited` None.
+    """Load each row once for each editor. An editor's missing output leaves `Turn.edited` None.
 
     Raises ConfigError: no editor given, mapping file malformed, box convention or instruction key ambiguous.
     DataError, SampleError: files or keys missing.
@@ -98,7 +99,7 @@ def load(data: DataSet) -> Loaded:
 
 
 def read_mapping(path: Path | None) -> Mapped:
-    """The default mapping, overlaid with the file at `path`. Raises ConfigError."""
+    """Read the default mapping, overlaid with the file at `path`. Raises ConfigError."""
     default = tomllib.loads(files("editloupe.data.loaders").joinpath("dlebench.toml").read_text(encoding="utf-8"))
     given: Mapping[str, object] = {}
     where = "a mapping file (--fields)"

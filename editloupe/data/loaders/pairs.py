@@ -25,14 +25,14 @@ _INSTRUCTIONS: Final = ("instructions.csv", "instructions.jsonl", "instructions.
 
 
 def matches(data: DataSet) -> bool:
-    """Whether the two folders are there."""
+    """Return whether the two folders are there."""
     if not (data.root / "source").is_dir():
         return False
     return (data.root / "edited").is_dir() or ((bool(data.edited) or not data.outputs) and bool(_instructions(data.root)))
 
 
 def load(data: DataSet) -> Loaded:
-    """One sample for each image in `source/`, its stem being the id. With `data.edited`, once for each editor.
+    """Load one sample for each image in `source/`, its stem being the id. With `data.edited`, once for each editor.
 
     Raises DataError and SampleError where a folder or the instructions cannot be used.
     """
@@ -51,9 +51,9 @@ def load(data: DataSet) -> Loaded:
     rows: list[DataRow | BrokenRow] = []
     for line in table.lines:
         rows.append(_row(line, folder=folder, before=before, references=references, text_only=table.text_only))
-    told = {row.id for row in rows}
+    given = {row.id for row in rows}
     for stem, sources in before.items():
-        if stem not in told:
+        if stem not in given:
             message = f"{root / sources[0]}: no instruction for {stem!r} in {table.file.name}; add a row for it"
             rows.append(BrokenRow(line=None, id=stem, kind="no_instruction", message=message, file=root / sources[0]))
     matched = with_outputs(named(rows), editors, store=data.store, patterns=("{id}",))
