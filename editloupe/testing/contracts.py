@@ -1,4 +1,4 @@
-"""The public test kit: what an own tool or backend must hold, each checked in one call. Nothing in editloupe imports it."""
+"""The contracts of tools and backends, checked."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ from editloupe.tools.base import Desk, Tool, Toolbox, spec
 from editloupe.tools.cache import ToolCache
 from editloupe.tools.tolerance import Tolerance, tolerance_of
 from editloupe.values import Box, ImageRef, Json, View, canonical_json
-
-__all__ = ["check_backend", "check_tool"]
 
 
 def check_tool(
