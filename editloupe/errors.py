@@ -20,7 +20,8 @@
     ├── ReplyError               the model: becomes a finding with a status, never a number
     ├── ToolError                shown to the model as an observation that it can mend
     │   └── ToolFailed           a tool raised what it should not have: its fault, not the call's
-    ├── ToolAbsent               a tool that cannot be offered here: no weights, no extra; said to be absent
+    ├── ToolAbsent               a tool that cannot be offered here; said to be absent
+    ├── ModelAbsent              a model that nobody named and that is not here: no weights, no extra
     ├── StorageError             the operator: the run folder cannot be written (disk full, permissions)
     ├── ReplayMiss               a recording does not hold what was asked
     └── Interrupted              the run was asked to stop; what is done is kept
@@ -155,6 +156,10 @@ class ToolFailed(ToolError):
 
 class ToolAbsent(EditLoupeError):
     """A tool cannot be offered here, and nobody asked for what is missing; the message is the reason that is shown."""
+
+
+class ModelAbsent(EditLoupeError):
+    """A model that nobody named is not here: no weights, no extra. The message is the reason that is shown."""
 
 
 class StorageError(EditLoupeError):

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 from editloupe.agent.state import Context
 from editloupe.agent.studio import Question, Wiring, studio_graph
 from editloupe.data.images import ImageStore
+from editloupe.data.samples import load_sample
 from editloupe.errors import ConfigError
 from editloupe.protocols.dlebench import Mode
 from editloupe.records import Budget
 from editloupe.runs.replay import TraceTape
 from editloupe.runs.spec import Settings, open_bench
 from editloupe.traces.record import TraceWriter
-from editloupe.values import Sample, View
+from editloupe.values import View
 
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
@@ -39,7 +40,7 @@ def _open(question: Question, wiring: Wiring) -> tuple[Context, Mapping[str, Vie
             budget=Budget(max_turns=wiring.max_turns),
         )
     )
-    sample = Sample.from_files(question["source"], question["edited"], question["instruction"])
+    sample = load_sample(question["source"], question["edited"], question["instruction"])
     task = bench.protocol.plan([sample], {})[0]
     images = ImageStore()
     for recipe in task.views:

@@ -16,10 +16,10 @@ from pydantic import BaseModel
 
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
+from editloupe.imaging.control_regions import exchanged, quiet_places
 from editloupe.imaging.differences import Differences
-from editloupe.imaging.quiet import exchanged, quiet_places
 from editloupe.records import Observation
-from editloupe.tools.base import Desk, Holds, Prepares, Tool, Toolbox
+from editloupe.tools.base import Describes, Prepares, Tool, Toolbox, ToolContext
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.values import ImageRef, Json, View
 
@@ -70,17 +70,17 @@ class BlackPictures:
         if isinstance(self._tool, Prepares):
             self._tool.prepare()
 
-    def holds(self) -> tuple[str, ...]:
-        """What the tool itself works with."""
-        return self._tool.holds() if isinstance(self._tool, Holds) else ()
+    def describe(self) -> tuple[str, ...]:
+        """Return what the tool itself works with."""
+        return self._tool.describe() if isinstance(self._tool, Describes) else ()
 
-    def __call__(self, args: Any, desk: Desk) -> Observation:
-        seen = self._tool(args, replace(desk, views={name: _uncovered(view) for name, view in desk.views.items()}))
+    def __call__(self, args: Any, context: ToolContext) -> Observation:
+        seen = self._tool(args, replace(context, views={name: _uncovered(view) for name, view in context.views.items()}))
         if not seen.views:
             return seen
-        black = {image: _black(image, desk.images) for image in seen.images}
+        black = {image: _black(image, context.images) for image in seen.images}
         # A picture cut from a hidden one comes, for whoever follows where it came from, from the black one.
-        covers = {hidden: view.image for view in desk.views.values() if (hidden := _hidden(view)) is not None}
+        covers = {hidden: view.image for view in context.views.values() if (hidden := _hidden(view)) is not None}
 
         def covered(view: View) -> View:
             params: dict[str, Json] = {**view.params, _HIDDEN: view.image.to_json()}
@@ -103,9 +103,9 @@ class ShamDifferences(LocalizeDifferences):
 
     revision: ClassVar[str] = f"{LocalizeDifferences.revision}+sham"
 
-    def observed(self, found: Differences, names: tuple[str, str], desk: Desk) -> Observation:
+    def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
         places = quiet_places(found)
-        seen = super().observed(exchanged(found, places), names, desk)
+        seen = super().observed(exchanged(found, places), names, context)
         sham: list[Json] = [
             {
                 "true_box": list(region.box.ints()),

@@ -12,8 +12,8 @@ import pytest
 
 from editloupe.agent.graph import walk
 from editloupe.agent.judge import opening, run_loop
-from editloupe.backends.baseline.backend import PixelBaseline
 from editloupe.backends.scripted import ScriptedLMM
+from editloupe.baseline.backend import PixelBaseline
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.records import JudgeTask, Observation

@@ -18,16 +18,16 @@ from benchmarks.drawing import RGB, Thing, backdrop, render
 from benchmarks.scenes import FAMILIES, draw
 from editloupe import Judge
 from editloupe.backends.base import open_backend
-from editloupe.backends.baseline import PixelBaseline
-from editloupe.backends.baseline.naming import leading, shares, to_lab
-from editloupe.backends.baseline.wish import Wish, read_wish
+from editloupe.baseline import PixelBaseline
+from editloupe.baseline.instruction_parser import Wish, read_wish
+from editloupe.baseline.naming import leading, shares, to_lab
 from editloupe.chat import ImagePart, Message, Request, TextPart
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ConfigError
 from editloupe.prompts import render as render_prompt
 from editloupe.rubrics.model import load_rubric
-from editloupe.tools.base import Desk, open_toolbox
+from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.values import View
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "edits"
@@ -85,11 +85,11 @@ class Talk:
     def observe(self, call: dict[str, object]) -> None:
         self.calls.append(str(call["name"]))
         toolbox = open_toolbox([str(call["name"])])
-        desk = Desk(images=self.store, views=self.views, crops=sum(n.startswith("Crop") for n in self.views))
-        seen = toolbox.call(str(call["name"]), call["parameters"], desk)  # type: ignore[arg-type]
+        context = ToolContext(images=self.store, views=self.views, crops=sum(n.startswith("Crop") for n in self.views))
+        seen = toolbox.call(str(call["name"]), call["parameters"], context)  # type: ignore[arg-type]
         parts: list[TextPart | ImagePart] = [TextPart(text=f"Observation of {call['name']}:\n{seen.text}")]
         for number, image in enumerate(seen.images, start=1):
-            name = desk.crop_name(number)
+            name = context.crop_name(number)
             self.views[name] = next(v for v in seen.views if v.image == image)
             parts.append(ImagePart(image=image, alias=name))
         self.messages.append(Message(role="user", parts=tuple(parts)))

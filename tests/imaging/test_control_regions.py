@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from editloupe.data.images import RGB
+from editloupe.imaging.control_regions import exchanged, quiet_places
 from editloupe.imaging.differences import localize
 from editloupe.imaging.geometry import expand
-from editloupe.imaging.quiet import exchanged, quiet_places
 
 
 def scene() -> RGB:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from editloupe.backends.baseline.naming import NAMES, SYNONYMS
+from editloupe.baseline.naming import NAMES, SYNONYMS
 
 Action: TypeAlias = Literal["colour", "material", "text", "shape", "remove", "replace", "count", "add", "unknown"]
 

@@ -8,11 +8,11 @@ from collections import OrderedDict
 from typing import Final
 
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.baseline import verdicts
-from editloupe.backends.baseline.dialogue import EDITED, ORIGINAL, Place, Question, read
-from editloupe.backends.baseline.looks import Pair
-from editloupe.backends.baseline.verdicts import CONSISTENCY, FOLLOWING, Verdict
-from editloupe.backends.baseline.wish import read_wish
+from editloupe.baseline import verdicts
+from editloupe.baseline.dialogue import EDITED, ORIGINAL, Place, Question, read
+from editloupe.baseline.instruction_parser import read_wish
+from editloupe.baseline.region_features import Pair
+from editloupe.baseline.verdicts import CONSISTENCY, FOLLOWING, Verdict
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from editloupe.backends.baseline.looks import Look, Pair, Whole
-from editloupe.backends.baseline.naming import leading, share_of
-from editloupe.backends.baseline.wish import MATERIALS, Action, Wish
+from editloupe.baseline.instruction_parser import MATERIALS, Action, Wish
+from editloupe.baseline.naming import leading, share_of
+from editloupe.baseline.region_features import Look, Pair, Whole
 from editloupe.values import Box
 
 FLAWLESS: Final = "Flawless Execution"

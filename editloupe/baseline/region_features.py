@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.backends.baseline.naming import Lab, shares, to_lab
+from editloupe.baseline.naming import Lab, shares, to_lab
 from editloupe.data.images import RGB
 from editloupe.imaging.differences import Differences, localize
 from editloupe.values import Box

@@ -4,6 +4,6 @@ dialogue.py reads the conversation, wish.py the instruction, looks.py the pixels
 has the rules in order, what they were measured on, and what they cannot see.
 """
 
-from editloupe.backends.baseline.backend import PixelBaseline, open_backend
+from editloupe.baseline.backend import PixelBaseline, open_backend
 
 __all__ = ["PixelBaseline", "open_backend"]

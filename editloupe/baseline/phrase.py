@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from editloupe.backends.baseline.naming import NAMES, SYNONYMS
-from editloupe.backends.baseline.wish import MATERIALS, OUTLINES, Action, read_wish
+from editloupe.baseline.instruction_parser import MATERIALS, OUTLINES, Action, read_wish
+from editloupe.baseline.naming import NAMES, SYNONYMS
 
 VERSION: Final = "1"
 WHOLE_IMAGE: Final = "image"
