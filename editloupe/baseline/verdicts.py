@@ -1,4 +1,4 @@
-"""The rules: from what was asked and what was measured to a label, with the numbers that decided it in words.
+"""The rules: from what was asked and what was measured to a label. The reason names the numbers that decided it.
 
 Thresholds were set on the `dev` family of benchmarks/scenes.py and on nothing else.
 """
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from editloupe.baseline.instruction_parser import MATERIALS, Action, Wish
+from editloupe.baseline.instruction_parser import MATERIALS, Action, ParsedInstruction
 from editloupe.baseline.naming import leading, share_of
-from editloupe.baseline.region_features import Look, Pair, Whole
+from editloupe.baseline.region_features import ImageFeatures, ImagePair, RegionFeatures
 from editloupe.values import Box
 
 FLAWLESS: Final = "Flawless Execution"
@@ -31,10 +31,10 @@ _STEADY: Final = 16.0
 """ΔE below which a thing is still the same thing in another light or softness."""
 
 _BLURRED: Final = 0.6
-"""Edge steepness, of what it was, below which a thing lost its sharpness."""
+"""Share of its old edge steepness below which a thing lost its sharpness."""
 
 _REDRAWN: Final = 0.15
-"""Share of the picture's cells with other edges than before from which on it may be another scene.
+"""Share of the picture's cells with other edges than before; from this share on it may be another scene.
 
 Edits of small things stay below 0.09 on `dev`, another scene begins at 0.2, a plain one with few things in it included.
 """
@@ -44,54 +44,71 @@ _RANK: Final[Mapping[str, int]] = {FLAWLESS: 3, OVER: 2, WRONG: 1, MISSED: 0}
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """A label and why; `label` is None where nothing that was asked can be measured.
-
-    place: the box that it rests on, px of the original image.
-    """
+    """A label and the reason for it."""
 
     label: str | None
+    """None where nothing that was asked can be measured."""
+
     reason: str
+    """In words, with the numbers that decided it."""
+
     place: Box | None = None
+    """The box that decided it, in px of the original image."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """What both criteria rest on: the changed places, one a thing, and the picture as a whole."""
+class Measurements:
+    """What both criteria are judged by."""
 
-    looks: tuple[Look, ...]
-    whole: Whole
+    regions: tuple[RegionFeatures, ...]
+    """The changed regions, one for each thing, strongest first."""
+
+    whole: ImageFeatures
+    """The picture as a whole."""
+
     size: tuple[int, int]
-    crops: Mapping[str, Box] = field(default_factory=dict)
+    """(width, height) of the original image in px."""
 
-    def at(self, look: Look) -> str:
-        """A place in words: its box in thousandths, as in the tools' observations, and the crops that show it."""
-        box = f"[{', '.join(map(str, look.box.to_thousandths(width=self.size[0], height=self.size[1])))}]"
-        shown = [name for name, seen in self.crops.items() if _inside(seen, look.box)]
+    crops: Mapping[str, Box] = field(default_factory=dict)
+    """Name of a picture that was shown → the box that it is about."""
+
+    def at(self, region: RegionFeatures) -> str:
+        """Return a region in words: its box in thousandths, as in the tools' observations, and the crops that show it."""
+        box = f"[{', '.join(map(str, region.box.to_thousandths(width=self.size[0], height=self.size[1])))}]"
+        shown = [name for name, seen in self.crops.items() if _inside(seen, region.box)]
         return f"{box} ({', '.join(shown)})" if shown else box
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Target:
-    """The place taken for the instruction's target, and what happened there. `looks` are all that belong to it."""
+    """What is taken for the instruction's target, and what happened there."""
 
-    looks: tuple[Look, ...]
+    regions: tuple[RegionFeatures, ...]
+    """All regions that belong to it."""
+
     label: str
+    """The label of Instruction Following that the target alone would get."""
+
     reason: str
+    """In words, with the numbers that decided it."""
 
 
-def gather(pair: Pair, boxes: Sequence[Box], *, crops: Mapping[str, Box]) -> Evidence:
-    """Look at each place; pieces of one thing are taken together, places where nothing visible happened are dropped.
+def measure(pair: ImagePair, boxes: Sequence[Box], *, crops: Mapping[str, Box]) -> Measurements:
+    """Measure each box. Pieces of one thing are taken together; regions where nothing visible happened are dropped.
 
     boxes: px of the original image.   crops: name of a picture that was shown → the box that it is about.
     """
-    looks = [pair.look(box) for box in joined(pair, boxes)]
-    return Evidence(
-        looks=tuple(look for look in looks if not _trivial(look)), whole=pair.whole, size=pair.size, crops=crops
+    regions = [pair.features(box) for box in joined(pair, boxes)]
+    return Measurements(
+        regions=tuple(region for region in regions if not _trivial(region)), whole=pair.whole, size=pair.size, crops=crops
     )
 
 
-def joined(pair: Pair, boxes: Sequence[Box]) -> list[Box]:
-    """Boxes with those merged that lie on one thing: near each other, and joined by what stands out in either image."""
+def joined(pair: ImagePair, boxes: Sequence[Box]) -> list[Box]:
+    """Return the boxes, with those merged that lie on one thing.
+
+    Two boxes lie on one thing where they are near each other and joined by what stands out in either image.
+    """
     left = list(boxes)
     limit = 0.2 * min(pair.size)
     done: list[Box] = []
@@ -112,23 +129,23 @@ def joined(pair: Pair, boxes: Sequence[Box]) -> list[Box]:
 # Instruction following -------------------------------------------------------------------------------------------------
 
 
-def follow(wish: Wish, evidence: Evidence) -> Verdict:
-    """The label of Instruction Following."""
-    whole = evidence.whole
+def follow(instruction: ParsedInstruction, measured: Measurements) -> Verdict:
+    """Return the verdict on Instruction Following."""
+    whole = measured.whole
     if _another_scene(whole):
         return Verdict(label=MISSED, reason=f"{_scene(whole)}: another scene, in which the target is not to be found.")
     if whole.changed > 0.4:
         return Verdict(
             label=MISSED, reason=f"{_scene(whole)}: everything changed, so no edit of the target can be verified."
         )
-    if not evidence.looks:
+    if not measured.regions:
         return Verdict(label=MISSED, reason="No place differs visibly between the two images: the target is unchanged.")
-    if wish.action == "unknown":
+    if instruction.action == "unknown":
         return Verdict(label=None, reason="The instruction asks for something that pixels alone cannot confirm.")
-    target = find_target(wish, evidence)
+    target = find_target(instruction, measured)
     if target is None:
-        return Verdict(label=MISSED, reason=_no_target(wish, evidence))
-    place = target.looks[0].box if target.looks else None
+        return Verdict(label=MISSED, reason=_no_target(instruction, measured))
+    place = target.regions[0].box if target.regions else None
     if target.label == FLAWLESS and _collapsed(whole):
         return Verdict(
             label=OVER, place=place, reason=f"{target.reason} But {_scene(whole)}: the style changed with the target."
@@ -136,230 +153,237 @@ def follow(wish: Wish, evidence: Evidence) -> Verdict:
     return Verdict(label=target.label, reason=target.reason, place=place)
 
 
-def find_target(wish: Wish, evidence: Evidence) -> _Target | None:
-    """Of the changed places that can be the target, the one where the edit went best; None where none can be."""
-    able = [look for look in evidence.looks if _can_be_target(look, wish, evidence)]
-    if wish.action == "text" and wish.of is not None:
-        able = [look for look in able if _is_lettering(look, wish.of)] or able
-    if wish.action == "count":
-        return _counted(wish, able, evidence)
-    judged = [(look, *_RULES[wish.action](look, wish)) for look in able]
+def find_target(instruction: ParsedInstruction, measured: Measurements) -> _Target | None:
+    """Return the changed region where the edit went best, of those that can be the target; None where none can be."""
+    able = [region for region in measured.regions if _can_be_target(region, instruction, measured)]
+    if instruction.action == "text" and instruction.of is not None:
+        able = [region for region in able if _is_lettering(region, instruction.of)] or able
+    if instruction.action == "count":
+        return _counted(instruction, able, measured)
+    judged = [(region, *_RULES[instruction.action](region, instruction)) for region in able]
     # The first of the best: places come strongest first.
     best = max(judged, key=lambda j: _RANK[j[1]], default=None)
     if best is None or (best[1] == MISSED and best[0].steady >= _STEADY):
         return None
-    look, label, why = best
-    return _Target(looks=(look,), label=label, reason=f"The place {evidence.at(look)} {_matches(wish)}. {why}")
+    region, label, why = best
+    return _Target(regions=(region,), label=label, reason=f"The place {measured.at(region)} {_matches(instruction)}. {why}")
 
 
-def _can_be_target(look: Look, wish: Wish, evidence: Evidence) -> bool:
-    """Colour before the edit and place in the picture, as far as the instruction names them."""
-    if look.appeared and wish.action not in ("add", "count"):
+def _can_be_target(region: RegionFeatures, instruction: ParsedInstruction, measured: Measurements) -> bool:
+    """Return True if the region has the colour and the place in the picture that the instruction names, if any."""
+    if region.appeared and instruction.action not in ("add", "count"):
         return False
-    if wish.action in ("add", "count") and look.appeared:
-        colour, name = look.after, wish.of or wish.to
+    if instruction.action in ("add", "count") and region.appeared:
+        colour, name = region.after, instruction.of or instruction.to
     else:
-        colour, name = look.before, wish.of
+        colour, name = region.before, instruction.of
     seen = name is None or _has(colour, name)
-    if wish.action == "text" and name is not None:
-        seen = seen or _is_lettering(look, name)
-    return seen and _in_place(look, wish, evidence)
+    if instruction.action == "text" and name is not None:
+        seen = seen or _is_lettering(region, name)
+    return seen and _in_place(region, instruction, measured)
 
 
 def _has(colours: Mapping[str, float], name: str) -> bool:
-    """Neighbouring shades support a name; they do not make it."""
+    """Return True if the colours have this name. Neighbouring shades support it; they are not enough alone."""
     return colours.get(name, 0.0) >= 0.15 and share_of(colours, name) >= 0.35
 
 
-def _is_lettering(look: Look, name: str) -> bool:
-    """Letters change inside a board, so the board's colour lies around the place."""
-    return _has(look.around, name)
+def _is_lettering(region: RegionFeatures, name: str) -> bool:
+    """Return True if the region may be letters on a board of this colour: the board's colour lies around it."""
+    return _has(region.around, name)
 
 
-def _in_place(look: Look, wish: Wish, evidence: Evidence) -> bool:
-    (cx, cy), (width, height) = look.box.center, evidence.size
+def _in_place(region: RegionFeatures, instruction: ParsedInstruction, measured: Measurements) -> bool:
+    (cx, cy), (width, height) = region.box.center, measured.size
     x, y = cx / width, cy / height
     holds = {
         "left": x < 0.5, "right": x > 0.5, "top": y < 0.5, "bottom": y > 0.5,
         "middle": 0.2 < x < 0.8 and 0.2 < y < 0.8,
     }  # fmt: skip
-    return all(holds[place] for place in wish.places)
+    return all(holds[place] for place in instruction.places)
 
 
 # One rule a kind of edit: (label, why) for a place that can be the target
 
 
-def _colour(look: Look, wish: Wish) -> tuple[str, str]:
-    if look.vanished:
-        return WRONG, f"{_gone(look)}: removed instead of recoloured."
-    asked = wish.to or ""
-    share = share_of(look.after, asked) if asked else float(look.shift >= 15)
+def _colour(region: RegionFeatures, instruction: ParsedInstruction) -> tuple[str, str]:
+    if region.vanished:
+        return WRONG, f"{_gone(region)}: removed instead of recoloured."
+    asked = instruction.to or ""
+    share = share_of(region.after, asked) if asked else float(region.shift >= 15)
     if asked and share < 0.4:
-        if look.shift < 12 or look.steady < _STEADY:
-            return MISSED, f"Its colour hardly moved ({_moved(look)}; typical pixel ΔE {look.steady:.0f})."
-        return WRONG, f"It is now {leading(look.after)} and not {asked} ({_moved(look)})."
-    if look.shift < 8:
-        return MISSED, f"Its colour hardly moved ({_moved(look)})."
-    right = f"It has the asked colour ({_moved(look)}; {share:.0%} of it goes by {asked or 'another name than before'})"
-    return _kept(look, right)
+        if region.shift < 12 or region.steady < _STEADY:
+            return MISSED, f"Its colour hardly moved ({_moved(region)}; typical pixel ΔE {region.steady:.0f})."
+        return WRONG, f"It is now {leading(region.after)} and not {asked} ({_moved(region)})."
+    if region.shift < 8:
+        return MISSED, f"Its colour hardly moved ({_moved(region)})."
+    right = f"It has the asked colour ({_moved(region)}; {share:.0%} of it goes by {asked or 'another name than before'})"
+    return _kept(region, right)
 
 
-def _material(look: Look, wish: Wish) -> tuple[str, str]:
-    if look.vanished:
-        return WRONG, f"{_gone(look)}: removed instead of given another material."
-    looks_like = MATERIALS.get(wish.material or "", ())
-    share = sum(look.after.get(name, 0.0) for name in looks_like)
+def _material(region: RegionFeatures, instruction: ParsedInstruction) -> tuple[str, str]:
+    if region.vanished:
+        return WRONG, f"{_gone(region)}: removed instead of given another material."
+    looks_like = MATERIALS.get(instruction.material or "", ())
+    share = sum(region.after.get(name, 0.0) for name in looks_like)
     if looks_like and share < 0.5:
-        return (
-            WRONG,
-            f"It is now {leading(look.after)}; {wish.material} would be {' or '.join(looks_like)} ({_moved(look)}).",
-        )
-    right = f"Its surface changed, with colours that {wish.material or 'the asked material'} can have ({_moved(look)})"
-    return _kept(look, right, texture_may_change=True)
+        usual = f"{instruction.material} would be {' or '.join(looks_like)}"
+        return WRONG, f"It is now {leading(region.after)}; {usual} ({_moved(region)})."
+    material = instruction.material or "the asked material"
+    right = f"Its surface changed, with colours that {material} can have ({_moved(region)})"
+    return _kept(region, right, texture_may_change=True)
 
 
-def _text(look: Look, wish: Wish) -> tuple[str, str]:
-    if look.vanished:
-        return WRONG, f"{_gone(look)}: the writing was erased."
-    recoloured = look.shift >= 15 and look.size_before > 0.6 and look.size_after > 0.6
-    if recoloured and look.inner > 0.7:
-        return WRONG, f"The board changed its colour ({_moved(look)}) and the writing stayed (r = {look.inner:.2f})."
+def _text(region: RegionFeatures, instruction: ParsedInstruction) -> tuple[str, str]:
+    if region.vanished:
+        return WRONG, f"{_gone(region)}: the writing was erased."
+    recoloured = region.shift >= 15 and region.size_before > 0.6 and region.size_after > 0.6
+    if recoloured and region.inner > 0.7:
+        return WRONG, f"The board changed its colour ({_moved(region)}) and the writing stayed (r = {region.inner:.2f})."
     if recoloured:
-        return OVER, f"The writing changed (r = {look.inner:.2f}), and the board's colour with it ({_moved(look)})."
-    if look.sharpness < 0.35:
-        return WRONG, f"The strokes are gone ({look.sharpness:.2f} of the old sharpness), and none stand there now."
-    if look.edges > 0.8:
-        return MISSED, f"The strokes of the writing are where they were (r = {look.edges:.2f})."
-    if look.size_before > 0.6 and look.outline < 0.92:
-        return OVER, f"The writing changed, and the board's outline with it (cover {look.outline:.2f})."
+        return OVER, f"The writing changed (r = {region.inner:.2f}), and the board's colour with it ({_moved(region)})."
+    if region.sharpness < 0.35:
+        return WRONG, f"The strokes are gone ({region.sharpness:.2f} of the old sharpness), and none stand there now."
+    if region.edges > 0.8:
+        return MISSED, f"The strokes of the writing are where they were (r = {region.edges:.2f})."
+    if region.size_before > 0.6 and region.outline < 0.92:
+        return OVER, f"The writing changed, and the board's outline with it (cover {region.outline:.2f})."
     return FLAWLESS, (
-        f"The strokes changed (r = {look.edges:.2f}) on an unchanged ground. What they read now is left to others: "
+        f"The strokes changed (r = {region.edges:.2f}) on an unchanged ground. What they read now is left to others: "
         "a pixel baseline cannot read."
     )
 
 
-def _shape(look: Look, wish: Wish) -> tuple[str, str]:
-    if look.vanished:
-        return WRONG, f"{_gone(look)}: removed instead of reshaped."
-    if look.edges > 0.6 and look.outline > 0.9:
-        if look.steady < _STEADY:
-            return MISSED, f"Outline and colour are as before (cover {look.outline:.2f}, r = {look.edges:.2f})."
-        return WRONG, f"Its outline stayed (cover {look.outline:.2f}); what changed is the colour ({_moved(look)})."
-    known = wish.outline in ("round", "square", "triangle", "star")
-    right = f"Its outline changed from {look.form_before} to {look.form_after} (cover {look.outline:.2f})"
-    if look.sharpness < _BLURRED - 0.05:
-        return OVER, f"{right}, but it lost its sharpness ({look.sharpness:.2f} of what it was)."
-    if known and look.form_after != wish.outline and look.form_after != "other":
-        return WRONG, f"Its outline is now {look.form_after} and not {wish.outline}."
-    if look.steady >= 1.25 * _STEADY:
-        return OVER, f"{right}, and its colour too (typical pixel ΔE {look.steady:.0f})."
-    return FLAWLESS, f"{right}; its colour stayed (typical pixel ΔE {look.steady:.0f})."
+def _shape(region: RegionFeatures, instruction: ParsedInstruction) -> tuple[str, str]:
+    if region.vanished:
+        return WRONG, f"{_gone(region)}: removed instead of reshaped."
+    if region.edges > 0.6 and region.outline > 0.9:
+        if region.steady < _STEADY:
+            return MISSED, f"Outline and colour are as before (cover {region.outline:.2f}, r = {region.edges:.2f})."
+        return WRONG, f"Its outline stayed (cover {region.outline:.2f}); what changed is the colour ({_moved(region)})."
+    known = instruction.outline in ("round", "square", "triangle", "star")
+    right = f"Its outline changed from {region.form_before} to {region.form_after} (cover {region.outline:.2f})"
+    if region.sharpness < _BLURRED - 0.05:
+        return OVER, f"{right}, but it lost its sharpness ({region.sharpness:.2f} of what it was)."
+    if known and region.form_after != instruction.outline and region.form_after != "other":
+        return WRONG, f"Its outline is now {region.form_after} and not {instruction.outline}."
+    if region.steady >= 1.25 * _STEADY:
+        return OVER, f"{right}, and its colour too (typical pixel ΔE {region.steady:.0f})."
+    return FLAWLESS, f"{right}; its colour stayed (typical pixel ΔE {region.steady:.0f})."
 
 
-def _remove(look: Look, wish: Wish) -> tuple[str, str]:
-    if look.vanished:
-        return FLAWLESS, f"{_gone(look)}, and the place looks like its surroundings."
+def _remove(region: RegionFeatures, instruction: ParsedInstruction) -> tuple[str, str]:
+    if region.vanished:
+        return FLAWLESS, f"{_gone(region)}, and the place looks like its surroundings."
     return (
         WRONG,
-        f"Something still stands out there ({look.size_after:.0%} of the box): changed, not removed ({_moved(look)}).",
+        f"Something still stands out there ({region.size_after:.0%} of the box): changed, not removed ({_moved(region)}).",
     )
 
 
-def _replace(look: Look, wish: Wish) -> tuple[str, str]:
-    if look.vanished:
-        return WRONG, f"{_gone(look)}, and nothing stands there now: removed, not replaced."
-    if look.edges > 0.6 and look.outline > 0.9:
-        return WRONG, f"It has its old outline (cover {look.outline:.2f}, r = {look.edges:.2f}): recoloured, not replaced."
-    if wish.to is not None and share_of(look.after, wish.to) < 0.35:
-        return WRONG, f"What stands there now is {leading(look.after)} and not {wish.to}."
-    right = f"Something with another outline stands there (cover {look.outline:.2f}, r = {look.edges:.2f})"
-    if look.sharpness < 0.55:
-        return OVER, f"{right}, but blurred ({look.sharpness:.2f} of the old sharpness): not clearly recognisable."
+def _replace(region: RegionFeatures, instruction: ParsedInstruction) -> tuple[str, str]:
+    if region.vanished:
+        return WRONG, f"{_gone(region)}, and nothing stands there now: removed, not replaced."
+    if region.edges > 0.6 and region.outline > 0.9:
+        return (
+            WRONG,
+            f"It has its old outline (cover {region.outline:.2f}, r = {region.edges:.2f}): recoloured, not replaced.",
+        )
+    if instruction.to is not None and share_of(region.after, instruction.to) < 0.35:
+        return WRONG, f"What stands there now is {leading(region.after)} and not {instruction.to}."
+    right = f"Something with another outline stands there (cover {region.outline:.2f}, r = {region.edges:.2f})"
+    if region.sharpness < 0.55:
+        return OVER, f"{right}, but blurred ({region.sharpness:.2f} of the old sharpness): not clearly recognisable."
     return FLAWLESS, f"{right}. Whether it is the asked kind of thing is left to others."
 
 
-def _add(look: Look, wish: Wish) -> tuple[str, str]:
-    if look.appeared:
-        return FLAWLESS, f"Something new stands there ({leading(look.after)})."
+def _add(region: RegionFeatures, instruction: ParsedInstruction) -> tuple[str, str]:
+    if region.appeared:
+        return FLAWLESS, f"Something new stands there ({leading(region.after)})."
     return WRONG, "Something that was there changed; nothing was added."
 
 
-_RULES: Final[Mapping[Action, Callable[[Look, Wish], tuple[str, str]]]] = {
+_RULES: Final[Mapping[Action, Callable[[RegionFeatures, ParsedInstruction], tuple[str, str]]]] = {
     "colour": _colour, "material": _material, "text": _text, "shape": _shape, "remove": _remove, "replace": _replace,
     "add": _add,
 }  # fmt: skip
 
 
-def _kept(look: Look, right: str, *, texture_may_change: bool = False) -> tuple[str, str]:
-    """The part that colour and material share: the action is right; were outline, sharpness and details kept?"""
-    if look.outline < (0.8 if texture_may_change else 0.88):
-        return OVER, f"{right}, but its outline did not stay (cover {look.outline:.2f})."
-    if look.sharpness < _BLURRED:
-        return OVER, f"{right}, but it lost its sharpness ({look.sharpness:.2f} of what it was)."
-    if look.edges < (0.3 if texture_may_change else 0.5):
-        return OVER, f"{right}, but its structure did not stay (edges correlate by {look.edges:.2f})."
-    if not texture_may_change and look.inner < 0.45:
-        return OVER, f"{right}, but its details did not stay (edges inside it correlate by {look.inner:.2f})."
-    return FLAWLESS, f"{right}; outline and structure stayed (cover {look.outline:.2f}, r = {look.edges:.2f})."
+def _kept(region: RegionFeatures, right: str, *, texture_may_change: bool = False) -> tuple[str, str]:
+    """Return the label where colour or material is right, by whether outline, sharpness and details were kept."""
+    if region.outline < (0.8 if texture_may_change else 0.88):
+        return OVER, f"{right}, but its outline did not stay (cover {region.outline:.2f})."
+    if region.sharpness < _BLURRED:
+        return OVER, f"{right}, but it lost its sharpness ({region.sharpness:.2f} of what it was)."
+    if region.edges < (0.3 if texture_may_change else 0.5):
+        return OVER, f"{right}, but its structure did not stay (edges correlate by {region.edges:.2f})."
+    if not texture_may_change and region.inner < 0.45:
+        return OVER, f"{right}, but its details did not stay (edges inside it correlate by {region.inner:.2f})."
+    return FLAWLESS, f"{right}; outline and structure stayed (cover {region.outline:.2f}, r = {region.edges:.2f})."
 
 
-def _counted(wish: Wish, able: Sequence[Look], evidence: Evidence) -> _Target | None:
-    """The rule for counts: how many places of the named colour were emptied or filled."""
-    gone, new = [look for look in able if look.vanished], [look for look in able if look.appeared]
-    other = [look for look in able if not look.vanished and not look.appeared]
+def _counted(instruction: ParsedInstruction, able: Sequence[RegionFeatures], measured: Measurements) -> _Target | None:
+    """Return the target by the rule for counts: how many regions of the named colour were emptied or filled."""
+    gone, new = [region for region in able if region.vanished], [region for region in able if region.appeared]
+    other = [region for region in able if not region.vanished and not region.appeared]
     if gone or new:
         # One of the group looks like the others in size; a thing of another size is a bystander of the same colour.
         usual = [median(sides) for sides in zip(*map(_sides, (*gone, *new)), strict=True)]
         other = [
-            look for look in other if all(0.75 < side / of < 1.34 for side, of in zip(_sides(look), usual, strict=True))
+            region
+            for region in other
+            if all(0.75 < side / of < 1.34 for side, of in zip(_sides(region), usual, strict=True))
         ]
     elif len(other) < 2:
         # A single thing of that colour that changed in place says nothing about a number.
         return None
     group = (*gone, *new, *other)
     made = len(new) - len(gone)
-    facts = f"{len(gone)} gone, {len(new)} new, {len(other)} changed in place: {', '.join(map(evidence.at, group))}."
-    if wish.change is None:
+    facts = f"{len(gone)} gone, {len(new)} new, {len(other)} changed in place: {', '.join(map(measured.at, group))}."
+    if instruction.change is None:
         label = FLAWLESS if made else WRONG
-        return _Target(looks=group, label=label, reason=f"{facts} The asked number could not be read.")
-    if made != wish.change:
-        return _Target(looks=group, label=WRONG, reason=f"{facts} Asked was {wish.change:+d}, made was {made:+d}.")
+        return _Target(regions=group, label=label, reason=f"{facts} The asked number could not be read.")
+    if made != instruction.change:
+        return _Target(regions=group, label=WRONG, reason=f"{facts} Asked was {instruction.change:+d}, made was {made:+d}.")
     label = OVER if other else FLAWLESS
-    return _Target(looks=group, label=label, reason=f"{facts} The number changed by {made:+d} as asked.")
+    return _Target(regions=group, label=label, reason=f"{facts} The number changed by {made:+d} as asked.")
 
 
-def _sides(look: Look) -> tuple[float, float]:
-    return look.box.width, look.box.height
+def _sides(region: RegionFeatures) -> tuple[float, float]:
+    return region.box.width, region.box.height
 
 
 # Visual consistency ----------------------------------------------------------------------------------------------------
 
 
-def consist(wish: Wish, evidence: Evidence) -> Verdict:
-    """The label of Visual Consistency."""
-    whole = evidence.whole
+def consist(instruction: ParsedInstruction, measured: Measurements) -> Verdict:
+    """Return the verdict on Visual Consistency."""
+    whole = measured.whole
     if _collapsed(whole):
         return Verdict(label=COLLAPSE, reason=f"{_scene(whole)}: another scene or another style.")
-    target = None if wish.action == "unknown" else find_target(wish, evidence)
-    mine = () if target is None else target.looks
-    strays = [look for look in evidence.looks if look not in mine]
-    said = "No changed place can be the target." if target is None else f"Target: {', '.join(map(evidence.at, mine))}."
+    target = None if instruction.action == "unknown" else find_target(instruction, measured)
+    mine = () if target is None else target.regions
+    strays = [region for region in measured.regions if region not in mine]
+    said = "No changed place can be the target." if target is None else f"Target: {', '.join(map(measured.at, mine))}."
     if not strays:
         return Verdict(label=PERFECT, reason=f"{said} Nothing else changed visibly; {_scene(whole)}.")
-    listed = "; ".join(f"{evidence.at(look)} {_what(look)}" for look in strays)
+    listed = "; ".join(f"{measured.at(region)} {_what(region)}" for region in strays)
     label = SINGLE if len(strays) == 1 else MULTIPLE
     return Verdict(
         label=label, reason=f"{said} {len(strays)} other {_places(len(strays))} changed: {listed}.", place=strays[0].box
     )
 
 
-def _another_scene(whole: Whole) -> bool:
-    """Other structure, and all across: on a plain ground one thing removed leaves no structure to correlate."""
+def _another_scene(whole: ImageFeatures) -> bool:
+    """Return True if the structure is another one, all across the picture.
+
+    On a plain ground one thing removed leaves no structure to correlate, so the correlation alone does not decide.
+    """
     return whole.structure < 0.5 and whole.redrawn >= _REDRAWN
 
 
-def _collapsed(whole: Whole) -> bool:
-    """Another scene (structure), everything redrawn (changed), another medium (texture), or other colours throughout."""
+def _collapsed(whole: ImageFeatures) -> bool:
+    """Return True for another scene, everything redrawn, another medium (texture), or other colours throughout."""
     return (
         _another_scene(whole)
         or (whole.changed > 0.4 and whole.structure < 0.85)
@@ -372,12 +396,12 @@ def _collapsed(whole: Whole) -> bool:
 # Words -------------------------------------------------------------------------------------------------------------------
 
 
-def _trivial(look: Look) -> bool:
-    """Nothing that a person would call a change: the same silhouette, colour and edges."""
-    return look.outline > 0.85 and look.shift < 9 and look.edges > 0.85
+def _trivial(region: RegionFeatures) -> bool:
+    """Return True for what no person would call a change: the same silhouette, colour and edges."""
+    return region.outline > 0.85 and region.shift < 9 and region.edges > 0.85
 
 
-def _scene(whole: Whole) -> str:
+def _scene(whole: ImageFeatures) -> str:
     return (
         f"structure of the whole correlates by {whole.structure:.2f}, {whole.redrawn:.0%} of the cells have other "
         f"edges, palettes overlap by {whole.palette:.2f}, "
@@ -385,34 +409,34 @@ def _scene(whole: Whole) -> str:
     )
 
 
-def _matches(wish: Wish) -> str:
-    named = [f"was {wish.of}"] if wish.of else []
-    named += [f"lies at the {' '.join(wish.places)}"] if wish.places else []
+def _matches(instruction: ParsedInstruction) -> str:
+    named = [f"was {instruction.of}"] if instruction.of else []
+    named += [f"lies at the {' '.join(instruction.places)}"] if instruction.places else []
     return f"can be the target: it {' and '.join(named)}" if named else (
         "is taken for the target: the instruction names neither colour nor place"
     )  # fmt: skip
 
 
-def _no_target(wish: Wish, evidence: Evidence) -> str:
-    seen = "; ".join(f"{evidence.at(look)} {_what(look)}" for look in evidence.looks)
-    named = " ".join(filter(None, (wish.of, *wish.places))) or "the target"
+def _no_target(instruction: ParsedInstruction, measured: Measurements) -> str:
+    seen = "; ".join(f"{measured.at(region)} {_what(region)}" for region in measured.regions)
+    named = " ".join(filter(None, (instruction.of, *instruction.places))) or "the target"
     return f"None of the changed places is {named} with the asked kind of change: {seen}."
 
 
-def _what(look: Look) -> str:
-    if look.vanished:
-        return f"lost something {leading(look.before)}"
-    if look.appeared:
-        return f"got something {leading(look.after)}"
-    return f"{_moved(look)}, cover {look.outline:.2f}"
+def _what(region: RegionFeatures) -> str:
+    if region.vanished:
+        return f"lost something {leading(region.before)}"
+    if region.appeared:
+        return f"got something {leading(region.after)}"
+    return f"{_moved(region)}, cover {region.outline:.2f}"
 
 
-def _gone(look: Look) -> str:
-    return f"What stood out there ({leading(look.before)}, {look.size_before:.0%} of the box) is gone"
+def _gone(region: RegionFeatures) -> str:
+    return f"What stood out there ({leading(region.before)}, {region.size_before:.0%} of the box) is gone"
 
 
-def _moved(look: Look) -> str:
-    return f"{leading(look.before)} to {leading(look.after)}, ΔE {look.shift:.0f}"
+def _moved(region: RegionFeatures) -> str:
+    return f"{leading(region.before)} to {leading(region.after)}, ΔE {region.shift:.0f}"
 
 
 def _places(count: int) -> str:

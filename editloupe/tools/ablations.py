@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
-from editloupe.imaging.control_regions import exchanged, quiet_places
+from editloupe.imaging.control_regions import find_control_regions, swap_regions
 from editloupe.imaging.differences import Differences
 from editloupe.records import Observation
 from editloupe.tools.base import Describes, Prepares, Tool, Toolbox, ToolContext
@@ -104,16 +104,16 @@ class ShamDifferences(LocalizeDifferences):
     revision: ClassVar[str] = f"{LocalizeDifferences.revision}+sham"
 
     def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
-        places = quiet_places(found)
-        seen = super().observed(exchanged(found, places), names, context)
+        controls = find_control_regions(found)
+        seen = super().observed(swap_regions(found, controls), names, context)
         sham: list[Json] = [
             {
                 "true_box": list(region.box.ints()),
-                "shown_box": list(place.box.ints()),
-                "busy": round(place.busy, 5),
-                "mean_difference": round(place.mean, 2),
+                "shown_box": list(control.box.ints()),
+                "busy": round(control.busy, 5),
+                "mean_difference": round(control.mean, 2),
             }
-            for region, place in zip(found.regions, places, strict=True)
+            for region, control in zip(found.regions, controls, strict=True)
         ]
         return replace(seen, data=_marked({**seen.data, "sham": sham}, "sham-differences"))
 
