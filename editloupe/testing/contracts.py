@@ -22,7 +22,7 @@ from editloupe.chat import Finish, ImagePart, Message, Reply, Request, Sampling,
 from editloupe.data.images import RGB, EncodedImage, ImagePolicy, ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError, ToolError
 from editloupe.findings import Observation
-from editloupe.tools.base import Desk, Tool, Toolbox, spec
+from editloupe.tools.base import Tool, Toolbox, ToolContext, spec
 from editloupe.tools.cache import ToolCache
 from editloupe.tools.tolerance import Tolerance, tolerance_of
 from editloupe.values import Box, ImageRef, Json, View, canonical_json
@@ -47,18 +47,18 @@ def check_tool(
     inputs = dict(images) if images is not None else _drawn_pair()
     store = ImageStore()
     views = {name: View.whole(store.add_array(rgb)) for name, rgb in inputs.items()}
-    desk = Desk(images=store, views=views)
+    context = ToolContext(images=store, views=views)
     box = Toolbox(tools={tool.name: tool})
     schema = _check_schema(tool)
     call = dict(arguments) if arguments is not None else _arguments(tool, schema, list(views))
 
     before = {name: store.array(view.image).copy() for name, view in views.items()}
-    first = _call(box, tool, call, desk)
-    again = _call(box, tool, call, desk)
+    first = _call(box, tool, call, context)
+    again = _call(box, tool, call, context)
     fresh = ImageStore()
     for rgb in inputs.values():
         fresh.add_array(rgb)
-    anew = _call(box, tool, call, Desk(images=fresh, views=views))
+    anew = _call(box, tool, call, ToolContext(images=fresh, views=views))
     for other, how in ((again, "twice"), (anew, "with a new image store")):
         _require(tool, first.text == other.text, f"called {how}, its text differs: {first.text!r} and {other.text!r}")
         _require(
@@ -68,8 +68,8 @@ def check_tool(
         same = np.array_equal(before[name], store.array(view.image))
         _require(tool, same, f"it changed the pixels of {name!r}; it must leave its inputs untouched")
 
-    _check_observation(tool, first, desk)
-    _check_refusals(tool, schema, call, box, desk)
+    _check_observation(tool, first, context)
+    _check_refusals(tool, schema, call, box, context)
     if getattr(tool, "repeatable", False):
         _check_repeatable(tool, call, box, inputs)
     return first
@@ -82,14 +82,14 @@ def _check_repeatable(tool: Tool, call: Mapping[str, Json], box: Toolbox, inputs
         views = {name: View.whole(store.add_array(rgb)) for name, rgb in inputs.items()}
         other = View.whole(store.add_array(np.full((64, 64, 3), 128, dtype=np.uint8)))
         seen = frozenset({canonical_json({"name": tool.name, "arguments": {"another": "call"}})})
-        cache.call(box, tool.name, call, Desk(images=store, views=views))
-        desk = Desk(images=store, views={**views, "Crop 1": other}, crops=1, past_calls=seen)
-        kept, _ = cache.call(box, tool.name, call, desk)
+        cache.call(box, tool.name, call, ToolContext(images=store, views=views))
+        context = ToolContext(images=store, views={**views, "Crop 1": other}, crops=1, past_calls=seen)
+        kept, _ = cache.call(box, tool.name, call, context)
         _require(
             tool,
-            kept.to_json() == box.call(tool.name, call, desk).to_json(),
+            kept.to_json() == box.call(tool.name, call, context).to_json(),
             "it says repeatable, and what it says depends on other images, pictures shown or calls made; it must name its "
-            "pictures by desk.crop_name and look at nothing else, or not say so",
+            "pictures by context.crop_name and look at nothing else, or not say so",
         )
 
 
@@ -111,7 +111,7 @@ def _check_schema(tool: Tool) -> Mapping[str, Json]:
     return schema
 
 
-def _check_observation(tool: Tool, found: Observation, desk: Desk) -> None:
+def _check_observation(tool: Tool, found: Observation, context: ToolContext) -> None:
     _require(tool, not found.error, f"a valid call gave an error: {found.text!r}")
     stated = re.search(r"\[\d+(\.\d+)?(, ?\d+(\.\d+)?){3}\]|\d+ ?[×x] ?\d+ ?px", found.text)
     _require(tool, stated is not None, f"its text must state a box [x0, y0, x1, y1] or a size W×H px, found {found.text!r}")
@@ -123,9 +123,9 @@ def _check_observation(tool: Tool, found: Observation, desk: Desk) -> None:
         origin = Box.whole(width=view.origin.width, height=view.origin.height)
         back = view.to_origin(view.window)
         _require(tool, _within(back, origin), f"a view maps to {list(back)}, outside its origin {list(origin)}")
-        known = any(view.origin in (v.image, v.origin) for v in desk.views.values())
+        known = any(view.origin in (v.image, v.origin) for v in context.views.values())
         _require(tool, known, "a view's origin is none of the images that the call named")
-        height, width = desk.images.array(view.image).shape[:2]
+        height, width = context.images.array(view.image).shape[:2]
         size = (view.image.width, view.image.height)
         _require(tool, (width, height) == size, f"a picture is {width}×{height} px but its ImageRef says {size}")
     for view in found.views:
@@ -134,35 +134,37 @@ def _check_observation(tool: Tool, found: Observation, desk: Desk) -> None:
             seen.append(view.image.sha256)
 
 
-def _check_refusals(tool: Tool, schema: Mapping[str, Json], call: Mapping[str, Json], box: Toolbox, desk: Desk) -> None:
+def _check_refusals(
+    tool: Tool, schema: Mapping[str, Json], call: Mapping[str, Json], box: Toolbox, context: ToolContext
+) -> None:
     properties = _properties(schema)
-    _refused(tool, box, {**call, "no_such_argument": 1}, desk, "an argument that its schema does not have")
+    _refused(tool, box, {**call, "no_such_argument": 1}, context, "an argument that its schema does not have")
     required = schema.get("required", [])
     assert isinstance(required, list)
     for name in required:
         rest = {key: value for key, value in call.items() if key != name}
-        _refused(tool, box, rest, desk, f"a call without {name!r}")
+        _refused(tool, box, rest, context, f"a call without {name!r}")
     for name, field_schema in properties.items():
         if _is_image(name, field_schema):
-            message = _refused(tool, box, {**call, name: "No Such Image"}, desk, f"an unknown image as {name!r}")
-            listed = all(known in message for known in desk.views)
+            message = _refused(tool, box, {**call, name: "No Such Image"}, context, f"an unknown image as {name!r}")
+            listed = all(known in message for known in context.views)
             _require(tool, listed, f"its error about an unknown image must list the known ones, found {message!r}")
         if _is_box(field_schema):
             for wrong in ([100, 100, 1200, 900], [-5, 100, 900, 900], [900, 900, 100, 100], [500, 500, 500, 500]):
-                _refused(tool, box, {**call, name: wrong}, desk, f"{name} {wrong}")
+                _refused(tool, box, {**call, name: wrong}, context, f"{name} {wrong}")
 
 
-def _call(box: Toolbox, tool: Tool, call: Mapping[str, Json], desk: Desk) -> Observation:
+def _call(box: Toolbox, tool: Tool, call: Mapping[str, Json], context: ToolContext) -> Observation:
     try:
-        return box.call(tool.name, call, desk)
+        return box.call(tool.name, call, context)
     except ToolError as error:
         raise AssertionError(f"tool {tool.name!r}: the call {dict(call)!r} was refused: {error}") from error
 
 
-def _refused(tool: Tool, box: Toolbox, call: Mapping[str, Json], desk: Desk, what: str) -> str:
+def _refused(tool: Tool, box: Toolbox, call: Mapping[str, Json], context: ToolContext, what: str) -> str:
     """The message of the ToolError that the call must raise."""
     try:
-        box.call(tool.name, call, desk)
+        box.call(tool.name, call, context)
     except ToolError as error:
         return str(error)
     raise AssertionError(f"tool {tool.name!r}: {what} must raise ToolError, but the call went through")

@@ -1,4 +1,4 @@
-"""What can be measured on two images: each changed place closely, and the picture as a whole.
+"""Measures two images: each changed region closely, and the picture as a whole.
 
 Frames: `Pair` works on the aligned copies (`imaging.align`); boxes handed in and out are px of the original image.
 """
@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.backends.baseline.naming import Lab, shares, to_lab
+from editloupe.baseline.naming import Lab, shares, to_lab
 from editloupe.data.images import RGB
 from editloupe.imaging.differences import Differences, localize
 from editloupe.values import Box
@@ -22,74 +22,99 @@ from editloupe.values import Box
 Mask: TypeAlias = NDArray[np.bool_]
 
 _LARGEST_SIDE: Final = 112
-"""Places larger than this are measured on a smaller copy: shapes and colours survive that, and time does not grow."""
+"""px; a larger region is measured on a smaller copy. Shapes and colours survive that, and time does not grow."""
 _RING_SAMPLES: Final = 160
 _CELLS: Final = 16
-"""The picture as a whole is cut into so many rows and columns."""
+"""Rows and columns into which the picture as a whole is cut."""
 _BINS: Final = 64
 _EDGE_ENERGY: Final = 2.0
 """Mean square of the edge strength, ΔE per px on the half thumbnail, above which a cell has edges at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """One changed place, measured in both images.
-
-    box: px of the original image.   before, after: share of the object's changed pixels by colour name, 0..1.
-    size_before, size_after: pixels that stand out from the surroundings, as a share of the box.
-    outline: how well the two silhouettes cover each other, 0..1.   edges: correlation of edge strength, -1..1.
-    shift: distance of the typical colours, ΔE in Lab.   sharpness: edge steepness after ÷ before, for its contrast.
-    detail: fine structure inside the object, after ÷ before.   inner: correlation of that structure, -1..1.
-    around: names of the colours around it, in the original image.
-    form_before, form_after: "round", "square", "triangle", "star" or "other".
-    """
+class RegionFeatures:
+    """One changed region, measured in both images."""
 
     box: Box
+    """In px of the original image."""
+
     before: dict[str, float]
+    """Share 0..1 of the object's changed pixels by colour name, in the original image."""
+
     after: dict[str, float]
+    """The same in the edited image."""
+
     size_before: float
+    """Pixels that stand out from the surroundings in the original image, as a share of the box."""
+
     size_after: float
+    """The same in the edited image."""
+
     outline: float
+    """How well the two silhouettes cover each other, 0..1."""
+
     edges: float
+    """Correlation of edge strength, -1..1."""
+
     shift: float
+    """Distance of the two median colours, ΔE in Lab."""
+
     steady: float
+    """Median ΔE, pixel by pixel, of what stands out in both images; infinite where nothing does."""
+
     sharpness: float
+    """Edge steepness for its contrast, after ÷ before."""
+
     detail: float
+    """Fine structure inside the object, after ÷ before."""
+
     inner: float
+    """Correlation of the structure inside the object, -1..1."""
+
     around: dict[str, float]
+    """Share 0..1 of the pixels around it by colour name, in the original image."""
+
     form_before: str
+    """Outline in the original image: "round", "square", "triangle", "star" or "other"."""
+
     form_after: str
+    """The same in the edited image."""
 
     @property
     def vanished(self) -> bool:
-        """Something stood out here before, and nearly nothing does now."""
+        """True if something stood out here before and nearly nothing does now."""
         return self.size_before >= 0.12 and self.size_after < 0.3 * self.size_before
 
     @property
     def appeared(self) -> bool:
+        """True if something stands out here now and nearly nothing did before."""
         return self.size_after >= 0.12 and self.size_before < 0.3 * self.size_after
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whole:
-    """The two pictures as wholes.
-
-    changed: share of the image that differs clearly, 0..1.   structure: correlation of edge maps, -1..1. On a plain ground
-    it rests on a few things alone, and one that goes takes it to 0.   redrawn: share of a 16×16 grid's cells that have
-    edges in either image, and not the same ones: how far across the picture `structure` speaks.
-    palette: overlap of the colour histograms, 0..1.   texture, colour: share of the cells whose structure of a few px grew
-    or fell fourfold, and whose mean colour moved by ΔE 12.
-    """
+class ImageFeatures:
+    """The two pictures as wholes. Cells are those of a 16×16 grid."""
 
     changed: float
+    """Share of the image that differs clearly, 0..1."""
+
     structure: float
+    """Correlation of the edge maps, -1..1. On a plain ground a few things decide it: one that goes takes it to 0."""
+
     redrawn: float
+    """Share of the cells that have edges in either image and not the same ones: how far across the picture they differ."""
+
     palette: float
+    """Overlap of the colour histograms, 0..1."""
+
     texture: float
+    """Share of the cells whose structure of a few px grew or fell fourfold."""
+
     colour: float
+    """Share of the cells whose mean colour moved by ΔE 12."""
 
 
-class Pair:
+class ImagePair:
     """Two images side by side, brought to one size, place and tone."""
 
     def __init__(self, original: RGB, edited: RGB) -> None:
@@ -103,13 +128,13 @@ class Pair:
         """(width, height) of the original image, px."""
         return self.found.alignment.size_1
 
-    def look(self, box: Box) -> Look:
-        """Measure one place. box: px of the original image."""
+    def features(self, box: Box) -> RegionFeatures:
+        """Return the features of one region. box: px of the original image."""
         patch = self._patch(box)
         return _measured(box, patch)
 
     def connected(self, a: Box, b: Box) -> bool:
-        """Whether one thing, in either image, reaches from one place to the other. a, b: px of the original image."""
+        """Return True if one thing, in either image, reaches from box a to box b. a, b: px of the original image."""
         patch = self._patch(a.union(b))
         masks = patch.standing_out
         ends = [patch.inside(box) for box in (a, b)]
@@ -132,11 +157,11 @@ class Pair:
         )
 
     @cached_property
-    def whole(self) -> Whole:
+    def whole(self) -> ImageFeatures:
         labs = [to_lab(image) for image in (self._first, self._second.astype(np.float32))]
         first, second = (_thumbnail(lab) for lab in labs)
         texture, colour = _changed_cells(*labs)
-        return Whole(
+        return ImageFeatures(
             changed=self.found.changed_share,
             structure=_correlation(_edge_strength(first), _edge_strength(second)),
             redrawn=_redrawn_cells(first, second),
@@ -148,20 +173,25 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class _Patch:
-    """One place with its surroundings in both images, in px of its own.
-
-    before, after: h×w×3 Lab.   changed: h×w.   box: px of the original image.   frame: scale and origin, so that
-    (x, y) of the original image is (x · frame[0] - frame[2], y · frame[1] - frame[3]) here.
-    """
+    """One region with its surroundings in both images, in px of its own."""
 
     before: Lab
+    """h×w×3, of the original image."""
+
     after: Lab
+    """h×w×3, of the edited image."""
+
     changed: Mask
+    """h×w: True where the images differ."""
+
     box: Box
+    """The region in px of the original image."""
+
     frame: tuple[float, float, float, float]
+    """Scale and origin: (x, y) of the original image is (x · frame[0] - frame[2], y · frame[1] - frame[3]) here."""
 
     def inside(self, box: Box) -> Mask:
-        """The pixels of a box given in px of the original image; at least one."""
+        """Return the pixels of a box given in px of the original image; at least one."""
         sx, sy, ox, oy = self.frame
         mask = np.zeros(self.changed.shape, bool)
         x0, y0, x1, y1 = _at_least(box.scaled(sx, sy).shifted(-ox, -oy), 2.0).ints()
@@ -174,12 +204,12 @@ class _Patch:
 
     @cached_property
     def standing_out(self) -> tuple[Mask, Mask]:
-        """What differs from the surroundings, before and after."""
+        """What differs from the surroundings, in the original and in the edited image."""
         samples = _ring_samples(self.before, self.after, ~self.near & ~self.changed, ~self.near)
         return _standing_out(self.before, samples, self.near), _standing_out(self.after, samples, self.near)
 
 
-def _measured(box: Box, patch: _Patch) -> Look:
+def _measured(box: Box, patch: _Patch) -> RegionFeatures:
     before, after, changed = patch.before, patch.after, patch.changed
     inside, near = patch.inside(box), patch.near
     a, b = patch.standing_out
@@ -192,7 +222,7 @@ def _measured(box: Box, patch: _Patch) -> Look:
     around = _grown(union if union.any() else inside, 2)
     interior = _shrunk(a & b, 2)
     area = max(1, int(inside.sum()))
-    return Look(
+    return RegionFeatures(
         box=box,
         before=shares(pixels_a),
         after=shares(pixels_b),
@@ -215,7 +245,7 @@ def _measured(box: Box, patch: _Patch) -> Look:
 
 
 def _ring_samples(before: Lab, after: Lab, ring: Mask, fallback: Mask) -> Lab:
-    """Colours around the place, from both images."""
+    """Return colours around the region, from both images."""
     ring = ring if ring.sum() >= 24 else fallback if fallback.any() else np.ones(ring.shape, bool)
     pixels = np.concatenate([before[ring], after[ring]])
     step = max(1, len(pixels) // _RING_SAMPLES)
@@ -223,7 +253,7 @@ def _ring_samples(before: Lab, after: Lab, ring: Mask, fallback: Mask) -> Lab:
 
 
 def _standing_out(lab: Lab, samples: Lab, near: Mask) -> Mask:
-    """Pixels near the place whose colour is rare around it; specks are dropped."""
+    """Return the pixels near the region whose colour is rare around it. Specks are dropped."""
     between = _distances(samples, samples)
     rank = max(1, len(samples) // 25)
     # The surroundings' own spread sets the tolerance: a carpet allows more than a wall.
@@ -236,7 +266,7 @@ def _standing_out(lab: Lab, samples: Lab, near: Mask) -> Mask:
 
 
 def _distances(a: Lab, b: Lab) -> NDArray[np.float32]:
-    """N×M Euclidean distances, ΔE76."""
+    """Return N×M Euclidean distances, ΔE76."""
     squares: NDArray[np.float32] = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1)[None] - 2 * a @ b.T
     distances: NDArray[np.float32] = np.sqrt(np.maximum(squares, 0)).astype(np.float32)
     return distances
@@ -253,13 +283,13 @@ def _without_specks(mask: Mask) -> Mask:
 
 
 def _share_a_piece(mask: Mask, a: Mask, b: Mask) -> bool:
-    """Whether one connected piece of the mask reaches both places."""
+    """Return True if one connected piece of the mask reaches both a and b."""
     _, labels = cv2.connectedComponents(_grown(mask, 1).astype(np.uint8), connectivity=8)
     return bool(np.intersect1d(labels[a & (labels > 0)], labels[b & (labels > 0)]).size)
 
 
 def _cover(a: Mask, b: Mask) -> float:
-    """How well two silhouettes cover each other, 0..1, a pixel of tolerance at the rim; 1 where both are empty."""
+    """Return how well two silhouettes cover each other, 0..1, within 1 px at the rim; 1 where both are empty."""
     if not a.any() and not b.any():
         return 1.0
     if not a.any() or not b.any():
@@ -269,12 +299,12 @@ def _cover(a: Mask, b: Mask) -> float:
 
 
 def _typical_change(before: Lab, after: Lab, mask: Mask) -> float:
-    """Median ΔE, pixel by pixel; infinite where no pixel is to be compared."""
+    """Return the median ΔE, pixel by pixel; infinite where the mask is empty."""
     return float(np.median(np.linalg.norm(before[mask] - after[mask], axis=1))) if mask.any() else float("inf")
 
 
 def _form(mask: Mask) -> str:
-    """The outline, by its area against its hull, its tightest rectangle and its circle."""
+    """Return the outline's name, by its area against its hull, its tightest rectangle and its circle."""
     contours, _ = cv2.findContours(_grown(mask, 1).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     if not contours:
         return "other"
@@ -299,7 +329,7 @@ def _form(mask: Mask) -> str:
 
 
 def _edge_strength(lab: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Length of the gradient over all three channels, per pixel."""
+    """Return the length of the gradient over all three channels, per pixel."""
     gx = cv2.Sobel(lab, cv2.CV_32F, 1, 0, ksize=3) / 8
     gy = cv2.Sobel(lab, cv2.CV_32F, 0, 1, ksize=3) / 8
     strength: NDArray[np.float32] = np.sqrt((gx**2 + gy**2).sum(axis=2)).astype(np.float32)
@@ -307,7 +337,7 @@ def _edge_strength(lab: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _steepness(lab: Lab, mask: Mask, edges: NDArray[np.float32]) -> float:
-    """Gradient at the silhouette's rim for the contrast it spans: about one over its width in px."""
+    """Return the gradient at the silhouette's rim for the contrast that it spans: about one over the rim's width in px."""
     rim = _grown(mask, 2) & ~_shrunk(mask, 2)
     inside, outside = _shrunk(mask, 1), ~_grown(mask, 3)
     if not rim.any() or not inside.any() or not outside.any():
@@ -317,7 +347,7 @@ def _steepness(lab: Lab, mask: Mask, edges: NDArray[np.float32]) -> float:
 
 
 def _correlation(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
-    """Pearson's r; 1 where both are flat, 0 where one is."""
+    """Return Pearson's r; 1 where both are flat, 0 where one is."""
     a, b = a.ravel() - a.mean(), b.ravel() - b.mean()
     norm_a, norm_b = float(np.linalg.norm(a)), float(np.linalg.norm(b))
     if norm_a < 1e-6 and norm_b < 1e-6:
@@ -337,12 +367,12 @@ def _mean(values: NDArray[np.float32], mask: Mask) -> float:
 
 
 def _thumbnail(lab: Lab) -> Lab:
-    """At most 256 px a side."""
+    """Return the picture at no more than 256 px a side."""
     return _prepared(lab, min(1.0, 256 / max(lab.shape[:2])))
 
 
 def _redrawn_cells(first: Lab, second: Lab) -> float:
-    """`redrawn` of `Whole`. At half the size grain has faded, while outlines are as strong as they were."""
+    """Return `ImageFeatures.redrawn`. At half the size grain has faded, while outlines are as strong as they were."""
     edges = [_edge_strength(_scaled(lab, 0.5)) for lab in (first, second)]
     height, width = edges[0].shape
     rows, columns = (np.linspace(0, side, _CELLS + 1).round().astype(int) for side in (height, width))
@@ -356,7 +386,7 @@ def _redrawn_cells(first: Lab, second: Lab) -> float:
 
 
 def _palette_overlap(first: Lab, second: Lab) -> float:
-    """Intersection of the two Lab histograms, 0..1, each colour spread by about ΔL 4.5 and Δa, Δb 11.
+    """Return the intersection of the two Lab histograms, 0..1, each colour spread by about ΔL 4.5 and Δa, Δb 11.
 
     The bins are much finer than that: with coarse ones a little grain splits a colour at a border, and on a plain ground
     that one colour is the palette.
@@ -367,7 +397,7 @@ def _palette_overlap(first: Lab, second: Lab) -> float:
 
 
 def _spread(histogram: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Blurred along each axis, nothing lost at the ends."""
+    """Return the histogram blurred along each axis; nothing is lost at the ends."""
     for axis in range(histogram.ndim):
         flat = np.moveaxis(histogram, axis, 0)
         blurred = cv2.GaussianBlur(flat.reshape(_BINS, -1), (1, 17), sigmaX=1.0, sigmaY=2.8, borderType=cv2.BORDER_REFLECT)
@@ -376,7 +406,10 @@ def _spread(histogram: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def _changed_cells(first: Lab, second: Lab) -> tuple[float, float]:
-    """(texture, colour) of `Whole`. Grain is smoothed away first: an editor that adds or takes grain has no other style."""
+    """Return (texture, colour) of `ImageFeatures`.
+
+    Grain is smoothed away first: an editor that adds or takes grain has no other style.
+    """
     colours, textures = [], []
     for lab in (first, second):
         light = lab[..., 0]
@@ -392,7 +425,7 @@ def _changed_cells(first: Lab, second: Lab) -> tuple[float, float]:
 
 
 def _prepared(lab: Lab, scale: float) -> Lab:
-    """Scaled, grain smoothed away."""
+    """Return the picture scaled, its grain smoothed away."""
     return cv2.GaussianBlur(_scaled(lab, scale), (0, 0), 0.7).astype(np.float32)
 
 
@@ -411,7 +444,7 @@ def _shrunk(mask: Mask, by: int) -> Mask:
 
 
 def _core(mask: Mask) -> Mask:
-    """The mask without its rim, where colours mix; the mask itself where it is all rim."""
+    """Return the mask without its rim, where colours mix; the mask itself where it is all rim."""
     core = _shrunk(mask, 1)
     return core if core.sum() >= 12 else mask
 

@@ -41,15 +41,6 @@ class Device:
         }
 
 
-def computed(model: object) -> dict[str, Json]:
-    """Where and with what a detector or an upscaler computes, as its own `computed` tells it; {} where it tells nothing.
-
-    Belongs into `Observation.data`, not into a version: it says where a verdict came from, not what was asked.
-    """
-    tell = getattr(model, "computed", None)
-    return {} if tell is None else dict(tell())
-
-
 def check_device(name: str) -> None:
     """Raises ConfigError for a name that is none, and for a GPU that is asked for by name and not there.
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from editloupe.errors import ToolError
-from editloupe.tools.batching import Batcher
+from editloupe.models.batching import Batcher
 
 
 class Squares:

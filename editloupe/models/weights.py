@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import pickle
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.errors import ConfigError
-from editloupe.tools.devices import import_torch
+from editloupe.models.devices import import_torch
 
 if TYPE_CHECKING:
     import torch
@@ -85,6 +86,31 @@ def refused(path: Path, error: pickle.UnpicklingError) -> ConfigError:
         f"{path}: refused: it holds more than tensors, and loading such a file can run code ({reason.partition('. ')[0]}); "
         "use the official weights, or convert them to .safetensors"
     )
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without transformers' progress bars and load reports: what matters of them is checked, and raised."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def missing_parameters(model: Any, missing: Sequence[str]) -> list[str]:
+    """Of the missing keys those of parameters that nothing else filled; transformers would leave them random."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    gone = set(missing)
+    return [shared[0] for shared in names.values() if gone.issuperset(shared)]
 
 
 def _safetensors(path: Path) -> object:

@@ -1,4 +1,4 @@
-"""The conversation, read: criterion, instruction, images, tools on offer, and what the observations reported.
+"""Reads the conversation: criterion, instruction, images, tools on offer, and what the observations reported.
 
 The prompt's own lines are trusted in the order in which they stand: the criterion before the instruction, the labels
 after it. The instruction is one line, whatever it says.
@@ -30,33 +30,47 @@ _NONE = re.compile(r"^No (region differs|difference)\b")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """A place that an observation named. box: px of the original image.   crop: its picture, "" where none was shown."""
+class ObservedRegion:
+    """A region that an observation named."""
 
     box: Box
+    """In px of the original image."""
+
     crop: str = ""
+    """The name of its picture; "" where none was shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked, and what has been seen so far.
-
-    criterion: as the prompt names it.   labels: on offer.   tools: names on offer, empty once withdrawn.   called: tools
-    that we asked for.   observed: places that differ, strongest first; None where nothing was observed.
-    """
+    """What is asked, and what has been seen so far."""
 
     criterion: str
+    """The criterion's name in the prompt."""
+
     instruction: str
+    """The editing instruction; "" where the prompt has none."""
+
     labels: frozenset[str]
+    """Names of the labels on offer."""
+
     original: ImageRef | None
+    """The image before the edit; None where the request lacks it."""
+
     edited: ImageRef | None
+    """The image after the edit; None where the request lacks it."""
+
     tools: frozenset[str]
+    """Names of the tools on offer; empty once they are withdrawn."""
+
     called: tuple[str, ...]
-    observed: tuple[Place, ...] | None
+    """Names of the tools that the baseline has called, in order."""
+
+    observed: tuple[ObservedRegion, ...] | None
+    """Regions that differ, strongest first; None where nothing was observed."""
 
 
-def read(request: Request) -> Question:
-    """The whole conversation as one question."""
+def read_request(request: Request) -> Question:
+    """Return the whole conversation as one question."""
     first = next((m for m in request.messages if m.role == "user"), None)
     lines = [] if first is None else first.text.splitlines()
     at = next((i for i, line in enumerate(lines) if _INSTRUCTION.match(line)), len(lines))
@@ -79,13 +93,13 @@ def read(request: Request) -> Question:
 
 
 def _called(messages: Sequence[Message]) -> tuple[str, ...]:
-    """Names of the tools that we asked for, in order."""
+    """Return the names of the tools that the baseline has called, in order."""
     native = [call.name for m in messages if m.role == "assistant" for call in m.tool_calls]
     return (*native, *(name for m in messages if m.role == "assistant" for name in _CALLED.findall(m.text)))
 
 
-def _observed(messages: Sequence[Message], first: Message | None, original: ImageRef) -> tuple[Place, ...] | None:
-    places: list[Place] = []
+def _observed(messages: Sequence[Message], first: Message | None, original: ImageRef) -> tuple[ObservedRegion, ...] | None:
+    places: list[ObservedRegion] = []
     heard = False
     for message in messages:
         if message is first or message.role not in ("user", "tool"):
@@ -99,11 +113,11 @@ def _observed(messages: Sequence[Message], first: Message | None, original: Imag
     return tuple(places) if heard else None
 
 
-def _places(found: Sequence[Sequence[str]], original: ImageRef, *, crop: str = "") -> list[Place]:
-    """Boxes in thousandths as places; what is no box is left out."""
+def _places(found: Sequence[Sequence[str]], original: ImageRef, *, crop: str = "") -> list[ObservedRegion]:
+    """Return boxes in thousandths as regions. What is no box is left out."""
     numbers = [tuple(map(int, texts)) for texts in found]
     return [
-        Place(box=Box.from_thousandths(n, width=original.width, height=original.height), crop=crop)
+        ObservedRegion(box=Box.from_thousandths(n, width=original.width, height=original.height), crop=crop)
         for n in numbers
         if n[0] < n[2] <= 1000 and n[1] < n[3] <= 1000
     ]

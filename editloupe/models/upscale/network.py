@@ -15,9 +15,9 @@ from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
 from editloupe.imaging.align import resize
 from editloupe.imaging.geometry import spans
-from editloupe.tools.batching import Batcher
-from editloupe.tools.devices import Device, fitting, import_torch, open_device
-from editloupe.tools.weights import load_tensors
+from editloupe.models.batching import Batcher
+from editloupe.models.devices import Device, fitting, import_torch, open_device
+from editloupe.models.weights import load_tensors
 from editloupe.values import Json
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class NetworkUpscaler:
 
 
 def _load(weights: Path, device: Device) -> _Network:
-    from editloupe.tools.rrdbnet import RRDBNet, Shape
+    from editloupe.models.upscale.rrdbnet import RRDBNet, Shape
 
     torch = import_torch()
     tensors = load_tensors(weights)

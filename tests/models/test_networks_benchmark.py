@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.networks import Row, Way, measure, table
-from editloupe.tools.devices import Device
+from editloupe.models.devices import Device
 
 
 def row(way: str, rate: float, *, callers: int = 8, batch: int = 1, peak_gib: float | None = None) -> Row:

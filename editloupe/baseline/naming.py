@@ -52,13 +52,16 @@ _ENOUGH: Final = 800
 
 
 def to_lab(rgb: RGB | NDArray[np.float32]) -> Lab:
-    """H×W×3 RGB, uint8 or float32 in 0..255, as Lab."""
+    """Return H×W×3 RGB, uint8 or float32 in 0..255, as Lab."""
     unit = np.asarray(rgb, np.float32) / np.float32(255)
     return cv2.cvtColor(unit, cv2.COLOR_RGB2LAB).astype(np.float32, copy=False)
 
 
 def shares(pixels: Lab) -> dict[str, float]:
-    """How much of N×3 Lab pixels has each name, 0..1; a name that none has is left out. Many pixels are sampled evenly."""
+    """Return which share of N×3 Lab pixels has each name, 0..1. A name that none has is left out.
+
+    Of more than about 800 pixels an even sample is taken.
+    """
     if not len(pixels):
         return {}
     table, owner = _table()
@@ -70,12 +73,12 @@ def shares(pixels: Lab) -> dict[str, float]:
 
 
 def share_of(found: Mapping[str, float], name: str) -> float:
-    """How much of what was found goes by `name`, 0..1; shades of a neighbouring name count half."""
+    """Return which share of what was found has this name, 0..1. Shades of a neighbouring name count half."""
     return sum(s if n == name else s / 2 if frozenset((n, name)) in _NEIGHBOURS else 0.0 for n, s in found.items())
 
 
 def leading(found: Mapping[str, float]) -> str:
-    """The name that most pixels have; "nothing" where there are none."""
+    """Return the name that most pixels have; "nothing" where there are none."""
     return max(found, key=lambda name: found[name]) if found else "nothing"
 
 

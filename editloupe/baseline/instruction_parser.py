@@ -1,6 +1,6 @@
-"""What an instruction asks for, as far as rules can read it: the kind of edit, colours, places, numbers, outlines.
+"""Reads what an instruction asks for, as far as rules can: the kind of edit, colours, places, numbers, outlines.
 
-Object nouns are only names here: nothing in this backend knows what a mug looks like.
+An object's noun is only a name here: nothing in this backend knows what a mug looks like.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from editloupe.backends.baseline.naming import NAMES, SYNONYMS
+from editloupe.baseline.naming import NAMES, SYNONYMS
 
 Action: TypeAlias = Literal["colour", "material", "text", "shape", "remove", "replace", "count", "add", "unknown"]
 
@@ -73,24 +73,33 @@ _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
-    """An instruction, read.
-
-    of, to: colour of the target before and after, where named.   material, outline: asked for.   was: outline before.
-    places: "left", "top", ... in the picture.   change: how many more (or fewer) are asked for.
-    """
+class ParsedInstruction:
+    """What an instruction asks for."""
 
     action: Action
+    """The kind of edit; "unknown" where no rule recognises it."""
+
     of: str | None = None
+    """The target's colour before the edit; None where none is named."""
+
     to: str | None = None
+    """The colour that is asked for; None where none is named."""
+
     material: str | None = None
+    """The material that is asked for."""
+
     outline: str | None = None
+    """The outline that is asked for."""
+
     places: tuple[str, ...] = ()
+    """Where in the picture the target is: "left", "top", …"""
+
     change: int | None = None
+    """How many more things are asked for; negative for fewer."""
 
     @property
     def described(self) -> str:
-        """In words, for the reasoning."""
+        """Return it in words, for the reasoning."""
         facts = [f"kind of edit: {self.action}"]
         facts += [f"target is {self.of}"] if self.of else []
         facts += [f"asked colour {self.to}"] if self.to else []
@@ -101,8 +110,11 @@ class Wish:
         return ", ".join(facts)
 
 
-def read_wish(instruction: str) -> Wish:
-    """The instruction as a Wish; "unknown" where none of the seven kinds of edit is recognised. Quoted text is skipped."""
+def parse_instruction(instruction: str) -> ParsedInstruction:
+    """Return what an instruction asks for; its action is "unknown" where no kind of edit is recognised.
+
+    Quoted text is skipped.
+    """
     text = _QUOTED.sub(" ", instruction.casefold().replace("→", " to "))
     # "left of the lamp" is a place beside a thing, not one in the picture.
     text = _BESIDE.sub("beside ", text)
@@ -115,7 +127,7 @@ def read_wish(instruction: str) -> Wish:
     if action in ("unknown", "colour", "replace") and outlines and _is_shape(words, outlines, colours):
         action = "shape"
     of, to = _colours(action, words, colours)
-    return Wish(
+    return ParsedInstruction(
         action=action,
         of=of,
         to=to,
@@ -153,13 +165,13 @@ def _action(text: str, words: list[str], *, quoted: bool, colours: list[tuple[in
 
 
 def _counts(text: str) -> bool:
-    """ "Remove two of …", "add three …": a number stands where an article would."""
+    """Return True if a number stands where an article would: "remove two of …", "add three …"."""
     found = (_SOME_OF.search(text), _SOME_MORE.search(text))
     return any(m is not None and (m.group(2) in _NUMBERS or m.group(2).isdigit()) for m in found)
 
 
 def _ends_in(words: list[str], colours: list[tuple[int, str]]) -> bool:
-    """Whether the last colour is what the sentence ends in, and so what is asked for, places and particles aside."""
+    """Return True if the sentence ends in its last colour, which is then asked for. Places and particles do not count."""
     if not colours:
         return False
     places = {form for forms in _PLACES.values() for form in forms} | {"on", "in", "at", "the"}
@@ -167,7 +179,7 @@ def _ends_in(words: list[str], colours: list[tuple[int, str]]) -> bool:
 
 
 def _replaces(text: str, words: list[str]) -> bool:
-    """A replacement: by its verb, or "into a …" where what follows is more than a colour, a material or an outline."""
+    """Return True for a replacement: by its verb, or "into a …" before more than a colour, a material or an outline."""
     found = _REPLACE.search(text)
     if not found:
         return False
@@ -183,13 +195,13 @@ def _replaces(text: str, words: list[str]) -> bool:
 
 
 def _is_shape(words: list[str], outlines: list[tuple[int, str]], colours: list[tuple[int, str]]) -> bool:
-    """Whether an outline, and not a colour, is the thing asked for: it stands last."""
+    """Return True if an outline, and not a colour, is asked for: it stands last."""
     last = outlines[-1][0]
     return (not colours or colours[-1][0] < last) and (last >= len(words) - 2 or words[last + 1] == "instead")
 
 
 def _colours(action: Action, words: list[str], colours: list[tuple[int, str]]) -> tuple[str | None, str | None]:
-    """The target's colour before and after."""
+    """Return the target's colour before and after."""
     if not colours:
         return None, None
     names = [name for _, name in colours]
@@ -217,7 +229,7 @@ def _colours(action: Action, words: list[str], colours: list[tuple[int, str]]) -
 
 
 def _outline(words: list[str], outlines: list[tuple[int, str]]) -> str | None:
-    """The outline asked for: the last one, or the one before "instead of"."""
+    """Return the outline that is asked for: the last one, or the one before "instead of"."""
     if not outlines:
         return None
     if "instead" in words:
@@ -227,7 +239,7 @@ def _outline(words: list[str], outlines: list[tuple[int, str]]) -> str | None:
 
 
 def _change(action: Action, words: list[str], text: str) -> int | None:
-    """How many more are asked for; negative for fewer."""
+    """Return how many more are asked for; negative for fewer."""
     if action == "add":
         return 1
     if action != "count":

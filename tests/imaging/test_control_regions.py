@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from editloupe.data.images import RGB
+from editloupe.imaging.control_regions import find_control_regions, swap_regions
 from editloupe.imaging.differences import localize
 from editloupe.imaging.geometry import expand
-from editloupe.imaging.quiet import exchanged, quiet_places
 
 
 def scene() -> RGB:
@@ -26,7 +26,7 @@ def test_each_difference_has_a_place_of_its_size_that_is_quiet_with_its_context(
     after[350:390, 470:510] = (0, 200, 0)
     found = localize(before, after)
     assert len(found.regions) == 2
-    places = quiet_places(found)
+    places = find_control_regions(found)
     for region, place in zip(found.regions, places, strict=True):
         assert abs(place.box.width - region.box.width) <= 1 and abs(place.box.height - region.box.height) <= 1
         assert place.busy == 0 and place.mean < 1
@@ -36,14 +36,14 @@ def test_each_difference_has_a_place_of_its_size_that_is_quiet_with_its_context(
         x0, y0, x1, y1 = place.box.ints()
         assert before[y0:y1, x0:x1].min() < 100
     assert places[0].box.intersection(places[1].box) is None
-    assert quiet_places(found) == places
+    assert find_control_regions(found) == places
 
 
 def test_a_large_difference_gets_the_largest_quiet_place_there_is() -> None:
     before, after = scene(), scene()
     after[:, 300:420] = (200, 0, 0)
     found = localize(before, after)
-    (region,), (place,) = found.regions, quiet_places(found)
+    (region,), (place,) = found.regions, find_control_regions(found)
     # A place 120 px wide would be shown with λ(120) = 3.76, so with 226 px beside it: from the left border up to x 346,
     # into the difference. One of 0.7 · 120 = 84 px has λ(84) = 4.68 and 197 px: up to x 281.
     assert region.box.width == pytest.approx(120, abs=4)
@@ -55,8 +55,8 @@ def test_regions_move_with_their_levels_and_keep_what_was_measured() -> None:
     before, after = scene(), scene()
     after[20:60, 20:60] = (200, 0, 0)
     found = localize(before, after)
-    places = quiet_places(found)
-    moved = exchanged(found, places)
+    places = find_control_regions(found)
+    moved = swap_regions(found, places)
     (region,), (shown,) = found.regions, moved.regions
     assert shown.box == places[0].box and (shown.mean, shown.strength) == (region.mean, region.strength)
     x0, y0, x1, y1 = shown.box.ints()
@@ -65,4 +65,4 @@ def test_regions_move_with_their_levels_and_keep_what_was_measured() -> None:
 
 
 def test_without_differences_there_are_no_places() -> None:
-    assert quiet_places(localize(scene(), scene())) == ()
+    assert find_control_regions(localize(scene(), scene())) == ()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,10 +13,10 @@ import numpy as np
 
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
-from editloupe.tools.batching import Batcher
-from editloupe.tools.detectors import FAMILIES, Detection, Sight, Weights, clean_box
-from editloupe.tools.devices import Device, fitting, import_torch, open_device
-from editloupe.tools.weights import refused
+from editloupe.models.batching import Batcher
+from editloupe.models.detect.base import FAMILIES, Detection, DetectionResult, Weights, clean_box
+from editloupe.models.devices import Device, fitting, import_torch, open_device
+from editloupe.models.weights import missing_parameters, quietly, refused
 from editloupe.values import Json
 
 BOX_THRESHOLD: Final = 0.30
@@ -78,7 +77,7 @@ class TransformersDetector:
         self._loading = threading.Lock()
         self._loaded: Loaded | None = None
         # Only pictures of one size share a batch: padding would change what the backbone sees at their borders.
-        self._batcher: Batcher[_Item, Sight] = Batcher(
+        self._batcher: Batcher[_Item, DetectionResult] = Batcher(
             self._run,
             name=FAMILIES[weights.family],
             key=lambda item: tuple(item.pixels.shape),
@@ -106,7 +105,7 @@ class TransformersDetector:
         size = self._ready().processor.image_processor.size
         return int(size.get("shortest_edge") or size.get("height"))
 
-    def __call__(self, images: Sequence[RGB], phrase: str) -> list[Sight]:
+    def __call__(self, images: Sequence[RGB], phrase: str) -> list[DetectionResult]:
         loaded = self._ready()
         text = phrase if self._owl else f"{phrase}."
         tokens = len(loaded.processor.tokenizer(text)["input_ids"])
@@ -138,7 +137,7 @@ class TransformersDetector:
             height=height,
         )
 
-    def _run(self, items: list[_Item]) -> list[Sight]:
+    def _run(self, items: list[_Item]) -> list[DetectionResult]:
         torch, loaded = import_torch(), self._ready()
         padding = {"padding": "max_length", "max_length": loaded.max_tokens} if self._owl else {"padding": True}
         texts = loaded.processor.tokenizer([item.phrase for item in items], return_tensors="pt", **padding)
@@ -147,17 +146,17 @@ class TransformersDetector:
             inputs["pixel_mask"] = torch.stack([item.mask for item in items])
         name, half = loaded.device.name, loaded.device.half
 
-        def forward() -> list[Sight]:
+        def forward() -> list[DetectionResult]:
             placed = {key: value.to(name) for key, value in inputs.items()}
             with torch.inference_mode(), torch.autocast(name.partition(":")[0], torch.float16, enabled=half):
                 outputs = loaded.model(**placed)
             # In fp32 on the CPU, so that thresholds and boxes are the same arithmetic everywhere.
             outputs.logits, outputs.pred_boxes = outputs.logits.float().cpu(), outputs.pred_boxes.float().cpu()
-            return self._sights(loaded, outputs, texts["input_ids"], items)
+            return self._results(loaded, outputs, texts["input_ids"], items)
 
         return fitting(forward)
 
-    def _sights(self, loaded: Loaded, outputs: Any, tokens: Any, items: list[_Item]) -> list[Sight]:
+    def _results(self, loaded: Loaded, outputs: Any, tokens: Any, items: list[_Item]) -> list[DetectionResult]:
         sizes = [(item.height, item.width) for item in items]
         process = loaded.processor.post_process_grounded_object_detection
         if self._owl:
@@ -167,9 +166,9 @@ class TransformersDetector:
             found = process(
                 outputs, tokens, threshold=self.threshold, text_threshold=self.text_threshold, target_sizes=sizes
             )
-        return [self._sight(one, item) for one, item in zip(found, items, strict=True)]
+        return [self._result(one, item) for one, item in zip(found, items, strict=True)]
 
-    def _sight(self, found: Any, item: _Item) -> Sight:
+    def _result(self, found: Any, item: _Item) -> DetectionResult:
         detections = []
         # Not strict: for no box at all, transformers gives one empty label.
         for corners, score, label in zip(
@@ -184,7 +183,7 @@ class TransformersDetector:
             # OWLv2 pads to a square on the right and below before it scales.
             scale = width / max(item.width, item.height)
             width, height = round(item.width * scale), round(item.height * scale)
-        return Sight(detections=tuple(detections), width=width, height=height)
+        return DetectionResult(detections=tuple(detections), width=width, height=height)
 
     def _ready(self) -> Loaded:
         with self._loading:
@@ -205,7 +204,7 @@ def load(weights: Weights, device: Device) -> Loaded:
     if weights.path.is_dir():
         model, processor = _from_folder(weights)
     else:
-        from editloupe.tools.groundingdino_checkpoint import load_checkpoint
+        from editloupe.models.detect.groundingdino_checkpoint import load_checkpoint
 
         model, processor = load_checkpoint(weights.path)
     model.eval().to(device.name)
@@ -240,28 +239,3 @@ def _from_folder(weights: Weights) -> tuple[Any, Any]:
             f"of another shape ({', '.join(sorted(wrong)[:3])} …)"
         )
     return model, processor
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Without transformers' progress bars and load reports: what matters of them is checked, and raised."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
-
-
-def missing_parameters(model: Any, missing: Sequence[str]) -> list[str]:
-    """Of the missing keys those of parameters that nothing else filled; transformers would leave them random."""
-    names: dict[int, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(id(parameter), []).append(name)
-    gone = set(missing)
-    return [shared[0] for shared in names.values() if gone.issuperset(shared)]

@@ -1,4 +1,4 @@
-"""`PixelBaseline`: the backend that runs everywhere. It asks for the differences, measures them, and concludes."""
+"""`PixelBaseline`: the backend that runs everywhere. It asks for the differences, measures them and answers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from concurrent.futures import Future
 from typing import Final
 
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.baseline import verdicts
-from editloupe.backends.baseline.dialogue import EDITED, ORIGINAL, Place, Question, read
-from editloupe.backends.baseline.looks import Pair
-from editloupe.backends.baseline.verdicts import CONSISTENCY, FOLLOWING, Verdict
-from editloupe.backends.baseline.wish import read_wish
+from editloupe.baseline import verdicts
+from editloupe.baseline.dialogue import EDITED, ORIGINAL, ObservedRegion, Question, read_request
+from editloupe.baseline.instruction_parser import parse_instruction
+from editloupe.baseline.region_features import ImagePair
+from editloupe.baseline.verdicts import CONSISTENCY, FOLLOWING, Verdict
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError
@@ -30,14 +30,17 @@ _PAIRS_KEPT: Final = 4
 
 
 def open_backend(uri: BackendURI) -> PixelBaseline:
-    """The factory behind `baseline`. Raises ConfigError: there are no models and no parameters to choose from."""
+    """Open the backend `baseline`. Raises ConfigError where the URI names a model or parameters: there are none."""
     if uri.model or uri.params:
         raise ConfigError(f"backend {str(uri)!r}: the baseline has neither models nor parameters; write 'baseline'")
     return PixelBaseline()
 
 
 class PixelBaseline:
-    """Judges by rules. Its answers depend on the request alone; pictures compared lately are kept to save time."""
+    """Judges by rules. Its answers depend on the request alone.
+
+    The pairs of images that it compared last are kept, to save time.
+    """
 
     uri: Final = "baseline"
     endpoint: Final = "in process"
@@ -46,14 +49,14 @@ class PixelBaseline:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pairs: OrderedDict[tuple[str, str], Future[Pair]] = OrderedDict()
+        self._pairs: OrderedDict[tuple[str, str], Future[ImagePair]] = OrderedDict()
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
-        """A tool call or a label, in the tags of the text protocol.
+        """Return a tool call or a label, in the tags of the text protocol.
 
         Raises BackendError where an image cannot be decoded.
         """
-        question = read(request)
+        question = read_request(request)
         original, edited = question.original, question.edited
         unfit = _unfit(question)
         if unfit or original is None or edited is None:
@@ -73,7 +76,7 @@ class PixelBaseline:
             )
         return _answer(verdict.label, f"{thought} {verdict.reason}")
 
-    def _pair(self, original: ImageRef, edited: ImageRef, images: ImageStore) -> Pair:
+    def _pair(self, original: ImageRef, edited: ImageRef, images: ImageStore) -> ImagePair:
         """Compare two pictures once, however many threads ask for them at a time."""
         key = (original.sha256, edited.sha256)
         with self._lock:
@@ -85,7 +88,7 @@ class PixelBaseline:
                 self._pairs.popitem(last=False)
         if first:
             try:
-                compared.set_result(Pair(images.array(original), images.array(edited)))
+                compared.set_result(ImagePair(images.array(original), images.array(edited)))
             except BaseException as error:
                 with self._lock:
                     self._pairs.pop(key, None)
@@ -99,7 +102,7 @@ class PixelBaseline:
 
 
 def _unfit(question: Question) -> str:
-    """Why this question is not for us; "" where it is."""
+    """Return why the baseline cannot answer the question; "" where it can."""
     if question.labels not in (FOLLOWING, CONSISTENCY):
         named = ", ".join(sorted(question.labels)) or "none"
         return (
@@ -112,19 +115,20 @@ def _unfit(question: Question) -> str:
     return "" if question.instruction.strip() else "The request has no editing instruction."
 
 
-def _judged(question: Question, pair: Pair) -> tuple[Verdict, str]:
-    """The verdict, and what it was looked at for."""
-    wish = read_wish(question.instruction)
+def _judged(question: Question, pair: ImagePair) -> tuple[Verdict, str]:
+    """Return the verdict, and the thought before it: how the instruction was read and how many places count."""
+    instruction = parse_instruction(question.instruction)
     if question.observed is None:
-        places = [Place(box=region.box) for region in pair.found.regions[:_MOST_PLACES]]
+        places = [ObservedRegion(box=region.box) for region in pair.found.regions[:_MOST_PLACES]]
         source = "No observation is at hand, so the places were found on the full images"
     else:
         places = list(question.observed[:_MOST_PLACES])
         source = "The places are those of the observation"
-    evidence = verdicts.gather(pair, [p.box for p in places], crops={p.crop: p.box for p in places if p.crop})
+    measured = verdicts.measure(pair, [p.box for p in places], crops={p.crop: p.box for p in places if p.crop})
     judge = verdicts.follow if question.labels == FOLLOWING else verdicts.consist
-    thought = f"Read from the instruction: {wish.described}. {source}: {len(places)}, of which {len(evidence.looks)} count."
-    return judge(wish, evidence), thought
+    count = f"{len(places)}, of which {len(measured.regions)} count"
+    thought = f"Read from the instruction: {instruction.described}. {source}: {count}."
+    return judge(instruction, measured), thought
 
 
 _MOST_PLACES: Final = 16

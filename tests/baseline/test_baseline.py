@@ -18,16 +18,17 @@ from benchmarks.drawing import RGB, Thing, backdrop, render
 from benchmarks.scenes import FAMILIES, draw
 from editloupe import Judge
 from editloupe.backends.base import open_backend
-from editloupe.backends.baseline import PixelBaseline
-from editloupe.backends.baseline.naming import leading, shares, to_lab
-from editloupe.backends.baseline.wish import Wish, read_wish
+from editloupe.baseline import PixelBaseline
+from editloupe.baseline.instruction_parser import ParsedInstruction as Parsed
+from editloupe.baseline.instruction_parser import parse_instruction
+from editloupe.baseline.naming import leading, shares, to_lab
 from editloupe.chat import ImagePart, Message, Request, TextPart
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ConfigError
 from editloupe.prompts import render as render_prompt
 from editloupe.rubrics.model import load_rubric
-from editloupe.tools.base import Desk, open_toolbox
+from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.values import View
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "edits"
@@ -85,11 +86,11 @@ class Talk:
     def observe(self, call: dict[str, object]) -> None:
         self.calls.append(str(call["name"]))
         toolbox = open_toolbox([str(call["name"])])
-        desk = Desk(images=self.store, views=self.views, crops=sum(n.startswith("Crop") for n in self.views))
-        seen = toolbox.call(str(call["name"]), call["parameters"], desk)  # type: ignore[arg-type]
+        context = ToolContext(images=self.store, views=self.views, crops=sum(n.startswith("Crop") for n in self.views))
+        seen = toolbox.call(str(call["name"]), call["parameters"], context)  # type: ignore[arg-type]
         parts: list[TextPart | ImagePart] = [TextPart(text=f"Observation of {call['name']}:\n{seen.text}")]
         for number, image in enumerate(seen.images, start=1):
-            name = desk.crop_name(number)
+            name = context.crop_name(number)
             self.views[name] = next(v for v in seen.views if v.image == image)
             parts.append(ImagePart(image=image, alias=name))
         self.messages.append(Message(role="user", parts=tuple(parts)))
@@ -312,32 +313,32 @@ def test_the_uri_takes_neither_model_nor_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("instruction", "wish"),
+    ("instruction", "expected"),
     [
         # The paper's own examples (DLEBench, Figures 9 and 13 to 19).
-        ("Changed color of the red bus to yellow.", Wish(action="colour", of="red", to="yellow")),
-        ("Changed attribute of white handbag to black.", Wish(action="colour", of="white", to="black")),
-        ("Change the color of the bicycle from yellow to black.", Wish(action="colour", of="yellow", to="black")),
-        ("Change attribute of plastic stool to wood.", Wish(action="material", material="wood")),
-        ("Change the text content on the white bus from 'TR 7906 T' to 'TR 9067 T'.", Wish(action="text", of="white")),
-        ("Change spider to dog on the blue sail.", Wish(action="replace")),
-        ("Change the count of people in the oil painting from 2 to 4.", Wish(action="count", change=2)),
-        ("Remove the telephone located on the right side of the hand lamp.", Wish(action="remove")),
+        ("Changed color of the red bus to yellow.", Parsed(action="colour", of="red", to="yellow")),
+        ("Changed attribute of white handbag to black.", Parsed(action="colour", of="white", to="black")),
+        ("Change the color of the bicycle from yellow to black.", Parsed(action="colour", of="yellow", to="black")),
+        ("Change attribute of plastic stool to wood.", Parsed(action="material", material="wood")),
+        ("Change the text content on the white bus from 'TR 7906 T' to 'TR 9067 T'.", Parsed(action="text", of="white")),
+        ("Change spider to dog on the blue sail.", Parsed(action="replace")),
+        ("Change the count of people in the oil painting from 2 to 4.", Parsed(action="count", change=2)),
+        ("Remove the telephone located on the right side of the hand lamp.", Parsed(action="remove")),
         ("Change the shape of the orange logo on the building from diamond to triangle.",
-         Wish(action="shape", of="orange", outline="triangle")),
+         Parsed(action="shape", of="orange", outline="triangle")),
         # And what people write besides.
-        ("Make the red mug on the left blue", Wish(action="colour", of="red", to="blue", places=("left",))),
-        ("recolour the grey car → teal", Wish(action="colour", of="gray", to="turquoise")),
-        ("Put a green hat in place of the red ball", Wish(action="replace", of="red", to="green")),
-        ("Delete one of the three red apples", Wish(action="count", of="red", change=-1)),
-        ("Add two apples", Wish(action="count", change=2)),
-        ("Change the sign to say 'RED STOP'", Wish(action="text")),
-        ("Make the red car look like a vintage car.", Wish(action="unknown", of="red")),
-        ("", Wish(action="unknown")),
+        ("Make the red mug on the left blue", Parsed(action="colour", of="red", to="blue", places=("left",))),
+        ("recolour the grey car → teal", Parsed(action="colour", of="gray", to="turquoise")),
+        ("Put a green hat in place of the red ball", Parsed(action="replace", of="red", to="green")),
+        ("Delete one of the three red apples", Parsed(action="count", of="red", change=-1)),
+        ("Add two apples", Parsed(action="count", change=2)),
+        ("Change the sign to say 'RED STOP'", Parsed(action="text")),
+        ("Make the red car look like a vintage car.", Parsed(action="unknown", of="red")),
+        ("", Parsed(action="unknown")),
     ],
 )  # fmt: skip
-def test_an_instruction_is_read_as_far_as_rules_can(instruction: str, wish: Wish) -> None:
-    assert read_wish(instruction) == wish
+def test_an_instruction_is_read_as_far_as_rules_can(instruction: str, expected: Parsed) -> None:
+    assert parse_instruction(instruction) == expected
 
 
 @pytest.mark.parametrize("name", ["red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "black", "white"])

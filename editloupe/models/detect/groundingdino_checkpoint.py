@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.errors import ConfigError
-from editloupe.tools.weights import load_tensors
+from editloupe.models.weights import load_tensors, missing_parameters, quietly
 
 if TYPE_CHECKING:
     import torch
@@ -144,8 +144,6 @@ def load_checkpoint(path: Path) -> tuple[Any, Any]:
     Raises ConfigError: unsafe, damaged, not GroundingDINO, tensors missing or left over, no vocabulary.
     """
     from transformers import GroundingDinoForObjectDetection, GroundingDinoImageProcessorPil, GroundingDinoProcessor
-
-    from editloupe.tools.transformers_detector import missing_parameters, quietly
 
     original = load_tensors(path)
     if "transformer.level_embed" not in original or "backbone.0.patch_embed.proj.weight" not in original:

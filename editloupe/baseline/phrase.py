@@ -1,4 +1,4 @@
-"""Which object an instruction is about, by rules on its words: for the embedded baseline, which is no language model.
+"""Finds the object that an instruction is about, by rules on its words. It is no language model.
 
 It knows the shapes of sentences that editing benchmarks are made of; what it does not recognise it leaves unanswered.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from editloupe.backends.baseline.naming import NAMES, SYNONYMS
-from editloupe.backends.baseline.wish import MATERIALS, OUTLINES, Action, read_wish
+from editloupe.baseline.instruction_parser import MATERIALS, OUTLINES, Action, parse_instruction
+from editloupe.baseline.naming import NAMES, SYNONYMS
 
 VERSION: Final = "1"
 WHOLE_IMAGE: Final = "image"
@@ -71,7 +71,7 @@ _SHOULD = re.compile(r"^(.+?)\s(?:should|must|needs? to|has to|have to)\b")
 
 
 def target_phrase(instruction: str) -> str | None:
-    """The object to be changed as a noun phrase in lower case, "image" for the whole of it; None where no rule fits.
+    """Return the object to be changed as a noun phrase in lower case, "image" for the whole of it; None where no rule fits.
 
     Of a replacement the original object (DLEBench, Table 6); of an addition the thing that it is added to.
     """
@@ -81,7 +81,7 @@ def target_phrase(instruction: str) -> str | None:
     text = re.sub(
         r"^(please|kindly|can you|could you|i want you to|now|in (the|this) (image|picture|photo)),?\s+", "", text
     )
-    action = read_wish(instruction).action
+    action = parse_instruction(instruction).action
     if action == "text" and not (_QUOTED.search(instruction) or _TEXT.search(text)):
         action = "unknown"
     if action == "count" and re.search(r"\b(add|insert|put|place)\b", text) and not _MORE.search(text):
@@ -116,7 +116,7 @@ def _in_sentence(text: str, action: Action) -> str | None:
 
 
 def _noun(text: str) -> str | None:
-    """The noun phrase with which `text` begins; None where nothing is left of it."""
+    """Return the noun phrase with which `text` begins; None where nothing is left of it."""
     words: list[str] = []
     for token in re.findall(r"[\w'-]+|[^\w\s]", text):
         if not words and (token in _DETERMINERS or token.isdigit()):

@@ -13,22 +13,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from editloupe import models
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, MissingExtra, ToolAbsent, ToolError
+from editloupe.errors import ConfigError, MissingExtra, ModelAbsent, ToolError
+from editloupe.models.detect import open as detectors
+from editloupe.models.detect.base import DetectionResult
+from editloupe.models.detect.open import DEFAULT_DETECTOR, DEFAULT_REVISION, find_weights
 from editloupe.runs.execute import Worker
 from editloupe.runs.setup import Settings, open_bench
 from editloupe.testing import check_tool
-from editloupe.tools import detectors
 from editloupe.tools.base import PAPER_TOOLS, open_toolbox
 from editloupe.tools.detect_object import DetectObject
-from editloupe.tools.detectors import DEFAULT_DETECTOR, DEFAULT_REVISION, Sight, find_weights, open_detector
 from editloupe.tools.grounding import Grounding
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Sample
 from tests.conftest import final
-from tests.tools.tiny_detectors import grounding_dino_folder, original_checkpoint, owlv2_folder
-from tests.tools.tiny_networks import noise
+from tests.models.tiny_detectors import grounding_dino_folder, original_checkpoint, owlv2_folder
+from tests.models.tiny_networks import noise
 
 torch = pytest.importorskip("torch", reason="needs the extra `vision`")
 pytest.importorskip("transformers", reason="needs the extra `vision`")
@@ -64,13 +66,13 @@ def no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def detector(path: Path, *, threshold: float | None = 0.0, max_batch: int | None = 8) -> Any:
     """With a GPU's batches, which a CPU does not make of itself."""
-    from editloupe.tools.transformers_detector import TransformersDetector
+    from editloupe.models.detect.transformers import TransformersDetector
 
     return TransformersDetector(find_weights(str(path)), device="cpu", box_threshold=threshold, max_batch=max_batch)
 
 
-def numbers(sight: Sight) -> np.ndarray:
-    return np.array([[*d.box, 100 * d.score] for d in sight.detections])
+def numbers(result: DetectionResult) -> np.ndarray:
+    return np.array([[*d.box, 100 * d.score] for d in result.detections])
 
 
 @pytest.mark.parametrize("family", ["grounding-dino", "mm-grounding-dino", "owlv2", "original"])
@@ -81,10 +83,10 @@ def test_every_family_loads_and_keeps_the_tools_contract(family: str, folders: d
     found = check_tool(tool)
     assert found.data["found"]
     assert made.name in found.text
-    sight = made([noise(96, 64)], "red mug")[0]
-    assert sight.detections and all(0 <= d.score <= 1 for d in sight.detections)
-    assert all(d.box.x1 <= 96 and d.box.y1 <= 64 for d in sight.detections)
-    assert not any("[" in d.label for d in sight.detections)
+    result = made([noise(96, 64)], "red mug")[0]
+    assert result.detections and all(0 <= d.score <= 1 for d in result.detections)
+    assert all(d.box.x1 <= 96 and d.box.y1 <= 64 for d in result.detections)
+    assert not any("[" in d.label for d in result.detections)
 
 
 def test_the_version_names_model_digest_and_thresholds(folders: dict[str, Path]) -> None:
@@ -122,10 +124,10 @@ def test_boxes_follow_the_picture_whatever_the_network_saw(folders: dict[str, Pa
 
 
 def test_owlv2_maps_boxes_of_its_padded_square_back(folders: dict[str, Path]) -> None:
-    sight = detector(folders["owlv2"])([noise(128, 64)], "red mug")[0]
+    result = detector(folders["owlv2"])([noise(128, 64)], "red mug")[0]
     # The longer side, 128 px, is seen at 96.
-    assert (sight.width, sight.height) == (96, 48)
-    assert max(d.box.x1 for d in sight.detections) > 64
+    assert (result.width, result.height) == (96, 48)
+    assert max(d.box.x1 for d in result.detections) > 64
 
 
 def test_an_image_so_narrow_that_nothing_would_be_left_of_it_is_told_to_the_model(folders: dict[str, Path]) -> None:
@@ -140,8 +142,8 @@ def test_a_phrase_of_more_tokens_than_the_model_takes_is_told_to_the_model(folde
 
 
 def test_an_original_checkpoint_has_every_tensor_in_its_place(folders: dict[str, Path]) -> None:
-    from editloupe.tools.groundingdino_checkpoint import config_of, hub_tensors, load_checkpoint
-    from editloupe.tools.weights import load_tensors
+    from editloupe.models.detect.groundingdino_checkpoint import config_of, hub_tensors, load_checkpoint
+    from editloupe.models.weights import load_tensors
 
     original = load_tensors(folders["original"])
     config = config_of(original)
@@ -279,7 +281,7 @@ def test_without_a_name_and_a_cache_the_tools_are_absent_and_say_why(no_hub: Pat
 def test_the_default_is_taken_from_the_cache_at_its_pinned_commit(no_hub: Path, folders: dict[str, Path]) -> None:
     snapshot = no_hub / f"models--{DEFAULT_DETECTOR.replace('/', '--')}" / "snapshots" / DEFAULT_REVISION
     shutil.copytree(folders["grounding-dino"], snapshot)
-    made = open_detector(ToolSettings(device="cpu"))
+    made = models.get("detect", device="cpu")
     assert made.version == f"grounding-dino {DEFAULT_DETECTOR}@{DEFAULT_REVISION[:12]}, box 0.30, text 0.25"
     made([noise(64, 64)], "red mug")
 
@@ -308,10 +310,10 @@ def test_one_copy_serves_both_tools_and_every_toolbox(folders: dict[str, Path]) 
 
 def test_without_the_extra_the_tools_are_absent_unless_a_detector_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detectors, "find_spec", lambda name: None)
-    with pytest.raises(ToolAbsent, match=r"pip install 'editloupe\[vision\]'"):
-        open_detector(ToolSettings())
+    with pytest.raises(ModelAbsent, match=r"pip install 'editloupe\[vision\]'"):
+        models.get("detect")
     with pytest.raises(MissingExtra, match="editloupe\\[vision\\]"):
-        open_detector(ToolSettings(detector="someone/detector"))
+        models.get("detect", "someone/detector")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
@@ -411,7 +413,7 @@ def test_an_observation_says_by_what_and_where_it_was_computed(folders: dict[str
 
 def test_importing_the_tools_imports_neither_torch_nor_transformers() -> None:
     code = (
-        "import sys, editloupe.tools.grounding, editloupe.tools.detect_object, editloupe.tools.detectors;"
+        "import sys, editloupe.tools.grounding, editloupe.tools.detect_object, editloupe.models.detect.open;"
         "assert not {'torch', 'transformers', 'huggingface_hub', 'safetensors'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

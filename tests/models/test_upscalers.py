@@ -12,26 +12,28 @@ from typing import Any
 import numpy as np
 import pytest
 
+from editloupe import models
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
+from editloupe.models.devices import Device
+from editloupe.models.upscale.base import Lanczos
+from editloupe.models.upscale.network import NetworkUpscaler
 from editloupe.testing import check_tool
-from editloupe.tools import upscalers
+from editloupe.tools import crops
 from editloupe.tools.base import open_toolbox
-from editloupe.tools.devices import Device
+from editloupe.tools.crops import enlarge
 from editloupe.tools.enhancer import Enhancer
 from editloupe.tools.localize_differences import LocalizeDifferences
-from editloupe.tools.networks import NetworkUpscaler
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscalers import Lanczos, enlarge, open_upscaler
 from editloupe.tools.zoom_in import ZoomIn
-from tests.tools.tiny_networks import noise, rrdbnet_file, rrdbnet_tensors
+from tests.models.tiny_networks import noise, rrdbnet_file, rrdbnet_tensors
 
 torch = pytest.importorskip("torch", reason="needs the extra `vision`")
 functional = torch.nn.functional
 
 
 def opened(path: Path | str, device: str = "cpu") -> Any:
-    return open_upscaler(ToolSettings(upscaler=str(path), device=device))
+    return models.get("upscale", str(path), device=device)
 
 
 def independent(rgb: RGB, t: dict[str, Any], *, scale: int) -> RGB:
@@ -81,7 +83,7 @@ def test_the_network_equals_an_independent_one_at_eight_bits(scale: int, tmp_pat
 
 
 def test_the_official_checkpoint_has_702_tensors_and_each_has_its_place() -> None:
-    from editloupe.tools.rrdbnet import RRDBNet, Shape
+    from editloupe.models.upscale.rrdbnet import RRDBNet, Shape
 
     with torch.device("meta"):
         net = RRDBNet(Shape())
@@ -200,8 +202,8 @@ def test_a_small_crop_is_enhanced_on_its_own_and_the_rest_of_the_way_resampled()
 
 
 def test_without_a_name_it_is_lanczos() -> None:
-    assert isinstance(open_upscaler(ToolSettings()), Lanczos)
-    assert isinstance(open_upscaler(ToolSettings(upscaler="lanczos")), Lanczos)
+    assert isinstance(models.get("upscale"), Lanczos)
+    assert isinstance(models.get("upscale", "lanczos"), Lanczos)
     assert Enhancer().version == "1; Lanczos"
 
 
@@ -350,7 +352,7 @@ def test_on_a_cpu_only_the_enhancer_uses_a_learned_upscaler(tmp_path: Path, monk
     assert versions["zoom_in"] == "1; Lanczos"
     assert versions["localize_differences"] == "2; Lanczos"
     # On a GPU all three do; the judge's identity tells the two apart.
-    monkeypatch.setattr(upscalers, "open_device", lambda name: Device("cuda:0", half=True))
+    monkeypatch.setattr(crops, "open_device", lambda name: Device("cuda:0", half=True))
     assert all("tiny_x4" in version for version in open_toolbox(names, settings).versions().values())
 
 
@@ -365,7 +367,7 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_a_configuration_error(tmp_path
 
 
 def test_running_out_of_memory_becomes_memory_error_and_other_errors_pass() -> None:
-    from editloupe.tools.devices import fitting
+    from editloupe.models.devices import fitting
 
     with pytest.raises(MemoryError, match="memory"):
         fitting(lambda: torch.empty(2**55))
@@ -387,7 +389,7 @@ def test_settings_come_from_the_environment() -> None:
 
 def test_importing_the_tools_does_not_import_torch() -> None:
     code = (
-        "import sys, editloupe.tools.enhancer, editloupe.tools.zoom_in, editloupe.tools.upscalers;"
+        "import sys, editloupe.tools.enhancer, editloupe.tools.zoom_in, editloupe.models.upscale.base;"
         "assert not {'torch', 'transformers', 'safetensors'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -16,8 +16,7 @@ import cv2
 import numpy as np
 
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError, MissingExtra, ToolError
-from editloupe.tools.settings import ToolSettings
+from editloupe.errors import ConfigError, MissingExtra, ModelAbsent, ToolError
 from editloupe.values import Box
 
 _PACKAGES: Final = ("rapidocr", "onnxruntime")
@@ -61,46 +60,27 @@ class TextReader(Protocol):
     def __call__(self, rgb: RGB) -> tuple[Reading, ...]: ...
 
 
-@dataclass(frozen=True)
-class NoReader:
-    """That text is not read, and why: "the extra `ocr` is not installed"."""
+def open_reader(name: str | None, device: str) -> TextReader:
+    """Return the reader of that name, found and not yet loaded. None and "rapidocr" are RapidOCR.
 
-    reason: str
-
-    absent: bool = False
-    """Whether it was wanted and cannot be had; False where it was switched off."""
-
-
-def open_reader(settings: ToolSettings) -> TextReader | NoReader:
-    """The reader that the settings name, found and not yet loaded; one copy a process.
-
-    "auto" is RapidOCR where it is installed, and NoReader with the reason where it is not.
-    Raises ConfigError: an unknown name; models that are missing or others; MissingExtra where RapidOCR was named.
+    device: not used; RapidOCR runs on the CPU.
+    Raises ModelAbsent where no name is given and RapidOCR cannot be had.
+    Raises ConfigError for an unknown name, and for a named reader whose models are missing or others.
+    Raises MissingExtra where the named reader is not installed.
     """
-    wanted = settings.reader.casefold()
-    if wanted not in ("auto", "off", "rapidocr"):
-        raise ConfigError(f"unknown reader {settings.reader!r}; expected auto, off or rapidocr")
-    if wanted == "off":
-        return NoReader("switched off")
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
-    if missing and wanted == "auto":
-        return NoReader(f"{' and '.join(missing)} not installed (pip install 'editloupe[ocr]')", absent=True)
+    if name is not None and name.casefold() != "rapidocr":
+        raise ConfigError(f"unknown reader {name!r}; expected auto, off or rapidocr")
+    missing = [package for package in _PACKAGES if find_spec(package) is None]
+    if missing and name is not None:
+        raise MissingExtra(f"Reader {name!r}", "ocr")
     if missing:
-        raise MissingExtra(f"Reader {settings.reader!r}", "ocr")
+        raise ModelAbsent(f"{' and '.join(missing)} not installed (pip install 'editloupe[ocr]')")
     try:
         return _shared()
     except ConfigError as error:
-        if wanted == "auto":
-            return NoReader(str(error), absent=True)
+        if name is None:
+            raise ModelAbsent(str(error)) from error
         raise
-
-
-def reading_told(settings: ToolSettings) -> str:
-    """One sentence for people: by what text in crops is read, or why it is not. Raises as `open_reader`."""
-    reader = open_reader(settings)
-    if isinstance(reader, NoReader):
-        return f"Text in crops is not read: {reader.reason}."
-    return f"Text in crops is read by {reader.version}."
 
 
 class RapidReader:
@@ -209,15 +189,7 @@ def _upright(quad: Any) -> Box | None:
 
 
 @cache
-def _found() -> RapidReader:
+def _shared() -> RapidReader:
     spec = find_spec("rapidocr")
     assert spec is not None and spec.origin is not None
     return RapidReader(Path(spec.origin).parent / "models")
-
-
-def _shared() -> RapidReader:
-    with _opening:
-        return _found()
-
-
-_opening = threading.Lock()
