@@ -10,6 +10,7 @@ from editloupe.agent.state import Context
 from editloupe.agent.studio import Question, Wiring, studio_graph
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
+from editloupe.data.samples import load_sample
 from editloupe.errors import ConfigError
 from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.schedule import Schedule
