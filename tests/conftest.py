@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import io
 import json
@@ -9,9 +10,11 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import certifi
 import numpy as np
 import pytest
 import typer.main
@@ -30,6 +33,15 @@ for name in ("EDITLOUPE_DETECTOR", "EDITLOUPE_UPSCALER", "EDITLOUPE_DEVICE"):
 os.environ["COLUMNS"] = "120"
 # The same with and without the extra `ocr`; tests of text reading ask for it.
 os.environ |= {"EDITLOUPE_READER": "off", "HF_HUB_CACHE": "/nonexistent/hub", "HF_HUB_OFFLINE": "1"}
+
+# Each HTTP client reads all certificate authorities, which takes longer than most tests; none asks anyone over TLS.
+if "SSL_CERT_FILE" not in os.environ:
+    authorities = Path(certifi.where()).read_text(encoding="utf-8")
+    start, end = authorities.index("-----BEGIN"), authorities.index("-----END CERTIFICATE-----") + 26
+    with tempfile.NamedTemporaryFile("w", prefix="editloupe-authority-", suffix=".pem", delete=False) as first:
+        first.write(authorities[start:end])
+    os.environ["SSL_CERT_FILE"] = first.name
+    atexit.register(Path(first.name).unlink, missing_ok=True)
 
 # Typer reads the signatures of all commands with every call of the program; once is enough for all tests of a process.
 typer.main.get_command = functools.cache(typer.main.get_command)
@@ -111,30 +123,34 @@ def sample(store: ImageStore) -> Sample:
     )
 
 
+def draw_edits(folder: Path, count: int, *, types: tuple[str, ...] = ("Change Color", "Removal Object")) -> Path:
+    """Write an ImageFolder of `count` edits with ids s00, s01, ..."""
+    (folder / "source").mkdir(parents=True)
+    (folder / "edited").mkdir()
+    rows = []
+    for i in range(count):
+        before, after = pngs(i, spots=i % 4)
+        (folder / "source" / f"s{i:02}.png").write_bytes(before)
+        (folder / "edited" / f"s{i:02}.png").write_bytes(after)
+        rows.append(
+            {
+                "id": f"s{i:02}",
+                "source_file_name": f"source/s{i:02}.png",
+                "edited_file_name": f"edited/s{i:02}.png",
+                "instruction": f"Make square {i} red.",
+                "edit_type": types[i % len(types)],
+            }
+        )
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return folder
+
+
 @pytest.fixture
 def edits(tmp_path: Path) -> Callable[..., Path]:
-    """Makes an ImageFolder of `count` edits with ids s00, s01, ..."""
+    """Makes an ImageFolder in the test's folder; see `draw_edits`."""
 
-    def make(count: int, *, name: str = "edits", types: tuple[str, ...] = ("Change Color", "Removal Object")) -> Path:
-        folder = tmp_path / name
-        (folder / "source").mkdir(parents=True)
-        (folder / "edited").mkdir()
-        rows = []
-        for i in range(count):
-            before, after = pngs(i, spots=i % 4)
-            (folder / "source" / f"s{i:02}.png").write_bytes(before)
-            (folder / "edited" / f"s{i:02}.png").write_bytes(after)
-            rows.append(
-                {
-                    "id": f"s{i:02}",
-                    "source_file_name": f"source/s{i:02}.png",
-                    "edited_file_name": f"edited/s{i:02}.png",
-                    "instruction": f"Make square {i} red.",
-                    "edit_type": types[i % len(types)],
-                }
-            )
-        (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return folder
+    def make(count: int, *, name: str = "edits", **options: tuple[str, ...]) -> Path:
+        return draw_edits(tmp_path / name, count, **options)
 
     return make
 
