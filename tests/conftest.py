@@ -35,7 +35,8 @@ os.environ["COLUMNS"] = "120"
 os.environ |= {"EDITLOUPE_READER": "off", "HF_HUB_CACHE": "/nonexistent/hub", "HF_HUB_OFFLINE": "1"}
 
 # Each HTTP client reads all certificate authorities, which takes longer than most tests; none asks anyone over TLS.
-if "SSL_CERT_FILE" not in os.environ:
+if "editloupe-authority-" not in os.environ.get("SSL_CERT_FILE", ""):
+    os.environ["EDITLOUPE_OUTER_SSL_CERT_FILE"] = os.environ.get("SSL_CERT_FILE", "")
     authorities = Path(certifi.where()).read_text(encoding="utf-8")
     start, end = authorities.index("-----BEGIN"), authorities.index("-----END CERTIFICATE-----") + 26
     with tempfile.NamedTemporaryFile("w", prefix="editloupe-authority-", suffix=".pem", delete=False) as first:
