@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import io
 import json
 import os
 import shutil
 import signal
+import ssl
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import certifi
 import numpy as np
 import pytest
 import typer.main
@@ -34,15 +32,9 @@ os.environ["COLUMNS"] = "120"
 # The same with and without the extra `ocr`; tests of text reading ask for it.
 os.environ |= {"EDITLOUPE_READER": "off", "HF_HUB_CACHE": "/nonexistent/hub", "HF_HUB_OFFLINE": "1"}
 
-# Each HTTP client reads all certificate authorities, which takes longer than most tests; none asks anyone over TLS.
-if "editloupe-authority-" not in os.environ.get("SSL_CERT_FILE", ""):
-    os.environ["EDITLOUPE_OUTER_SSL_CERT_FILE"] = os.environ.get("SSL_CERT_FILE", "")
-    authorities = Path(certifi.where()).read_text(encoding="utf-8")
-    start, end = authorities.index("-----BEGIN"), authorities.index("-----END CERTIFICATE-----") + 26
-    with tempfile.NamedTemporaryFile("w", prefix="editloupe-authority-", suffix=".pem", delete=False) as first:
-        first.write(authorities[start:end])
-    os.environ["SSL_CERT_FILE"] = first.name
-    atexit.register(Path(first.name).unlink, missing_ok=True)
+# Each HTTP client reads all certificate authorities, which takes longer than most tests; none of them speaks TLS.
+for name in ("load_verify_locations", "load_default_certs", "set_default_verify_paths"):
+    setattr(ssl.SSLContext, name, lambda *args, **kwargs: None)
 
 # Typer reads the signatures of all commands with every call of the program; once is enough for all tests of a process.
 typer.main.get_command = functools.cache(typer.main.get_command)

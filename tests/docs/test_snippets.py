@@ -143,11 +143,9 @@ def test_the_readmes_first_command_works_in_a_fresh_clone_and_a_new_environment(
         pytest.skip("this is no git checkout that could be cloned")
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True, timeout=120)
-    # pip speaks TLS, and needs all authorities for it.
-    env = {**os.environ, "SSL_CERT_FILE": os.environ["EDITLOUPE_OUTER_SSL_CERT_FILE"]}
-    env = {name: value for name, value in env.items() if value}
-    command = ["bash", "-euo", "pipefail", "-c", first.text]
-    done = subprocess.run(command, cwd=clone, env=env, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", first.text], cwd=clone, capture_output=True, text=True, timeout=900, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "findings judged" in done.stdout
     assert (clone / "runs" / "edits-baseline-tool" / "report" / "summary.md").exists()
