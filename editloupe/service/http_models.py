@@ -182,7 +182,7 @@ class Reward(_Out):
     """Why there is no value."""
 
     scores: dict[str, float | None]
-    """Metric → its mean score, 0 to 100, 100 the best; null if it has a score without a value, no bounds or no direction."""
+    """Metric → its mean score, 0 to 100, 100 the best; null if a score has no value or the metric no bounds."""
 
 
 class Verdict(_Out):
@@ -362,7 +362,7 @@ def reward_of(scores: Sequence[Score], metrics: Sequence[Metric]) -> Reward:
 
 
 def _no_reward(metric: Metric, scores: Sequence[Score]) -> str | None:
-    """Why these scores of a metric make no reward; None if they do."""
+    """Return the reason for which a metric's scores make no reward; None if they do."""
     missing = dict.fromkeys(score.missing for score in scores if score.missing is not None)
     if missing:
         return ", ".join(missing)

@@ -46,8 +46,9 @@ CACHE_BYTES: Final = 64 * 2**20
 """Decoded and encoded pictures of one request that are kept in memory while it is judged."""
 
 _DESCRIPTION = """\
-Judges image edits. A verdict has a finding for each question, with an answer or with the status that says why there is none;
-the protocol's scores; and a reward, which is a number only if every metric was judged. Traces stay in the run folder.
+Judges image edits. A verdict has a finding for each question, with an answer or with the status that says why there is
+none. It has the protocol's scores, and a reward, which is a number only if every metric was judged. Traces stay in the run
+folder.
 """
 
 _TITLES: Mapping[int, str] = {

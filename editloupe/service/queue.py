@@ -188,8 +188,8 @@ class JudgeQueue:
         except TimeoutError:
             if self._over:
                 raise _unfinished() from None
-            told = f"no verdict within {self.timeout_s:g} s; the same request goes on from what is recorded"
-            raise Timeout(told) from None
+            message = f"no verdict within {self.timeout_s:g} s; the same request goes on from what is recorded"
+            raise Timeout(message) from None
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
