@@ -93,7 +93,6 @@ def _whole(alias: str, image: ImageRef) -> Recipe:
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add both to what is installed."""
-    pytest.importorskip("editloupe.models", reason="measures need the models' door")
     own = {"protocols": "waves:Waves", "measures": "mean-change:MeanChange"}
     found = plugins._found
 
