@@ -104,7 +104,7 @@ class Service:
 @contextmanager
 def serving(
     out: Path,
-    script: Callable[[Request], Line] = by_number,
+    script: Callable[[Request], Line] | None = by_number,
     *,
     workers: int = 4,
     max_queue: int = 32,
@@ -117,10 +117,12 @@ def serving(
     options: Mapping[str, Any] | None = None,
     criteria: tuple[str, ...] | None = None,
     mode: str = "plain",
+    roles: Mapping[str, ScriptedLMM] | None = None,
     max_turns: int = 6,
 ) -> Iterator[Service]:
     """The service on a free port of the loopback, stopped at the end as SIGTERM would stop it.
 
+    script: of who has the role "judge"; None for a protocol without it.   roles: who has the protocol's other roles.
     criteria, mode: options of DLEBench, unless `options` holds a protocol's own.
     """
     needs_extra()
@@ -130,10 +132,12 @@ def serving(
     from editloupe.service.http_guard import Limits
     from editloupe.service.judge_http import make_app
 
-    lmm = ScriptedLMM(script)
+    lmm = ScriptedLMM(script or [])
     lmm.requests = deque(maxlen=4)  # type: ignore[assignment]  # a soak must measure the service's memory, not the script's
     option = {"mode": mode, "criteria": criteria} if options is None else dict(options)
-    setup = open_setup(RunConfig.make(protocol=protocol, option=option, judge={"backend": lmm}, max_turns=max_turns))
+    judge = {} if script is None else {"backend": lmm}
+    role = {name: {"backend": one} for name, one in (roles or {}).items()}
+    setup = open_setup(RunConfig.make(protocol=protocol, option=option, judge=judge, role=role, max_turns=max_turns))
     queue = JudgeQueue(setup, out, workers=workers, max_queue=max_queue, timeout_s=timeout_s)
     hosts = frozenset({"127.0.0.1", "localhost"})
     limits = Limits(max_body=max_body, max_pixels=max_pixels, token=token, hosts=hosts)

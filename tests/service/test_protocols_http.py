@@ -1,100 +1,128 @@
-"""A protocol that is not DLEBench over HTTP: waves, measures, metrics of several kinds, and what becomes the reward."""
+"""Protocols of another package over HTTP: waves, roles, measures, metrics of several kinds, and what becomes the reward."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from editloupe import plugins
+from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.runs.store import RunStore
 from editloupe.scores import Binary, Interval, Metric, Real, Score
 from editloupe.service.http_models import options_out, reward_of
 from tests.conftest import final
 from tests.service.loopback_judge import edit, serving
-from tests.service.waves import MeanChange, install
+from tests.toys.install import install
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The questions so far; the protocol is installed."""
-    install(monkeypatch)
-    return []
+@pytest.fixture(scope="module", autouse=True)
+def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The toy package, installed."""
+    site = install(tmp_path_factory.mktemp("site"))
+    sys.path.insert(0, str(site))
+    plugins.forget()
+    yield
+    sys.path.remove(str(site))
+    plugins.forget()
 
 
-def backbone(asked: list[str]) -> Any:
-    """Answers both waves, and keeps the questions."""
-
-    def answer(request: Request) -> Any:
-        text = request.messages[0].text
-        asked.append("object" if "Name the object" in text else "there")
-        return final("mug") if "Name the object" in text else final("yes" if "Is there a mug?" in text else "no")
-
-    return answer
+def parser(*objects: str) -> ScriptedLMM:
+    """Who names the objects of an instruction."""
+    listed = ", ".join(f'"{name}"' for name in objects)
+    return ScriptedLMM(lambda _: final(f'{{"objects": [{listed}]}}'), name="parser")
 
 
-def test_what_a_finding_makes_ready_is_judged_too_and_a_measure_is_computed_once(tmp_path: Path, asked: list[str]):
-    with serving(tmp_path / "run", backbone(asked), protocol="waves", options={}) as service:
+def keeps_mugs(request: Request) -> Any:
+    return final("yes" if "Is the mug there?" in request.messages[0].text else "no")
+
+
+def test_what_a_finding_makes_ready_is_judged_too(tmp_path: Path):
+    reader = parser("mug", "table")
+    with serving(tmp_path / "run", keeps_mugs, protocol="objects", options={}, roles={"parser": reader}) as service:
         status, _, said = service.ask("/v1/judge", edit(1))
         assert status == 200, said
-        again = service.ask("/v1/judge", edit(1))[2]
-        another = service.ask("/v1/judge", edit(1, repeat=1))[2]
-    found = [(f["metric"], f["turn"], f["role"], f["status"], f["answer"], f["reused"]) for f in said["findings"]]
-    # Every pixel goes from 90 to 120: 30 / 255 = 0.117647.
+        again = service.ask("/v1/judge", edit(1, criteria=["kept"]))[2]
+        other = service.ask("/v1/judge", edit(1, repeat=1))[2]
+    found = [(f["metric"], f["part"], f["role"], f["status"], f["label"], f["reused"]) for f in said["findings"]]
     assert found == [
-        ("object", 0, "judge", "ok", "mug", False),
-        ("change", 0, "measure", "ok", "0.117647", False),
-        ("there", 1, "judge", "ok", "yes", False),
+        ("objects", "", "parser", "ok", None, False),
+        ("kept", "mug", "judge", "ok", "yes", False),
+        ("kept", "table", "judge", "ok", "no", False),
     ]
-    assert [(s["metric"], s["turn"], s["value"]) for s in said["scores"]] == [
-        ("there", 1, 1.0),
-        ("change", 0, pytest.approx(30 / 255)),
-    ]
-    # Less change is better: 100 − 11.76 = 88.24; with 100 for `there` the mean is 94.12.
-    assert said["reward"]["scores"] == {"there": 100.0, "change": pytest.approx(88.235, abs=0.001)}
-    assert said["reward"]["value"] == pytest.approx(94.118, abs=0.001)
-    assert [f["reused"] for f in again["findings"]] == [True, True, True] and again["reward"] == said["reward"]
-    # Another repeat asks the judge again; the measure can say nothing else.
-    assert [f["reused"] for f in another["findings"]] == [False, True, False]
-    assert asked == ["object", "there"] * 2 and MeanChange.calls == 1
+    assert "table" in said["findings"][0]["answer"]
+    # One of two objects is kept.
+    assert [(s["metric"], s["turn"], s["part"], s["value"]) for s in said["scores"]] == [("kept", 0, "", 0.5)]
+    assert said["reward"] == again["reward"] == {"value": 50.0, "why": None, "scores": {"kept": 50.0}}
+    assert [f["reused"] for f in again["findings"]] == [True, True, True]
+    # Another repeat asks the judge again, and the parser once.
+    assert [f["reused"] for f in other["findings"]] == [True, False, False]
+    assert len(reader.requests) == 1
     store = RunStore.read(tmp_path / "run")
     assert not store.problems and len(store.findings) == 5
-    assert set(store.roles().values()) == {"judge", "measure"}
-    assert not list((tmp_path / "run" / "traces").rglob("*aside*"))
+    assert sorted(store.roles().values()) == ["judge", "parser"]
 
 
-def test_only_the_metrics_that_are_asked_for_are_judged_and_what_they_rest_on(tmp_path: Path, asked: list[str]):
-    with serving(tmp_path / "run", backbone(asked), protocol="waves", options={}) as service:
-        one = service.ask("/v1/judge", edit(1, criteria=["T"]))[2]
-        assert [f["metric"] for f in one["findings"]] == ["object", "there"] and MeanChange.calls == 0
-        assert one["reward"] == {"value": 100.0, "why": None, "scores": {"there": 100.0}}
-        assert [s["metric"] for s in one["scores"]] == ["there"]
-        status, _, said = service.ask("/v1/judge", edit(1, criteria=["object"]))
-        assert status == 422 and "no metric 'object'; there are: there (T), change" in said["detail"]
+def test_a_measure_is_computed_once_and_needs_no_model(tmp_path: Path):
+    with serving(tmp_path / "run", None, protocol="pixels", options={}) as service:
+        first = service.ask("/v1/judge", edit(1))[2]
+        share = service.ask("/v1/judge", edit(1, criteria=["share"]))[2]
+    assert [(f["metric"], f["role"], f["value"], f["reused"]) for f in first["findings"]] == [
+        ("share", "measure", 1.0, False),
+        ("red", "measure", 120.0, False),
+    ]
+    # A mean of the red channel has no bounds, and hence no place on 0 to 100.
+    assert first["reward"]["value"] is None and first["reward"]["why"].startswith("red: a metric without bounds")
+    # Every pixel has changed, and the less the better.
+    assert share["reward"] == {"value": 0.0, "why": None, "scores": {"share": 0.0}}
+    assert [(f["metric"], f["reused"]) for f in share["findings"]] == [("share", True)]
+    store = RunStore.read(tmp_path / "run")
+    assert not store.problems and len(store.findings) == 2
+    assert list(store.roles().values()).count("measure") == 2
+    assert len(list((tmp_path / "run" / "traces").rglob("*.jsonl"))) == 2
 
 
-def test_a_wave_that_does_not_come_leaves_no_number(tmp_path: Path, asked: list[str]):
-    def mumbles(request: Request) -> Any:
-        return "I cannot say."
+def test_metrics_that_are_not_asked_for_are_not_judged(tmp_path: Path):
+    with serving(tmp_path / "run", lambda _: final("8"), protocol="stars", options={}) as service:
+        one = service.ask("/v1/judge", edit(1, criteria=["follows"]))[2]
+        assert [f["metric"] for f in one["findings"]] == ["follows"]
+        assert one["reward"]["scores"] == {"follows": 80.0} and len(service.lmm.requests) == 1
+        # A metric that rests on others has a score if they are asked for too.
+        assert service.ask("/v1/judge", edit(1, criteria=["O"]))[2]["reward"]["why"] == "overall: not judged yet"
+        whole = service.ask("/v1/judge", edit(1))[2]
+        assert whole["reward"]["scores"] == pytest.approx({"follows": 80.0, "keeps": 80.0, "overall": 80.0})
+        status, _, said = service.ask("/v1/judge", edit(1, criteria=["beauty"]))
+        assert status == 422 and "no metric 'beauty'; there are: follows, keeps, overall (O)" in said["detail"]
 
-    with serving(tmp_path / "one", mumbles, protocol="waves", options={}) as service:
+
+def test_a_wave_that_does_not_come_leaves_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    mumbles = ScriptedLMM(lambda _: "I cannot say.", name="parser")
+    with serving(tmp_path / "one", keeps_mugs, protocol="objects", options={}, roles={"parser": mumbles}) as service:
         said = service.ask("/v1/judge", edit(1))[2]
-        assert [(f["metric"], f["status"]) for f in said["findings"]] == [("object", "unparsed"), ("change", "ok")]
-        assert said["reward"]["value"] is None and said["reward"]["why"] == "there: not judged yet"
-    with serving(tmp_path / "two", backbone(asked), protocol="waves", options={"fails": True}) as service:
+        assert [(f["metric"], f["status"]) for f in said["findings"]] == [("objects", "unparsed")]
+        assert said["reward"] == {"value": None, "why": "kept: unparsed", "scores": {"kept": None}}
+
+    def breaks(*_: object) -> None:
+        raise LookupError("no second wave today")
+
+    with serving(tmp_path / "two", keeps_mugs, protocol="objects", options={}, roles={"parser": parser("mug")}) as service:
+        monkeypatch.setattr(type(service.queue.setup.protocol), "_objects", breaks)
         status, _, said = service.ask("/v1/judge", edit(1))
-        assert status == 200 and said["reward"]["value"] is None
-        broken = [f for f in said["findings"] if f["status"] == "input_error"]
-        assert {f["metric"] for f in broken} == {"there", "change"}
-        assert all("raised in plan: LookupError: no second wave today" in f["reason"] for f in broken)
+    (finding,) = said["findings"]
+    assert status == 200 and said["reward"]["value"] is None
+    assert (finding["metric"], finding["status"]) == ("kept", "input_error")
+    assert "raised in plan: LookupError: no second wave today" in finding["reason"]
 
 
-def test_who_judges_is_told_by_protocol_and_options(tmp_path: Path, asked: list[str]):
-    with serving(tmp_path / "waves", protocol="waves", options={"strict": True}) as service:
+def test_who_judges_is_told_by_protocol_and_options(tmp_path: Path):
+    with serving(tmp_path / "stars", protocol="stars", options={"polite": True}) as service:
         ready = service.ask("/readyz")[2]
-        assert (ready["protocol"], ready["options"]) == ("waves", {"strict": True, "fails": False})
-        assert (ready["mode"], ready["rubric"], ready["criteria"]) == (None, None, ["there", "change"])
+        assert (ready["protocol"], ready["options"]) == ("stars", {"polite": True})
+        assert (ready["mode"], ready["rubric"], ready["criteria"]) == (None, None, ["follows", "keeps", "overall"])
     with serving(tmp_path / "dlebench") as service:
         ready = service.ask("/readyz")[2]
         assert (ready["protocol"], ready["mode"], ready["rubric"]) == ("dlebench", "plain", "dlebench")
