@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from editloupe.cli.judge import spent_told, stoppable
+from editloupe.cli.judge_report import spent_told
 from editloupe.cli.output import err, note, out, plain
+from editloupe.cli.progress import stoppable
+from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, DataError, ImageError, StorageError, ToolAbsent
 
 if TYPE_CHECKING:
@@ -151,11 +153,11 @@ def _check_files(paths: Sequence[Path], *, out_file: Path | None, plot: Path | N
 
 def _detector(name: str | None, device: str | None) -> tuple[Detector | None, str]:
     """The detector, or why there is none. Raises ConfigError where one is named and cannot be had."""
-    from editloupe.cli.judge import weights_of
+    from editloupe.runs.setup import weights_of
     from editloupe.tools.base import Prepares
     from editloupe.tools.detectors import open_detector
 
-    settings = weights_of({"detector": name, "device": device})
+    settings = weights_of(RunConfig(detector=name, device=device))
     try:
         found = open_detector(settings)
     except ToolAbsent as reason:
