@@ -140,7 +140,7 @@ class RunConfig(_Strict):
     """Layout of the data: auto, imagefolder, pairs or dlebench."""
 
     edited: Annotated[dict[str, Path], BeforeValidator(_pairs)] = Field(default_factory=dict)
-    """NAME=DIR: an editor's outputs; may be repeated."""
+    """Folder of an editor's outputs; may be repeated."""
 
     fields: Path | None = None
     """Field mapping (TOML) for the DLEBench importer."""
@@ -155,7 +155,7 @@ class RunConfig(_Strict):
     """Which questions are asked and how they are scored (editloupe protocols)."""
 
     option: Annotated[dict[str, Any], BeforeValidator(_pairs)] = Field(default_factory=dict)
-    """NAME=VALUE: an option of the protocol, such as mask_pad=0.1; may be repeated."""
+    """Option of the protocol, such as mask_pad=0.1; may be repeated."""
 
     judge: JudgeConfig = JudgeConfig()
     """Who has the role "judge"."""
@@ -163,7 +163,7 @@ class RunConfig(_Strict):
     role: Annotated[dict[str, JudgeConfig], BeforeValidator(_pairs), BeforeValidator(_by_backend)] = Field(
         default_factory=dict
     )
-    """ROLE=provider/model: who has another role of the protocol; may be repeated."""
+    """Backend for another role of the protocol; may be repeated."""
 
     repeats: Whole = Field(default=1, ge=1, le=100)
     """Ask each question this many times."""

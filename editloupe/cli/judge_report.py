@@ -46,7 +46,7 @@ def heading_of(setup: Setup) -> Heading:
     from editloupe.reports.table import Heading
     from editloupe.runs.setup import weights_of
     from editloupe.tools.ablations import ABLATIONS, checked
-    from editloupe.tools.readers import NoReader, open_reader
+    from editloupe.tools.reading import NoReader, open_reader
 
     notes = []
     if not setup.backend.traits.is_lmm and setup.backend.uri == "baseline":

@@ -49,7 +49,14 @@ ONLY_HERE: Final[Mapping[str, tuple[type, str]]] = {
 }
 """Options that are no field of RunConfig: shorthands for options of the protocol, and files of options."""
 
-_REPEATED: Final = frozenset({"edited", "sample", "option", "role", "backend"})
+_REPEATED: Final[Mapping[str, str]] = {
+    "edited": "NAME=DIR",
+    "sample": "ID",
+    "option": "NAME=VALUE",
+    "role": "ROLE=URI",
+    "backend": "URI",
+}
+"""Options that may be given several times, and what each takes."""
 
 OUTPUT: Final = "Output"
 """The panel of what a command itself adds: --out, --json."""
@@ -70,7 +77,7 @@ def run_options(*, without: Collection[str] = ()) -> Callable[[Callable[..., int
         made = [one for one in _parameters() if one.name not in without]
         names = [one.name for one in made]
         path = _path_argument() if "path" not in without else []
-        shown = [*path, *(p.replace(kind=p.KEYWORD_ONLY) for p in own if p.name != "runs"), *made]
+        shown = [*path, *made, *(p.replace(kind=p.KEYWORD_ONLY) for p in own if p.name != "runs")]
 
         @functools.wraps(command)
         def run(**values: Any) -> int:
@@ -96,6 +103,8 @@ def _parameters() -> Iterator[inspect.Parameter]:
         for name in names:
             kind, settings = _of_field(name, fields[name]) if name in fields else _of_text(*ONLY_HERE[name])
             flag = f"--{name.replace('_', '-')}"
+            # A flag of config.yaml can be taken back.
+            flag = f"{flag}/--no-{flag[2:]}" if kind is bool else flag
             option = typer.Option(flag, rich_help_panel=panel, **settings)
             yield inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
@@ -112,14 +121,15 @@ def _of_field(name: str, field: FieldInfo) -> tuple[Any, dict[str, Any]]:
     An option that is not given is None, so that config.yaml and the defaults of RunConfig hold.
     """
     kind = _kind(field.annotation)
-    settings: dict[str, Any] = {"help": _escaped(str(field.description)), "show_default": False}
+    text = str(field.description)
+    if isinstance(field.default, int | float | str) and not isinstance(field.default, bool):
+        text += f" Default: {field.default}."
+    settings: dict[str, Any] = {"help": _escaped(text), "show_default": False}
     if name in _REPEATED:
-        return list[str], settings
+        return list[str], {**settings, "metavar": _REPEATED[name]}
     if kind in (int, float):
         settings["min"] = next((rule.ge for rule in field.metadata if isinstance(rule, Ge)), None)
         settings["max"] = next((rule.le for rule in field.metadata if isinstance(rule, Le)), None)
-    if field.default not in (None, (), "", False):
-        settings["show_default"] = str(field.default)
     return kind, settings
 
 
