@@ -34,7 +34,7 @@ def canary(
     out_dir: Annotated[Path | None, typer.Option("--out", help="For the new verdicts. Default: RUN/canary/TIME.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> int:
-    """Judge a small fixed set of a run again, live: the share of labels that flipped, and whether another model answers."""
+    """Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?"""
     from editloupe.reports import canary as report
     from editloupe.reports import grid
     from editloupe.reports.judged import chosen
@@ -50,7 +50,7 @@ def canary(
     recorded = named[0]
     keys = report.fixed_set(recorded.findings, samples)
     if not keys:
-        raise ConfigError(f"{run}: {recorded.name} gave no label, so that there is nothing to compare with")
+        raise ConfigError(f"{run}: {recorded.name} gave no label, so there is nothing to compare with")
     asked = settled(_run_of(run, recorded.title or recorded.backend, recorded.backend, backend))
     folder = out_dir or run / "canary" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     # Of repeats only the first counts, so the others are not asked.
@@ -60,7 +60,7 @@ def canary(
     with stoppable() as stop, progress(hidden=as_json) as listener:
         outcome = execute(setup, folder, listener=listener, stop=stop)
     if outcome.interrupted:
-        raise ConfigError("stopped before all was asked; nothing is told of a part")
+        raise ConfigError("stopped before all was asked; a part is not compared")
     found = report.canary(recorded.name, recorded.findings, outcome.findings, folder_before=run, folder_now=folder)
     code = 4 if fail_above is not None and (found.highest is None or found.highest > fail_above) else 0
     if as_json:
@@ -69,7 +69,7 @@ def canary(
     console = out()
     console.print(grid.terminal(report.grid(found, {c.id: c.short for c in recorded.metrics.metrics})))
     for flip in found.flips[:10]:
-        about = "" if flip.target is None else f", target {flip.target}"
+        about = f", {flip.part}" if flip.part else ""
         console.print(plain(f"  {flip.sample}, {flip.criterion}{about}: {flip.before} → {flip.now}"), soft_wrap=True)
     if len(found.flips) > 10:
         console.print(f"  … and {len(found.flips) - 10} more")

@@ -143,5 +143,5 @@ def _type(annotation: Any) -> str:
 def _domain(metric: Any) -> str:
     domain = metric["domain"]
     if domain["kind"] == "levels":
-        return ", ".join(f"{name} {value:g}" for name, value in domain["levels"])
+        return ", ".join(f"{level['name']} {level['value']:g}" for level in domain["levels"])
     return f"{domain['low']:g} to {domain['high']:g}" if domain["kind"] == "interval" else str(domain["kind"])

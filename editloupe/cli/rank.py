@@ -113,6 +113,7 @@ def rank(
 
 def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> tuple[tuple[str, ...], Setup]:
     """Return the metrics to rank by, in order, and what answers. Raises ConfigError."""
+    from editloupe.protocols.pairwise import Pairwise
     from editloupe.reports.ranking import OVERALL
     from editloupe.runs.setup import open_setup
     from editloupe.scores import MetricSet
@@ -122,7 +123,7 @@ def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> tup
             raise ConfigError("--by overall is a mean of scores, and --pairwise gives none; name criteria")
         if run.option.get("mode") == "oracle":
             raise ConfigError("--pairwise shows whole images; use --mode tool or plain")
-        run = run.model_copy(update={"protocol": "pairwise"})
+        run = run.model_copy(update={"protocol": Pairwise.name})
     option = {name: value for name, value in run.option.items() if name != "criteria"}
     setup = open_setup(run.model_copy(update={"option": option}))
     if by is not None and OVERALL not in by and "criteria" in setup.options:
@@ -184,7 +185,8 @@ def _check_several(samples: Sequence[Sample]) -> None:
 def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_json: bool) -> int:
     """Rank what a run holds; nothing is asked. Raises ConfigError: several judges, a criterion that was not asked."""
     from editloupe.reports.judged import chosen as judges
-    from editloupe.reports.ranking import OVERALL, RankReport, by_scores, unreadable
+    from editloupe.protocols.pairwise import Pairwise
+    from editloupe.reports.ranking import OVERALL, RankReport, by_pairs, by_scores, unreadable
     from editloupe.runs.store import RunStore
 
     store = RunStore.read(folder)
@@ -193,20 +195,23 @@ def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_jso
         named = ", ".join(f"{j.backend} ({j.judge_id})" for j in found)
         raise ConfigError(f"{folder} has several judges; name one with --judge: {named}")
     (judged,) = found
-    chosen = _ids(by, judged.rubric) or judged.criteria
+    chosen = _ids(by, judged.metrics) or judged.criteria
     for criterion in chosen:
         if criterion not in (*judged.criteria, OVERALL):
             raise ConfigError(f"--by {criterion}: was not asked in {folder}; it has {', '.join(judged.criteria)}")
     samples = [s for key, s in judged.samples.items() if key not in store.rejected]
     _check_several(samples)
-    rankings = by_scores(samples, judged.scores, chosen)
+    pairwise = store.protocol == Pairwise.name
+    if pairwise and OVERALL in chosen:
+        raise ConfigError(f"--by overall is a mean of scores, and {folder} compares pairs of edits; name criteria")
+    rankings = by_pairs(samples, judged.findings, chosen) if pairwise else by_scores(samples, judged.scores, chosen)
     unread = [unreadable(str(r["editor"]), str(r["id"]), str(r.get("message"))) for r in store.rejected.values()]
     report = RankReport(
         judge=judged.describe(),
         notes=judged.notes,
         by=chosen,
         names={c.id: c.short for c in judged.metrics.metrics},
-        pairwise=False,
+        pairwise=pairwise,
         rankings=tuple(rankings),
         unread=tuple(unread),
     )
