@@ -47,6 +47,7 @@ def _pairs(value: Any) -> Any:
 
 def _by_backend(value: Any) -> Any:
     """{"decompose": "openai/m"} as {"decompose": {"backend": "openai/m"}}."""
+    value = _pairs(value)
     if not isinstance(value, Mapping):
         return value
     return {role: {"backend": given} if isinstance(given, str) else given for role, given in value.items()}
@@ -160,9 +161,7 @@ class RunConfig(_Strict):
     judge: JudgeConfig = JudgeConfig()
     """Who has the role "judge"."""
 
-    role: Annotated[dict[str, JudgeConfig], BeforeValidator(_pairs), BeforeValidator(_by_backend)] = Field(
-        default_factory=dict
-    )
+    role: Annotated[dict[str, JudgeConfig], BeforeValidator(_by_backend)] = Field(default_factory=dict)
     """Backend for another role of the protocol; may be repeated."""
 
     repeats: Whole = Field(default=1, ge=1, le=100)
@@ -194,6 +193,12 @@ class RunConfig(_Strict):
 
     max_turns: Whole = Field(default=6, ge=0, le=100)
     """Maximum turns with tool calls in one task."""
+
+    max_calls_per_turn: Whole = Field(default=8, ge=1, le=100)
+    """Maximum tool calls in one turn; further ones are refused."""
+
+    max_reminders: Whole = Field(default=2, ge=0, le=100)
+    """Maximum format reminders in one task, extra to the turns."""
 
     max_tokens: Whole | None = Field(default=None, ge=1)
     """Token budget of one task."""
@@ -256,7 +261,13 @@ class RunConfig(_Strict):
     @property
     def budget(self) -> Budget:
         """The budget of one task."""
-        return Budget(max_turns=self.max_turns, max_tokens=self.max_tokens, max_seconds=self.max_seconds)
+        return Budget(
+            max_turns=self.max_turns,
+            max_reminders=self.max_reminders,
+            max_tokens=self.max_tokens,
+            max_seconds=self.max_seconds,
+            max_calls_per_turn=self.max_calls_per_turn,
+        )
 
     @property
     def narrowed(self) -> bool:

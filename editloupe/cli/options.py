@@ -26,6 +26,8 @@ PANELS: Final[Mapping[str, tuple[str, ...]]] = {
     "Sampling": ("temperature", "top_p", "seed", "reply_tokens"),
     "Budget": (
         "max_turns",
+        "max_calls_per_turn",
+        "max_reminders",
         "max_tokens",
         "max_seconds",
         "concurrency",

@@ -184,8 +184,8 @@ def _check_several(samples: Sequence[Sample]) -> None:
 
 def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_json: bool) -> int:
     """Rank what a run holds; nothing is asked. Raises ConfigError: several judges, a criterion that was not asked."""
-    from editloupe.reports.judged import chosen as judges
     from editloupe.protocols.pairwise import Pairwise
+    from editloupe.reports.judged import chosen as judges
     from editloupe.reports.ranking import OVERALL, RankReport, by_pairs, by_scores, unreadable
     from editloupe.runs.store import RunStore
 

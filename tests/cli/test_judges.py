@@ -180,7 +180,10 @@ def test_judges_have_names_and_options_of_their_own(editloupe: Run, serve: Serve
         ),
         ("warm:\n  temperature: 1\n", "judge 'warm': expected a backend"),
         ("warm:\n  backend: baseline\n  seed: soon\n", "judge 'warm': seed: Input should be a valid integer; found 'soon'"),
-        ("warm:\n  backend: baseline\n  temperature: true\n", "judge 'warm': temperature: Input should be a valid number; found True"),
+        (
+            "warm:\n  backend: baseline\n  temperature: true\n",
+            "judge 'warm': temperature: Input should be a valid number; found True",
+        ),
         ("- baseline\n", "expected names of judges, each with its backend"),
         ("a: [1\n", "is not YAML"),
         ("a: baseline\nb: baseline\n", "a and b are the same judge"),
