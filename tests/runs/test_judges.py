@@ -201,11 +201,11 @@ def test_another_prompt_file_reuses_nothing(edits: Edits, tmp_path: Path):
 
 
 def test_another_rubric_reuses_nothing(edits: Edits, tmp_path: Path):
-    folder, out, rubric = edits(1), tmp_path / "run", tmp_path / "dlesetup.toml"
+    folder, out, rubric = edits(1), tmp_path / "run", tmp_path / "dlebench.toml"
     ids = {run(talker(), folder, out).setup.judge.id}
     import editloupe.rubrics
 
-    built_in = Path(editloupe.rubrics.__path__[0]) / "dlesetup.toml"
+    built_in = Path(editloupe.rubrics.__path__[0]) / "dlebench.toml"
     changed = built_in.read_text(encoding="utf-8").replace("Stop.", "Stop at once.").replace("stop", "stop now", 1)
     assert changed != built_in.read_text(encoding="utf-8")
     rubric.write_text(changed, encoding="utf-8")
