@@ -329,7 +329,7 @@ def test_a_long_line_is_read_whole_and_shown_short():
 
 @needs_rapidocr
 def test_several_threads_read_what_one_does():
-    words = ["OPEN", "HOTEL", "MUSEUM", "MARKET", "TICKETS", "STATION"] * 4
+    words = ["OPEN", "HOTEL", "MUSEUM", "MARKET", "TICKETS", "STATION"] * 2
     fresh = RapidReader(Path(str(find_spec("rapidocr").origin)).parent / "models")  # type: ignore[union-attr]
     pictures = [written(word, height=14 + i % 5) for i, word in enumerate(words)]
     with ThreadPoolExecutor(6) as pool:
