@@ -1,18 +1,21 @@
 """Plug-ins by group and name, through entry points. Built-ins come through the same door; nothing is imported before use.
 
 Groups: `editloupe.backends` (URI provider → factory), `editloupe.tools` (name → tool class), `editloupe.protocols`
-(name → protocol class), `editloupe.measures` (name → measure class). Another distribution adds one with `[project.entry-points."editloupe.tools"]`.
+(name → protocol class), `editloupe.measures` (name → measure class), `editloupe.loaders` (format → module or object that loads
+a layout). Another distribution adds one with `[project.entry-points."editloupe.tools"]`.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from editloupe.errors import ConfigError, UnknownPlugin
 
-Group: TypeAlias = Literal["backends", "tools", "measures", "protocols"]
+Group: TypeAlias = Literal["backends", "tools", "measures", "protocols", "loaders"]
 
 
 def names(group: Group) -> tuple[str, ...]:
@@ -42,6 +45,16 @@ def load(group: Group, name: str) -> object:
 def origin(group: Group, name: str) -> str:
     """Return the distribution that brings a plug-in, with its version: "editloupe 0.1.0"."""
     return _package(_found(group)[name])
+
+
+def folder(group: Group, name: str) -> Path | None:
+    """Return the folder in which the module of a plug-in lies; None where that cannot be told. Nothing is imported."""
+    package, *parts = _found(group)[name].module.split(".")
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    module = Path(spec.submodule_search_locations[0], *parts)
+    return module if module.is_dir() else module.parent
 
 
 @cache

@@ -176,7 +176,7 @@ def _bench(options: dict[str, Json], by: tuple[str, ...] | None, *, pairwise: bo
     """The criteria to rank by, in order, and who answers. Raises ConfigError."""
     from editloupe.agent.judge import TEMPLATES
     from editloupe.prompts import prompt_digest
-    from editloupe.protocols.pairwise import TEMPLATE, Pairwise
+    from editloupe.protocols.pairwise.protocol import PROMPT, Pairwise
     from editloupe.reports.ranking import OVERALL
     from editloupe.runs.setup import open_bench
 
@@ -200,7 +200,7 @@ def _bench(options: dict[str, Json], by: tuple[str, ...] | None, *, pairwise: bo
         tools=settings.tools,
         budget=settings.budget,
     )
-    prompts = prompt_digest([TEMPLATE, *TEMPLATES])
+    prompts = prompt_digest([PROMPT, *TEMPLATES])
     identity = {**bench.spec.identity, "protocol": protocol.name, "prompts": prompts}
     return chosen, replace(bench, protocol=protocol, spec=replace(bench.spec, identity=identity))
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from editloupe.findings import Finding
 from editloupe.protocols.base import groups
-from editloupe.protocols.pairwise import FIRST, SECOND, about_pair
+from editloupe.protocols.pairwise.protocol import FIRST, SECOND, about_pair
 from editloupe.reports.grid import Grid, Row, markdown
 from editloupe.scores import Score
 from editloupe.values import Json, Sample, sample_key
