@@ -1,8 +1,8 @@
 """Plug-ins by group and name, through entry points. Built-ins come through the same door; nothing is imported before use.
 
-Groups: `editloupe.backends` (URI provider → factory), `editloupe.tools` (name → tool class), `editloupe.protocols`
-(name → protocol class), `editloupe.measures` (name → measure class), `editloupe.loaders` (format → module or object that loads
-a layout). Another distribution adds one with `[project.entry-points."editloupe.tools"]`.
+Groups: `editloupe.backends` (URI provider → factory), `editloupe.models` (kind → opener), `editloupe.tools` (name → tool
+class), `editloupe.measures` (name → measure class), `editloupe.protocols` (name → protocol class), `editloupe.loaders` (format →
+module or object that loads a layout). Another distribution adds one with `[project.entry-points."editloupe.tools"]`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from editloupe.errors import ConfigError, UnknownPlugin
 
-Group: TypeAlias = Literal["backends", "tools", "measures", "protocols", "loaders"]
+Group: TypeAlias = Literal["backends", "models", "tools", "measures", "protocols", "loaders"]
 
 
 def names(group: Group) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from editloupe.data.tables import ENDINGS
 from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.values import ImageRef, Sample, Turn
 
-__all__ = ["Loaded", "OnProgress", "RejectedRow", "box_file", "formats", "load", "sample_from_files"]
+__all__ = ["Loaded", "OnProgress", "RejectedRow", "box_file", "formats", "load", "load_sample"]
 
 GENERAL: Final = "imagefolder"
 """The format of a metadata file that no other loader knows."""
@@ -81,18 +81,19 @@ def box_file(format: str, fields: Path | None = None) -> BoxFile | None:
     return found
 
 
-def sample_from_files(
-    source: Path,
-    edited: Path,
+def load_sample(
+    source: str | Path,
+    edited: str | Path,
     instruction: str,
     *,
     id: str | None = None,
     editor: str = "",
     edit_type: str | None = None,
-    reference: Path | None = None,
+    reference: str | Path | None = None,
 ) -> Sample:
     """Make a sample of two image files and an instruction; `id` defaults to the edited file's stem. The images are decoded.
 
+    id: None takes the stem of the edited file's name.
     Raises ImageError where a file is missing or cannot be decoded, SampleError where the instruction is empty.
     """
     if not instruction.strip():
@@ -100,8 +101,8 @@ def sample_from_files(
     store = ImageStore(cache_bytes=0)
     warnings: list[str] = []
 
-    def opened(role: str, path: Path) -> ImageRef:
-        ref = store.add_file(path)
+    def opened(role: str, path: str | Path) -> ImageRef:
+        ref = store.add_file(Path(path))
         warnings.extend(f"{role}: {note}" for note in store.notes(ref))
         return ref
 
@@ -110,7 +111,7 @@ def sample_from_files(
     if (before.width, before.height) != (after.width, after.height):
         warnings.append(size_note(before, after))
     return Sample(
-        id=id or edited.stem,
+        id=id or Path(edited).stem,
         editor=editor,
         source=before,
         turns=(Turn(instruction=instruction.strip(), edited=after),),
