@@ -4,7 +4,7 @@
 
     sample = load_sample("before.png", "after.png", "Make the red mug blue.")
     for finding in Judge("baseline").judge(sample):
-        print(finding.criterion, finding.label or finding.status)
+        print(finding.metric, finding.label or finding.status)
 
 Nothing is imported before it is used.
 """
@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "Box": "editloupe.values",
     "EditLoupeError": "editloupe.errors",
-    "Finding": "editloupe.records",
+    "Finding": "editloupe.findings",
     "ImageRef": "editloupe.values",
     "ImageStore": "editloupe.data.images",
     "Judge": "editloupe.runs.judge",

@@ -49,6 +49,9 @@ class Progress:
     failed: int
     """Findings that are not ok, of those `done`."""
 
+    grows: bool = False
+    """True if further tasks may follow from findings that are not there yet."""
+
     finding: Finding | None = None
 
 
@@ -149,8 +152,8 @@ def execute(
 
         def tell(finding: Finding | None = None) -> None:
             if listener:
-                total = schedule.total + len(refused)
-                listener(Progress(done=done.done, total=total, failed=done.failed, finding=finding))
+                total, grows = schedule.total + len(refused), schedule.grows
+                listener(Progress(done=done.done, total=total, failed=done.failed, grows=grows, finding=finding))
 
         tell()
         submit = _submitter(setup, store, found, images, stop, ledger, cache, redo, executor)

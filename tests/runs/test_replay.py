@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from editloupe.agent.graph import walk
-from editloupe.agent.judge import opening, run_loop
+from editloupe.agent.judge import run_loop
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.baseline.backend import PixelBaseline
 from editloupe.data.images import ImageStore

@@ -19,11 +19,10 @@ import pytest
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ConfigError, MissingExtra, ToolError
+from editloupe.findings import Observation
 from editloupe.models import read_text
 from editloupe.models.read_text import RapidReader, Reading
 from editloupe.models.upscale.base import Lanczos
-from editloupe.findings import Observation
-from editloupe.runs.setup import Settings, open_bench
 from editloupe.testing import check_tool
 from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.tools.enhancer import Enhancer
@@ -32,6 +31,7 @@ from editloupe.tools.reading import NoReader, TextReading, describe_reader, open
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.zoom_in import ZoomIn
 from editloupe.values import Box, View
+from tests.setups import open_with
 
 CAUTION = "it may be misread or missed"
 
@@ -240,8 +240,8 @@ def test_a_judges_heading_says_that_text_is_not_read_where_that_was_not_asked_fo
     from editloupe.cli.judge import heading_of
 
     def notes(reader: str, mode: Any = "tool") -> str:
-        settings = Settings(tools=("zoom_in",), weights=ToolSettings(reader=reader), mode=mode)
-        return " ".join(heading_of(open_bench(settings)).notes)
+        setup = open_with(tools=("zoom_in",), weights=ToolSettings(reader=reader), mode=mode)
+        return " ".join(heading_of(setup).notes)
 
     assert "Text in crops is not read: rapidocr and onnxruntime not installed" in notes("auto")
     assert "Text in crops" not in notes("off")
@@ -376,7 +376,7 @@ def test_missing_and_damaged_models_are_refused_and_never_fetched(tmp_path: Path
 
 @needs_rapidocr
 def test_where_it_is_installed_auto_reads_and_the_judge_is_another():
-    on, off = (open_bench(Settings(weights=ToolSettings(reader=name))) for name in ("auto", "off"))
+    on, off = (open_with(weights=ToolSettings(reader=name)) for name in ("auto", "off"))
     assert on.judge.id != off.judge.id
     assert "RapidOCR 3.10" in on.toolbox.versions()["zoom_in"]
     assert "Text in crops is read by RapidOCR 3.10" in describe_reader(ToolSettings())
