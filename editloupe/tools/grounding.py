@@ -11,9 +11,9 @@ from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.geometry import expand
 from editloupe.models.detect.base import Detection, Detector
+from editloupe.models.detect.search import MAX_PHRASE, cleaned, search
 from editloupe.models.read_text import TextReader
 from editloupe.models.upscale.base import Upscaler
-from editloupe.models.detect.search import MAX_PHRASE, cleaned, search
 from editloupe.tools.base import ToolContext
 from editloupe.tools.crops import CropTool, open_crop_upscaler, show_crop
 from editloupe.tools.reading import NoReader, open_reader

@@ -38,9 +38,7 @@ AREA: Final = "target_area"
 WHOLE_IMAGE: Final = "image"
 
 _WRAPPED: Final = "\"'`“”‘’«»<>[]*_ \t."
-_WHOLE: Final = frozenset(
-    ("image", "whole image", "entire image", "picture", "photo", "whole picture", "entire picture")
-)
+_WHOLE: Final = frozenset(("image", "whole image", "entire image", "picture", "photo", "whole picture", "entire picture"))
 
 
 class Targets(BaseProtocol):
@@ -49,6 +47,7 @@ class Targets(BaseProtocol):
     name = "targets"
     paper = Paper(title="DLEBench: evaluating small-scale object editing", url="https://arxiv.org/abs/2602.23622")
     roles = {"judge": "names the object of an instruction"}
+    outputs = False
     metrics = (
         Metric(
             id=AREA,
