@@ -92,10 +92,10 @@ def export(
 
 def _pages(runs: list[Path], html: Path, prices: Prices) -> None:
     from editloupe.viewer.export import export as write
-    from editloupe.viewer.index import RunIndex
     from editloupe.viewer.pages import Site
+    from editloupe.viewer.reader import RunReader
 
-    site = Site.of([RunIndex(run) for run in runs], prices=prices)
+    site = Site.of([RunReader(run) for run in runs], prices=prices)
     with err().status("writing pages", spinner="line") as status:
         done = write(site, html, progress=lambda n, total: status.update(f"writing pages, {n:,} of {total:,} samples"))
     _say(f"{done.pages:,} pages and {done.pictures:,} pictures, {done.size_bytes / 1e6:.1f} MB; open {done.index}")
