@@ -162,6 +162,12 @@ class RunConfig(_Strict):
     max_turns: int = Field(default=6, ge=0, le=100)
     """Turns with tool calls."""
 
+    max_calls_per_turn: int = Field(default=8, ge=1, le=100)
+    """Tool calls that are run in one turn; further ones are refused."""
+
+    max_reminders: int = Field(default=2, ge=0, le=100)
+    """Format reminders of one task, extra to the turns."""
+
     max_tokens: int | None = Field(default=None, ge=1)
     """Token budget of one task."""
 
@@ -204,7 +210,13 @@ class RunConfig(_Strict):
     @property
     def budget(self) -> Budget:
         """The budget of one task."""
-        return Budget(max_turns=self.max_turns, max_tokens=self.max_tokens, max_seconds=self.max_seconds)
+        return Budget(
+            max_turns=self.max_turns,
+            max_reminders=self.max_reminders,
+            max_tokens=self.max_tokens,
+            max_seconds=self.max_seconds,
+            max_calls_per_turn=self.max_calls_per_turn,
+        )
 
     @property
     def narrowed(self) -> bool:

@@ -161,10 +161,10 @@ def _of_tables(
 ) -> Report:
     from dataclasses import replace
 
-    from editloupe.reports.entries import entries_of_table, join, knows, knows_names
-    from editloupe.reports.ratings import column_names, read_ratings
     from editloupe.config import RunConfig
     from editloupe.protocols.base import make_protocol
+    from editloupe.reports.entries import entries_of_table, join, knows, knows_names
+    from editloupe.reports.ratings import column_names, read_ratings
 
     bound = None if rubric is None else tuple(make_protocol(RunConfig().protocol, {"rubric": rubric}).metrics)
     known = None if bound is None else knows(bound)

@@ -294,7 +294,7 @@ class RunStore:
         return {metric.id: metric for metric in metrics}
 
     def _metric_names(self) -> dict[str, str]:
-        """What a column of ratings may call a metric, folded → its id. Empty if run.json has no metrics that can be read."""
+        """What a column of ratings may call a metric, folded → its id. Empty if run.json has no readable metrics."""
         try:
             metrics = self.metrics().values()
         except ConfigError:

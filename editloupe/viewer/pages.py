@@ -184,7 +184,7 @@ class Site:
         return kept[2]
 
     def rows_script(self, run: Run) -> str:
-        """Return the same as a script, since a page from a file may not fetch. A string of JSON is read faster than an object."""
+        """Return the same as a script, since a page from a file may not fetch. A string of JSON is read fastest."""
         text = json.dumps(self.rows(run), ensure_ascii=False)
         return f"window.editloupeRows = {text};\n"
 

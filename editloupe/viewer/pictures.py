@@ -54,7 +54,7 @@ class Pictures:
         return f"blobs/{ref.sha256[:2]}/{ref.sha256}.{extension if extension in TYPES else 'png'}"
 
     def shown(self, name: str) -> tuple[bytes, str] | None:
-        """Return (bytes, media type) of "ab/SHA256.ext". An image that browsers cannot show has a PNG address, and comes as PNG."""
+        """Return (bytes, media type) of "ab/SHA256.ext". An image that browsers cannot show comes as PNG."""
         found = _BLOB.fullmatch(name)
         if found is None or found["ext"] not in TYPES:
             return None
@@ -118,7 +118,7 @@ class Pictures:
 
 
 def target_region(sample: Sample) -> Box | None:
-    """Return a square of the source around its targets, with context; None without targets, or if it would be nearly all."""
+    """Return a square of the source around its targets, with context; None without targets or if it is nearly all."""
     boxes = [t.boxes["source"] for t in sample.targets if "source" in t.boxes]
     if not boxes:
         return None

@@ -211,7 +211,7 @@ class RunReader:
 
 
 def slug(key: str) -> str:
-    """Return a sample's name in addresses and file names: readable, safe on every file system, and its own (10 hex digits)."""
+    """Return a sample's name in addresses and file names: readable, safe on every file system, and unique."""
     readable = re.sub(r"[^A-Za-z0-9]+", "-", key).strip("-")[:48]
     mark = hashlib.sha256(key.encode("utf-8", "backslashreplace")).hexdigest()[:10]
     return f"{readable}-{mark}" if readable else mark

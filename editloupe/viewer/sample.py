@@ -346,7 +346,7 @@ def _span(box: Box) -> str:
 def _origins(
     reader: RunReader, sample: RunSample, task: Task, judge_id: str, metrics: Mapping[str, Metric]
 ) -> Iterator[Link]:
-    """The findings from which a question was planned. Of several judges of one role, a judge's questions rest on its own."""
+    """The findings from which a question was planned. A judge's questions rest on its own findings, not on its peers'."""
     own = {f.task_id for f in sample.findings}
     roles = reader.info.roles()
     for task_id in task.rests_on:

@@ -76,7 +76,7 @@ class Viewer(ThreadingHTTPServer):
         return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"
 
     def knows(self, host_header: str | None) -> bool:
-        """Return whether a Host header names this server: a known name, or, if it is open to others, any literal address."""
+        """Return whether a Host header names this server: a known name, or any literal address if it is open to others."""
         try:
             # A port of its own is part of what a browser sends; which one does not matter, another could not be reached.
             host = (urlsplit(f"//{host_header}").hostname or "") if host_header else ""
@@ -164,10 +164,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if not self.server.knows(self.headers.get("Host")):
-            text = "This address is not served under that name; see editloupe view --allow-host.\n"
-            self._send(
-                Response(body=text.encode(), type="text/plain; charset=utf-8", status=HTTPStatus.MISDIRECTED_REQUEST)
-            )
+            refusal = _text("This address is not served under that name; see editloupe view --allow-host.\n", "text/plain")
+            self._send(replace(refusal, status=HTTPStatus.MISDIRECTED_REQUEST))
             return
         try:
             response = self.server.answer(self.path)

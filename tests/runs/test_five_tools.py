@@ -13,15 +13,14 @@ import pytest
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
 from editloupe.findings import Observation
-from editloupe.runs.execute import execute
-from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.tools.base import PAPER_TOOLS
 from editloupe.tools.settings import ToolSettings
 from editloupe.traces.events import ToolResult
 from editloupe.traces.read import read_trace
 from editloupe.values import Box, Json
 from tests.conftest import final
-from tests.tools.tiny_detectors import grounding_dino_folder
+from tests.models.tiny_detectors import grounding_dino_folder
+from tests.setups import run_over
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
@@ -46,7 +45,7 @@ def judge_with_all_tools(folder: Path, out: Path, detector: Path, *, limit: int 
         criteria=("if",),
         weights=ToolSettings(detector=str(detector), device="cpu"),
     )
-    outcome = execute(open_bench(settings), Source(path=folder, limit=limit), out, config={})
+    outcome = run_over(open_bench(settings), folder, out, config={}, limit=limit)
     assert {(f.status, f.label) for f in outcome.findings} == {("ok", "Wrong Action")}
     store = ImageStore(out / "blobs")
     for finding in outcome.findings:

@@ -19,12 +19,12 @@ from editloupe.imaging.views import size_of
 from editloupe.protocols.dlebench import Options
 from editloupe.protocols.repeats import Repeats
 from editloupe.reports.judged import judged_in
-from editloupe.runs.execute import Outcome, execute
-from editloupe.runs.setup import Settings, Source, open_bench
+from editloupe.runs.execute import Outcome
 from editloupe.traces.read import read_trace
 from editloupe.values import Json
 from tests.conftest import final
 from tests.runs.dlebench_folder import EDITORS, HEIGHT, SCENES, WIDTH, draw_folder, edited_options
+from tests.setups import open_with, run_over
 
 
 def good(request: Request) -> str:
@@ -34,9 +34,9 @@ def good(request: Request) -> str:
 
 def judged(folder: Path, out: Path, mode: str, script=good, **settings: object) -> tuple[Outcome, ScriptedLMM]:  # type: ignore[no-untyped-def]
     lmm = ScriptedLMM(script)
-    bench = open_bench(Settings(backend=lmm, mode=mode, **settings))  # type: ignore[arg-type]
+    setup = open_with(backend=lmm, mode=mode, **settings)  # type: ignore[arg-type]
     edited = {editor: folder / "outputs" / editor for editor in EDITORS}
-    return execute(bench, Source(path=folder, edited=edited), out, config={}), lmm
+    return run_over(setup, folder, out, config={}, edited=edited), lmm
 
 
 def finding(outcome: Outcome, editor: str, id: str, criterion: str, target: int | None = None) -> Finding:
@@ -290,7 +290,7 @@ def test_each_mode_runs_with_the_baseline_on_the_command_line(
 def test_an_estimate_counts_the_crops_as_they_are_shown(folder: Path, tmp_path: Path):
     """The dry run knows the size of every picture without making one."""
     outcome, lmm = judged(folder, tmp_path / "run", "oracle", criteria=("if",))
-    tasks = [t for g in [outcome.loaded.samples] for t in outcome.bench.protocol.plan(g, {}) if t.blocked is None]
+    tasks = [t for g in [outcome.loaded.samples] for t in outcome.setup.protocol.plan(g, {}) if t.blocked is None]
     told = {(t.editor, t.sample_id, t.target, r.alias): size_of(r) for t in tasks for r in t.views}
     assert lmm.requests
     for found in (f for f in outcome.findings if f.status == "ok"):

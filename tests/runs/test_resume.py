@@ -15,12 +15,12 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.errors import ConfigError, DataError, RunMismatch, StorageError, Unavailable
 from editloupe.findings import PENDING
-from editloupe.runs.execute import Outcome, execute
-from editloupe.runs.setup import Settings, Source, open_bench
+from editloupe.runs.execute import Outcome
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Budget
 from editloupe.traces.read import read_trace
 from tests.conftest import LOOK, final, pixels
+from tests.setups import open_with, run_over
 
 Edits = Callable[..., Path]
 
@@ -33,8 +33,8 @@ def run(lmm: ScriptedLMM, folder: Path, out: Path, **options: object) -> Outcome
     keys = ("redo", "stop", "listener")
     how = {k: options.pop(k) for k in keys if k in options}
     source = Source(path=folder, **{k: options.pop(k) for k in ("limit", "only", "edited") if k in options})  # type: ignore[arg-type]
-    bench = open_bench(Settings(backend=lmm, criteria=("if",), **options))  # type: ignore[arg-type]
-    return execute(bench, source, out, config={"path": str(folder)}, concurrency=2, **how)  # type: ignore[arg-type]
+    setup = open_with(backend=lmm, criteria=("if",), **options)  # type: ignore[arg-type]
+    return run_over(setup, source, out, config={"path": str(folder)}, concurrency=2, **how)  # type: ignore[arg-type]
 
 
 def test_the_same_command_again_makes_no_call(edits: Edits, tmp_path: Path):
