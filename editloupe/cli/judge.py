@@ -500,7 +500,9 @@ def heading_of(bench: Bench) -> Heading:
             "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
         )
     ablations = checked(bench.settings.ablate)
-    notes += [f"Ablation {name}: {ABLATIONS[name].told}; labels tell of the judge, not of the edits." for name in ablations]
+    notes += [
+        f"Ablation {name}: {ABLATIONS[name].description}; labels tell of the judge, not of the edits." for name in ablations
+    ]
     if bench.settings.constrain_labels and not bench.backend.traits.constrains_choices:
         notes.append(f"Labels were not constrained: {bench.backend.uri} cannot be held to a list (vllm/MODEL can).")
     if bench.toolbox.absent:

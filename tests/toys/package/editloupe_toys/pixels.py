@@ -43,7 +43,10 @@ class MeanColour:
 class Pixels(BaseProtocol):
     name = "pixels"
     roles = {}
-    metrics = (Metric(id="share", domain=Interval(low=0, high=1), better="lower"), Metric(id="red", domain=Real(), unit="of 255"))
+    metrics = (
+        Metric(id="share", domain=Interval(low=0, high=1), better="lower"),
+        Metric(id="red", domain=Real(), unit="of 255"),
+    )
 
     def plan(self, group, known):
         for sample in group:
