@@ -103,6 +103,8 @@ class Numbers:
 
     def comparison(self, readers: Sequence[RunReader]) -> Comparison | str | None:
         """Return all judges of all runs against each other, or why they cannot be compared; None for one judge."""
+        for reader in readers:
+            reader.refresh()
         key, versions = tuple(readers), [reader.version for reader in readers]
         kept = self._compared.get(key)
         if kept is None or kept[0] != versions:
@@ -118,6 +120,7 @@ class Numbers:
         return kept[1]
 
     def _report(self, reader: RunReader) -> Report | None:
+        reader.refresh()
         kept = self._reports.get(reader)
         if kept is None or kept[0] != reader.version:
             version, judged = reader.version, self._judges(reader)[0]
