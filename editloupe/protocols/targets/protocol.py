@@ -119,8 +119,7 @@ def _found(sample: Sample, named: Finding | None, placed: Finding | None) -> Sco
         return _unknown(sample, "not_defined", reason, phrase=phrase, findings=findings, detections=0)
     box = boxes[0].scaled(sample.source.width / 1000, sample.source.height / 1000)
     score = None if last.answer.confidence is None else round(last.answer.confidence.value, 4)
-    more: dict[str, str | int | float | None] = {"score": score, "detections": len(boxes)}
-    return _score(sample, box, how="detector", phrase=phrase, findings=findings, **more)
+    return _score(sample, box, how="detector", phrase=phrase, findings=findings, score=score, detections=len(boxes))
 
 
 def _score(
