@@ -27,7 +27,12 @@ SHORTHANDS: Final = ("mode", "rubric", "criteria", "prompt")
 
 def _words(value: Any) -> Any:
     """ "if,vc" as ("if", "vc")."""
-    return tuple(word for part in value.split(",") if (word := part.strip())) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    words = tuple(word for part in value.split(",") if (word := part.strip()))
+    if not words:
+        raise ValueError("expected comma-separated words")
+    return words
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:

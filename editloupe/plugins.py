@@ -48,6 +48,12 @@ def origin(group: Group, name: str) -> str:
     return _package(_found(group)[name])
 
 
+def forget() -> None:
+    """Look again for installed plug-ins at the next call, for tests and notebooks that install one."""
+    _found.cache_clear()
+    _CLASHES.clear()
+
+
 def folder(group: Group, name: str) -> Path | None:
     """Return the folder in which the module of a plug-in lies; None where that cannot be told. Nothing is imported."""
     package, *parts = _found(group)[name].module.split(".")

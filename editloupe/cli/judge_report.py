@@ -55,7 +55,7 @@ def heading_of(setup: Setup) -> Heading:
             "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
         )
     ablations = checked(setup.config.ablate)
-    notes += [f"Ablation {name}: {ABLATIONS[name].told}; labels tell of the judge, not of the edits." for name in ablations]
+    notes += [f"Ablation {name}: {ABLATIONS[name].description}; labels tell of the judge, not of the edits." for name in ablations]
     if setup.main.constrain_labels and not setup.backend.traits.constrains_choices:
         notes.append(f"Labels were not constrained: {setup.backend.uri} cannot be held to a list (vllm/MODEL can).")
     if setup.toolbox.absent:

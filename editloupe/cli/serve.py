@@ -17,7 +17,7 @@ from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
-    from editloupe.service.bureau import Bureau
+    from editloupe.service.queue import JudgeQueue
 
 TOKEN = "EDITLOUPE_SERVE_TOKEN"
 
@@ -71,7 +71,7 @@ def serve(
     from editloupe.backends.limits import limit_of
     from editloupe.runs.execute import default_concurrency
     from editloupe.runs.setup import open_setup
-    from editloupe.service.bureau import Bureau
+    from editloupe.service.queue import JudgeQueue
 
     run = only(runs, "serve")
     setup = open_setup(run)
@@ -88,9 +88,9 @@ def serve(
     listening = _listen(host, port)
     try:
         at_once = workers or default_concurrency(setup, run.max_connections)
-        bureau = Bureau.open(setup, out_dir, workers=at_once, max_queue=max_queue, timeout_s=timeout)
+        queue = JudgeQueue(setup, out_dir, workers=at_once, max_queue=max_queue, timeout_s=timeout)
         hanging: list[int] = []
-        app = make_app(bureau, limits, root=None if root is None else root.resolve(), closed=hanging.append)
+        app = make_app(queue, limits, root=None if root is None else root.resolve(), on_close=hanging.append)
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -102,11 +102,11 @@ def serve(
                 timeout_graceful_shutdown=int(grace) + 5,
             )
         )
-        server.handle_exit = _Stop(server, bureau, grace)
+        server.handle_exit = _Stop(server, queue, grace)
         name = f"http://{_in_url(host)}:{listening.getsockname()[1]}"
         if limits.hosts is None and token is None:
             note(f"warning: whoever reaches {host} can ask, and spend; set {TOKEN} or --token-file")
-        note(f"{setup.backend.uri} answers at {name}, {bureau.workers} tasks at once; traces in {out_dir}")
+        note(f"{setup.backend.uri} answers at {name}, {queue.workers} tasks at once; traces in {out_dir}")
         server.run(sockets=[listening])
     finally:
         listening.close()
@@ -122,22 +122,22 @@ class _Stop:
     """What Ctrl-C and SIGTERM do: take nothing new, finish what is under way, at the latest after `grace` seconds; the
     second one gives up at once."""
 
-    def __init__(self, server: Any, bureau: Bureau, grace: float) -> None:
-        self.server, self.bureau, self.grace = server, bureau, grace
+    def __init__(self, server: Any, queue: JudgeQueue, grace: float) -> None:
+        self.server, self.queue, self.grace = server, queue, grace
 
     def __call__(self, _number: int, _frame: object) -> None:
         import asyncio
 
         again, self.server.should_exit = self.server.should_exit, True
-        self.bureau.close_door()
+        self.queue.closing = True
         if again:
-            self.bureau.give_up()
+            self.queue.give_up()
             return
-        edits = "1 edit" if self.bureau.taken == 1 else f"{self.bureau.taken} edits"
+        edits = "1 edit" if self.queue.taken == 1 else f"{self.queue.taken} edits"
         note(f"Stopping: {edits} under way, {self.grace:g} s to finish in; once more to stop at once.")
         # The event loop runs in the main thread, as handlers do.
         loop = asyncio.get_running_loop()
-        loop.call_soon_threadsafe(loop.call_later, self.grace, self.bureau.give_up)
+        loop.call_soon_threadsafe(loop.call_later, self.grace, self.queue.give_up)
 
 
 def _token(file: Path | None) -> str | None:

@@ -258,15 +258,19 @@ def entry_of(setup: Setup, role: str) -> Entry:
     return Entry(judge=setup.respondents[role].spec, name=setup.respondents[role].name, role=role)
 
 
-def set_stuck_aside(trace: Path) -> None:
-    """Set a trace aside whose finding is pending and could, replayed, only be the same again."""
+def standing_in_trace(trace: Path) -> Finding | None:
+    """Return the finding that stands in a trace; None if there is none. One that could only end as before is set aside."""
     try:
         events = read_trace(trace).events
     except TraceError:
-        return  # a worker that opens it says what is wrong, and begins anew
-    last = next((Finding.from_json(e.finding) for e in reversed(events) if isinstance(e, FindingEvent)), None)
-    if last is not None and last.status in PENDING and ends_the_same(last):
+        return None  # no file, or the worker says what is wrong with it and begins anew
+    last = next((event.finding for event in reversed(events) if isinstance(event, FindingEvent)), None)
+    finding = None if last is None else Finding.from_json(last)
+    if finding is None or finding.status not in PENDING:
+        return finding
+    if ends_the_same(finding):
         set_aside(trace)
+    return None
 
 
 @dataclass

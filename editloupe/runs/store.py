@@ -10,7 +10,8 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
@@ -110,15 +111,24 @@ class RunStore:
         return store
 
     @classmethod
-    def read_sample(cls, folder: Path, sample: str) -> RunStore:
-        """A run with what it holds of one sample (an id, or EDITOR/ID) and no other: fast, however large the run.
+    def read_info(cls, folder: Path) -> RunStore:
+        """Return a run with run.json alone: its judges, options and metrics. Raises as `read`."""
+        store = cls(folder)
+        store._load_info()
+        return store
 
-        Where nothing is known of the sample, or the run is small, it is the whole run. Raises as `read`.
+    @classmethod
+    def read_sample(cls, folder: Path, sample: str, index: RunIndex | None = None) -> RunStore:
+        """Return a run with what it holds of one sample (an id, or EDITOR/ID) and no other: fast, however large the run.
+
+        If nothing is known of the sample, or no index is given and the run is small, it is the whole run. Raises as `read`.
         """
-        if not (folder / "run.json").exists() or not (folder / "findings.jsonl").exists() or not RunIndex.worth(folder):
+        if not (folder / "run.json").exists() or not (folder / "findings.jsonl").exists():
             return cls.read(folder)
-        with RunIndex(folder) as index:
-            lines = index.lines(sample)
+        if index is None and not RunIndex.worth(folder):
+            return cls.read(folder)
+        with RunIndex(folder) if index is None else nullcontext(index) as opened:
+            lines = opened.lines(sample)
         if not lines:
             return cls.read(folder)
         store = cls(folder)
@@ -282,6 +292,15 @@ class RunStore:
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{self.folder / 'run.json'}: its metrics are not of the expected shape: {error}") from error
         return {metric.id: metric for metric in metrics}
+
+    def _metric_names(self) -> dict[str, str]:
+        """What a column of ratings may call a metric, folded → its id. Empty if run.json has no readable metrics."""
+        try:
+            metrics = self.metrics().values()
+        except ConfigError:
+            return {}
+        words = {name.casefold(): m.id for m in metrics for name in (m.name, m.short)}
+        return words | {m.id.casefold(): m.id for m in metrics}
 
     def metric_set(self) -> MetricSet:
         """Return the run's metrics with a name for all of them. Raises ConfigError where run.json has none."""
@@ -453,8 +472,7 @@ class RunStore:
             if new != text:
                 _replace(path, new)
 
-    def _load(self, part: Mapping[str, bytes] | None = None) -> None:
-        """part: file → those of its lines that are wanted; None reads the files."""
+    def _load_info(self) -> None:
         path = self.folder / "run.json"
         try:
             info = json.loads(path.read_text(encoding="utf-8"))
@@ -467,9 +485,14 @@ class RunStore:
         if isinstance(info.get("schema"), int) and info["schema"] > RUN_SCHEMA:
             raise ConfigError(f"{path}: run schema {info['schema']} is newer than {RUN_SCHEMA}; update editloupe")
         self.info = info
+
+    def _load(self, part: Mapping[str, bytes] | None = None) -> None:
+        """part: file → those of its lines that are wanted; None reads the files."""
+        self._load_info()
+        names = self._metric_names()
         for sample in self._parsed("samples.jsonl", _sample_or_row, part):
             if isinstance(sample, Sample):
-                self.samples[sample.key] = sample
+                self.samples[sample.key] = _with_named_ratings(sample, names)
                 self.rejected.pop(sample.key, None)
             else:
                 self.rejected[sample_key(str(sample["editor"]), str(sample["id"]))] = sample
@@ -555,6 +578,20 @@ def _list(value: Json) -> list[Json]:
 
 def _object(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _with_named_ratings(sample: Sample, names: Mapping[str, str]) -> Sample:
+    """The sample with its ratings under metric ids: a column may be `human_if` or `human_instruction_following`.
+
+    If one rater has said two things of one metric, both stay.
+    """
+    human: dict[str, dict[str, str | int | float]] = {}
+    for column, ratings in sample.human.items():
+        known = human.setdefault(names.get(column.casefold(), column), {})
+        for rater, rating in ratings.items():
+            differs = known.get(rater, rating) != rating
+            known[f"{rater} ({column})" if differs else rater] = rating
+    return replace(sample, human=human) if sample.human else sample
 
 
 def _sample_or_row(data: Mapping[str, Json]) -> Sample | Mapping[str, Json]:

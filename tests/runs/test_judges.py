@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,12 @@ from editloupe.errors import PromptError, RunMismatch, Unavailable
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.repeats import Repeats
 from editloupe.reports.judged import judged_in
-from editloupe.rubrics.model import load_rubric
 from editloupe.runs.execute import Outcome
 from editloupe.runs.judges import Entry
 from editloupe.runs.live import Live
 from editloupe.runs.merge import merge
 from editloupe.runs.rerun import Replay
-from editloupe.runs.rescore import rescore, write_rescored
+from editloupe.runs.rescore import protocol_with, rescore, write_rescored
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.tools.localize_differences import LocalizeDifferences
@@ -189,23 +187,23 @@ def test_another_prompt_file_reuses_nothing(edits: Edits, tmp_path: Path):
     folder, out, prompt = edits(1), tmp_path / "run", tmp_path / "mine.md"
     ids = {run(talker(), folder, out).setup.judge.id}
     prompt.write_text("{{ criterion.question }}\n{{ instruction }}\n{{ images | join }}\n")
-    refused(folder, out, "prompts", ids, prompt=prompt)
+    refused(folder, out, "options.prompt", ids, prompt=prompt)
     mine = tmp_path / "elsewhere"
     ids.add(RunStore.read(mine).findings.popitem()[1].judge_id)
     prompt.write_text("{{ criterion.question }}\n{{ instruction }} Look.\n{{ images | join }}\n")
     lmm = talker()
-    with pytest.raises(RunMismatch, match="prompts"):
+    with pytest.raises(RunMismatch, match="options.prompt"):
         run(lmm, folder, mine, prompt=prompt)
     assert lmm.requests == []
     assert open_with(backend=lmm, prompt=prompt).judge.id not in ids
 
 
 def test_another_rubric_reuses_nothing(edits: Edits, tmp_path: Path):
-    folder, out, rubric = edits(1), tmp_path / "run", tmp_path / "dlesetup.toml"
+    folder, out, rubric = edits(1), tmp_path / "run", tmp_path / "dlebench.toml"
     ids = {run(talker(), folder, out).setup.judge.id}
     import editloupe.rubrics
 
-    built_in = Path(editloupe.rubrics.__path__[0]) / "dlesetup.toml"
+    built_in = Path(editloupe.rubrics.__path__[0]) / "dlebench.toml"
     changed = built_in.read_text(encoding="utf-8").replace("Stop.", "Stop at once.").replace("stop", "stop now", 1)
     assert changed != built_in.read_text(encoding="utf-8")
     rubric.write_text(changed, encoding="utf-8")
@@ -340,8 +338,7 @@ def test_an_interrupted_visit_has_asked_everything_once_before_anything_twice(ed
         if isinstance(progress.finding, Finding):
             order.append(progress.finding.repeat)
 
-    setup = open_with(backend=turns(BEST, BEST), criteria=("if",), repeats=Repeats(count=2))
-    setup = replace(setup, settings=replace(setup.settings, sampling=Sampling(seed=5)))
+    setup = open_with(backend=turns(BEST, BEST), criteria=("if",), repeats=Repeats(count=2), sampling=Sampling(seed=5))
     run_over(setup, edits(3), tmp_path / "run", config={}, concurrency=1, listener=listen)
     assert order == [0, 0, 0, 1, 1, 1]
 
@@ -374,8 +371,9 @@ def test_shards_in_which_a_name_means_two_judges_are_not_merged(edits: Edits, tm
 def test_rescored_judges_keep_their_names(edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
     run(talker(), folder, out, name="cool")
-    store, rubric = RunStore.read(out), load_rubric("dlebench")
-    again = write_rescored(store, rubric, list(rescore(store, rubric)), tmp_path / "again")
+    store = RunStore.read(out)
+    protocol = protocol_with(store, {"rubric": "dlebench"})
+    again = write_rescored(store, protocol, list(rescore(store, protocol)), tmp_path / "again")
     assert list(again.judge_names().values()) == ["cool"]
 
 
