@@ -9,8 +9,8 @@ from pathlib import Path
 
 from editloupe.errors import TraceError
 from editloupe.findings import Finding
-from editloupe.reports.estimate import LEVEL, Estimate, Interval
 from editloupe.reports.grid import Grid, Row
+from editloupe.stats.bootstrap import LEVEL, Estimate, Interval
 from editloupe.traces.events import ModelCall
 from editloupe.traces.read import read_trace
 from editloupe.values import Json, digest, sample_key

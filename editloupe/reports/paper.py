@@ -10,15 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from editloupe.reports.summary import edit_types, summarise, type_order
-from editloupe.reports import estimate
 from editloupe.reports.areas import ByArea
-from editloupe.reports.estimate import Estimate, Interval
 from editloupe.reports.grid import Grid, Row
 from editloupe.reports.judged import Judged
-from editloupe.reports.summary import Cell, Summary
+from editloupe.reports.summary import Cell, Summary, edit_types, summarise, type_order
 from editloupe.reports.table import WORST
 from editloupe.scores import Score
+from editloupe.stats import bootstrap as estimate
+from editloupe.stats.bootstrap import Estimate, Interval
 from editloupe.values import Json, sample_key
 
 OVERALL: Final = "overall"

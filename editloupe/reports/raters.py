@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.reports.agreement import DECIMALS, Cells, Paired, correlation
-from editloupe.reports.estimate import (
+from editloupe.stats.agreement import DECIMALS, Cells, Paired, correlation
+from editloupe.stats.bootstrap import (
     DRAWING,
     Aggregate,
     Drawing,
@@ -24,7 +24,7 @@ from editloupe.reports.estimate import (
     interval,
     numbered,
 )
-from editloupe.reports.points import CORRELATIONS, Level, alpha
+from editloupe.stats.weighted import CORRELATIONS, Level, alpha
 
 MOST_VALUES: Final = 30
 """Distinct ratings up to which figures on them are resampled: each resample holds their square."""

@@ -9,8 +9,8 @@ from typing import Any
 from editloupe.findings import Finding
 from editloupe.imaging.targets import relative_area
 from editloupe.parsing import fold
+from editloupe.reports.escape import safe
 from editloupe.reports.fragments import tone
-from editloupe.reports.plain import safe
 from editloupe.scores import Metric, MetricSet
 from editloupe.values import Sample
 from editloupe.viewer.index import Entry
@@ -37,7 +37,7 @@ def row(entry: Entry, rubric: MetricSet, pictures: Pictures, judges: Mapping[str
         "id": safe(entry.id),
         "editor": safe(entry.editor),
         "text": safe(" ".join((sample.instruction if sample else _reason(entry)).split())[:_INSTRUCTION]),
-        "type": safe((_edit_type(entry))),
+        "type": safe(_edit_type(entry)),
         "area": None if sample is None else target_area(sample),
         "thumbs": [] if sample is None else list(thumbs(sample, pictures)),
         "labels": {c: [_label(f, rubric, judges if many else {}) for f in found] for c, found in findings.items()},

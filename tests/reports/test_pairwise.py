@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from editloupe.reports.estimate import DRAWING
 from editloupe.reports.pairwise import duel, ranking, strengths
 from editloupe.reports.pairwise_table import PairReport, csv_text, page
 from editloupe.reports.votes import Ballot, Vote, read_vote
+from editloupe.stats.bootstrap import DRAWING
 
 
 def ballots(*rows: tuple[str, str, Vote]) -> list[Ballot]:

@@ -1,6 +1,6 @@
 """Do two readings of the same items agree: a judge's and people's, or two judges'.
 
-Correlations are SciPy's; their weighted forms (points.py) serve the resamples, and a test holds the two equal.
+Correlations are SciPy's; their weighted forms (weighted.py) serve the resamples, and a test holds the two equal.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.reports.estimate import DRAWING, Drawing, Estimate, Floats, Undefined, draws, interval
-from editloupe.reports.points import CORRELATIONS, Points, accuracy, bias, exact, f1, kappa, kendall, mae, pair_alpha
+from editloupe.stats.bootstrap import DRAWING, Drawing, Estimate, Floats, Undefined, draws, interval
+from editloupe.stats.weighted import CORRELATIONS, Points, accuracy, bias, exact, f1, kappa, kendall, mae, pair_alpha
 from editloupe.values import Json
 
 DECIMALS: Final = 9

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from editloupe.reports.agreement import (
+from editloupe.stats.agreement import (
     Cells,
     Paired,
     Scale,
@@ -18,8 +18,8 @@ from editloupe.reports.agreement import (
     good_figures,
     label_figures,
 )
-from editloupe.reports.estimate import Drawing, draws
-from editloupe.reports.points import CORRELATIONS
+from editloupe.stats.bootstrap import Drawing, draws
+from editloupe.stats.weighted import CORRELATIONS
 
 FOUR = Scale(values=(1, 2, 3, 4), names=("a", "b", "c", "d"))
 
