@@ -50,7 +50,7 @@ def _run(*, crops: bool) -> Work:
     from editloupe.tools.zoom_in import ZoomIn
 
     class Words(ZoomIn):
-        def __call__(self, args: Any, desk: Any) -> Observation:
+        def __call__(self, args: Any, context: Any) -> Observation:
             return Observation(text=GO_ON)
 
     def work(data: Path, url: str, connections: int) -> None:

@@ -490,7 +490,7 @@ def heading_of(bench: Bench) -> Heading:
     """What a reader must know before the numbers: who judged, and what was missing."""
     from editloupe.reports.table import Heading
     from editloupe.tools.ablations import ABLATIONS, checked
-    from editloupe.tools.readers import NoReader, open_reader
+    from editloupe.tools.reading import NoReader, open_reader
     from editloupe.tools.settings import ToolSettings
 
     notes = []

@@ -221,7 +221,7 @@ def _edits(source: Path, instruction: str, edits: Sequence[Path]) -> Loaded:
     Raises ImageError (the source), SampleError (the instruction).
     """
     from editloupe.data.images import ImageStore
-    from editloupe.data.samples import Loaded, RejectedRow, sample_from_files
+    from editloupe.data.samples import Loaded, RejectedRow, load_sample
     from editloupe.errors import ImageError
 
     ImageStore(cache_bytes=0).add_file(source)
@@ -232,7 +232,7 @@ def _edits(source: Path, instruction: str, edits: Sequence[Path]) -> Loaded:
     samples, rejected = [], []
     for name, path in zip(names, edits, strict=True):
         try:
-            samples.append(sample_from_files(source, path, instruction, id=name))
+            samples.append(load_sample(source, path, instruction, id=name))
         except ImageError as error:
             rejected.append(RejectedRow(id=name, editor="", edit_type=None, message=str(error), file=path, line=None))
     return Loaded(format="files", samples=tuple(samples), rejected=tuple(rejected))

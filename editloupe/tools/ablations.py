@@ -17,9 +17,9 @@ from pydantic import BaseModel
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.findings import Observation
+from editloupe.imaging.control_regions import find_control_regions, swap_regions
 from editloupe.imaging.differences import Differences
-from editloupe.imaging.quiet import exchanged, quiet_places
-from editloupe.tools.base import Desk, Holds, Prepares, Tool, Toolbox
+from editloupe.tools.base import Describes, Prepares, Tool, Toolbox, ToolContext
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.values import ImageRef, Json, View
 
@@ -70,17 +70,17 @@ class BlackPictures:
         if isinstance(self._tool, Prepares):
             self._tool.prepare()
 
-    def holds(self) -> tuple[str, ...]:
-        """What the tool itself works with."""
-        return self._tool.holds() if isinstance(self._tool, Holds) else ()
+    def describe(self) -> tuple[str, ...]:
+        """Return what the tool itself works with."""
+        return self._tool.describe() if isinstance(self._tool, Describes) else ()
 
-    def __call__(self, args: Any, desk: Desk) -> Observation:
-        seen = self._tool(args, replace(desk, views={name: _uncovered(view) for name, view in desk.views.items()}))
+    def __call__(self, args: Any, context: ToolContext) -> Observation:
+        seen = self._tool(args, replace(context, views={name: _uncovered(view) for name, view in context.views.items()}))
         if not seen.views:
             return seen
-        black = {image: _black(image, desk.images) for image in seen.images}
+        black = {image: _black(image, context.images) for image in seen.images}
         # A picture cut from a hidden one comes, for whoever follows where it came from, from the black one.
-        covers = {hidden: view.image for view in desk.views.values() if (hidden := _hidden(view)) is not None}
+        covers = {hidden: view.image for view in context.views.values() if (hidden := _hidden(view)) is not None}
 
         def covered(view: View) -> View:
             params: dict[str, Json] = {**view.params, _HIDDEN: view.image.to_json()}
@@ -103,17 +103,17 @@ class ShamDifferences(LocalizeDifferences):
 
     revision: ClassVar[str] = f"{LocalizeDifferences.revision}+sham"
 
-    def observed(self, found: Differences, names: tuple[str, str], desk: Desk) -> Observation:
-        places = quiet_places(found)
-        seen = super().observed(exchanged(found, places), names, desk)
+    def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
+        controls = find_control_regions(found)
+        seen = super().observed(swap_regions(found, controls), names, context)
         sham: list[Json] = [
             {
                 "true_box": list(region.box.ints()),
-                "shown_box": list(place.box.ints()),
-                "busy": round(place.busy, 5),
-                "mean_difference": round(place.mean, 2),
+                "shown_box": list(control.box.ints()),
+                "busy": round(control.busy, 5),
+                "mean_difference": round(control.mean, 2),
             }
-            for region, place in zip(found.regions, places, strict=True)
+            for region, control in zip(found.regions, controls, strict=True)
         ]
         return replace(seen, data=_marked({**seen.data, "sham": sham}, "sham-differences"))
 

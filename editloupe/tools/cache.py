@@ -24,8 +24,8 @@ from pydantic import BaseModel
 
 from editloupe.data.images import ImageStore
 from editloupe.findings import Observation
-from editloupe.tools.base import Desk, Prepares, Tool, Toolbox, validated
-from editloupe.tools.devices import device_class
+from editloupe.models.devices import device_class
+from editloupe.tools.base import Prepares, Tool, Toolbox, ToolContext, validated
 from editloupe.values import Json, canonical_json, digest
 
 _SCHEMA = 1
@@ -44,40 +44,44 @@ class ToolCache:
         self._busy: dict[str, threading.Lock] = {}
         self.ran = self.hits = 0
 
-    def call(self, box: Toolbox, name: str, arguments: Mapping[str, Json], desk: Desk) -> tuple[Observation, bool]:
+    def call(
+        self, box: Toolbox, name: str, arguments: Mapping[str, Json], context: ToolContext
+    ) -> tuple[Observation, bool]:
         """As `Toolbox.call`, and whether it was answered from before. Raises what that raises, and keeps nothing then."""
         tool = box.tools.get(name)
         if tool is None or not getattr(tool, "repeatable", False):
             self._count(hit=False)
-            return box.call(name, arguments, desk), False
+            return box.call(name, arguments, context), False
         args = validated(tool, arguments)
-        key = self._key(tool, arguments, args, desk)
+        key = self._key(tool, arguments, args, context)
         with self._lock:
             busy = self._busy.setdefault(key, threading.Lock())
         # A second caller of the same waits for the first, instead of doing the same work beside it.
         with busy:
             try:
-                kept = self._kept(key, desk.images)
+                kept = self._kept(key, context.images)
                 self._count(hit=kept is not None)
-                made = kept or tool(args, _Nameless(images=desk.images, views=desk.views, past_calls=desk.past_calls))
+                made = kept or tool(
+                    args, _Unnumbered(images=context.images, views=context.views, past_calls=context.past_calls)
+                )
                 if kept is None and not made.error:
                     self._keep(key, tool.name, made)
             finally:
                 with self._lock:
                     self._busy.pop(key, None)
-        return _named(made, desk), kept is not None
+        return _named(made, context), kept is not None
 
-    def _key(self, tool: Tool, arguments: Mapping[str, Json], args: BaseModel, desk: Desk) -> str:
+    def _key(self, tool: Tool, arguments: Mapping[str, Json], args: BaseModel, context: ToolContext) -> str:
         if isinstance(tool, Prepares):
             # Only what is loaded says where it computes.
             tool.prepare()
-        names = {name.casefold(): name for name in desk.views}
+        names = {name.casefold(): name for name in context.views}
 
         def spelt(given: Mapping[str, Json]) -> dict[str, Json]:
             return {k: names.get(v.strip().casefold(), v) if isinstance(v, str) else v for k, v in given.items()}
 
         told = spelt(args.model_dump(mode="json"))
-        named = sorted({v for v in told.values() if isinstance(v, str) and v in desk.views})
+        named = sorted({v for v in told.values() if isinstance(v, str) and v in context.views})
         # As the conversation has written the call down, and as the tool spells it.
         calls = [spelt(arguments), spelt(args.model_dump(mode="json", exclude_unset=True))]
         return digest(
@@ -87,8 +91,8 @@ class ToolCache:
                 "version": tool.version,
                 "device": device_class(self._device),
                 "arguments": told,
-                "images": {name: desk.views[name].to_json() for name in named},
-                "repeated": [canonical_json({"name": tool.name, "arguments": c}) in desk.past_calls for c in calls],
+                "images": {name: context.views[name].to_json() for name in named},
+                "repeated": [canonical_json({"name": tool.name, "arguments": c}) in context.past_calls for c in calls],
             }
         )
 
@@ -122,19 +126,19 @@ class ToolCache:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Nameless(Desk):
-    """A desk on which the pictures to come have no number yet, so that what is said of them fits every conversation."""
+class _Unnumbered(ToolContext):
+    """A context on which the pictures to come have no number yet, so that what is said of them fits every conversation."""
 
     def crop_name(self, number: int) -> str:
         return f"\ue000{number}\ue001"
 
 
-def _named(made: Observation, desk: Desk) -> Observation:
+def _named(made: Observation, context: ToolContext) -> Observation:
     """With the names that the pictures get in this conversation."""
 
     def filled(value: Json) -> Json:
         if isinstance(value, str):
-            return _BLANK.sub(lambda found: desk.crop_name(int(found[1])), value)
+            return _BLANK.sub(lambda found: context.crop_name(int(found[1])), value)
         if isinstance(value, Mapping):
             # The text read in a crop stands under the crop's name.
             return {cast(str, filled(name)): filled(item) for name, item in value.items()}

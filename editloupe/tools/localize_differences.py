@@ -7,18 +7,19 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from editloupe import models
 from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.align import Alignment
 from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, REGENERATED_SHARE, Differences, Region, localize
 from editloupe.imaging.geometry import expand
-from editloupe.tools.base import Desk
-from editloupe.tools.devices import computed
-from editloupe.tools.readers import open_reader
+from editloupe.models.upscale.base import Lanczos, Upscaler
+from editloupe.tools.base import ToolContext
+from editloupe.tools.crops import CropTool, describe_enlargement, enlarge, open_crop_upscaler
+from editloupe.tools.reading import open_reader
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, MEASURED, Tolerance
-from editloupe.tools.upscalers import Enlarges, Lanczos, Upscaler, enlarge, enlarged_by, open_automatic_upscaler
 from editloupe.values import Box, ImageRef, Json, View
 
 SHOWN = 3
@@ -36,7 +37,7 @@ TOLD_BLUR = 0.7
 _LISTED = 10
 
 
-class LocalizeDifferences(Enlarges):
+class LocalizeDifferences(CropTool):
     """Compares two images pixel by pixel; see docs/tools.md for how."""
 
     name: ClassVar[str] = "localize_differences"
@@ -65,20 +66,20 @@ class LocalizeDifferences(Enlarges):
     @classmethod
     def open(cls, settings: ToolSettings) -> LocalizeDifferences:
         """With the upscaler for small crops that the settings and the device call for. Raises ConfigError."""
-        return cls(open_automatic_upscaler(settings), open_reader(settings))
+        return cls(open_crop_upscaler(settings), open_reader(settings))
 
-    def __call__(self, args: Args, desk: Desk) -> Observation:
-        names = (desk.named(args.comparison_image_1), desk.named(args.comparison_image_2))
+    def __call__(self, args: Args, context: ToolContext) -> Observation:
+        names = (context.named(args.comparison_image_1), context.named(args.comparison_image_2))
         if names[0] == names[1]:
             raise ToolError(
-                f"both arguments name {names[0]!r}; name two images to compare: {', '.join(map(repr, desk.views))}"
+                f"both arguments name {names[0]!r}; name two images to compare: {', '.join(map(repr, context.views))}"
             )
-        first, second = (desk.image(name) for name in names)
-        return self.observed(localize(desk.images.array(first), desk.images.array(second)), names, desk)
+        first, second = (context.image(name) for name in names)
+        return self.observed(localize(context.images.array(first), context.images.array(second)), names, context)
 
-    def observed(self, found: Differences, names: tuple[str, str], desk: Desk) -> Observation:
+    def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
         """What is shown and said of the differences found between the two named images."""
-        first, second = (desk.image(name) for name in names)
+        first, second = (context.image(name) for name in names)
         if found.identical:
             same = f"No difference: {names[0]!r} and {names[1]!r} are pixel-identical ({first.width}×{first.height} px)."
             return Observation(text=same, data=_data(found, crops=[]))
@@ -87,32 +88,32 @@ class LocalizeDifferences(Enlarges):
         kept: list[View] = []
         enlarged: dict[str, list[str]] = {}
         for region in found.regions[: _how_many(found.regions)]:
-            pair = _panes(region, found.alignment, first, second, desk, self.upscaler)
+            pair = _panes(region, found.alignment, first, second, context, self.upscaler)
             panes = pair.shown
             # Two regions whose context is the whole image share one picture, hence one name.
             if panes[0].image not in [view.image for view in views]:
                 views.extend(panes)
                 kept.extend(pair.kept)
-            crops.append(desk.crop_name([view.image for view in views[::2]].index(panes[0].image) + 1))
+            crops.append(context.crop_name([view.image for view in views[::2]].index(panes[0].image) + 1))
             if pair.scale > 1:
-                enlarged.setdefault(enlarged_by(pair.upscaler), []).append(f"{crops[-1]} ×{pair.scale:.3g}")
+                enlarged.setdefault(describe_enlargement(pair.upscaler), []).append(f"{crops[-1]} ×{pair.scale:.3g}")
         notes = _notes(found, names)
         lines = [_header(found, len(crops), names)] if found.regions else _nothing_found(found, names, allowed=bool(notes))
         lines += [_crop_line(crop, region, found, names) for crop, region in zip(crops, found.regions, strict=False)]
         if len(found.regions) > len(crops):
             lines.append(_not_shown(found, len(crops), names))
-        pictures = [desk.crop_name(i + 1) for i in range(len(views) // 2)]
-        text = self.reading.in_pairs(desk.images, views, names=names, crops=pictures)
+        pictures = [context.crop_name(i + 1) for i in range(len(views) // 2)]
+        text = self.reading.in_pairs(context.images, views, names=names, crops=pictures)
         if found.regenerated:
-            lines += _regenerated(found, desk.crop_name(len(views) // 2 + 1), names)
-            views.append(_map_view(found, first, desk))
+            lines += _regenerated(found, context.crop_name(len(views) // 2 + 1), names)
+            views.append(_map_view(found, first, context))
         lines += notes
         for how, which in enlarged.items():
             lines.append(f"Enlarged {how}: {', '.join(dict.fromkeys(which))}.")
         lines += text.lines
         if found.regions:
             lines.append(_caution(found))
-        data = {**_data(found, crops=crops), **text.data, **(computed(self.upscaler) if kept else {})}
+        data = {**_data(found, crops=crops), **text.data, **(models.computed(self.upscaler) if kept else {})}
         return Observation(text="\n".join(lines), views=tuple(views), kept=tuple(kept), data=data)
 
 
@@ -142,7 +143,7 @@ class _Pair:
 
 
 def _panes(
-    region: Region, alignment: Alignment, first: ImageRef, second: ImageRef, desk: Desk, upscaler: Upscaler
+    region: Region, alignment: Alignment, first: ImageRef, second: ImageRef, context: ToolContext, upscaler: Upscaler
 ) -> _Pair:
     box_1 = expand(region.box, width=first.width, height=first.height)
     shared = box_1.intersection(alignment.common())
@@ -155,14 +156,14 @@ def _panes(
     enlargement = render.display_scale(finer * box_1.width, finer * box_1.height)
     scale = finer * enlargement
     width, height = max(1, round(scale * box_1.width)), max(1, round(scale * box_1.height))
-    cuts = (render.crop(desk.images.array(first), box_1), render.crop(desk.images.array(second), box_2))
+    cuts = (render.crop(context.images.array(first), box_1), render.crop(context.images.array(second), box_2))
     # A learned upscaler is for small crops; bringing two sizes together is no reason to invent detail in one.
     by = upscaler if enlargement > 1 else Lanczos()
 
     def picture(by: Upscaler) -> tuple[View, View]:
         panes = [enlarge(by, cut, width=width, height=height) for cut in cuts]
         made, *windows = render.side_by_side(panes[0], panes[1])
-        image = desk.images.add_array(made)
+        image = context.images.add_array(made)
         params: dict[str, Json] = {"box": list(region.box), "scale": round(scale, 4)}
         if by.learned:
             params["upscaler"] = by.name
@@ -175,8 +176,8 @@ def _panes(
     return _Pair(shown=picture(by), kept=picture(Lanczos()) if by.learned else (), scale=scale, upscaler=by)
 
 
-def _map_view(found: Differences, first: ImageRef, desk: Desk) -> View:
-    image = desk.images.add_array(render.heat_map(found.alignment.first, found.levels))
+def _map_view(found: Differences, first: ImageRef, context: ToolContext) -> View:
+    image = context.images.add_array(render.heat_map(found.alignment.first, found.levels))
     return View(
         image=image,
         origin=first,

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from editloupe import models
 from editloupe.data.images import ImageStore
-from editloupe.errors import ToolError
+from editloupe.errors import ModelAbsent, ToolError
 from editloupe.imaging import render
 from editloupe.imaging.align import resize
+from editloupe.models.read_text import TextReader
 from editloupe.prompts.tags import neutralise
-from editloupe.tools.readers import NoReader, TextReader
+from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, ImageRef, Json, View
 
 REVISION: Final = "1"
@@ -42,6 +44,39 @@ LARGEST_ENLARGEMENT: Final = 4
 MOST_PX: Final = 1024 * 1024
 LONGEST_PX: Final = 2000
 LEAST_SIDE_PX: Final = 6
+
+
+@dataclass(frozen=True)
+class NoReader:
+    """Stands where text is not read, and says why."""
+
+    reason: str
+    """For example "the extra `ocr` is not installed"."""
+
+    absent: bool = False
+    """True where a reader was wanted and cannot be had; False where reading was switched off."""
+
+
+def open_reader(settings: ToolSettings) -> TextReader | NoReader:
+    """Return the reader that the settings name: "auto" is the default reader where it is here, "off" is none.
+
+    Raises ConfigError as `models.get` does.
+    """
+    wanted = settings.reader.casefold()
+    if wanted == "off":
+        return NoReader("switched off")
+    try:
+        return models.get("read_text", None if wanted == "auto" else settings.reader, device=settings.device)
+    except ModelAbsent as reason:
+        return NoReader(str(reason), absent=True)
+
+
+def describe_reader(settings: ToolSettings) -> str:
+    """Return one sentence for people: what reads the text in crops, or why nothing does. Raises as `open_reader`."""
+    reader = open_reader(settings)
+    if isinstance(reader, NoReader):
+        return f"Text in crops is not read: {reader.reason}."
+    return f"Text in crops is read by {reader.version}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +116,7 @@ class Text:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class TextNotes:
     """lines: for the model; none where no text was read.   data: for programs, to be merged into `Observation.data`."""
 
     lines: tuple[str, ...]
@@ -100,15 +135,13 @@ class TextReading:
 
     def prepare(self) -> None:
         """Load the reader now, where it loads anything."""
-        load = getattr(self._reader, "prepare", None)
-        if load is not None:
-            load()
+        models.prepare(self._reader)
 
-    def holds(self) -> tuple[str, ...]:
+    def describe(self) -> tuple[str, ...]:
         """The reader, where there is one."""
         return () if isinstance(self._reader, NoReader) else (f"text: {self._reader.version}",)
 
-    def in_crop(self, images: ImageStore, view: View, *, name: str, crop: str) -> Said:
+    def in_crop(self, images: ImageStore, view: View, *, name: str, crop: str) -> TextNotes:
         """Of one crop. view: what was cut out of which image.   name, crop: what the conversation calls the two."""
         if isinstance(self._reader, NoReader):
             return self._off()
@@ -119,7 +152,9 @@ class TextReading:
         lines = [f"Text read in {crop}: {_listed(found)}."] if found else []
         return self._said(lines, {crop: [t.to_json(name) for t in found]}, shown=bool(found))
 
-    def in_pairs(self, images: ImageStore, panes: Sequence[View], *, names: tuple[str, str], crops: Sequence[str]) -> Said:
+    def in_pairs(
+        self, images: ImageStore, panes: Sequence[View], *, names: tuple[str, str], crops: Sequence[str]
+    ) -> TextNotes:
         """Of pictures of two panes: what both read, what only one does.
 
         panes: two a picture, the first image's first.   crops: the pictures' names in the conversation.
@@ -143,11 +178,11 @@ class TextReading:
                 lines.append(f"Text read in {crop}: {compared.told(names)}.")
         return self._said(lines, data, shown=shown)
 
-    def _off(self) -> Said:
+    def _off(self) -> TextNotes:
         assert isinstance(self._reader, NoReader)
-        return Said(lines=(), data={"text_reading": {"off": self._reader.reason}})
+        return TextNotes(lines=(), data={"text_reading": {"off": self._reader.reason}})
 
-    def _said(self, lines: list[str], crops: Mapping[str, Json], *, shown: bool = False) -> Said:
+    def _said(self, lines: list[str], crops: Mapping[str, Json], *, shown: bool = False) -> TextNotes:
         assert not isinstance(self._reader, NoReader)
         if shown:
             lines = [
@@ -155,7 +190,7 @@ class TextReading:
                 f"Text is read by {self._reader.name}, with its confidence from 0 to 1: it may be misread or missed, so "
                 "check it in the picture.",
             ]
-        return Said(lines=tuple(lines), data={"text_reading": {"reader": self._reader.version, "crops": crops}})
+        return TextNotes(lines=tuple(lines), data={"text_reading": {"reader": self._reader.version, "crops": crops}})
 
 
 def read(reader: TextReader, images: ImageStore, image: ImageRef, region: Box) -> tuple[Text, ...]:

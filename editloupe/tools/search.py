@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
+from editloupe import models
 from editloupe.data.images import RGB
 from editloupe.errors import ToolError
 from editloupe.imaging import render
 from editloupe.imaging.geometry import spans
-from editloupe.tools.detectors import Detection, Detector, Sight, suppress
-from editloupe.tools.devices import computed
+from editloupe.models.detect.base import Detection, DetectionResult, Detector, suppress
 from editloupe.values import Box, ImageRef, Json
 
 LISTED: Final = 10
@@ -49,18 +49,18 @@ def search(detector: Detector, rgb: RGB, phrase: str) -> Search:
     rgb: H×W×3 uint8.   phrase: as `cleaned` gives it.   Raises ToolError as the detector does.
     """
     height, width = rgb.shape[:2]
-    sight = detector([rgb], phrase)[0]
-    found, whole = suppress(sight.detections), (sight.width, sight.height)
+    result = detector([rgb], phrase)[0]
+    found, whole = suppress(result.detections), (result.width, result.height)
     tiles = () if found else tiles_of(width, height, side=detector.side_px)
     if not tiles:
         return Search(phrase=phrase, detections=found, whole=whole)
-    sights = detector([render.crop(rgb, tile) for tile in tiles], phrase)
+    results = detector([render.crop(rgb, tile) for tile in tiles], phrase)
     return Search(
         phrase=phrase,
-        detections=_joined(tiles, sights, width=width, height=height),
+        detections=_joined(tiles, results, width=width, height=height),
         whole=whole,
         tiles=tiles,
-        tile_seen=(sights[0].width, sights[0].height),
+        tile_seen=(results[0].width, results[0].height),
     )
 
 
@@ -91,7 +91,7 @@ def _row(length: int, tile: int) -> list[tuple[int, int]]:
     return spans(length, tile=tile, overlap=int(_OVERLAP * tile))
 
 
-def told(result: Search, detector: Detector, *, name: str, image: ImageRef) -> list[str]:
+def observation_lines(result: Search, detector: Detector, *, name: str, image: ImageRef) -> list[str]:
     """What the model reads: how many were found and where, or what was searched in vain."""
     where = f"{name!r} ({image.width}×{image.height} px)"
     if not result.detections:
@@ -132,22 +132,22 @@ def facts(result: Search, detector: Detector) -> dict[str, Json]:
         ],
         "threshold": detector.threshold,
         "detector": detector.version,
-        **computed(detector),
+        **models.computed(detector),
         "whole": list(result.whole),
         "tiles": [list(tile.ints()) for tile in result.tiles],
         "tile_seen": None if result.tile_seen is None else list(result.tile_seen),
     }
 
 
-def _joined(tiles: Sequence[Box], sights: Sequence[Sight], *, width: int, height: int) -> tuple[Detection, ...]:
+def _joined(tiles: Sequence[Box], results: Sequence[DetectionResult], *, width: int, height: int) -> tuple[Detection, ...]:
     """The tiles' detections in px of the image, none twice, best first.
 
     What a tile's border cuts is dropped where a neighbour, which overlaps, has the whole of it, whatever the scores.
     """
     entire: list[Detection] = []
     cut: list[Detection] = []
-    for tile, sight in zip(tiles, sights, strict=True):
-        for d in sight.detections:
+    for tile, result in zip(tiles, results, strict=True):
+        for d in result.detections:
             found = Detection(box=d.box.shifted(tile.x0, tile.y0), score=d.score, label=d.label)
             (cut if _cut(found.box, tile, width=width, height=height) else entire).append(found)
     kept = suppress(entire)

@@ -21,7 +21,7 @@ from PIL import Image, ImageOps
 from editloupe.data.images import ImagePolicy, ImageStore, encode_png
 from editloupe.errors import ConfigError, EditLoupeError, ImageError, ToolError, ToolFailed
 from editloupe.findings import Observation
-from editloupe.tools.base import PAPER_TOOLS, Desk, Toolbox, open_toolbox
+from editloupe.tools.base import PAPER_TOOLS, Toolbox, ToolContext, open_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import ImageRef, Json, View, canonical_json
 
@@ -44,9 +44,9 @@ class Conversation:
     crops: int = 0
     past_calls: tuple[str, ...] = ()
 
-    def desk(self, images: ImageStore) -> Desk:
+    def tool_context(self, images: ImageStore) -> ToolContext:
         """What the next call finds in front of it."""
-        return Desk(
+        return ToolContext(
             images=images,
             views={name: panes[0] for name, panes in self.panes.items()},
             crops=self.crops,
@@ -151,9 +151,9 @@ class Session:
             before, store = self._conversation, self.store
             if not before.panes:
                 raise ToolError("no image is open; open one first")
-            desk = before.desk(store)
-            observation = self._observed(tool, arguments, desk)
-            names = desk.names(observation)
+            context = before.tool_context(store)
+            observation = self._observed(tool, arguments, context)
+            names = context.names(observation)
             after = self._conversation = before.after(tool, arguments, observation, names)
         # Where two names have one image, the one that the call used comes first.
         called = {str(value).strip().casefold() for value in arguments.values()}
@@ -176,9 +176,9 @@ class Session:
             ),
         )
 
-    def _observed(self, tool: str, arguments: Mapping[str, Json], desk: Desk) -> Observation:
+    def _observed(self, tool: str, arguments: Mapping[str, Json], context: ToolContext) -> Observation:
         try:
-            return self.toolbox.call(tool, arguments, desk)
+            return self.toolbox.call(tool, arguments, context)
         except ImageError as error:
             raise ToolError(str(error)) from error
         except EditLoupeError:
@@ -218,7 +218,7 @@ def _added(store: ImageStore, name: str, image: ImageLike) -> ImageRef:
 
 
 def _key(tool: str, arguments: Mapping[str, Json]) -> tuple[str, ...]:
-    """The call as `Desk.past_calls` has it; nothing where the arguments hold NaN, with which no call succeeds twice."""
+    """Return the call as `ToolContext.past_calls` has it; () where the arguments hold NaN, with which no call succeeds."""
     try:
         return (canonical_json({"name": tool, "arguments": dict(arguments)}),)
     except ValueError:

@@ -232,7 +232,7 @@ class _Broken:
     class Args(BaseModel):
         """No arguments."""
 
-    def __call__(self, args: object, desk: object) -> Observation:
+    def __call__(self, args: object, context: object) -> Observation:
         raise RuntimeError("secret detail")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from editloupe import Judge, Sample
+from editloupe import Judge, load_sample
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, RunMismatch, Unavailable
@@ -143,11 +143,11 @@ def test_identical_images_have_nothing_to_falsify() -> None:
 
 def _called(store: ImageStore, first: ImageRef, second: ImageRef) -> Observation:
     """The sham tool's word on two images."""
-    from editloupe.tools.base import Desk
+    from editloupe.tools.base import ToolContext
 
     box = open_bench(Settings(ablate=("sham-differences",))).toolbox
-    desk = Desk(images=store, views={"A": View.whole(first), "B": View.whole(second)})
-    return box.call("localize_differences", {"comparison_image_1": "A", "comparison_image_2": "B"}, desk)
+    context = ToolContext(images=store, views={"A": View.whole(first), "B": View.whole(second)})
+    return box.call("localize_differences", {"comparison_image_1": "A", "comparison_image_2": "B"}, context)
 
 
 def test_both_together_show_black_pictures_of_sham_places(tmp_path: Path) -> None:
@@ -198,9 +198,7 @@ def test_an_ablation_that_cannot_be_is_refused(settings: Settings, message: str)
 
 def test_the_python_door_ablates_too(tmp_path: Path) -> None:
     images = EXAMPLES / "images"
-    sample = Sample.from_files(
-        images / "kitchen.png", images / "kitchen-mug.png", "Change the color of the red mug to blue."
-    )
+    sample = load_sample(images / "kitchen.png", images / "kitchen-mug.png", "Change the color of the red mug to blue.")
     with Judge("baseline", ablate="sham-differences", out=tmp_path / "run") as judge:
         assert judge.id != Judge("baseline").id
         findings = judge.judge(sample)

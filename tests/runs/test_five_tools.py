@@ -21,7 +21,7 @@ from editloupe.traces.events import ToolResult
 from editloupe.traces.read import read_trace
 from editloupe.values import Box, Json
 from tests.conftest import final
-from tests.tools.tiny_detectors import grounding_dino_folder
+from tests.models.tiny_detectors import grounding_dino_folder
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"

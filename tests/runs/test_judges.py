@@ -15,6 +15,7 @@ import yaml
 from editloupe import Judge
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
+from editloupe.data.samples import load_sample
 from editloupe.errors import PromptError, RunMismatch, Unavailable
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.repeats import Repeats
@@ -32,7 +33,6 @@ from editloupe.tools.base import open_toolbox
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.traces.events import Note, ToolResult
 from editloupe.traces.read import read_trace
-from editloupe.values import Sample
 from tests.conftest import LOOK, final
 
 Edits = Callable[..., Path]
@@ -250,7 +250,7 @@ def test_a_prompt_that_cannot_work_is_refused_before_anything_is_asked(tmp_path:
 def test_the_python_door_takes_a_prompt_and_finds_what_tools_have_shown(edits: Edits, tmp_path: Path):
     prompt, folder = tmp_path / "mine.md", edits(2)
     prompt.write_text("{{ criterion.question }} {{ instruction }}")
-    sample = Sample.from_files(folder / "source" / "s01.png", folder / "edited" / "s01.png", "Make it red.")
+    sample = load_sample(folder / "source" / "s01.png", folder / "edited" / "s01.png", "Make it red.")
     for name, cached in (("a", 0), ("b", 1)):
         with Judge(talker(name=name), criteria="if", prompt=prompt, out=tmp_path / "run") as judge:
             (finding,) = judge.judge(sample)

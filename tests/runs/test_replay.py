@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from editloupe.agent.judge import initial_state, run_loop
-from editloupe.agent.nodes import run_nodes
-from editloupe.backends.baseline.backend import PixelBaseline
+from editloupe.agent.graph import walk
+from editloupe.agent.judge import opening, run_loop
 from editloupe.backends.scripted import ScriptedLMM
+from editloupe.baseline.backend import PixelBaseline
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.findings import Observation

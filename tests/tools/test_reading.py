@@ -19,17 +19,17 @@ import pytest
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ConfigError, MissingExtra, ToolError
+from editloupe.models import read_text
+from editloupe.models.read_text import RapidReader, Reading
+from editloupe.models.upscale.base import Lanczos
 from editloupe.findings import Observation
 from editloupe.runs.setup import Settings, open_bench
 from editloupe.testing import check_tool
-from editloupe.tools import readers
-from editloupe.tools.base import Desk, open_toolbox
+from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.tools.enhancer import Enhancer
 from editloupe.tools.localize_differences import LocalizeDifferences
-from editloupe.tools.readers import NoReader, RapidReader, Reading, open_reader, reading_told
-from editloupe.tools.reading import TextReading, working_scale
+from editloupe.tools.reading import NoReader, TextReading, describe_reader, open_reader, working_scale
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscalers import Lanczos
 from editloupe.tools.zoom_in import ZoomIn
 from editloupe.values import Box, View
 
@@ -60,15 +60,17 @@ def plain(colour: tuple[int, int, int], *, width: int = 400, height: int = 300) 
     return np.full((height, width, 3), colour, dtype=np.uint8)
 
 
-def desk_of(**pictures: RGB) -> Desk:
+def context_of(**pictures: RGB) -> ToolContext:
     store = ImageStore()
-    return Desk(images=store, views={n.replace("_", " "): View.whole(store.add_array(p)) for n, p in pictures.items()})
+    return ToolContext(
+        images=store, views={n.replace("_", " "): View.whole(store.add_array(p)) for n, p in pictures.items()}
+    )
 
 
 def zoom(reader: Any, bbox: list[int] | None = None, picture: RGB | None = None) -> Observation:
-    desk = desk_of(Edited_Image=plain(RED) if picture is None else picture)
+    context = context_of(Edited_Image=plain(RED) if picture is None else picture)
     tool = ZoomIn(Lanczos(), reader)
-    return tool(tool.Args(target_image="Edited Image", bbox=bbox or [250, 250, 750, 750]), desk)
+    return tool(tool.Args(target_image="Edited Image", bbox=bbox or [250, 250, 750, 750]), context)
 
 
 def compared(reader: Any, before: RGB | None = None, after: RGB | None = None) -> Observation:
@@ -79,11 +81,11 @@ def compared(reader: Any, before: RGB | None = None, after: RGB | None = None) -
         picture = grey.copy()
         picture[120:180, 170:230] = colour
         pictures.append(picture)
-    desk = desk_of(
+    context = context_of(
         Original_Image=pictures[0] if before is None else before, Edited_Image=pictures[1] if after is None else after
     )
     tool = LocalizeDifferences(Lanczos(), reader)
-    return tool(tool.Args(comparison_image_1="Original Image", comparison_image_2="Edited Image"), desk)
+    return tool(tool.Args(comparison_image_1="Original Image", comparison_image_2="Edited Image"), context)
 
 
 def test_a_crops_text_is_told_with_its_confidence_and_marked_as_a_reading():
@@ -217,7 +219,7 @@ def test_small_crops_are_enlarged_and_large_ones_reduced_to_be_read(size: tuple[
 
 @pytest.fixture
 def without_rapidocr(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "find_spec", lambda name: None)
+    monkeypatch.setattr(read_text, "find_spec", lambda name: None)
 
 
 @pytest.mark.usefixtures("without_rapidocr")
@@ -226,7 +228,7 @@ def test_without_the_extra_auto_is_off_with_the_reason_and_a_named_reader_is_an_
     assert isinstance(found, NoReader)
     assert found.absent
     assert found.reason == "rapidocr and onnxruntime not installed (pip install 'editloupe[ocr]')"
-    assert reading_told(ToolSettings()) == f"Text in crops is not read: {found.reason}."
+    assert describe_reader(ToolSettings()) == f"Text in crops is not read: {found.reason}."
     with pytest.raises(MissingExtra, match=r"editloupe\[ocr\]"):
         open_toolbox(["zoom_in"], ToolSettings(reader="rapidocr"))
     off, absent = (open_toolbox(["zoom_in"], ToolSettings(reader=name)).versions() for name in ("off", "auto"))
@@ -355,7 +357,7 @@ def test_reading_uses_no_network_and_says_nothing(monkeypatch: pytest.MonkeyPatc
 def test_missing_and_damaged_models_are_refused_and_never_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(ConfigError, match=r"PP-OCRv6_det_small\.onnx is missing in .*install rapidocr 3\.10 again"):
         RapidReader(tmp_path)
-    for name, _ in readers._MODELS.values():
+    for name, _ in read_text._MODELS.values():
         (tmp_path / name).write_bytes(b"not a network")
     with pytest.raises(ConfigError, match="is damaged or another"):
         RapidReader(tmp_path)
@@ -363,7 +365,7 @@ def test_missing_and_damaged_models_are_refused_and_never_fetched(tmp_path: Path
     def damaged() -> RapidReader:
         return RapidReader(tmp_path)
 
-    monkeypatch.setattr(readers, "_shared", damaged)
+    monkeypatch.setattr(read_text, "_shared", damaged)
     found = open_reader(ToolSettings())
     assert isinstance(found, NoReader)
     assert found.absent
@@ -377,7 +379,7 @@ def test_where_it_is_installed_auto_reads_and_the_judge_is_another():
     on, off = (open_bench(Settings(weights=ToolSettings(reader=name))) for name in ("auto", "off"))
     assert on.judge.id != off.judge.id
     assert "RapidOCR 3.10" in on.toolbox.versions()["zoom_in"]
-    assert "Text in crops is read by RapidOCR 3.10" in reading_told(ToolSettings())
+    assert "Text in crops is read by RapidOCR 3.10" in describe_reader(ToolSettings())
     assert open_reader(ToolSettings()) is open_reader(ToolSettings(reader="rapidocr"))
 
 
