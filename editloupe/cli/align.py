@@ -79,7 +79,7 @@ def align(
     bootstrap intervals over source images, beside what people reach among themselves. No model is asked.
     """
     from editloupe.reports.align import Options
-    from editloupe.reports.estimate import Aggregate, Drawing
+    from editloupe.stats.bootstrap import Aggregate, Drawing
 
     if votes is None and (run is None) == (scores is None):
         raise ConfigError("name a run folder, or a table of scores with --scores FILE: one of the two")
@@ -161,10 +161,10 @@ def _of_tables(
 ) -> Report:
     from dataclasses import replace
 
-    from editloupe.reports.entries import entries_of_table, join, knows, knows_names
-    from editloupe.reports.ratings import column_names, read_ratings
     from editloupe.config import RunConfig
     from editloupe.protocols.base import make_protocol
+    from editloupe.reports.entries import entries_of_table, join, knows, knows_names
+    from editloupe.reports.ratings import column_names, read_ratings
 
     bound = None if rubric is None else tuple(make_protocol(RunConfig().protocol, {"rubric": rubric}).metrics)
     known = None if bound is None else knows(bound)

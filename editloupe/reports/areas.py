@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 
 from editloupe.imaging.targets import relative_area
-from editloupe.reports import estimate
-from editloupe.reports.estimate import Estimate
 from editloupe.reports.judged import Judged
 from editloupe.scores import Score
+from editloupe.stats import bootstrap as estimate
+from editloupe.stats.bootstrap import Estimate
 from editloupe.values import sample_key
 
 AREAS: Final = ((0.0007, "under 0.07 %"), (0.008, "0.07 to 0.8 %"), (0.1, "0.8 to 10 %"), (float("inf"), "10 % and more"))
