@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from editloupe.reports.areas import AREAS, area_name
-from editloupe.reports.raters import Panel, ceiling, rater_vs_others
 from editloupe.reports.ratings import Key
 from editloupe.reports.scales import Reading
 from editloupe.scores import Metric
@@ -36,6 +35,7 @@ from editloupe.stats.bootstrap import (
     aggregate_each,
     interval,
 )
+from editloupe.stats.raters import Panel, ceiling, rater_vs_others
 from editloupe.stats.weighted import CORRELATIONS
 from editloupe.values import Json
 

@@ -17,7 +17,7 @@ from editloupe.reports.summary import Cell, Summary, edit_types, summarise, type
 from editloupe.reports.table import WORST
 from editloupe.scores import Score
 from editloupe.stats import bootstrap as estimate
-from editloupe.stats.bootstrap import Estimate, Interval
+from editloupe.stats.bootstrap import ConfidenceInterval, Estimate
 from editloupe.values import Json, sample_key
 
 OVERALL: Final = "overall"
@@ -296,7 +296,7 @@ def _as_worst(judged: Judged, score: Score) -> Score:
     return replace(score, value=judged.metrics.metric(score.metric).levels[0].value, missing=None, normalised=0.0)
 
 
-def _interval(judged: Judged, column: str, scores: Sequence[Score], *, macro: bool) -> Interval | None:
+def _interval(judged: Judged, column: str, scores: Sequence[Score], *, macro: bool) -> ConfidenceInterval | None:
     """The interval of one mean. None where the criteria rest on different types: no one resampling gives that mean."""
     chosen = [s for s in scores if column in (OVERALL, s.metric)]
     if macro:
@@ -312,7 +312,7 @@ def _interval(judged: Judged, column: str, scores: Sequence[Score], *, macro: bo
 
 
 def _record(
-    judged: Judged, column: str, editor: str, row: str, cell: Cell | None, interval: Interval | None = None
+    judged: Judged, column: str, editor: str, row: str, cell: Cell | None, interval: ConfidenceInterval | None = None
 ) -> dict[str, Json]:
     return {
         "judge": judged.name,
@@ -340,7 +340,7 @@ def _label_record(
     }
 
 
-def _cell(cell: Cell | None, interval: Interval | None = None, more: str = "") -> str:
+def _cell(cell: Cell | None, interval: ConfidenceInterval | None = None, more: str = "") -> str:
     if cell is None or not cell.asked:
         return "–"
     mean = "–" if cell.mean is None else f"{cell.mean:.2f}"
@@ -361,7 +361,7 @@ def _signed(found: Estimate | None) -> str:
     return f"{found.value:+z.1f}{between}"
 
 
-def _between(interval: Interval | None) -> str:
+def _between(interval: ConfidenceInterval | None) -> str:
     return "" if interval is None else f" [{interval.low:.1f}, {interval.high:.1f}]"
 
 

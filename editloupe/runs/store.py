@@ -11,12 +11,14 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
 import yaml
 
 from editloupe.config import RunSpec
+from editloupe.data import human
 from editloupe.data.samples import Loaded, RejectedRow
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
@@ -283,6 +285,13 @@ class RunStore:
             raise ConfigError(f"{self.folder / 'run.json'}: its metrics are not of the expected shape: {error}") from error
         return {metric.id: metric for metric in metrics}
 
+    def _known_metrics(self) -> Iterable[Metric]:
+        """The metrics, none if run.json has none that can be read: who needs them is told so by `metrics`."""
+        try:
+            return self.metrics().values()
+        except ConfigError:
+            return ()
+
     def metric_set(self) -> MetricSet:
         """Return the run's metrics with a name for all of them. Raises ConfigError where run.json has none."""
         metrics = tuple(self.metrics().values())
@@ -467,9 +476,11 @@ class RunStore:
         if isinstance(info.get("schema"), int) and info["schema"] > RUN_SCHEMA:
             raise ConfigError(f"{path}: run schema {info['schema']} is newer than {RUN_SCHEMA}; update editloupe")
         self.info = info
+        known = human.names_of(self._known_metrics())
         for sample in self._parsed("samples.jsonl", _sample_or_row, part):
             if isinstance(sample, Sample):
-                self.samples[sample.key] = sample
+                own = human.named(sample.human, known) if sample.human else sample.human
+                self.samples[sample.key] = sample if own == sample.human else replace(sample, human=own)
                 self.rejected.pop(sample.key, None)
             else:
                 self.rejected[sample_key(str(sample["editor"]), str(sample["id"]))] = sample

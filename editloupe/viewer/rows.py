@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
+from editloupe.data.human import value_on
 from editloupe.findings import Finding
 from editloupe.imaging.targets import relative_area
-from editloupe.parsing import fold
 from editloupe.reports.escape import safe
 from editloupe.reports.fragments import tone
 from editloupe.scores import Metric, MetricSet
@@ -17,9 +16,6 @@ from editloupe.viewer.index import Entry
 from editloupe.viewer.pictures import Pictures, same_region, target_region
 
 _INSTRUCTION = 300
-
-_fold = lru_cache(maxsize=1024)(fold)
-"""The same few labels come again in every row."""
 
 
 def row(entry: Entry, rubric: MetricSet, pictures: Pictures, judges: Mapping[str, str]) -> dict[str, Any]:
@@ -55,10 +51,9 @@ def target_area(sample: Sample) -> float | None:
 
 
 def human_values(sample: Sample | None, criterion: Metric) -> dict[str, tuple[str, float | None]]:
-    """What people said of one criterion: rater → (their words, the value on the rubric's scale where it has that label)."""
-    known = {_fold(name): level.value for level in criterion.levels for name in (level.name, *level.aliases)}
+    """Return what people said of one metric: rater → (their words, the value on the metric's scale if it has one)."""
     ratings = {} if sample is None else sample.human.get(criterion.id, {})
-    return {r: (str(v), known.get(_fold(v)) if isinstance(v, str) else float(v)) for r, v in ratings.items()}
+    return {rater: (str(given), value_on(criterion, given)) for rater, given in ratings.items()}
 
 
 def spread(findings: list[Finding], criterion: Metric) -> float | None:
