@@ -18,7 +18,6 @@ from editloupe.imaging.targets import relative_area
 from editloupe.reports.areas import AREAS, area_name
 from editloupe.reports.judged import Judged
 from editloupe.scores import Binary, Metric, Score
-from editloupe.stats.agreement import Paired
 from editloupe.values import sample_key
 
 Key: TypeAlias = tuple[str, str, int, str]
@@ -125,8 +124,6 @@ def column_of_table(table: Labels) -> Column:
 def _answer(score: Score, metric: Metric) -> Answer:
     """The value; of right-or-wrong metrics the label, where there is one: two wrong answers need not be the same."""
     return score.label if isinstance(metric.domain, Binary) and score.label is not None else score.value
-
-
 
 
 def join(items: Mapping[Key, Item], people: Labels, *, where: str, closed: bool) -> tuple[dict[Key, Item], Labels]:

@@ -108,9 +108,7 @@ def read_label_table(
     for line in table.lines:
         reader.add(line)
     notes = (*(f"{file.name}: {stray}; it is not taken for ratings" for stray in strays), *reader.notes(file.name))
-    return Labels(
-        source=str(file), items=reader.items, ratings=reader.ratings, metrics=tuple(reader.metrics), notes=notes
-    )
+    return Labels(source=str(file), items=reader.items, ratings=reader.ratings, metrics=tuple(reader.metrics), notes=notes)
 
 
 @dataclass(kw_only=True)
