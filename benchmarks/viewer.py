@@ -21,12 +21,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from editloupe.runs.execute import execute
-from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.values import digest
 from editloupe.viewer.index import RunIndex
 from editloupe.viewer.pages import Site
 from editloupe.viewer.serve import Viewer
+from tests.setups import open_with, run_over
 
 EDITS = Path(__file__).parent.parent / "examples" / "edits"
 
@@ -106,7 +105,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.keep or Path(temporary) / "run"
         if not (folder / "run.json").exists():
-            execute(open_bench(Settings()), Source(path=EDITS, limit=2), folder, config={})
+            run_over(open_with(), EDITS, folder, config={}, limit=2)
             grow(folder, given.tasks)
         with serving(folder) as (viewer, opened):
             entries = viewer.site.runs[0].index.entries()

@@ -45,6 +45,12 @@ def origin(group: Group, name: str) -> str:
     return _package(_found(group)[name])
 
 
+def forget() -> None:
+    """Look again for installed plug-ins at the next call, for tests and notebooks that install one."""
+    _found.cache_clear()
+    _CLASHES.clear()
+
+
 @cache
 def _found(group: Group) -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from editloupe.cli.judge import spent_told, stoppable
+from editloupe.cli.judge_report import spent_told
 from editloupe.cli.output import err, note, out, plain
+from editloupe.cli.progress import stoppable
+from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, DataError, ImageError, ModelAbsent, StorageError
 
 if TYPE_CHECKING:
@@ -152,9 +154,9 @@ def _check_files(paths: Sequence[Path], *, out_file: Path | None, plot: Path | N
 def _detector(name: str | None, device: str | None) -> tuple[Detector | None, str]:
     """The detector, or why there is none. Raises ConfigError where one is named and cannot be had."""
     from editloupe import models
-    from editloupe.cli.judge import weights_of
+    from editloupe.runs.setup import weights_of
 
-    settings = weights_of({"detector": name, "device": device})
+    settings = weights_of(RunConfig(detector=name, device=device))
     try:
         found = models.get("detect", settings.detector, device=settings.device)
     except ModelAbsent as reason:

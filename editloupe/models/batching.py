@@ -1,6 +1,6 @@
 """Micro-batching: calls that come from many samples at about the same time run as one batch on one model.
 
-Knows no torch: `run` is any function over a list, and MemoryError is how it says that the list was too long.
+No torch here: `run` is any function over a list, and it raises MemoryError where the list is too long.
 """
 
 from __future__ import annotations
@@ -18,29 +18,38 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 WINDOW_S: Final = 0.01
-"""How long the first call of a batch waits for others."""
+"""Seconds that the first call of a batch waits for others."""
 
 
 @dataclass
 class _Job(Generic[In, Out]):
-    """One item on its way; `done` is set once `results` or `error` is there."""
+    """One item on its way."""
 
     item: In
+    """What `run` gets."""
+
     done: threading.Event = field(default_factory=threading.Event)
+    """Set once `results` or `error` is there."""
+
     results: list[Out] = field(default_factory=list)
+    """The one result; empty until then."""
+
     error: BaseException | None = None
+    """What the item's caller raises."""
 
 
 class Batcher(Generic[In, Out]):
-    """Gathers items from many threads for `window_s`, runs them together, gives each caller its own result or error.
+    """Gathers items from many threads for `window_s`, runs them together, and gives each caller its own result or error.
 
-    run: a list of items → as many results, in order; raises MemoryError where the list does not fit into memory. It is
-    only ever called from one thread at a time.
-    key: items with different keys never share a batch (pictures of different sizes, say).
-    max_batch: most items a `run`.   max_queue: most items waiting; a caller beyond that waits for room.
+    run: takes a list of items and returns as many results, in order. It raises MemoryError where the list does not fit into
+    memory. It is called from one thread at a time.
+    key: items with different keys never share a batch, for example pictures of different sizes.
+    max_batch: most items in one `run`.
+    max_queue: most items that wait; a further caller waits for room.
 
-    A batch that does not fit is split in halves, down to one item; an item that fails alone is its own caller's
-    ToolError. Any other exception of a batch makes its items run one by one, so that it reaches the right caller.
+    A batch that does not fit into memory is split in halves, down to one item. An item that does not fit alone is a
+    ToolError of its own caller. Any other exception makes the items of the batch run one by one, so that it reaches the
+    right caller.
     The worker is a daemon thread that starts with the first item.
     """
 
@@ -65,11 +74,14 @@ class Batcher(Generic[In, Out]):
         self._closed = False
 
     def __call__(self, item: In) -> Out:
-        """The result of one item. Raises what `run` raises for it; ToolError where it does not fit into memory alone."""
+        """Return the result of one item. Raises what `run` raises for it; ToolError where it does not fit into memory."""
         return self.map([item])[0]
 
     def map(self, items: Iterable[In]) -> list[Out]:
-        """The results of several items, which may share batches with those of other threads. Raises as a call does."""
+        """Return the results of several items, which may share batches with those of other threads.
+
+        Raises as a call does.
+        """
         jobs: list[_Job[In, Out]] = [_Job(item) for item in items]
         for job in jobs:
             self._put(job)
@@ -81,7 +93,7 @@ class Batcher(Generic[In, Out]):
         return [job.results[0] for job in jobs]
 
     def close(self) -> None:
-        """Finish what waits, then end the worker; further calls are a RuntimeError. Closing twice is fine."""
+        """Finish what waits, then end the worker. Further calls raise RuntimeError. Closing twice is fine."""
         with self._lock:
             already, self._closed = self._closed, True
             worker = self._worker
@@ -122,7 +134,7 @@ class Batcher(Generic[In, Out]):
                 return
 
     def _gather(self, first: _Job[In, Out]) -> tuple[list[_Job[In, Out]], bool]:
-        """What comes within the window, at most a batch, and whether the end came with it."""
+        """Return what comes within the window, at most a batch, and True if the end came with it."""
         jobs, until = [first], time.monotonic() + self.window_s
         while len(jobs) < self.max_batch:
             try:
@@ -163,6 +175,6 @@ class Batcher(Generic[In, Out]):
 
 
 def _too_large(name: str, error: MemoryError) -> ToolError:
-    told = ToolError(f"{name} ran out of memory on this picture alone ({error}); ask for a smaller part of the image")
-    told.__cause__ = error
-    return told
+    failed = ToolError(f"{name} ran out of memory on this picture alone ({error}); ask for a smaller part of the image")
+    failed.__cause__ = error
+    return failed

@@ -1,4 +1,4 @@
-"""Where a network runs and in which precision, and what its running out of memory looks like. torch, when called."""
+"""Where a network runs, in which precision, and how running out of memory is recognised. torch is imported when called."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ _NO_MEMORY = re.compile(r"can't allocate memory|not enough memory|out of memory"
 
 @dataclass(frozen=True)
 class Device:
-    """name: "cpu", "cuda:0", "mps".   half: whether networks compute in fp16 there."""
+    """A device and the precision that networks use on it."""
 
     name: str
+    """ "cpu", "cuda:0" or "mps"."""
+
     half: bool
+    """True where networks compute in fp16."""
 
     def __str__(self) -> str:
         return f"{self.name} {'fp16' if self.half else 'fp32'}"
 
     def facts(self) -> dict[str, Json]:
-        """For the trace: "device" (with a GPU's model), "precision", and torch's version. Imports torch."""
+        """Return "device" (with a GPU's model), "precision" and torch's version, for the trace. Imports torch."""
         torch = import_torch()
         model = f" {torch.cuda.get_device_name(self.name)}" if self.name.startswith("cuda") else ""
         return {
@@ -42,9 +45,9 @@ class Device:
 
 
 def check_device(name: str) -> None:
-    """Raises ConfigError for a name that is none, and for a GPU that is asked for by name and not there.
+    """Raise ConfigError for a name that is no device's, and for a GPU that is asked for by name and not there.
 
-    Only the latter imports torch; MissingExtra where it is not installed.
+    torch is imported only for a GPU; MissingExtra where it is not installed.
     """
     if _NAME.fullmatch(name) is None:
         raise ConfigError(f"unknown device {name!r}; expected auto, cpu, cuda, cuda:N or mps")
@@ -55,9 +58,9 @@ def check_device(name: str) -> None:
 
 
 def device_class(name: str) -> str:
-    """The kind of device that a name stands for: "cpu", "cuda" or "mps"; "auto" as `open_device` would choose.
+    """Return the kind of device that a name means: "cpu", "cuda" or "mps". "auto" is what `open_device` would choose.
 
-    Where nothing has imported torch yet, nothing computes elsewhere than on the CPU.
+    Where nothing has imported torch yet, everything computes on the CPU.
     """
     if name == "auto":
         name = open_device(name).name if "torch" in sys.modules else "cpu"
@@ -65,7 +68,7 @@ def device_class(name: str) -> str:
 
 
 def open_device(name: str) -> Device:
-    """The device of that name; "auto" is the first GPU, else the CPU. fp16 on CUDA, fp32 elsewhere.
+    """Return the device of that name: "auto" is the first GPU, else the CPU. Networks use fp16 on CUDA, fp32 elsewhere.
 
     Raises ConfigError where it is not there, MissingExtra without torch.
     """
@@ -87,7 +90,7 @@ def open_device(name: str) -> Device:
 
 
 def import_torch() -> Any:
-    """The module `torch`, imported now (1 to 2 s the first time). Raises MissingExtra."""
+    """Return the module `torch`, imported now (1 to 2 s the first time). Raises MissingExtra."""
     try:
         import torch
     except ModuleNotFoundError as error:
@@ -96,7 +99,7 @@ def import_torch() -> Any:
 
 
 def fitting(work: Callable[[], Out]) -> Out:
-    """The value of `work()`; torch's ways of running out of memory become MemoryError, as `Batcher` wants it."""
+    """Return the value of `work()`. Raises MemoryError, as `Batcher` wants it, where torch runs out of memory."""
     torch = import_torch()
     try:
         return work()

@@ -1,4 +1,4 @@
-"""Text readers: what reads the text in a crop. RapidOCR where the extra `ocr` is installed; otherwise none, and said so."""
+"""Reads the text in a picture. The one reader is RapidOCR, where the extra `ocr` is installed."""
 
 from __future__ import annotations
 
@@ -29,35 +29,39 @@ _MODELS: Final = {
 }
 
 _REMEMBERED: Final = 256
-"""Crops whose readings are kept: the criteria of a sample ask for the same ones."""
+"""Pictures whose readings are kept: the criteria of a sample ask for the same crops."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """One line of text as it was read.
-
-    text: untrusted, as the reader gives it.   confidence: 0..1, higher is surer.   box: upright, in px of what was read.
-    """
+    """One line of text as it was read."""
 
     text: str
+    """Untrusted, as the reader gives it."""
+
     confidence: float
+    """0..1; higher is surer."""
+
     box: Box
+    """Upright, in px of the picture that was read."""
 
 
 class TextReader(Protocol):
-    """Reads the lines of text in H×W×3 uint8 RGB, in reading order; the same pixels, the same readings.
-
-    name: what the model and the trace call it.   version: what a judge's identity has of it.
-    Called from several threads. Raises ToolError where it cannot read at all; no text is ().
-    """
+    """Reads lines of text. The same pixels give the same readings. It is called from several threads."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What the LMM and the trace call it."""
 
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """Its part of a judge's identity."""
 
-    def __call__(self, rgb: RGB) -> tuple[Reading, ...]: ...
+    def __call__(self, rgb: RGB) -> tuple[Reading, ...]:
+        """Return the lines in H×W×3 uint8 RGB, in reading order; () where there is no text.
+
+        Raises ToolError where it cannot read at all.
+        """
 
 
 def open_reader(name: str | None, device: str) -> TextReader:
@@ -86,8 +90,8 @@ def open_reader(name: str | None, device: str) -> TextReader:
 class RapidReader:
     """RapidOCR's detector, line orientation and recogniser on onnxruntime, on the CPU, one thread a call.
 
-    folder: with the three files of _MODELS; nothing is ever downloaded. Raises ConfigError where they are missing or
-    others.
+    folder: has the three files of _MODELS; nothing is ever downloaded.
+    Raises ConfigError where the files are missing or others.
     """
 
     name = "RapidOCR"
@@ -183,7 +187,7 @@ def _checked(file: Path, sha256: str) -> Path:
 
 
 def _upright(quad: Any) -> Box | None:
-    """The upright box around four corners (4×2, x right, y down); None where they lie on one line, outside the picture."""
+    """Return the upright box around four corners (4×2, x right, y down); None where they lie on one line."""
     (x0, y0), (x1, y1) = quad.min(axis=0), quad.max(axis=0)
     return Box(float(x0), float(y0), float(x1), float(y1)) if x0 < x1 and y0 < y1 else None
 

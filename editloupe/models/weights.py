@@ -1,4 +1,4 @@
-"""Files of weights: their identity, and reading them without running anything that they contain."""
+"""Finds files of weights, identifies them, and reads them without running anything that they contain."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WRAPPERS = ("params_ema", "params", "model", "state_dict")
 
 
 def find_file(path: str, what: str) -> Path:
-    """The file of weights. Raises ConfigError: missing, a folder, empty, another suffix."""
+    """Return the file of weights. Raises ConfigError where it is missing, a folder, empty, or has another suffix."""
     found = Path(path).expanduser()
     if not found.exists():
         raise ConfigError(f"{what} {path!r}: no such file; expected weights ({', '.join(SUFFIXES)})")
@@ -44,7 +44,7 @@ def find_file(path: str, what: str) -> Path:
 
 
 def digest_of(files: Iterable[Path]) -> str:
-    """12 hex digits of SHA-256 over names and bytes: what goes into a tool's version."""
+    """Return 12 hex digits of SHA-256 over the files' names and bytes. They are part of a tool's version."""
     whole = hashlib.sha256()
     for file in sorted(files):
         seen = file.stat()
@@ -59,9 +59,11 @@ def _sha256(file: Path, _size: int, _mtime_ns: int) -> str:
 
 
 def load_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """Name → tensor, on the CPU, unwrapped from "params_ema", "params", "model" or "state_dict"; a "module." is dropped.
+    """Return name → tensor, on the CPU.
 
-    Only tensors are read: a pickle that would run code is refused. Raises ConfigError: refused, damaged, no tensors.
+    Tensors are unwrapped from "params_ema", "params", "model" or "state_dict", and a "module." before a name is dropped.
+    Only tensors are read: a pickle that would run code is refused.
+    Raises ConfigError where the file is refused, damaged, or has no tensors.
     """
     torch = import_torch()
     loaded = _safetensors(path) if path.suffix.lower() == ".safetensors" else _pickled(path)
@@ -79,8 +81,10 @@ def load_tensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def refused(path: Path, error: pickle.UnpicklingError) -> ConfigError:
-    """A pickle with more in it than tensors. Of torch's page of advice, which tells how to load it all the same, only
-    the reason is passed on."""
+    """Return the error for a pickle with more in it than tensors.
+
+    Of torch's page of advice, which says how to load such a file all the same, only the reason is passed on.
+    """
     reason = next((line.strip() for line in str(error).splitlines() if "GLOBAL" in line), "it is no plain checkpoint")
     return ConfigError(
         f"{path}: refused: it holds more than tensors, and loading such a file can run code ({reason.partition('. ')[0]}); "
@@ -90,7 +94,7 @@ def refused(path: Path, error: pickle.UnpicklingError) -> ConfigError:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without transformers' progress bars and load reports: what matters of them is checked, and raised."""
+    """Turn off transformers' progress bars and load reports. What matters of them is checked, and raised."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -105,7 +109,7 @@ def quietly() -> Iterator[None]:
 
 
 def missing_parameters(model: Any, missing: Sequence[str]) -> list[str]:
-    """Of the missing keys those of parameters that nothing else filled; transformers would leave them random."""
+    """Return those of the missing keys whose parameters nothing else filled; transformers would leave them random."""
     names: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)

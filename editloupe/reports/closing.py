@@ -47,8 +47,9 @@ class Heading:
     @property
     def text(self) -> str:
         """The heading as one line."""
-        mode = " ablated by ".join(filter(None, [self.mode, " and ".join(self.ablations)]))
-        return f"Judge: {self.judge} ({self.describes}); {f'mode {mode}; ' if mode else ''}rubric {self.rubric}"
+        ablated = f" ablated by {' and '.join(self.ablations)}" if self.ablations else ""
+        asked = f"mode {self.mode}{ablated}; rubric {self.rubric}" if self.mode else f"protocol {self.rubric}{ablated}"
+        return f"Judge: {self.judge} ({self.describes}); {asked}"
 
 
 def closing_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Table]:

@@ -335,6 +335,8 @@ class _BackendCheck:
             right = count is None or (isinstance(count, int) and not isinstance(count, bool) and count >= 0)
             self.require(right, f"reply.usage.{name} must be a count or None, found {count!r}")
         try:
+            # As they are, and not as a serialiser would mend them.
+            json.dumps([reply.raw, dict(reply.sent)], allow_nan=False)
             text = canonical_json(reply.to_json())
             again = Reply.from_json(json.loads(text))
         except (TypeError, ValueError) as error:

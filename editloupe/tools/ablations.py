@@ -1,6 +1,6 @@
-"""Ablations: what tools show is hidden or shown from elsewhere, to learn whether a judge uses what it sees.
+"""Ablations: what tools show is hidden, or shown from elsewhere, to learn whether a judge uses what it sees.
 
-The model is told nothing of it; the tools' versions, and with them the judge's id, the run and every heading, are.
+The LMM does not learn of it. The tools' versions do, and with them the judge's id, the run and every heading.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ _HIDDEN: Final = "hidden"
 
 @dataclass(frozen=True, kw_only=True)
 class Ablation:
-    """told: what is done, for headings.   made: the toolbox with it done; raises ConfigError where it cannot be."""
+    """One ablation."""
 
-    told: str
-    made: Callable[[Toolbox], Toolbox]
+    description: str
+    """What it does, for headings."""
+
+    apply: Callable[[Toolbox], Toolbox]
+    """Return the toolbox with it. Raises ConfigError where that cannot be."""
 
 
 class BlackPictures:
@@ -66,7 +69,7 @@ class BlackPictures:
         return f"{self._tool.version} +black"
 
     def prepare(self) -> None:
-        """What the tool itself loads. Raises ConfigError."""
+        """Load what the tool itself loads. Raises ConfigError."""
         if isinstance(self._tool, Prepares):
             self._tool.prepare()
 
@@ -123,7 +126,10 @@ def _all_black(box: Toolbox) -> Toolbox:
 
 
 def _with_sham(box: Toolbox) -> Toolbox:
-    """Raises ConfigError where the tool is not on offer, or another one of its name is."""
+    """Return the toolbox with sham differences.
+
+    Raises ConfigError where localize_differences is not on offer, or another tool has its name.
+    """
     tool: object = box.tools.get(LocalizeDifferences.name)
     if not isinstance(tool, LocalizeDifferences):
         found = (
@@ -138,15 +144,15 @@ def _with_sham(box: Toolbox) -> Toolbox:
 # In the order in which they are applied: the sham places are chosen first, then all pictures are covered.
 ABLATIONS: Final[Mapping[str, Ablation]] = {
     "sham-differences": Ablation(
-        told="localize_differences shows places where nothing changed, and says that they differ", made=_with_sham
+        description="localize_differences shows places where nothing changed, and says that they differ", apply=_with_sham
     ),
-    "black-crops": Ablation(told="what tools show is black; their texts stay", made=_all_black),
+    "black-crops": Ablation(description="what tools show is black; their texts stay", apply=_all_black),
 }
-"""Name → what it does."""
+"""Name → ablation."""
 
 
 def checked(names: Iterable[str]) -> tuple[str, ...]:
-    """The named ablations, each once, in one order. Raises ConfigError for an unknown name."""
+    """Return the named ablations, each once, in one order. Raises ConfigError for an unknown name."""
     wanted = set(names)
     for name in sorted(wanted - set(ABLATIONS)):
         raise ConfigError(f"there is no ablation {name!r}; the ablations are: {', '.join(ABLATIONS)}")
@@ -154,11 +160,14 @@ def checked(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def ablated(box: Toolbox, names: Sequence[str]) -> Toolbox:
-    """The toolbox with these ablations, as `checked` gives them. Raises ConfigError where one has nothing to work on."""
+    """Return the toolbox with these ablations. names: as `checked` returns them.
+
+    Raises ConfigError where an ablation has nothing to work on.
+    """
     for name in names:
         if not box.tools:
             raise ConfigError(f"ablation {name!r} changes what tools show, and there are no tools")
-        box = ABLATIONS[name].made(box)
+        box = ABLATIONS[name].apply(box)
     return box
 
 
@@ -178,8 +187,10 @@ def _uncovered(view: View) -> View:
 
 
 def _black(image: ImageRef, store: ImageStore) -> ImageRef:
-    """A black picture of the same size. It says in a text chunk what it stands for, so that no two pictures are one file,
-    which a conversation would show under one name."""
+    """Return a black picture of the same size.
+
+    A text chunk says what it stands for. Otherwise two pictures could be one file, which has one name in a conversation.
+    """
     note = PngInfo()
     note.add_text("Description", f"black in place of {image.sha256}")
     buffer = io.BytesIO()

@@ -157,6 +157,9 @@ def _schema(arguments: type[BaseModel]) -> Mapping[str, Json]:
 @functools.cache
 def _validator(arguments: type[BaseModel]) -> jsonschema.Draft202012Validator:
     """Return the validator, made once for each tool: making one takes longer than using it."""
+    # jsonschema is imported at the first call of a tool.
+    import jsonschema
+
     return jsonschema.Draft202012Validator(dict(_schema(arguments)))
 
 

@@ -24,9 +24,9 @@ BBox: TypeAlias = Annotated[
 
 
 def box_in_px(bbox: list[int], *, name: str, context: ToolContext) -> Box:
-    """The box in whole px of the named image, rounded outward.
+    """Return the box in whole px of the named image, rounded outward.
 
-    Raises ToolError: unknown image, box inverted, empty, or less than 4 px wide or high.
+    Raises ToolError where the image is unknown, or the box is inverted, empty, or less than 4 px wide or high.
     """
     image = context.image(name)
     box = context.box(bbox, image)

@@ -1,11 +1,11 @@
-"""What tools have said before in a run: an equal call on equal images runs once, whoever asks, however often.
+"""Keeps what tools returned in a run: an equal call on equal images runs once, whoever asks, however often.
 
 An answer is kept under the tool's name and version, its arguments, the images that they name (name and View, hence the
 pixels' digest), whether the conversation has made the call before, and the kind of device. Names count, since an
 observation speaks of "Crop 2": the same picture under another name is another call. The numbers of the pictures that a call
-itself makes do not: they are filled in for the conversation that gets the answer.
+itself makes do not count: they are filled in for the conversation that gets the answer.
 
-Only tools that say so are kept (`repeatable = True`): their observations rest on nothing else. Errors never are.
+Only answers of tools with `repeatable = True` are kept: they depend on nothing else. Errors are never kept.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _BLANK = re.compile("\ue000(\\d+)\ue001")
 
 
 class ToolCache:
-    """The answers kept in a folder, for all threads of a process; several processes may share it.
+    """Answers of tools in a folder, for all threads of a process. Several processes may share the folder.
 
-    device: as the tools' settings name it.   ran, hits: calls that were run, and that were answered from before.
+    device: as the tools' settings name it.
+    `ran` and `hits` count the calls that were run, and those that were answered from the folder.
     """
 
     def __init__(self, folder: Path, *, device: str = "auto") -> None:
@@ -47,7 +48,10 @@ class ToolCache:
     def call(
         self, box: Toolbox, name: str, arguments: Mapping[str, Json], context: ToolContext
     ) -> tuple[Observation, bool]:
-        """As `Toolbox.call`, and whether it was answered from before. Raises what that raises, and keeps nothing then."""
+        """Return what `Toolbox.call` does, and True if it was answered from the folder.
+
+        Raises what `Toolbox.call` raises, and keeps nothing then.
+        """
         tool = box.tools.get(name)
         if tool is None or not getattr(tool, "repeatable", False):
             self._count(hit=False)
@@ -77,11 +81,11 @@ class ToolCache:
             tool.prepare()
         names = {name.casefold(): name for name in context.views}
 
-        def spelt(given: Mapping[str, Json]) -> dict[str, Json]:
-            return {k: names.get(v.strip().casefold(), v) if isinstance(v, str) else v for k, v in given.items()}
+        def spelt(values: Mapping[str, Json]) -> dict[str, Json]:
+            return {k: names.get(v.strip().casefold(), v) if isinstance(v, str) else v for k, v in values.items()}
 
-        told = spelt(args.model_dump(mode="json"))
-        named = sorted({v for v in told.values() if isinstance(v, str) and v in context.views})
+        given = spelt(args.model_dump(mode="json"))
+        named = sorted({v for v in given.values() if isinstance(v, str) and v in context.views})
         # As the conversation has written the call down, and as the tool spells it.
         calls = [spelt(arguments), spelt(args.model_dump(mode="json", exclude_unset=True))]
         return digest(
@@ -90,7 +94,7 @@ class ToolCache:
                 "tool": tool.name,
                 "version": tool.version,
                 "device": device_class(self._device),
-                "arguments": told,
+                "arguments": given,
                 "images": {name: context.views[name].to_json() for name in named},
                 "repeated": [canonical_json({"name": tool.name, "arguments": c}) in context.past_calls for c in calls],
             }
@@ -100,7 +104,7 @@ class ToolCache:
         return self._folder / key[:2] / f"{key}.json"
 
     def _kept(self, key: str, images: ImageStore) -> Observation | None:
-        """None also where the file is damaged, or one of its pictures is gone."""
+        """Return the answer of that key; None where there is none, the file is damaged, or one of its pictures is gone."""
         try:
             data = json.loads(self._path(key).read_bytes())
             found = Observation.from_json(data["observation"])
@@ -113,7 +117,7 @@ class ToolCache:
         path = self._path(key)
         text = json.dumps({"tool": tool, "observation": made.to_json()}, ensure_ascii=False, separators=(",", ":"))
         part = path.with_name(f".{key}.{os.getpid()}.part")
-        # What cannot be kept is asked again; a full disk is told by the trace, which must be written.
+        # What cannot be kept is asked again. A full disk shows in the trace, which must be written.
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             part.write_text(text, encoding="utf-8", errors="backslashreplace")
@@ -127,14 +131,14 @@ class ToolCache:
 
 @dataclass(frozen=True, kw_only=True)
 class _Unnumbered(ToolContext):
-    """A context on which the pictures to come have no number yet, so that what is said of them fits every conversation."""
+    """A context in which the pictures to come have no number yet, so that the answer fits every conversation."""
 
     def crop_name(self, number: int) -> str:
         return f"\ue000{number}\ue001"
 
 
 def _named(made: Observation, context: ToolContext) -> Observation:
-    """With the names that the pictures get in this conversation."""
+    """Return the answer with the names that its pictures get in this conversation."""
 
     def filled(value: Json) -> Json:
         if isinstance(value, str):

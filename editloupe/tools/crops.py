@@ -20,14 +20,14 @@ from editloupe.tools.tolerance import LEARNED, RESAMPLED, Tolerance
 from editloupe.values import Box, ImageRef, Json, View
 
 LONG_SIDE: Final = 2048
-"""A crop that is longer is reduced to so many px."""
+"""px; a crop with a longer side is reduced to this."""
 
 
 class CropTool:
-    """What the tools that show crops share: an upscaler and a text reader, and their part in the tool's version."""
+    """A tool that shows crops: it has an upscaler and a text reader, which are part of its version."""
 
     revision: ClassVar[str] = "1"
-    """Of the tool itself; changed with anything that changes its observations."""
+    """Of the tool itself. It changes with anything that changes the tool's observations."""
 
     def __init__(self, upscaler: Upscaler | None = None, reader: TextReader | NoReader | None = None) -> None:
         self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
@@ -81,22 +81,31 @@ def describe_enlargement(upscaler: Upscaler) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownCrop:
-    """view: what the model sees.   kept: the plain crop, where a learned upscaler changed it.   scale: shown px per px.
-    how: what was done, in words ("enlarged ×4 to 512×400 px by Lanczos, which adds no detail").
-    by: for `Observation.data`: "upscaler" (its version), device and precision where a network enlarged; else empty.
-    """
+    """A crop that is ready to be shown."""
 
     view: View
+    """What the LMM sees."""
+
     kept: tuple[View, ...]
+    """The plain crop, where a learned upscaler changed it; else ()."""
+
     scale: float
+    """Shown px for each px of the image."""
+
     how: str
+    """What was done, in words: "enlarged ×4 to 512×400 px by Lanczos, which adds no detail"."""
+
     by: Mapping[str, Json]
+    """For `Observation.data`: the upscaler's version, device and precision, where a network enlarged; else empty."""
 
 
 def show_crop(
     context: ToolContext, image: ImageRef, region: Box, upscaler: Upscaler, *, params: Mapping[str, Json] | None = None
 ) -> ShownCrop:
-    """Cut `region` (whole px inside the image) and bring it to a size to look at; one under 256 px a side is enlarged."""
+    """Cut `region` (whole px inside the image) and bring it to a size to look at. A small region is enlarged.
+
+    params: noted in the view beside the scale.
+    """
     plain = render.crop(context.images.array(image), region)
     scale = render.display_scale(region.width, region.height, long_side=LONG_SIDE)
     width, height = max(1, round(scale * region.width)), max(1, round(scale * region.height))

@@ -40,7 +40,7 @@ class DetectObject:
 
     @classmethod
     def open(cls, settings: ToolSettings) -> DetectObject:
-        """With the detector that the settings name. Raises ModelAbsent and ConfigError."""
+        """Return the tool with the detector that the settings name. Raises ModelAbsent and ConfigError."""
         return cls(models.get("detect", settings.detector, device=settings.device))
 
     @property

@@ -40,7 +40,7 @@ class Enhancer(CropTool):
 
     @classmethod
     def open(cls, settings: ToolSettings) -> Enhancer:
-        """With the upscaler that the settings name. Raises ConfigError."""
+        """Return the tool with the upscaler and the text reader that the settings name. Raises ConfigError."""
         return cls(models.get("upscale", settings.upscaler, device=settings.device), open_reader(settings))
 
     def __call__(self, args: Args, context: ToolContext) -> Observation:

@@ -54,7 +54,7 @@ class Grounding(CropTool):
 
     @classmethod
     def open(cls, settings: ToolSettings) -> Grounding:
-        """With the detector that the settings name, the upscaler for small crops, and the text reader.
+        """Return the tool with the detector that the settings name, the upscaler for small crops, and the text reader.
 
         Raises ModelAbsent and ConfigError.
         """

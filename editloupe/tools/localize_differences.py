@@ -23,16 +23,16 @@ from editloupe.tools.tolerance import LEARNED, MEASURED, Tolerance
 from editloupe.values import Box, ImageRef, Json, View
 
 SHOWN = 3
-"""Crops that are shown in any case; a fourth and a fifth follow if they have a quarter of the strongest one's strength."""
+"""Crops that are always shown. A fourth and a fifth follow if they have a quarter of the strongest one's strength."""
 
 SHOWN_AT_MOST = 5
 FAINT = 6.0
-"""Levels of mean difference under which a place is called faint: encoding a picture again may leave so much."""
+"""Levels of mean difference below which a place is called faint: encoding a picture again may leave so much."""
 LEAST_UNSEEN = 0.005
-"""Share of an image from which it is said that it was not compared; registration leaves a rim of a px or two."""
+"""Least share of an image that the text says was not compared; registration always leaves a rim of a px or two."""
 
-TOLD_BLUR = 0.7
-"""px of the compared copies; resampling alone leaves about half a px."""
+LEAST_BLUR = 0.7
+"""Least blur that the text speaks of, in px of the compared copies; resampling alone leaves about half a px."""
 
 _LISTED = 10
 
@@ -65,7 +65,7 @@ class LocalizeDifferences(CropTool):
 
     @classmethod
     def open(cls, settings: ToolSettings) -> LocalizeDifferences:
-        """With the upscaler for small crops that the settings and the device call for. Raises ConfigError."""
+        """Return the tool with the upscaler for small crops and the text reader. Raises ConfigError."""
         return cls(open_crop_upscaler(settings), open_reader(settings))
 
     def __call__(self, args: Args, context: ToolContext) -> Observation:
@@ -78,7 +78,7 @@ class LocalizeDifferences(CropTool):
         return self.observed(localize(context.images.array(first), context.images.array(second)), names, context)
 
     def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
-        """What is shown and said of the differences found between the two named images."""
+        """Return the observation of the differences between the two named images."""
         first, second = (context.image(name) for name in names)
         if found.identical:
             same = f"No difference: {names[0]!r} and {names[1]!r} are pixel-identical ({first.width}×{first.height} px)."
@@ -132,14 +132,19 @@ def _how_many(regions: tuple[Region, ...]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pair:
-    """shown: the picture of one region as its two views.   kept: the same without a learned upscaler's work.
-    scale: by how much image 1 was scaled.   upscaler: by what.
-    """
+    """The picture of one region in two panes."""
 
     shown: tuple[View, View]
+    """Its two views."""
+
     kept: tuple[View, ...]
+    """The same without a learned upscaler's work; () where none was used."""
+
     scale: float
+    """Shown px for each px of image 1."""
+
     upscaler: Upscaler
+    """What enlarged it."""
 
 
 def _panes(
@@ -243,7 +248,7 @@ def _area(found: Differences) -> int:
 
 
 def _nothing_found(found: Differences, names: tuple[str, str], *, allowed: bool) -> list[str]:
-    """allowed: notes on what was allowed for follow."""
+    """Return the text for no region. allowed: True where notes on what was allowed for follow."""
     but = ", once what is named below has been allowed for" if allowed else ""
     return [
         f"No region differs{but}: between {names[0]!r} and {names[1]!r}, no place of at least {LEAST_AREA_PX:.0f} px² "
@@ -254,7 +259,7 @@ def _nothing_found(found: Differences, names: tuple[str, str], *, allowed: bool)
 
 
 def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
-    """What was done to compare at all: sizes, shift, tone."""
+    """Return what was done to compare the images at all: sizes, shift, tone."""
     alignment, lines = found.alignment, []
     (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
     if alignment.resized:
@@ -281,7 +286,7 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
             f"of 255, at most {found.tone_most:.0f} at other levels) was allowed for before comparing."
         )
     blur = max(found.blurs)
-    if blur >= TOLD_BLUR and not found.regenerated:
+    if blur >= LEAST_BLUR and not found.regenerated:
         softer, sharper = names if found.blurs[1] else names[::-1]
         lines.append(
             f"{softer!r} is less sharp than {sharper!r} as a whole (by a blur of about {blur:.1f} px of the compared "
@@ -291,7 +296,7 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
 
 
 def _moved(alignment: Alignment) -> str:
-    """The motion in words; what it has none of is left out."""
+    """Return the motion in words. Parts that it does not have are left out."""
     motion = alignment.motion
     dx, dy = motion.shift
     across, down = (100 * (zoom - 1) for zoom in motion.zoom)
@@ -306,7 +311,7 @@ def _moved(alignment: Alignment) -> str:
 
 
 def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
-    """The same facts for programs; `crops` names the pictures of the strongest regions."""
+    """Return the same facts for programs. crops: names of the pictures of the strongest regions."""
     alignment, motion = found.alignment, found.alignment.motion
     width, height = alignment.size_1
     regions: list[Json] = []
@@ -353,6 +358,6 @@ def _thousandths(box: Box, width: int, height: int) -> str:
 
 
 def _percent(share: float) -> str:
-    """A share 0..1 with two significant digits below 1 %: "0.18 %", "12 %"."""
+    """Return a share 0..1 with two significant digits below 1 %: "0.18 %", "12 %"."""
     value = 100 * share
     return f"{value:.0f} %" if value >= 10 else f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"

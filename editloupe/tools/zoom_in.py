@@ -37,7 +37,7 @@ class ZoomIn(CropTool):
 
     @classmethod
     def open(cls, settings: ToolSettings) -> ZoomIn:
-        """With the upscaler for small crops that the settings and the device call for. Raises ConfigError."""
+        """Return the tool with the upscaler for small crops and the text reader. Raises ConfigError."""
         return cls(open_crop_upscaler(settings), open_reader(settings))
 
     def __call__(self, args: Args, context: ToolContext) -> Observation:

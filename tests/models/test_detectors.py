@@ -21,7 +21,6 @@ from editloupe.models.detect import open as detectors
 from editloupe.models.detect.base import DetectionResult
 from editloupe.models.detect.open import DEFAULT_DETECTOR, DEFAULT_REVISION, find_weights
 from editloupe.runs.execute import Worker
-from editloupe.runs.setup import Settings, open_bench
 from editloupe.testing import check_tool
 from editloupe.tools.base import PAPER_TOOLS, open_toolbox
 from editloupe.tools.detect_object import DetectObject
@@ -31,6 +30,7 @@ from editloupe.values import Sample
 from tests.conftest import final
 from tests.models.tiny_detectors import grounding_dino_folder, original_checkpoint, owlv2_folder
 from tests.models.tiny_networks import noise
+from tests.setups import open_with
 
 torch = pytest.importorskip("torch", reason="needs the extra `vision`")
 pytest.importorskip("transformers", reason="needs the extra `vision`")
@@ -364,16 +364,16 @@ def test_a_picture_that_does_not_fit_is_an_observation_and_the_task_goes_on(
     call = {"name": "detect_object", "arguments": {"target_image": "Edited Image", "detect_object_name": "mug"}}
     lmm = ScriptedLMM([f"<tool_call>{json.dumps(call)}</tool_call>", final("Wrong Action")])
     weights = ToolSettings(detector=str(folders["grounding-dino"]), device="cpu")
-    bench = open_bench(Settings(backend=lmm, criteria=("if",), weights=weights))
-    bench.toolbox.prepare()
-    found: Any = bench.toolbox.tools["detect_object"]
+    setup = open_with(backend=lmm, criteria=("if",), weights=weights)
+    setup.toolbox.prepare()
+    found: Any = setup.toolbox.tools["detect_object"]
 
     def full(**inputs: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
 
     monkeypatch.setattr(found.detector._loaded.model, "forward", full)
-    (task,) = bench.protocol.plan([sample], {})
-    finding = Worker(bench=bench, images=store).run_task(task)
+    (task,) = setup.protocol.plan([sample], {})
+    finding = Worker(setup=setup, images=store).run_task(task)
     assert (finding.status, finding.counts) == ("ok", {"tool_errors": 1})  # told to the model, and no crash
     told = lmm.requests[1].messages[-1].text
     assert "Error: GroundingDINO ran out of memory on this picture alone (CUDA out of memory" in told

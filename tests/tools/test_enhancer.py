@@ -7,8 +7,8 @@ import pytest
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ToolError
-from editloupe.models.upscale.base import Lanczos
 from editloupe.findings import Observation
+from editloupe.models.upscale.base import Lanczos
 from editloupe.testing import check_tool
 from editloupe.tools.base import Toolbox, ToolContext
 from editloupe.tools.enhancer import Enhancer

@@ -19,11 +19,10 @@ import pytest
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ConfigError, MissingExtra, ToolError
+from editloupe.findings import Observation
 from editloupe.models import read_text
 from editloupe.models.read_text import RapidReader, Reading
 from editloupe.models.upscale.base import Lanczos
-from editloupe.findings import Observation
-from editloupe.runs.setup import Settings, open_bench
 from editloupe.testing import check_tool
 from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.tools.enhancer import Enhancer
@@ -32,6 +31,7 @@ from editloupe.tools.reading import NoReader, TextReading, describe_reader, open
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.zoom_in import ZoomIn
 from editloupe.values import Box, View
+from tests.setups import open_with
 
 CAUTION = "it may be misread or missed"
 
@@ -237,11 +237,11 @@ def test_without_the_extra_auto_is_off_with_the_reason_and_a_named_reader_is_an_
 
 @pytest.mark.usefixtures("without_rapidocr")
 def test_a_judges_heading_says_that_text_is_not_read_where_that_was_not_asked_for():
-    from editloupe.cli.judge import heading_of
+    from editloupe.cli.judge_report import heading_of
 
     def notes(reader: str, mode: Any = "tool") -> str:
-        settings = Settings(tools=("zoom_in",), weights=ToolSettings(reader=reader), mode=mode)
-        return " ".join(heading_of(open_bench(settings)).notes)
+        setup = open_with(tools=("zoom_in",), weights=ToolSettings(reader=reader), mode=mode)
+        return " ".join(heading_of(setup).notes)
 
     assert "Text in crops is not read: rapidocr and onnxruntime not installed" in notes("auto")
     assert "Text in crops" not in notes("off")
@@ -329,7 +329,7 @@ def test_a_long_line_is_read_whole_and_shown_short():
 
 @needs_rapidocr
 def test_several_threads_read_what_one_does():
-    words = ["OPEN", "HOTEL", "MUSEUM", "MARKET", "TICKETS", "STATION"] * 4
+    words = ["OPEN", "HOTEL", "MUSEUM", "MARKET", "TICKETS", "STATION"] * 2
     fresh = RapidReader(Path(str(find_spec("rapidocr").origin)).parent / "models")  # type: ignore[union-attr]
     pictures = [written(word, height=14 + i % 5) for i, word in enumerate(words)]
     with ThreadPoolExecutor(6) as pool:
@@ -376,7 +376,7 @@ def test_missing_and_damaged_models_are_refused_and_never_fetched(tmp_path: Path
 
 @needs_rapidocr
 def test_where_it_is_installed_auto_reads_and_the_judge_is_another():
-    on, off = (open_bench(Settings(weights=ToolSettings(reader=name))) for name in ("auto", "off"))
+    on, off = (open_with(weights=ToolSettings(reader=name)) for name in ("auto", "off"))
     assert on.judge.id != off.judge.id
     assert "RapidOCR 3.10" in on.toolbox.versions()["zoom_in"]
     assert "Text in crops is read by RapidOCR 3.10" in describe_reader(ToolSettings())

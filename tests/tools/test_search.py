@@ -13,7 +13,6 @@ from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging.geometry import spans
 from editloupe.models.detect.base import Detection, DetectionResult, Detector, clean_box, suppress
-from editloupe.findings import Observation
 from editloupe.testing import check_tool
 from editloupe.tools.base import Tool, Toolbox, ToolContext
 from editloupe.tools.detect_object import DetectObject

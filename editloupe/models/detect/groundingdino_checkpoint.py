@@ -1,4 +1,4 @@
-"""Original GroundingDINO checkpoints (groundingdino-py, `groundingdino_swint_ogc.pth` and its kin) in transformers' model.
+"""Loads original GroundingDINO checkpoints (groundingdino-py: `groundingdino_swint_ogc.pth` …) into transformers' model.
 
 The keys are mapped to those of the models on the hub, and the configuration is read off the tensors' shapes. Checked
 against groundingdino-py 0.4.0 itself, with random weights: the same logits and boxes (docs/tools.md).
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import torch
 
 TOKENIZERS: Final = ("google-bert/bert-base-uncased", "bert-base-uncased")
-"""Where the vocabulary comes from when no vocab.txt lies beside the checkpoint: the local cache only."""
+"""Hub ids of the vocabulary where no vocab.txt lies beside the checkpoint. Only the local cache is searched."""
 
 _POINTS: Final = 4
-"""Sampling points a head and level; of heads × points only the product stands in a shape."""
+"""Sampling points of each head and level. The tensors' shapes have only the product heads × points."""
 
 _SWIN = "model.backbone.conv_encoder.model."
 _DEFORMABLE = r"(sampling_offsets|attention_weights|value_proj|output_proj)"
@@ -138,10 +138,11 @@ _SKIPPED = re.compile(
 
 
 def load_checkpoint(path: Path) -> tuple[Any, Any]:
-    """Model and processor of transformers, fp32 on the CPU.
+    """Return transformers' model and processor, fp32 on the CPU.
 
     The vocabulary is vocab.txt beside the checkpoint, or BERT's in the local Hugging Face cache.
-    Raises ConfigError: unsafe, damaged, not GroundingDINO, tensors missing or left over, no vocabulary.
+    Raises ConfigError where the file is unsafe, damaged or not GroundingDINO, tensors are missing or left over, or there is
+    no vocabulary.
     """
     from transformers import GroundingDinoForObjectDetection, GroundingDinoImageProcessorPil, GroundingDinoProcessor
 
@@ -168,7 +169,7 @@ def load_checkpoint(path: Path) -> tuple[Any, Any]:
 
 
 def hub_tensors(original: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], list[str]]:
-    """The tensors under the names of the models on the hub, and the names that are no GroundingDINO's."""
+    """Return the tensors under the names of the models on the hub, and the names that GroundingDINO does not have."""
     made: dict[str, torch.Tensor] = {}
     unknown: list[str] = []
     for name, tensor in original.items():
@@ -185,7 +186,7 @@ def hub_tensors(original: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.T
 
 
 def config_of(original: Mapping[str, torch.Tensor]) -> Any:
-    """The configuration that the shapes imply: Swin-T, Swin-B or any other size. Raises KeyError where a tensor lacks."""
+    """Return the configuration that the shapes imply: Swin-T, Swin-B or another. Raises KeyError for a missing tensor."""
     from transformers import BertConfig, GroundingDinoConfig, SwinConfig
 
     def shape(name: str) -> tuple[int, ...]:
@@ -239,7 +240,7 @@ def _parts(name: str, tensor: torch.Tensor, in_one: bool) -> Iterator[tuple[str,
 
 
 def _count(tensors: Mapping[str, torch.Tensor], pattern: str) -> int:
-    """How many numbers, from 0 on, follow in the names that match."""
+    """Return how many different numbers the pattern finds in the names."""
     found = {int(m[1]) for m in map(re.compile(pattern).match, tensors) if m}
     return len(found)
 

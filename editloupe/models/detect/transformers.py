@@ -25,36 +25,53 @@ OWL_THRESHOLD: Final = 0.10
 """transformers' own default; OWLv2's scores run lower than GroundingDINO's."""
 
 MAX_BATCH: Final = 8
-"""Images a batch on a GPU. On a CPU it is one: an image keeps every core busy, and more of them only take more memory."""
+"""Images in a batch on a GPU. On a CPU it is one: one image keeps every core busy, and more only take more memory."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """model, processor: of transformers.   max_tokens: a phrase may have, markers at both ends included."""
+    """A loaded model."""
 
     model: Any
+    """transformers' model, on `device`."""
+
     processor: Any
+    """transformers' processor."""
+
     device: Device
+    """Where the model computes."""
+
     max_tokens: int
+    """Most tokens of a phrase, with the markers at both ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Item:
-    """One image on its way: `pixels` is what the processor made of it, without the batch's axis."""
+    """One image on its way through the batcher."""
 
     pixels: Any
+    """What the processor made of the image, without the batch's axis."""
+
     mask: Any
+    """The processor's pixel mask, without the batch's axis; None where it makes none."""
+
     phrase: str
+    """What to find."""
+
     width: int
+    """Of the image in px."""
+
     height: int
+    """Of the image in px."""
 
 
 class TransformersDetector:
     """Any model of FAMILIES, from a folder of transformers or an original GroundingDINO checkpoint.
 
-    box_threshold: None takes 0.30, for OWLv2 0.10.   text_threshold: of the words that a box is said to match.
-    max_batch: images; None takes MAX_BATCH on a GPU, 1 on a CPU.
-    fp32 on the CPU; on a GPU autocast to fp16, since parts of GroundingDINO need fp32.
+    box_threshold: least score of a box, 0 to 1. None takes 0.30, for OWLv2 0.10.
+    text_threshold: least score of a word that a box is said to match, 0 to 1.
+    max_batch: most images in a batch. None takes MAX_BATCH on a GPU, 1 on a CPU.
+    It computes in fp32 on the CPU. On a GPU it is autocast to fp16, since parts of GroundingDINO need fp32.
     """
 
     def __init__(
@@ -85,11 +102,11 @@ class TransformersDetector:
         )
 
     def prepare(self) -> None:
-        """Load now. Raises ConfigError: damaged, unsafe or incomplete weights, no such device."""
+        """Load now. Raises ConfigError where weights are damaged, unsafe or incomplete, or the device is not there."""
         self._ready()
 
     def computed(self) -> dict[str, Json]:
-        """Device, precision and versions, for the trace. Loads the model where that has not happened."""
+        """Return device, precision and versions, for the trace. Loads the model where that has not happened."""
         import transformers
 
         return {**self._ready().device.facts(), "transformers": transformers.__version__}
@@ -101,7 +118,7 @@ class TransformersDetector:
 
     @property
     def side_px(self) -> int:
-        """Loads the model where that has not happened."""
+        """Side in px of the network's input. Loads the model where that has not happened."""
         size = self._ready().processor.image_processor.size
         return int(size.get("shortest_edge") or size.get("height"))
 
@@ -195,12 +212,12 @@ class TransformersDetector:
 
 
 def _words(label: str) -> str:
-    """The matched words without BERT's markers: "red. [SEP]" is "red"."""
+    """Return the matched words without BERT's markers: "red. [SEP]" is "red"."""
     return " ".join(re.sub(r"\[[A-Z]+\]", " ", label).replace(".", " ").split())
 
 
 def load(weights: Weights, device: Device) -> Loaded:
-    """Model and processor, every parameter from the file. Raises ConfigError."""
+    """Return the loaded model. Every parameter is from the file. Raises ConfigError where that cannot be."""
     if weights.path.is_dir():
         model, processor = _from_folder(weights)
     else:

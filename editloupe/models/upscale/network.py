@@ -1,4 +1,4 @@
-"""A learned upscaler from a file of weights: RRDBNet (Real-ESRGAN, ESRGAN) here, other networks through spandrel."""
+"""Enlarges with a network from a file of weights: RRDBNet (Real-ESRGAN, ESRGAN) here, other networks through spandrel."""
 
 from __future__ import annotations
 
@@ -28,25 +28,35 @@ OVERLAP_PX: Final = 32
 """Half of it, 16 px, is context on each side of a seam; the official inference script takes 10."""
 
 MAX_BATCH: Final = 4
-"""Tiles a batch on a GPU. On a CPU it is one: a tile keeps every core busy, and more of them only take more memory."""
+"""Tiles in a batch on a GPU. On a CPU it is one: one tile keeps every core busy, and more only take more memory."""
 
 
 @dataclass(frozen=True)
 class _Network:
-    """A loaded network. scale: of the whole.   multiple: both sides of its input must be multiples of it."""
+    """A loaded network."""
 
     run: Any
+    """The module: B×3×H×W, RGB 0..1, to B×3×(scale·H)×(scale·W)."""
+
     scale: int
+    """How many times it enlarges."""
+
     multiple: int
+    """Both sides of its input must be multiples of this."""
+
     device: Device
+    """Where it computes."""
 
 
 class NetworkUpscaler:
     """Enlarges with the network of a checkpoint, in overlapping tiles, fp16 on a GPU.
 
-    weights: a file with the official Real-ESRGAN keys, or one that spandrel knows.   digest: of that file.
-    Loaded with the first call, or by `prepare`. A scale that the network does not have is reached by applying it again
-    and reducing.   tile_px: most of a tile's side.   max_batch: tiles; None takes MAX_BATCH on a GPU, 1 on a CPU.
+    weights: a file with the official Real-ESRGAN keys, or one that spandrel knows.
+    digest: of that file.
+    tile_px: longest side of a tile.
+    max_batch: most tiles in a batch. None takes MAX_BATCH on a GPU, 1 on a CPU.
+    It loads with the first call, or by `prepare`. It reaches a scale that the network does not have by applying the network
+    again and reducing.
     """
 
     learned = True
@@ -65,7 +75,7 @@ class NetworkUpscaler:
         )
 
     def prepare(self) -> None:
-        """Load now. Raises ConfigError: damaged, unsafe or unknown weights, no such device; MissingExtra."""
+        """Load now. Raises ConfigError where weights are damaged, unsafe or unknown, or the device is not there."""
         self._loaded()
 
     @property
@@ -74,11 +84,14 @@ class NetworkUpscaler:
         return None if self._network is None else self._network.device
 
     def computed(self) -> dict[str, Json]:
-        """Device, precision and versions, for the trace. Loads the network where that has not happened."""
+        """Return device, precision and versions, for the trace. Loads the network where that has not happened."""
         return self._loaded().device.facts()
 
     def __call__(self, rgb: RGB, scale: int) -> RGB:
-        """Raises ConfigError as `prepare`; ToolError where a single tile does not fit into memory."""
+        """Return H×W×3 uint8 RGB `scale` times as large.
+
+        Raises ConfigError as `prepare`, and ToolError where a single tile does not fit into memory.
+        """
         height, width = rgb.shape[:2]
         native = self._loaded().scale
         grown, made = 1, rgb
@@ -88,7 +101,7 @@ class NetworkUpscaler:
         return resize(made, width=width * scale, height=height * scale)
 
     def _once(self, rgb: RGB) -> RGB:
-        """By the network's own scale."""
+        """Return the picture enlarged by the network's own scale."""
         network = self._loaded()
         height, width = rgb.shape[:2]
         rows, columns = _spread(height, self.tile_px), _spread(width, self.tile_px)
@@ -146,7 +159,7 @@ def _load(weights: Path, device: Device) -> _Network:
 
 
 def _through_spandrel(weights: Path, tensors: Mapping[str, torch.Tensor], device: Device) -> _Network:
-    """Any single-image network that spandrel tells by its keys."""
+    """Return any single-image network that spandrel recognises by its keys."""
     torch = import_torch()
     try:
         import spandrel
@@ -167,9 +180,9 @@ def _through_spandrel(weights: Path, tensors: Mapping[str, torch.Tensor], device
 
 
 def _spread(length: int, most: int) -> list[tuple[int, int]]:
-    """Tiles of at most `most` px, no more of them than are needed, and no larger than so many need to be.
+    """Return tiles (start, end) of at most `most` px: as few as possible, and then as small as possible.
 
-    Of 260 px tiles of 256 would be two that share 252, so that nearly all would be computed twice; here they are 146 px.
+    Of 260 px, two tiles of 256 px would share 252 px, so that nearly all would be computed twice. Here they have 146 px.
     """
     if length <= most:
         return [(0, length)]
@@ -178,13 +191,13 @@ def _spread(length: int, most: int) -> list[tuple[int, int]]:
 
 
 def _padded(tile: RGB, multiple: int) -> RGB:
-    """Edge pixels repeated to the right and below, to sides that are multiples."""
+    """Return the tile with its edge pixels repeated to the right and below, up to sides that are multiples."""
     height, width = tile.shape[:2]
     return np.pad(tile, ((0, -height % multiple), (0, -width % multiple), (0, 0)), mode="edge")
 
 
 def _kept(span: tuple[int, int], spans_: list[tuple[int, int]]) -> tuple[int, int]:
-    """The part of a span for which it is responsible: from seam to seam, a seam being the middle of an overlap."""
+    """Return the part of a span that is kept: from seam to seam. A seam is the middle of an overlap."""
     index = spans_.index(span)
     start = 0 if index == 0 else (spans_[index - 1][1] + span[0]) // 2
     end = span[1] if index == len(spans_) - 1 else (span[1] + spans_[index + 1][0]) // 2

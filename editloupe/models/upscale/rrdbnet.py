@@ -21,19 +21,23 @@ _UPSAMPLED: Final = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What distinguishes one RRDBNet from another.
-
-    scale: 4, 2 or 1 (of the whole network).   features, growth: channels.   blocks: residual-in-residual dense blocks.
-    """
+    """What distinguishes one RRDBNet from another."""
 
     scale: int = 4
+    """Of the whole network: 4, 2 or 1."""
+
     features: int = 64
+    """Channels between the blocks."""
+
     blocks: int = 23
+    """Number of residual-in-residual dense blocks."""
+
     growth: int = 32
+    """Channels that each convolution of a dense block adds."""
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Shape | None:
-        """As the official keys tell it; None where they are not those of an RRDBNet for RGB."""
+        """Return the shape that the official keys imply; None where they are not those of an RRDBNet for RGB."""
         first, dense = tensors.get("conv_first.weight"), tensors.get("body.0.rdb1.conv1.weight")
         if first is None or dense is None or first.ndim != 4 or dense.ndim != 4:
             return None
