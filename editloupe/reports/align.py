@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from editloupe.reports.areas import AREAS, area_name
+from editloupe.imaging.targets import AREAS, area_name
 from editloupe.reports.ratings import Key
 from editloupe.reports.scales import Reading
 from editloupe.scores import Metric

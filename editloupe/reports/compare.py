@@ -18,9 +18,8 @@ import numpy as np
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
-from editloupe.imaging.targets import relative_area
+from editloupe.imaging.targets import area_name, relative_area
 from editloupe.protocols.repeats import entropy_of
-from editloupe.reports.areas import area_name
 from editloupe.reports.judged import Judged
 from editloupe.scores import Metric, Score
 from editloupe.stats import bootstrap as estimate

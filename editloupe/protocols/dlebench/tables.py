@@ -100,7 +100,8 @@ def areas(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None
         return None
     names = [name for _, name in AREAS if any(_in(rows, name) for _, _, rows in shown)]
     without = max(sum(row["target_area"] is None for row in rows) for _, _, rows in shown)
-    left_out = " 1 sample without a box is left out." if without == 1 else f" {without} samples without a box are left out."
+    have = "1 sample without a box is" if without == 1 else f"{without} samples without a box are"
+    left_out = f" {have} left out." if without else ""
     return Table(
         name="scale",
         title="Target area and score",
@@ -116,7 +117,7 @@ def areas(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None
         caption=(
             "Mean scores 0 to 100 by target area (share of the source image), judged of asked in brackets. Pearson's r "
             f"of area and score: over sliding windows of {WINDOW} samples sorted by area, as in the paper's Figure 6, "
-            f"where p is too small since windows overlap; and over single samples with the area's logarithm.{left_out if without else ''}"
+            f"where p is too small since windows overlap; and over single samples with the area's logarithm.{left_out}"
         ),
         plots=tuple(
             _scatter(f"area-{number}-{metric.id.replace('_', '-')}", editor, metric, _points(rows))
