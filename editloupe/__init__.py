@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from editloupe.data.samples import load_sample
     from editloupe.errors import EditLoupeError
     from editloupe.findings import Finding
+    from editloupe.reports.run import Run
     from editloupe.rubrics.model import Rubric
     from editloupe.runs.judge import Judge
     from editloupe.values import Box, ImageRef, Sample, Target, Turn, View
@@ -33,6 +34,7 @@ _WHERE = {
     "ImageStore": "editloupe.data.images",
     "Judge": "editloupe.runs.judge",
     "Rubric": "editloupe.rubrics.model",
+    "Run": "editloupe.reports.run",
     "Sample": "editloupe.values",
     "Target": "editloupe.values",
     "Turn": "editloupe.values",
@@ -48,6 +50,7 @@ __all__ = [
     "ImageStore",
     "Judge",
     "Rubric",
+    "Run",
     "Sample",
     "Target",
     "Turn",

@@ -79,7 +79,7 @@ def align(
     bootstrap intervals over source images, beside what people reach among themselves. No model is asked.
     """
     from editloupe.reports.align import Options
-    from editloupe.reports.estimate import Aggregate, Drawing
+    from editloupe.stats.bootstrap import Aggregate, Drawing
 
     if votes is None and (run is None) == (scores is None):
         raise ConfigError("name a run folder, or a table of scores with --scores FILE: one of the two")

@@ -11,11 +11,11 @@ from editloupe.errors import ConfigError
 
 if TYPE_CHECKING:
     from editloupe.reports.align import Entry
-    from editloupe.reports.estimate import Drawing
     from editloupe.reports.pairwise import Duel
     from editloupe.reports.pairwise_table import PairReport
     from editloupe.reports.votes import Ballots
     from editloupe.scores import Metric
+    from editloupe.stats.bootstrap import Drawing
 
 
 def pair_reports(

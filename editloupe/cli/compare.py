@@ -48,10 +48,10 @@ def compare(
     from editloupe.reports.compare_files import write_comparison
     from editloupe.reports.compare_grids import grids
     from editloupe.reports.equal_cost import at_equal_cost
-    from editloupe.reports.estimate import Drawing
     from editloupe.reports.judged import read_judged
     from editloupe.reports.people import labels_of_people
     from editloupe.reports.ratings import column_names
+    from editloupe.stats.bootstrap import Drawing
 
     found = _chosen(read_judged(runs), words(judges))
     people, where, notes = labels_of_people(found, human, column_names(columns, "--columns"))

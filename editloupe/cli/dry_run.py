@@ -17,7 +17,7 @@ from editloupe.values import Json, sample_key
 
 if TYPE_CHECKING:
     from editloupe.backends.prices import Prices
-    from editloupe.reports.table import Heading
+    from editloupe.reports.closing import Heading
     from editloupe.runs.estimate import Ahead, End, Estimate
     from editloupe.runs.judges import Entry
     from editloupe.runs.setup import Setup

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import textwrap
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,32 +17,16 @@ from editloupe.findings import PENDING
 from editloupe.values import Json, sample_key
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from editloupe.backends.base import LMM
-    from editloupe.reports.grid import Grid
-    from editloupe.reports.table import Heading
+    from editloupe.reports.closing import Heading
     from editloupe.runs.budget import Ledger
     from editloupe.runs.execute import Outcome
     from editloupe.runs.setup import Setup
-    from editloupe.scores import Metric, Score
-
-MANY_EDITORS: Final = 3
-"""Above this number the editors share one table."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Tables:
-    """The scores of one judge, three ways."""
-
-    terminal: RenderableType
-    markdown: str
-    json: dict[str, Json]
 
 
 def heading_of(setup: Setup) -> Heading:
     """Return what a reader must know before the numbers: who judged, and what was missing."""
-    from editloupe.reports.table import Heading
+    from editloupe.reports.closing import Heading
     from editloupe.runs.setup import weights_of
     from editloupe.tools.ablations import ABLATIONS, checked
     from editloupe.tools.reading import NoReader, open_reader
@@ -55,7 +38,9 @@ def heading_of(setup: Setup) -> Heading:
             "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
         )
     ablations = checked(setup.config.ablate)
-    notes += [f"Ablation {name}: {ABLATIONS[name].description}; labels tell of the judge, not of the edits." for name in ablations]
+    notes += [
+        f"Ablation {name}: {ABLATIONS[name].description}; labels tell of the judge, not of the edits." for name in ablations
+    ]
     if setup.main.constrain_labels and not setup.backend.traits.constrains_choices:
         notes.append(f"Labels were not constrained: {setup.backend.uri} cannot be held to a list (vllm/MODEL can).")
     if setup.toolbox.absent:
@@ -80,17 +65,19 @@ def heading_of(setup: Setup) -> Heading:
 
 def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -> None:
     """Print what a judge found, or one JSON object, and write the summary into the run if it covers all samples."""
-    from editloupe.reports import table
+    from editloupe.reports import closing, render
 
     held = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
     if held:
         told = f"{held} of {len(outcome.findings)} labels come from a last word that was held to the list of labels."
         heading = replace(heading, notes=(*heading.notes, told))
-    tables = _tables(outcome, replace(heading, notes=(*heading.notes, *_self_agreement(outcome))))
+    heading = replace(heading, notes=(*heading.notes, *_self_agreement(outcome)))
+    tables = closing.closing_tables(outcome.setup.protocol, outcome.scores)
+    summary = closing.as_json(outcome.setup.protocol, outcome.scores, heading)
     if outcome.whole:
         name = _summary_name(outcome)
-        outcome.store.write_report(f"{name}.json", table.json_text(tables.json))
-        outcome.store.write_report(f"{name}.md", tables.markdown)
+        outcome.store.write_report(f"{name}.json", render.json_text(summary))
+        outcome.store.write_report(f"{name}.md", closing.markdown(tables, heading))
     judged = sum(f.status == "ok" for f in outcome.findings)
     if as_json:
         done: dict[str, Json] = {
@@ -107,14 +94,14 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
             "interrupted": outcome.interrupted,
             "spent": outcome.ledger.to_json(),
             "seconds": round(outcome.seconds, 3),
-            "summary": tables.json,
+            "summary": summary,
         }
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
     for line in outcome.notes:
         note(line)
     if outcome.scores:
-        out().print(tables.terminal)
+        out().print(closing.terminal(tables, heading))
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     out().print(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
     if outcome.ledger.usage.total or outcome.ledger.untold:
@@ -176,73 +163,6 @@ def spent_told(ledger: Ledger, backend: LMM) -> str:
     return f"{told}\n{untold} told no usage{guess}."
 
 
-def _tables(outcome: Outcome, heading: Heading) -> _Tables:
-    from rich.console import Group
-
-    from editloupe.reports import grid, table
-    from editloupe.reports.summary import summarise
-    from editloupe.scores import Levels
-
-    protocol = outcome.setup.protocol
-    summaries = summarise(protocol, outcome.scores)
-    if all(isinstance(metric.domain, Levels) for metric in protocol.metrics):
-        metrics, pooled = outcome.store.metric_set(), None
-        if len(summaries) > MANY_EDITORS:
-            # A table for each editor would bury the reader.
-            name = f"all {len(summaries)} together"
-            (pooled,) = summarise(protocol, [replace(score, editor=name) for score in outcome.scores])
-        return _Tables(
-            terminal=table.terminal(summaries, metrics, heading, pooled=pooled),
-            markdown=table.markdown(summaries, metrics, heading),
-            json=table.as_json(summaries, heading),
-        )
-    means = _means(outcome.scores, protocol.metrics)
-    notes = [f"> {one}\n" for one in heading.notes]
-    parts = [plain(heading.text, "bold"), *(plain(one, "yellow") for one in heading.notes), grid.terminal(means)]
-    return _Tables(
-        terminal=Group(*parts),
-        markdown="\n".join([f"{heading.text}\n", *notes, grid.markdown(means)]),
-        json={**table.as_json(summaries, heading), "means": list(means.records)},
-    )
-
-
-def _means(scores: Sequence[Score], metrics: Sequence[Metric]) -> Grid:
-    """The mean of each metric in its unit, a row an editor: for metrics that are not labels."""
-    from editloupe.reports.grid import Grid, Row
-
-    rows, records = [], []
-    for editor in dict.fromkeys(score.editor for score in scores):
-        cells = []
-        for metric in metrics:
-            mine = [score for score in scores if (score.editor, score.metric) == (editor, metric.id)]
-            values = [score.value for score in mine if score.value is not None]
-            mean = sum(values) / len(values) if values else None
-            missing = Counter(score.missing for score in mine if score.missing is not None)
-            told = "".join(f", {count} {status}" for status, count in missing.items())
-            shown = "–" if mean is None else f"{mean:.4g}{f' {metric.unit}' if metric.unit else ''}"
-            cells.append(f"{shown} ({len(values)}/{len(mine)}{told})")
-            records.append(
-                {
-                    "editor": editor,
-                    "metric": metric.id,
-                    "unit": metric.unit,
-                    "mean": mean,
-                    "judged": len(values),
-                    "asked": len(mine),
-                    "missing": dict(missing),
-                }
-            )
-        rows.append(Row(cells=(editor or "(not named)", *cells)))
-    return Grid(
-        name="means",
-        title="Means of all scores",
-        head=("Editor", *(metric.name for metric in metrics)),
-        rows=tuple(rows),
-        caption="Each mean in the metric's unit; in brackets scores judged of asked, and why the others are missing.",
-        records=tuple(records),
-    )
-
-
 def _tell_failures(outcome: Outcome, folder: Path) -> None:
     failures = [f for f in outcome.findings if f.status != "ok"]
     for finding in failures[:5]:
@@ -262,9 +182,9 @@ def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | N
 
     outcome: of the last judge; None if none has begun.   codes: by judge, for one line of JSON; None for a table.
     """
-    from editloupe.reports import grid
+    from editloupe.reports import render
     from editloupe.reports.judged import judged_in
-    from editloupe.reports.paper import side_by_side
+    from editloupe.reports.side_by_side import side_by_side
 
     names = {} if outcome is None else outcome.store.judge_names()
     if len(names) < 2 and codes is None:
@@ -279,9 +199,9 @@ def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | N
             "run": str(folder),
             "judges": listed,
             "exit_codes": dict(codes),
-            "together": None if table is None else grid.to_json(table),
+            "together": None if table is None else table.to_json(),
         }
         typer.echo(json.dumps(told, ensure_ascii=False))
     elif table is not None:
         out().print()
-        out().print(grid.terminal(table, at_once=3))
+        out().print(render.terminal(table))

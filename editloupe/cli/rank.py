@@ -222,7 +222,7 @@ def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_jso
 
 def _show(report: RankReport, store: RunStore, *, as_json: bool) -> None:
     """The tables, and the files in the run. Raises DataError where no two edits can be set beside each other."""
-    from editloupe.reports import grid
+    from editloupe.reports import render
 
     written = [
         store.write_report(
@@ -237,13 +237,13 @@ def _show(report: RankReport, store: RunStore, *, as_json: bool) -> None:
     console.print(plain(report.judge, "bold"))
     for told in report.notes:
         console.print(plain(told, "yellow"))
-    grids = list(report.grids())
-    for one in grids[:SHOWN]:
-        console.print(grid.terminal(one))
-    if len(grids) > SHOWN:
-        console.print(f"\n… and {len(grids) - SHOWN} more sources")
+    tables = list(report.tables())
+    for table in tables[:SHOWN]:
+        console.print(render.terminal(table))
+    if len(tables) > SHOWN:
+        console.print(f"\n… and {len(tables) - SHOWN} more sources")
     if (summary := report.editors()) is not None:
-        console.print(grid.terminal(summary))
+        console.print(render.terminal(summary))
     for place in report.unread:
         console.print(plain(f"not ranked: {place.edit}: {place.missing}"), soft_wrap=True)
     console.print(plain(f"\n{report.caption}", "dim"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,14 +11,12 @@ from typing import Final, TypeAlias
 
 from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
 from editloupe.data.folders import Folder, ImageFile, Kind, RowError
+from editloupe.data.human import Ratings, human_column
 from editloupe.data.tables import TableLine, shown
 from editloupe.values import Box, ImageRef, Json, Role, Sample, Target, Turn, digest, sample_key
 
 OnProgress: TypeAlias = Callable[[int, int | None], None]
 """Called with (done, total); total is None where it is not known."""
-
-Ratings: TypeAlias = Mapping[str, Mapping[str, str | float]]
-"""By criterion, then by rater."""
 
 OWN_COLUMNS: Final = frozenset(
     ("id", "source_file_name", "edited_file_name", "reference_file_name", "mask_file_name", "instruction", "edit_type",
@@ -28,15 +25,7 @@ OWN_COLUMNS: Final = frozenset(
 )  # fmt: skip
 """What a row is read by; `model` stands for `editor` where that is absent."""
 
-CRITERIA: Final = (
-    "instruction_following", "visual_consistency", "semantic_consistency", "perceptual_quality", "overall", "if", "vc",
-    "sc", "pq",
-)  # fmt: skip
-"""Names after `human_` that are known to be whole criteria; what follows them is the rater."""
-
 _OTHER_ROLES: Final[tuple[Role, ...]] = ("reference", "edited")
-
-_RATER = re.compile(r"(r|rater|a|annotator)?\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,27 +208,6 @@ def assemble(
         if progress is not None:
             progress(done, len(rows))
     return Loaded(format=format, samples=tuple(samples), rejected=tuple(rejected), notes=tuple(notes))
-
-
-def human_column(name: str) -> tuple[str, str] | None:
-    """Return (criterion, rater) of a column `human_<criterion>[_<rater>]`; None for any other column.
-
-    The rater is what follows a double underscore, or a criterion of `CRITERIA`, or a last part such as 1, r1, rater1;
-    else the whole is the criterion and the rater is "human".
-    """
-    rest = name.removeprefix("human_")
-    if rest == name or not rest.strip("_"):
-        return None
-    criterion, double, rater = rest.partition("__")
-    if double and criterion and rater:
-        return criterion, rater
-    for known in CRITERIA:
-        if rest.lower() == known:
-            return rest, "human"
-        if rest.lower().startswith(known + "_"):
-            return rest[: len(known)], rest[len(known) + 1 :]
-    criterion, _, rater = rest.rpartition("_")
-    return (criterion, rater) if criterion and _RATER.fullmatch(rater) else (rest, "human")
 
 
 def rating_notes(columns: Sequence[str]) -> tuple[str, ...]:

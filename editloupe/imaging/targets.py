@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from editloupe.values import Box, ImageRef, Role, Sample, Target
 
@@ -12,6 +14,9 @@ _BY_TRUST: tuple[Role, ...] = ("source", "reference", "edited")
 """Roles whose box is taken for a role that has none, in this order."""
 
 _PAD_PX = 2.0
+
+AREAS: Final = ((0.0007, "under 0.07 %"), (0.008, "0.07 to 0.8 %"), (0.1, "0.8 to 10 %"), (math.inf, "10 % and more"))
+"""Shares of the image: (upper bound, name), smallest first; the bulk of DLEBench lies in the second (its Figure 4)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +101,11 @@ def relative_area(sample: Sample) -> float | None:
     images = images_of(sample)
     boxes = [found.box for target in sample.targets if (found := placed(target, "source", images)) is not None]
     return covered_area(boxes) / (sample.source.width * sample.source.height) if boxes else None
+
+
+def area_name(area: float) -> str:
+    """Return the interval of a target area (share of the image, 0 to 1)."""
+    return next(name for bound, name in AREAS if area < bound)
 
 
 def without_boxes(samples: Iterable[Sample]) -> list[Sample]:

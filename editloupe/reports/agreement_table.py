@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from editloupe.reports.align import Alignment, Averages, Group
-from editloupe.reports.estimate import Drawing, Estimate
 from editloupe.reports.sheets import Page, Section, Sheet
+from editloupe.stats.bootstrap import Drawing, Estimate
 from editloupe.values import Json
 
 FIGURES: Final[Mapping[str, str]] = {

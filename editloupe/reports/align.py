@@ -8,7 +8,11 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from editloupe.reports.agreement import (
+from editloupe.imaging.targets import AREAS, area_name
+from editloupe.reports.ratings import Key
+from editloupe.reports.scales import Reading
+from editloupe.scores import Metric
+from editloupe.stats.agreement import (
     Cells,
     Figure,
     Paired,
@@ -20,8 +24,7 @@ from editloupe.reports.agreement import (
     good_figures,
     label_figures,
 )
-from editloupe.reports.areas import AREAS, area_name
-from editloupe.reports.estimate import (
+from editloupe.stats.bootstrap import (
     DRAWING,
     Aggregate,
     Drawing,
@@ -32,11 +35,8 @@ from editloupe.reports.estimate import (
     aggregate_each,
     interval,
 )
-from editloupe.reports.points import CORRELATIONS
-from editloupe.reports.raters import Panel, ceiling, rater_vs_others
-from editloupe.reports.ratings import Key
-from editloupe.reports.scales import Reading
-from editloupe.scores import Metric
+from editloupe.stats.raters import Panel, ceiling, rater_vs_others
+from editloupe.stats.weighted import CORRELATIONS
 from editloupe.values import Json
 
 Dimension: TypeAlias = Literal["editor", "edit_type", "area"]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from editloupe.errors import TraceError
 from editloupe.findings import Finding
-from editloupe.reports.estimate import LEVEL, Estimate, Interval
 from editloupe.reports.grid import Grid, Row
+from editloupe.stats.bootstrap import LEVEL, ConfidenceInterval, Estimate
 from editloupe.traces.events import ModelCall
 from editloupe.traces.read import read_trace
 from editloupe.values import Json, digest, sample_key
@@ -131,7 +131,7 @@ def rate(flipped: int, judged: int, *, asked: int) -> Estimate:
     from scipy.stats import binomtest  # 0.3 s, and most commands need none of it
 
     found = binomtest(flipped, judged).proportion_ci(LEVEL)
-    inside = Interval(low=float(found.low), high=float(found.high), level=LEVEL)
+    inside = ConfidenceInterval(low=float(found.low), high=float(found.high), level=LEVEL)
     return Estimate(value=flipped / judged, judged=judged, asked=asked, clusters=judged, interval=inside)
 
 

@@ -18,10 +18,12 @@ import numpy as np
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
-from editloupe.imaging.targets import relative_area
+from editloupe.imaging.targets import area_name, relative_area
 from editloupe.protocols.repeats import entropy_of
-from editloupe.reports import estimate
-from editloupe.reports.agreement import (
+from editloupe.reports.judged import Judged
+from editloupe.scores import Metric, Score
+from editloupe.stats import bootstrap as estimate
+from editloupe.stats.agreement import (
     Figure,
     Paired,
     Scale,
@@ -30,10 +32,7 @@ from editloupe.reports.agreement import (
     errors,
     label_figures,
 )
-from editloupe.reports.areas import area_name
-from editloupe.reports.estimate import DRAWING, Drawing, Estimate
-from editloupe.reports.judged import Judged
-from editloupe.scores import Metric, Score
+from editloupe.stats.bootstrap import DRAWING, Drawing, Estimate
 from editloupe.values import Json, sample_key
 
 SAME: Final = ("exact", "kappa", "weighted_kappa", "alpha_ordinal", "spearman", "bias")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 
-from editloupe.reports.agreement import Figure
 from editloupe.reports.compare import Comparison, Effort, Pair, Test
-from editloupe.reports.estimate import Estimate
 from editloupe.reports.grid import Grid, Row
+from editloupe.stats.agreement import Figure
+from editloupe.stats.bootstrap import Estimate
 from editloupe.values import Json
 
 _TITLES: Mapping[str, str] = {

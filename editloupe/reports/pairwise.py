@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.reports.agreement import Figure, Paired, Scale, confusion, label_figures
-from editloupe.reports.estimate import DRAWING, Drawing, Floats, Interval, draws, interval, numbered
 from editloupe.reports.votes import Ballot, Vote
+from editloupe.stats.agreement import Figure, Paired, Scale, confusion, label_figures
+from editloupe.stats.bootstrap import DRAWING, ConfidenceInterval, Drawing, Floats, draws, interval, numbered
 from editloupe.values import Json
 
 FOUR: Final = Scale(values=(0, 1, 2, 3), names=("A better", "B better", "both good", "both bad"), ordered=False)
@@ -35,7 +35,7 @@ class Strength:
 
     editor: str
     value: float
-    interval: Interval | None
+    interval: ConfidenceInterval | None
 
     def to_json(self) -> dict[str, Json]:
         inside = None if self.interval is None else self.interval.to_json()

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from editloupe.reports.agreement_table import FIGURES, caption, row
-from editloupe.reports.estimate import Drawing
 from editloupe.reports.pairwise import Duel, Strength
 from editloupe.reports.sheets import Page, Section, Sheet
+from editloupe.stats.bootstrap import Drawing
 from editloupe.values import Json
 
 _SETS = {

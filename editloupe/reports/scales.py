@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 
 from editloupe.errors import ConfigError
 from editloupe.parsing import fold
-from editloupe.reports.agreement import DECIMALS, Scale
 from editloupe.scores import Metric
+from editloupe.stats.agreement import DECIMALS, Scale
 
 _NAMED: Final = 6
 MOST_LABELS: Final = 10

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from editloupe.data.loaders.base import BoxFile
 from editloupe.protocols.base import groups
-from editloupe.reports.plain import plain
+from editloupe.reports.escape import plain
 from editloupe.reports.plots import Shares
 from editloupe.runs.execute import Outcome
 from editloupe.runs.setup import Setup

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 import yaml
 
 from editloupe.config import RunSpec
+from editloupe.data import human
 from editloupe.data.samples import Loaded, RejectedRow
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
@@ -293,14 +294,12 @@ class RunStore:
             raise ConfigError(f"{self.folder / 'run.json'}: its metrics are not of the expected shape: {error}") from error
         return {metric.id: metric for metric in metrics}
 
-    def _metric_names(self) -> dict[str, str]:
-        """What a column of ratings may call a metric, folded → its id. Empty if run.json has no readable metrics."""
+    def _known_metrics(self) -> Iterable[Metric]:
+        """The metrics, none if run.json has none that can be read: who needs them is told so by `metrics`."""
         try:
-            metrics = self.metrics().values()
+            return self.metrics().values()
         except ConfigError:
-            return {}
-        words = {name.casefold(): m.id for m in metrics for name in (m.name, m.short)}
-        return words | {m.id.casefold(): m.id for m in metrics}
+            return ()
 
     def metric_set(self) -> MetricSet:
         """Return the run's metrics with a name for all of them. Raises ConfigError where run.json has none."""
@@ -489,10 +488,11 @@ class RunStore:
     def _load(self, part: Mapping[str, bytes] | None = None) -> None:
         """part: file → those of its lines that are wanted; None reads the files."""
         self._load_info()
-        names = self._metric_names()
+        known = human.names_of(self._known_metrics())
         for sample in self._parsed("samples.jsonl", _sample_or_row, part):
             if isinstance(sample, Sample):
-                self.samples[sample.key] = _with_named_ratings(sample, names)
+                own = human.named(sample.human, known) if sample.human else sample.human
+                self.samples[sample.key] = sample if own == sample.human else replace(sample, human=own)
                 self.rejected.pop(sample.key, None)
             else:
                 self.rejected[sample_key(str(sample["editor"]), str(sample["id"]))] = sample
@@ -578,20 +578,6 @@ def _list(value: Json) -> list[Json]:
 
 def _object(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _with_named_ratings(sample: Sample, names: Mapping[str, str]) -> Sample:
-    """The sample with its ratings under metric ids: a column may be `human_if` or `human_instruction_following`.
-
-    If one rater has said two things of one metric, both stay.
-    """
-    human: dict[str, dict[str, str | int | float]] = {}
-    for column, ratings in sample.human.items():
-        known = human.setdefault(names.get(column.casefold(), column), {})
-        for rater, rating in ratings.items():
-            differs = known.get(rater, rating) != rating
-            known[f"{rater} ({column})" if differs else rater] = rating
-    return replace(sample, human=human) if sample.human else sample
 
 
 def _sample_or_row(data: Mapping[str, Json]) -> Sample | Mapping[str, Json]:

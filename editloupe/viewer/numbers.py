@@ -9,12 +9,15 @@ from markupsafe import Markup
 
 from editloupe.backends.prices import Prices
 from editloupe.errors import EditLoupeError
+from editloupe.reports.closing import score_tables
 from editloupe.reports.compare import Comparison, compare
 from editloupe.reports.compare_grids import grids
-from editloupe.reports.fragments import editor_table, grid_table, label_plot, score_table
+from editloupe.reports.fragments import grid_table, label_plot
 from editloupe.reports.judged import Judged, judged_in, read_judged
 from editloupe.reports.people import labels_of_people
+from editloupe.reports.render import html
 from editloupe.reports.report import Report, make_report
+from editloupe.reports.summary import summarise
 from editloupe.runs.judges import titled
 from editloupe.viewer.reader import RunReader
 
@@ -27,10 +30,7 @@ class JudgeNumbers:
     """Its name with its URI."""
 
     tables: tuple[Markup, ...] = ()
-    """Scores, a table an editor."""
-
-    editors: Markup | str = ""
-    """The editors side by side; "" for one editor."""
+    """Scores: a table an editor, or of many editors one with a row each and one of all together."""
 
     plots: tuple[Markup, ...] = ()
     """How often each label was given, a plot a metric."""
@@ -69,14 +69,13 @@ class Numbers:
             if id_ not in known:
                 found.append(JudgeNumbers(judge=title, problem=problem))
                 continue
-            metrics, summaries = known[id_].metrics, known[id_].summaries()
-            asked = summaries[0].criteria if summaries else ()
+            judged = known[id_]
+            summaries = summarise(judged.protocol, judged.scores)
             found.append(
                 JudgeNumbers(
                     judge=title,
-                    tables=tuple(score_table(s, metrics) for s in summaries),
-                    editors=editor_table(summaries, metrics) if len(summaries) > 1 else "",
-                    plots=tuple(label_plot(summaries, m) for m in metrics.metrics if m.id in asked),
+                    tables=tuple(map(html, score_tables(judged.protocol, judged.scores))),
+                    plots=tuple(label_plot(summaries, metric) for metric in judged.asked if metric.levels),
                 )
             )
         return found
@@ -89,7 +88,7 @@ class Numbers:
                 name=section.judged.name,
                 description=section.judged.describe(),
                 notes=section.judged.notes,
-                tables=tuple(grid_table(grid) for grid in section.grids),
+                tables=tuple(map(html, section.tables)),
                 plots=tuple((f"{n}-{name}", name.replace("-", " ")) for name in section.plots),
             )
             for n, section in enumerate(report.sections if report else (), start=1)

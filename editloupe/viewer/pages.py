@@ -29,7 +29,7 @@ import editloupe
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
-from editloupe.reports.plain import safe
+from editloupe.reports.escape import safe
 from editloupe.scores import Metric
 from editloupe.tasks import STATUSES
 from editloupe.values import ImageRef, Json

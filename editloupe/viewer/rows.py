@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
+from editloupe.data.human import value_on
 from editloupe.findings import Finding
 from editloupe.imaging.targets import relative_area
-from editloupe.parsing import fold
-from editloupe.reports.plain import safe
+from editloupe.reports.escape import safe
 from editloupe.scores import Metric
 from editloupe.values import Sample
 from editloupe.viewer.pictures import Pictures, same_region, target_region
@@ -17,9 +16,6 @@ from editloupe.viewer.reader import RunSample
 
 _INSTRUCTION = 300
 _ANSWER = 60
-
-_fold = lru_cache(maxsize=1024)(fold)
-"""The same few labels come again in every row."""
 
 
 def row(
@@ -76,10 +72,9 @@ def target_area(sample: Sample) -> float | None:
 
 
 def human_values(sample: Sample | None, metric: Metric) -> dict[str, tuple[str, float | None]]:
-    """Return what people said of one metric: rater → (their words, the value, where the metric has that label)."""
-    known = {_fold(name): level.value for level in metric.levels for name in (level.name, *level.aliases)}
+    """Return what people said of one metric: rater → (their words, the value on the metric's scale if it has one)."""
     ratings = {} if sample is None else sample.human.get(metric.id, {})
-    return {r: (str(v), known.get(_fold(v)) if isinstance(v, str) else float(v)) for r, v in ratings.items()}
+    return {rater: (str(given), value_on(metric, given)) for rater, given in ratings.items()}
 
 
 def spread(findings: Sequence[Finding], metrics: Mapping[str, Metric]) -> float | None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from editloupe.data.human import human_column
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import human_column
 from editloupe.data.samples import Loaded, load, load_sample
 from editloupe.errors import ConfigError, DataError, ImageError, MissingExtra, SampleError
 from editloupe.values import Box, Sample

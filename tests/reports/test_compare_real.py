@@ -85,7 +85,7 @@ def test_every_figure_of_three_judges_is_that_of_the_labels_themselves(folder: P
     for pair, (a, b) in zip(found.pairs, [(0, 1), (0, 2), (1, 2)], strict=True):
         both = sorted(values[names[a]].keys() & values[names[b]].keys())
         x, y = (np.array([values[names[i]][key] for key in both]) for i in (a, b))
-        told = {name: figure.estimate.value for name, figure in pair.figures.items()}
+        told = {name: figure.value for name, figure in pair.figures.items()}
         assert pair.common == len(both) > 10
         assert told["exact"] == pytest.approx((x == y).mean())
         assert told["bias"] == pytest.approx((x - y).mean())
@@ -96,5 +96,5 @@ def test_every_figure_of_three_judges_is_that_of_the_labels_themselves(folder: P
             [int(((y == row) & (x == column)).sum()) for column in (1, 2, 3, 4)] for row in (1, 2, 3, 4)
         ]
     # One question in four was answered otherwise, as far as chance has it.
-    first = found.pairs[0].figures["exact"].estimate.value
+    first = found.pairs[0].figures["exact"].value
     assert first is not None and 0.5 < first < 0.95

@@ -9,14 +9,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.reports.agreement import DECIMALS, Cells, Paired, correlation
-from editloupe.reports.estimate import (
+from editloupe.stats.agreement import DECIMALS, Cells, Paired, correlation
+from editloupe.stats.bootstrap import (
     DRAWING,
     Aggregate,
+    ConfidenceInterval,
     Drawing,
     Estimate,
     Floats,
-    Interval,
     Undefined,
     aggregate,
     aggregate_each,
@@ -24,7 +24,7 @@ from editloupe.reports.estimate import (
     interval,
     numbered,
 )
-from editloupe.reports.points import CORRELATIONS, Level, alpha
+from editloupe.stats.weighted import CORRELATIONS, Level, alpha
 
 MOST_VALUES: Final = 30
 """Distinct ratings up to which figures on them are resampled: each resample holds their square."""
@@ -32,14 +32,16 @@ MOST_VALUES: Final = 30
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """The ratings of several people.
-
-    ratings: raters×n float64, NaN where one did not rate.   raters: their names.   clusters: the source image of each item.
-    """
+    """The ratings of several people."""
 
     ratings: Floats
+    """raters×n float64; NaN where one did not rate."""
+
     raters: tuple[str, ...]
+    """Their names."""
+
     clusters: tuple[Hashable, ...]
+    """The source image of each item."""
 
     @classmethod
     def of(cls, items: Sequence[Mapping[str, float]], clusters: Sequence[Hashable]) -> Panel:
@@ -185,7 +187,7 @@ def _counted(ratings: Floats) -> tuple[Floats, Floats]:
     return values, (ratings[:, :, None] == values).sum(axis=0).astype(float)
 
 
-def _estimate(found: float, judged: int, asked: int, clusters: int, inside: Interval | None) -> Estimate:
+def _estimate(found: float, judged: int, asked: int, clusters: int, inside: ConfidenceInterval | None) -> Estimate:
     if not np.isfinite(found):
         return Estimate(value=None, judged=judged, asked=asked, clusters=clusters, why="all raters gave one value only")
     return Estimate(value=float(found), judged=judged, asked=asked, clusters=clusters, interval=inside)

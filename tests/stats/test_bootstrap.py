@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from editloupe.reports.estimate import Undefined, aggregate, bootstrap, draws, mean
+from editloupe.stats.bootstrap import Undefined, aggregate, bootstrap, draws, mean
 
 
 def test_a_mean_says_how_much_was_judged_of_what_was_asked():

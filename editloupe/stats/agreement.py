@@ -6,15 +6,14 @@ Correlations are SciPy's; their weighted forms (points.py) serve the resamples, 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.reports.estimate import DRAWING, Drawing, Estimate, Floats, Undefined, draws, interval
-from editloupe.reports.points import CORRELATIONS, Points, accuracy, bias, exact, f1, kappa, kendall, mae, pair_alpha
-from editloupe.values import Json
+from editloupe.stats.bootstrap import DRAWING, Drawing, Estimate, Floats, Undefined, draws, interval
+from editloupe.stats.weighted import CORRELATIONS, Points, accuracy, bias, exact, f1, kappa, kendall, mae, pair_alpha
 
 DECIMALS: Final = 9
 """Values that are equal to this many decimals are ties: the square root of a product may differ in its last bit."""
@@ -31,15 +30,16 @@ MOST_POINTS: Final = 1500
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """The labels that both readings choose from.
-
-    values: ascending; a label's place on the scale.   names: one for each.
-    ordered: False where the values are only numbers for names, so that nothing but equality counts.
-    """
+    """The labels that both readings choose from."""
 
     values: tuple[float, ...]
+    """Ascending: a label's place on the scale."""
+
     names: tuple[str, ...]
+    """One for each value."""
+
     ordered: bool = True
+    """False if the values only stand for names, so that nothing but equality counts."""
 
     def name(self, value: float) -> str:
         return self.names[self.values.index(value)]
@@ -75,8 +75,14 @@ class Paired:
         kept = tuple(c for c, k in zip(self.clusters, keep, strict=True) if k)
         return Paired(x=self.x[keep], y=self.y[keep], clusters=kept, names=self.names)
 
+    def on(self, scale: Scale) -> Paired:
+        """Return the same with readings that are labels of the scale; a median of repeats may lie between two."""
+        x, y = (np.where(np.isin(values, scale.values), values, np.nan) for values in (self.x, self.y))
+        return Paired(x=x, y=y, clusters=self.clusters, names=self.names)
+
     @property
     def asked(self) -> int:
+        """Return how many items y has a reading of."""
         return int((~np.isnan(self.y)).sum())
 
     @property
@@ -86,19 +92,38 @@ class Paired:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
-    """An estimate and what it is when the unjudged count against the judge.
+class Figure(Estimate):
+    """An estimate, and what it is if the unjudged items count against the judge."""
 
-    adjusted: shares count an unjudged item as wrong; correlations, kappa and alpha are what they would be if each
-    unjudged item had been labelled at random from the judge's own labels, which is the figure times the coverage (squared
-    for Kendall's tau, which is about pairs). None for errors on a scale and where there is no figure.
+    adjusted: float | None
+    """Shares count an unjudged item as wrong. Correlations, kappa and alpha are what they would be if each unjudged item had
+    been labelled at random from the judge's own labels: the figure times the coverage (squared for Kendall's tau, which is
+    about pairs). None for errors on a scale, and if there is no figure.
     """
 
-    estimate: Estimate
-    adjusted: float | None
 
-    def to_json(self) -> dict[str, Json]:
-        return {**self.estimate.to_json(), "adjusted": self.adjusted}
+def figures(
+    numbers: Paired,
+    labels: Paired | None = None,
+    scale: Scale | None = None,
+    *,
+    good: float | None = None,
+    drawing: Drawing = DRAWING,
+) -> dict[str, Figure]:
+    """Return every figure that the two readings allow, by name.
+
+    numbers: for correlations and errors, if the scale has an order.   labels: the readings that are labels of the scale;
+    None for those of `numbers`.   scale: None if the readings are numbers without labels.   good: adds accuracy and F1.
+    """
+    found: dict[str, Figure] = {}
+    labels = (numbers if scale is None else numbers.on(scale)) if labels is None else labels
+    if scale is None or scale.ordered:
+        found |= correlations(numbers, drawing) | errors(numbers, drawing)
+    if scale is not None:
+        found |= label_figures(labels, scale, drawing)
+    if good is not None:
+        found |= good_figures(labels, good, drawing)
+    return found
 
 
 def correlations(paired: Paired, drawing: Drawing = DRAWING) -> dict[str, Figure]:
@@ -132,7 +157,7 @@ def good_figures(paired: Paired, good: float, drawing: Drawing = DRAWING) -> dic
     """accuracy and f1 of good (at least `good`) or not; F1 is that of the good ones, y being the truth."""
     figures = _figures(paired, {"accuracy": accuracy(good), "f1": f1(good)}, drawing)
     if figures["f1"].adjusted is not None:
-        figures["f1"] = Figure(estimate=figures["f1"].estimate, adjusted=_f1_adjusted(paired, good))
+        figures["f1"] = replace(figures["f1"], adjusted=_f1_adjusted(paired, good))
     return figures
 
 
@@ -223,8 +248,10 @@ def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) ->
         inside = None
         if value is not None and cells.clusters > 1:
             inside = interval(cells.resampled(figure, drawing), level=drawing.level)
-        estimate = Estimate(value=value, judged=judged, asked=asked, clusters=cells.clusters, interval=inside, why=why)
-        found[name] = Figure(estimate=estimate, adjusted=_adjusted(name, estimate))
+        figure_ = Figure(
+            value=value, judged=judged, asked=asked, clusters=cells.clusters, interval=inside, why=why, adjusted=None
+        )
+        found[name] = replace(figure_, adjusted=_adjusted(name, figure_))
     return found
 
 

@@ -13,12 +13,13 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import PlainSerializer
 
-from editloupe.values import Json
+from editloupe.values import Serialisable
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Statistic: TypeAlias = Callable[[Floats], Floats]
@@ -42,61 +43,54 @@ class Undefined(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawing:
-    """How intervals are drawn: number of resamples, level, seed."""
+class Drawing(Serialisable):
+    """How intervals are drawn."""
 
     resamples: int = RESAMPLES
     level: float = LEVEL
-    seed: int = SEED
+    """Coverage of the intervals, 0 to 1."""
 
-    def to_json(self) -> dict[str, Json]:
-        return {"resamples": self.resamples, "level": self.level, "seed": self.seed}
+    seed: int = SEED
 
 
 DRAWING: Final = Drawing()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interval:
+class ConfidenceInterval(Serialisable):
     """Where the figure would fall in `level` of all samples of source images (0.95: 95 %)."""
 
     low: float
     high: float
     level: float = LEVEL
 
-    def to_json(self) -> dict[str, Json]:
-        return {"low": self.low, "high": self.high, "level": self.level}
-
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """One figure with what it rests on.
-
-    value: None where it does not exist, and then `why` says so.   interval: None where it cannot be told.
-    judged, asked: items with what the figure needs, and all that should have had it.   clusters: source images judged.
-    """
+class Estimate(Serialisable):
+    """One figure with what it rests on."""
 
     value: float | None
+    """None if it does not exist; `why` then gives the reason."""
+
+    interval: ConfidenceInterval | None = None
+    """None if it cannot be computed."""
+
     judged: int
+    """Items with what the figure needs."""
+
     asked: int
+    """All items that should have it."""
+
     clusters: int = 0
-    interval: Interval | None = None
-    why: str = ""
+    """Source images judged."""
+
+    why: Annotated[str, PlainSerializer(lambda why: why or None)] = ""
+    """Why there is no value; "" if there is one."""
 
     @property
     def coverage(self) -> float | None:
-        """judged / asked, 0..1; None where nothing was asked."""
+        """Return judged / asked, 0 to 1; None if nothing was asked."""
         return self.judged / self.asked if self.asked else None
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "value": self.value,
-            "interval": None if self.interval is None else self.interval.to_json(),
-            "judged": self.judged,
-            "asked": self.asked,
-            "clusters": self.clusters,
-            "why": self.why or None,
-        }
 
 
 def bootstrap(
@@ -106,7 +100,7 @@ def bootstrap(
     resamples: int = RESAMPLES,
     level: float = LEVEL,
     seed: int = SEED,
-) -> Interval | None:
+) -> ConfidenceInterval | None:
     """The percentile interval of `statistic` over resampled clusters.
 
     clusters: one name for each of the n items; items of one cluster are drawn together.
@@ -121,7 +115,7 @@ def bootstrap(
     return interval(np.concatenate(blocks), level=level)
 
 
-def interval(values: Floats, *, level: float = LEVEL) -> Interval | None:
+def interval(values: Floats, *, level: float = LEVEL) -> ConfidenceInterval | None:
     """The middle `level` of a statistic's resampled values (NaN: none).
 
     None where too few of them exist, and where all are equal: resampling twelve right answers would claim that the next is
@@ -134,7 +128,7 @@ def interval(values: Floats, *, level: float = LEVEL) -> Interval | None:
     low, high = np.quantile(found, [tail, 1 - tail])
     if np.ptp(found) <= 1e-12 * np.abs(found).max():
         return None
-    return Interval(low=float(low), high=float(high), level=level)
+    return ConfidenceInterval(low=float(low), high=float(high), level=level)
 
 
 @lru_cache(maxsize=4)

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from editloupe.reports.estimate import Floats
+from editloupe.stats.bootstrap import Floats
 
 Level: TypeAlias = Literal["nominal", "ordinal", "interval"]
 Points: TypeAlias = Callable[[Floats, Floats, Floats], Floats]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from editloupe.reports.raters import Panel, ceiling
+from editloupe.stats.raters import Panel, ceiling
 
 NAN = math.nan
 
