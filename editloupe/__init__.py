@@ -4,7 +4,7 @@
 
     sample = Sample.from_files("before.png", "after.png", "Make the red mug blue.")
     for finding in Judge("baseline").judge(sample):
-        print(finding.criterion, finding.label or finding.status)
+        print(finding.metric, finding.label or finding.status)
 
 Nothing is imported before it is used.
 """
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from editloupe.data.images import ImageStore
     from editloupe.errors import EditLoupeError
     from editloupe.findings import Finding
+    from editloupe.reports.run import Run
     from editloupe.rubrics.model import Rubric
     from editloupe.runs.judge import Judge
     from editloupe.values import Box, ImageRef, Sample, Target, Turn, View
@@ -27,11 +28,12 @@ __version__ = "0.1.0"
 _WHERE = {
     "Box": "editloupe.values",
     "EditLoupeError": "editloupe.errors",
-    "Finding": "editloupe.records",
+    "Finding": "editloupe.findings",
     "ImageRef": "editloupe.values",
     "ImageStore": "editloupe.data.images",
     "Judge": "editloupe.runs.judge",
     "Rubric": "editloupe.rubrics.model",
+    "Run": "editloupe.reports.run",
     "Sample": "editloupe.values",
     "Target": "editloupe.values",
     "Turn": "editloupe.values",
@@ -46,6 +48,7 @@ __all__ = [
     "ImageStore",
     "Judge",
     "Rubric",
+    "Run",
     "Sample",
     "Target",
     "Turn",

@@ -8,7 +8,7 @@ from functools import cache
 
 from rich.console import Console
 
-from editloupe.reports.plain import plain, safe
+from editloupe.reports.escape import plain, safe
 
 __all__ = ["err", "fail", "note", "out", "plain", "safe"]
 

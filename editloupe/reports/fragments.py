@@ -11,8 +11,8 @@ from typing import Final
 
 from markupsafe import Markup
 
+from editloupe.reports.escape import safe
 from editloupe.reports.grid import Grid
-from editloupe.reports.plain import safe
 from editloupe.reports.summary import Cell, Summary
 from editloupe.reports.table import CAPTION, Row, column_heading, table_columns, table_rows, table_title
 from editloupe.scores import Metric, MetricSet

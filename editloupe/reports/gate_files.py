@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from editloupe.reports.escape import safe
 from editloupe.reports.gate import Checked
 from editloupe.reports.grid import Grid, Row, markdown
-from editloupe.reports.plain import safe
 
 
 def grid(checked: Sequence[Checked], title: str) -> Grid:

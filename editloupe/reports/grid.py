@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from editloupe.reports.plain import markdown_row, plain, safe
+from editloupe.reports.escape import markdown_row, plain, safe
 from editloupe.values import Json
 
 COLUMNS_AT_ONCE = 4

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape
 
-from editloupe.reports.plain import safe
+from editloupe.reports.escape import safe
 from editloupe.values import digest
 
 WIDTH: Final = 720

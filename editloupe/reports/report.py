@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from editloupe.errors import StorageError
-from editloupe.reports.summary import edit_types
 from editloupe.reports import grid, plots
 from editloupe.reports.areas import WINDOW, ByArea, by_area
 from editloupe.reports.doubt import doubt_grids
 from editloupe.reports.grid import Grid
 from editloupe.reports.judged import Judged
 from editloupe.reports.paper import OVERALL, area_grids, label_grids, not_side_by_side, score_grids, side_by_side
+from editloupe.reports.summary import edit_types
 from editloupe.values import Json
 
 LISTED: Final = ".files.json"

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from editloupe.reports.plain import markdown_row, plain, safe
+from editloupe.reports.escape import markdown_row, plain, safe
 
 
 @dataclass(frozen=True, kw_only=True)

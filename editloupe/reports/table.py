@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from editloupe.reports.plain import markdown_row, plain, safe
+from editloupe.reports.escape import markdown_row, plain, safe
 from editloupe.reports.summary import Cell, Summary
 from editloupe.scores import MetricSet
 from editloupe.values import Json

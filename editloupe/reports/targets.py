@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from editloupe.reports.plain import plain
+from editloupe.reports.escape import plain
 from editloupe.reports.plots import Shares
 from editloupe.runs.targets import TargetArea
 from editloupe.values import Json, Sample

@@ -31,10 +31,10 @@ from editloupe.chat import Usage
 from editloupe.errors import EditLoupeError
 from editloupe.reports.compare import Comparison, Disagreement, compare
 from editloupe.reports.compare_grids import grids
+from editloupe.reports.escape import safe
 from editloupe.reports.fragments import editor_table, grid_table, label_plot, score_table, tone
 from editloupe.reports.judged import Judged, judged_in, read_judged
 from editloupe.reports.people import labels_of_people
-from editloupe.reports.plain import safe
 from editloupe.reports.report import Report, make_report
 from editloupe.runs.judges import titled
 from editloupe.scores import Metric, MetricSet
