@@ -69,4 +69,3 @@ def holm(tests: Sequence[Significance]) -> list[Significance]:
         highest = max(highest, min(1.0, p * (len(order) - rank)))
         found[index] = replace(tests[index], p_holm=highest)
     return found
-

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
 from itertools import count
+from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -29,12 +30,12 @@ import editloupe
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import EditLoupeError
-from editloupe.reports.compare import Comparison, Disagreement, compare
-from editloupe.reports.compare_grids import grids
+from editloupe.reports import render
+from editloupe.reports.compare import Comparison, Disagreement, compare, human_column
+from editloupe.reports.compare_tables import tables
 from editloupe.reports.escape import safe
 from editloupe.reports.fragments import editor_table, grid_table, label_plot, score_table, tone
 from editloupe.reports.judged import Judged, judged_in, read_judged
-from editloupe.reports.people import labels_of_people
 from editloupe.reports.report import Report, make_report
 from editloupe.runs.judges import titled
 from editloupe.scores import Metric, MetricSet
@@ -181,9 +182,9 @@ class Site:
             made: Comparison | str | None
             try:
                 judges = read_judged([run.index.folder for run in self.runs])
-                people, where, notes = labels_of_people(judges)
+                people, notes = human_column(judges)
                 found = compare(judges, prices=self.prices, people=people)
-                made = replace(found, people=where, notes=(*found.notes, *notes))
+                made = replace(found, notes=(*found.notes, *notes))
             except EditLoupeError as error:
                 made = str(error) if self.several_judges else None
             kept = versions, made
@@ -198,15 +199,15 @@ class Site:
         if isinstance(found, str):
             return _page("compare.html", self, None, "", comparison=None, trouble=found)
         cases = [case for d in found.disagreements[:_CASES] if (case := self._case(found, d)) is not None]
-        tables = [grid_table(g) for g in grids(found) if g.name != "disagreements"]
+        shown = [render.html(table) for table in tables(found) if table.name != "disagreements"]
         more = len(found.disagreements) - len(cases)
-        return _page("compare.html", self, None, "", comparison=found, tables=tables, cases=cases, more=more)
+        return _page("compare.html", self, None, "", comparison=found, tables=shown, cases=cases, more=more)
 
     def _case(self, found: Comparison, case: Disagreement) -> dict[str, Any] | None:
         """One disagreement: the sample, and each judge's steps with the first at which they part."""
         columns = []
         for judge in found.judges:
-            run = next(r for r in self.runs if r.index.folder == judge.folder)
+            run = next(r for r in self.runs if r.index.folder == Path(judge.run))
             entry = next((e for e in run.index.entries() if e.key == case.sample), None)
             if entry is None:
                 continue

@@ -8,8 +8,8 @@ from typing import Any
 from editloupe.data.human import value_on
 from editloupe.findings import Finding
 from editloupe.imaging.targets import relative_area
-from editloupe.reports.fragments import tone
 from editloupe.reports.escape import safe
+from editloupe.reports.fragments import tone
 from editloupe.scores import Metric, MetricSet
 from editloupe.values import Sample
 from editloupe.viewer.index import Entry
