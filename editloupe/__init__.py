@@ -1,8 +1,8 @@
 """editloupe: agents that look closely at image edits.
 
-    from editloupe import Judge, Sample
+    from editloupe import Judge, load_sample
 
-    sample = Sample.from_files("before.png", "after.png", "Make the red mug blue.")
+    sample = load_sample("before.png", "after.png", "Make the red mug blue.")
     for finding in Judge("baseline").judge(sample):
         print(finding.metric, finding.label or finding.status)
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from editloupe.data.images import ImageStore
+    from editloupe.data.samples import load_sample
     from editloupe.errors import EditLoupeError
     from editloupe.findings import Finding
     from editloupe.reports.run import Run
@@ -38,6 +39,7 @@ _WHERE = {
     "Target": "editloupe.values",
     "Turn": "editloupe.values",
     "View": "editloupe.values",
+    "load_sample": "editloupe.data.samples",
 }
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "Turn",
     "View",
     "__version__",
+    "load_sample",
 ]
 
 

@@ -22,7 +22,8 @@
     │   └── ToolFailed           a tool raised what it should not have: its fault, not the call's
     ├── MeasureError             a measure is not defined on an input, or cannot compute: becomes a finding
     ├── ProtocolError            the author of a protocol: it raised, or planned what cannot be asked; becomes a finding
-    ├── ToolAbsent               a tool that cannot be offered here: no weights, no extra; said to be absent
+    ├── ToolAbsent               a tool that cannot be offered here; said to be absent
+    ├── ModelAbsent              a model that nobody named and that is not here: no weights, no extra
     ├── StorageError             the operator: the run folder cannot be written (disk full, permissions)
     ├── ReplayMiss               a recording does not hold what was asked
     └── Interrupted              the run was asked to stop; what is done is kept
@@ -169,6 +170,10 @@ class ToolFailed(ToolError):
 
 class ToolAbsent(EditLoupeError):
     """A tool cannot be offered here, and nobody asked for what is missing; the message is the reason that is shown."""
+
+
+class ModelAbsent(EditLoupeError):
+    """A model that nobody named is not here: no weights, no extra. The message is the reason that is shown."""
 
 
 class StorageError(EditLoupeError):

@@ -1,7 +1,8 @@
 """Plug-ins by group and name, through entry points. Built-ins come through the same door; nothing is imported before use.
 
-Groups: `editloupe.backends` (URI provider → factory), `editloupe.tools` (name → tool class), `editloupe.protocols`
-(name → protocol class), `editloupe.measures` (name → measure class). Another distribution adds one with `[project.entry-points."editloupe.tools"]`.
+Groups: `editloupe.backends` (URI provider → factory), `editloupe.models` (kind → opener), `editloupe.tools` (name → tool
+class), `editloupe.measures` (name → measure class), `editloupe.protocols` (name → protocol class). Another distribution adds one with
+`[project.entry-points."editloupe.tools"]`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from editloupe.errors import ConfigError, UnknownPlugin
 
-Group: TypeAlias = Literal["backends", "tools", "measures", "protocols"]
+Group: TypeAlias = Literal["backends", "models", "tools", "measures", "protocols"]
 
 
 def names(group: Group) -> tuple[str, ...]:
@@ -42,6 +43,12 @@ def load(group: Group, name: str) -> object:
 def origin(group: Group, name: str) -> str:
     """Return the distribution that brings a plug-in, with its version: "editloupe 0.1.0"."""
     return _package(_found(group)[name])
+
+
+def forget() -> None:
+    """Look again for installed plug-ins at the next call, for tests and notebooks that install one."""
+    _found.cache_clear()
+    _CLASHES.clear()
 
 
 @cache

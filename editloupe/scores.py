@@ -173,7 +173,12 @@ class Score(Serialisable):
 NOT_JUDGED: Final = "not judged yet"
 """`Score.missing` where the findings are not there."""
 
-Cell: TypeAlias = Literal["mean", "macro", "micro", "rate", "geometric_mean", "count"]
+CellKind: TypeAlias = Literal["mean", "macro", "micro", "rate", "geometric_mean", "count"]
+"""How the scores of a cell become one number.
+
+mean, micro: their mean.   macro: their mean; the summary row counts every listed row alike, beside the mean of all samples.
+rate: their mean in percent.   geometric_mean: of values that are not negative.   count: how many were judged.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,20 +195,26 @@ class TableSpec(Serialisable):
     columns: str = "metric"
     """A column of the frame."""
 
-    cell: Cell = "mean"
-    """How the scores of a cell become one number."""
+    cell: CellKind = "mean"
+    """How the scores of a cell become one number. A cell of several metrics is the mean of theirs."""
 
     order: tuple[str, ...] = ()
-    """The first rows in this order; the others follow as they come."""
+    """The first rows in this order; the others follow by name. Without one, rows stand as they come."""
 
     overall: bool = True
-    """Add a row over all rows."""
+    """Add a row over all rows. Without one, each cell has its interval."""
 
     normalise: bool = False
     """Show values on 0 to 100."""
 
     source: str = ""
     """The paper's table."""
+
+    name: str = ""
+    """Of its files, without ending; "" for one made of the title."""
+
+    caption: str = ""
+    """Said below the table, behind how to read it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ Protocols make tables of their own from these values, so they stand below the pr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from editloupe.stats.bootstrap import Estimate
@@ -134,7 +134,7 @@ class Column:
     """True for words, which stand at the left and may be broken; numbers stand at the right and are never broken."""
 
     keys: Mapping[str, Json] = field(default_factory=dict)
-    """What its figures are of, for files: {"editor": "alpha"}. Cells of a row whose columns have equal keys share a record."""
+    """What its figures are of, for files: {"editor": "alpha"}. Cells of a row with equal keys share a record."""
 
     files_only: bool = False
     """Do not show the column."""
@@ -203,6 +203,10 @@ class Table:
                     groups.setdefault(tuple(column.keys.items()), base).update(fields)
             found += groups.values()
         return found
+
+    def with_keys(self, keys: Mapping[str, Json]) -> Table:
+        """Return the table with further keys of all its figures, in front."""
+        return replace(self, keys={**keys, **self.keys})
 
     def to_json(self) -> dict[str, Json]:
         """Return title, caption, notes and records."""

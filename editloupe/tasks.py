@@ -60,9 +60,13 @@ class About(Serialisable):
         """The sample's key, unique in a run."""
         return sample_key(self.editor, self.sample_id)
 
+    @property
+    def scope(self) -> str:
+        """For example "turn 2, target 3"; "" for the sample as a whole."""
+        return ", ".join(word for word in (f"turn {self.turn}" if self.turn else "", self.part) if word)
+
     def __str__(self) -> str:
-        turn = f"turn {self.turn}" if self.turn else ""
-        return ", ".join(word for word in (self.key, turn, self.part) if word)
+        return ", ".join(word for word in (self.key, self.scope) if word)
 
 
 @dataclass(frozen=True, kw_only=True)

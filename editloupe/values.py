@@ -362,34 +362,6 @@ class Sample(Serialisable):
             }
         )
 
-    @classmethod
-    def from_files(
-        cls,
-        source: str | Path,
-        edited: str | Path,
-        instruction: str,
-        *,
-        id: str | None = None,
-        editor: str = "",
-        edit_type: str | None = None,
-        reference: str | Path | None = None,
-    ) -> Sample:
-        """Two image files and an instruction as a sample; `id` defaults to the edited file's stem.
-
-        Raises ImageError where a file is missing or cannot be decoded, SampleError where the instruction is empty.
-        """
-        from editloupe.data.samples import sample_from_files
-
-        return sample_from_files(
-            Path(source),
-            Path(edited),
-            instruction,
-            id=id,
-            editor=editor,
-            edit_type=edit_type,
-            reference=None if reference is None else Path(reference),
-        )
-
     def to_json(self) -> dict[str, Json]:
         """Return the fields as JSON, with the digest of the content."""
         return {**super().to_json(), "content": self.content}

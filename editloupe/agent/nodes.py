@@ -19,7 +19,7 @@ from editloupe.findings import Ending, Observation
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
 from editloupe.tasks import Status
-from editloupe.tools.base import Desk
+from editloupe.tools.base import ToolContext
 from editloupe.tools.session import Conversation
 from editloupe.values import Json, View
 
@@ -108,8 +108,8 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
             )
             answers.append((call, [refused]))
             continue
-        desk = talk.desk(context.images)
-        outcome = context.recorder.call_tool(call, lambda call=call, desk=desk: run_tool(context, call, desk))  # type: ignore[misc]
+        at = talk.tool_context(context.images)
+        outcome = context.recorder.call_tool(call, lambda call=call, at=at: run_tool(context, call, at))  # type: ignore[misc]
         observation = outcome.observation
         crashes += outcome.crashed is not None
         errors += observation.error
@@ -250,14 +250,14 @@ def _observation_messages(
     return [*results, Message(role="user", parts=tuple(closing))]
 
 
-def run_tool(context: Context, call: ToolCall, desk: Desk) -> ToolOutcome:
+def run_tool(context: Context, call: ToolCall, tool_context: ToolContext) -> ToolOutcome:
     """Run one call live. A ToolError becomes an observation; so does any other exception, counted as a crash."""
     box, cached = context.toolbox, False
     try:
         if context.cache is None:
-            observation = box.call(call.name, call.arguments, desk)
+            observation = box.call(call.name, call.arguments, tool_context)
         else:
-            observation, cached = context.cache.call(box, call.name, call.arguments, desk)
+            observation, cached = context.cache.call(box, call.name, call.arguments, tool_context)
     except ToolError as error:
         return ToolOutcome(observation=Observation(text=f"Error: {error}", error=True))
     except (Interrupted, ImageError):
@@ -265,7 +265,7 @@ def run_tool(context: Context, call: ToolCall, desk: Desk) -> ToolOutcome:
     except Exception as error:  # noqa: BLE001 - tools may be plug-ins; their faults are recorded and must not end the run
         text = f"Error: {call.name} failed ({type(error).__name__}); try other arguments or another tool"
         return ToolOutcome(observation=Observation(text=text, error=True), crashed=f"{type(error).__name__}: {error}")
-    return ToolOutcome(observation=observation, aliases=desk.names(observation), cached=cached)
+    return ToolOutcome(observation=observation, aliases=tool_context.names(observation), cached=cached)
 
 
 def _ask(context: Context, request: Request) -> Reply:

@@ -21,6 +21,7 @@ from editloupe.backends.request_diff import chain, difference
 from editloupe.chat import Message, Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, NotRecorded, Rejected, TraceError
+from editloupe.tasks import task_from_json
 from editloupe.traces.events import MessageEvent, ModelCall, ModelFailure
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Json, digest
@@ -165,7 +166,8 @@ class RecordedLMM:
             path = max(candidates, key=lambda p: _likeness(read_trace(p), request))
         trace = read_trace(path)
         header = trace.header
-        task = f"{header.task.get('sample_id')}, {header.task.get('criterion')}"
+        asked = task_from_json(header.task)
+        task = f"{asked.about}, {asked.metric}"
         nearest = f"{head}; the nearest is {path.relative_to(self._folder)} ({task})"
         return f"{nearest}, and differs in {difference(trace, request, shared)}"
 

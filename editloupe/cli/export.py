@@ -31,22 +31,22 @@ def export(
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="JUnit XML, a test case a finding.")] = None,
     junit_fail_below: Annotated[
         str | None,
-        typer.Option(metavar="LABEL|NUMBER", help="What is worth less fails its test case. Default: no label does."),
+        typer.Option(metavar="LABEL|NUMBER", help="What is worth less fails its test case. Default: no answer does."),
     ] = None,
     content: Annotated[
-        bool, typer.Option("--content", help="With --otel: texts, arguments and image addresses too.")
+        bool, typer.Option("--content", help="With --otel: also texts, arguments and image addresses.")
     ] = False,
     blob_base_url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where the run's blobs/ can be reached. Default: its own file:// address."),
+        typer.Option(metavar="URL", help="Address of the run's blobs/. Default: its file:// address."),
     ] = None,
-    judge: Annotated[str | None, typer.Option(metavar="ID", help="One judge of the run only; not for --html.")] = None,
+    judge: Annotated[str | None, typer.Option(metavar="ID", help="Only this judge of the run, not for --html.")] = None,
     sample: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="These samples only, may be repeated; not for --html.")
+        list[str] | None, typer.Option(metavar="ID", help="Only this sample; may be repeated, not for --html.")
     ] = None,
     prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
 ) -> int:
-    """Write a run as pages, or in a format of others; several at once if you like."""
+    """Write a run as pages, or in the formats of other tools; one or several at once."""
     from editloupe.backends.prices import read_prices
 
     known = read_prices(prices)
@@ -63,7 +63,7 @@ def export(
         ("--sample", bool(sample), asked or None),
     ):
         if given and needs is None:
-            raise ConfigError(f"{name} says how something else is written; see editloupe export --help")
+            raise ConfigError(f"{name} needs one of the formats that it is for; see editloupe export --help")
     if html is not None:
         _pages(runs, html, known)
     if not asked:
@@ -92,10 +92,10 @@ def export(
 
 def _pages(runs: list[Path], html: Path, prices: Prices) -> None:
     from editloupe.viewer.export import export as write
-    from editloupe.viewer.index import RunIndex
     from editloupe.viewer.pages import Site
+    from editloupe.viewer.reader import RunReader
 
-    site = Site.of([RunIndex(run) for run in runs], prices=prices)
+    site = Site.of([RunReader(run) for run in runs], prices=prices)
     with err().status("writing pages", spinner="line") as status:
         done = write(site, html, progress=lambda n, total: status.update(f"writing pages, {n:,} of {total:,} samples"))
     _say(f"{done.pages:,} pages and {done.pictures:,} pictures, {done.size_bytes / 1e6:.1f} MB; open {done.index}")
@@ -106,7 +106,7 @@ def _spans(source: Source, path: Path, *, content: bool) -> None:
 
     with err().status("writing spans", spinner="line") as status:
         count = write_otel(source, path, content=content, progress=lambda n: status.update(f"writing spans, {n:,} traces"))
-    left = "" if content else "; texts and images are left out, --content takes them in"
+    left = "" if content else "; texts and images are left out, --content includes them"
     _say(f"{count:,} traces as OpenTelemetry spans in {path}{left}{_without(source)}")
 
 
@@ -124,11 +124,11 @@ def _cases(source: Source, path: Path, fail_below: str | None) -> None:
     done = write_junit(source, path, fail_below=fail_below)
     _say(f"{done.tests:,} test cases, {done.failures:,} failures, {done.errors:,} errors in {path}")
     if done.limitless:
-        note(f"{fail_below!r} is no label of {', '.join(done.limitless)}: nothing fails there; a number holds for all.")
+        note(f"{fail_below!r} is no limit for {', '.join(done.limitless)}: nothing fails there.")
 
 
 def _without(source: Source) -> str:
-    """Findings that were never asked have no trace to write."""
+    """Say how many findings have no trace: those that were never asked."""
     blocked = [f for f in source.findings if f.trace is None]
     statuses = ", ".join(dict.fromkeys(f.status for f in blocked))
     return f"; {len(blocked):,} findings have no trace ({statuses})" if blocked else ""

@@ -50,7 +50,7 @@ def gate(
 ) -> int:
     """Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked."""
     from editloupe.reports import gate as gates
-    from editloupe.reports import gate_files, grid
+    from editloupe.reports import render
     from editloupe.reports.judged import chosen
     from editloupe.runs.store import RunStore
 
@@ -87,12 +87,12 @@ def gate(
 
         write_gate_junit(checked, junit)
     if summary is not None:
-        _append(summary, gate_files.summary(checked, f"Gate of {run}: {title}") + "\n")
+        _append(summary, render.markdown(gates.table(checked, f"Gate of {run}: {title}")) + "\n")
     if as_json:
         typer.echo(json.dumps({"exit": code, "checked": [one.to_json() for one in checked]}, ensure_ascii=False))
         return code
     out().print(plain(f"Run: {run}", "bold"), soft_wrap=True)
-    out().print(grid.terminal(gate_files.grid(checked, title)))
+    out().print(render.terminal(gates.table(checked, title)))
     for one in (*failed, *undefined):
         fail(f"{one.told} [{one.judge}]")
     return code

@@ -1,7 +1,8 @@
-"""`editloupe show`: a run's samples, or one sample's verdicts step by step."""
+"""`editloupe show`: a run's samples, or one sample's findings step by step."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,13 @@ import typer
 from rich.rule import Rule
 from rich.table import Table
 
+from editloupe.answers import Record
 from editloupe.cli.output import note, out, plain
 from editloupe.cli.steps import forks_of, show_image, show_step, show_tree
 from editloupe.errors import ConfigError
 from editloupe.protocols.repeats import counted
-from editloupe.values import Json, sample_key
+from editloupe.runs.judges import names_of
+from editloupe.values import Json, Sample, canonical_json
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -23,21 +26,24 @@ if TYPE_CHECKING:
     from editloupe.backends.prices import Prices
     from editloupe.findings import Finding
     from editloupe.runs.store import RunStore
+    from editloupe.traces.read import Trace
 
 
 def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     sample: Annotated[str | None, typer.Argument(help="A sample id, or EDITOR/ID.")] = None,
-    criterion: Annotated[str | None, typer.Option(help="Only this criterion, such as if.")] = None,
-    judge: Annotated[str | None, typer.Option(help="Only this judge: its name, its URI, its id or its beginning.")] = None,
+    criterion: Annotated[str | None, typer.Option(help="Only this metric or question, such as if.")] = None,
+    judge: Annotated[
+        str | None, typer.Option(help="Only this judge: its name, its URI, or the beginning of its id.")
+    ] = None,
     repeat: Annotated[int | None, typer.Option(min=1, help="Only this repeat of a question, from 1.")] = None,
-    fork: Annotated[int | None, typer.Option(min=1, help="The steps of this fork, as the tree numbers them.")] = None,
+    fork: Annotated[int | None, typer.Option(min=1, help="Show this fork, by its number in the tree.")] = None,
     diff: Annotated[
-        Path | None, typer.Option(metavar="OTHER_RUN", help="Where the sample's traces part from those of another run.")
+        Path | None, typer.Option(metavar="OTHER_RUN", help="Compare the sample's traces with those of another run.")
     ] = None,
     prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
 ) -> None:
-    """Show the verdicts of a run, or how one sample's verdicts came about."""
+    """Show the findings of a run, or how one sample's findings came about."""
     from editloupe.backends.prices import read_prices
     from editloupe.runs.store import RunStore
 
@@ -49,13 +55,16 @@ def show(
     else:
         wanted = None if criterion is None else criterion_id(store, criterion)
         findings = [f for f in of_sample(store, sample) if wanted in (None, f.metric)]
-        judges = store.judges_called(judge)
+        names = names_of(store.info.get("judges"))
+        judges = (
+            set(names) if judge is None else set(store.judges_called(judge)) | {i for i, n in names.items() if n == judge}
+        )
         findings = [f for f in findings if f.judge_id in judges and repeat in (None, f.repeat + 1)]
         if not findings:
             asked = {"criterion": criterion, "judge": judge, "repeat": repeat}
-            told = ", ".join(f"{name} {value!r}" for name, value in asked.items() if value is not None)
-            there = ", ".join(store.judge_names().values())
-            raise ConfigError(f"{run}: sample {sample!r} has no finding for {told}; the run's judges are {there}")
+            wish = ", ".join(f"{name} {value!r}" for name, value in asked.items() if value is not None)
+            there = ", ".join(names.values())
+            raise ConfigError(f"{run}: sample {sample!r} has no finding for {wish}; the run's judges are {there}")
         listed = read_prices(prices)
         other = None if diff is None else RunStore.read_sample(diff, sample)
         for finding in findings:
@@ -74,9 +83,11 @@ def _overview(store: RunStore) -> None:
         if not findings and len(names) > 1:
             out().print(plain(f"Judge: {names[judge_id]} has judged nothing yet.\n"))
             continue
-        criteria = list(dict.fromkeys(f.metric for f in findings))
+        metrics = store.metrics()
+        asked = list(dict.fromkeys(f.metric for f in findings))
         editors = any(f.editor for f in findings)
-        columns = [*(["Editor"] if editors else []), "Sample", *(c.replace("_", " ").capitalize() for c in criteria)]
+        heads = [_words(m).capitalize() + ("" if m in metrics else " (intermediate)") for m in asked]
+        columns = [*(["Editor"] if editors else []), "Sample", *heads]
         # A line and not the table's title, which would be broken at the table's width.
         named = uri if names[judge_id].startswith(uri) else f"{names[judge_id]}, {uri}"
         out().print(plain(f"Judge: {named} ({judge_id})", "italic"), soft_wrap=True)
@@ -84,17 +95,17 @@ def _overview(store: RunStore) -> None:
         for column in columns:
             table.add_column(plain(column), overflow="fold")
         cells: dict[tuple[str, str], dict[str, Text]] = {}
-        asked: dict[tuple[str, str, str, int], list[Finding]] = {}
+        questions: dict[tuple[str, str, str, int, str], list[Finding]] = {}
         for f in findings:
-            asked.setdefault(f.question, []).append(f)
-        for (editor, sample, criterion, _), repeats in asked.items():
+            questions.setdefault(f.question, []).append(f)
+        for (metric, editor, sample, _, _), repeats in questions.items():
             text = _answers(repeats)
             row_of = cells.setdefault((editor, sample), {})
-            # Targets that are judged one by one share a cell, a line each.
-            row_of[criterion] = text if criterion not in row_of else row_of[criterion] + plain("\n") + text
+            # Turns and parts share a cell, a line each.
+            row_of[metric] = text if metric not in row_of else row_of[metric] + plain("\n") + text
         for (editor, sample), found in cells.items():
             row = [plain(editor)] if editors else []
-            table.add_row(*row, plain(sample), *(found.get(c, plain("–")) for c in criteria))
+            table.add_row(*row, plain(sample), *(found.get(metric, plain("–")) for metric in asked))
         out().print(table)
         judged = sum(f.status == "ok" for f in findings)
         out().print(f"{judged} of {len(findings)} findings judged.\n")
@@ -104,10 +115,22 @@ def _overview(store: RunStore) -> None:
 
 
 def _answers(repeats: list[Finding]) -> Text:
-    """The label of a question, or why there is none; of one that was asked several times each answer with its number."""
-    words = [f.label or "" if f.status == "ok" else f"({f.status})" for f in repeats]
+    """The answer to one question, or why there is none; of repeats each answer with its number."""
+    words = [f"({f.status})" if f.answer is None else str(f.answer) for f in repeats]
     failed = all(f.status != "ok" for f in repeats)
-    return plain(counted(words), "red" if failed else "")
+    scope = repeats[0].about.scope
+    return plain((f"{scope}: " if scope else "") + counted(words), "red" if failed else "")
+
+
+def _words(metric: str) -> str:
+    return metric.replace("_", " ")
+
+
+def _title(finding: Finding) -> str:
+    """The question of a finding: "painter/s01: visual consistency, turn 2, repeat 3"."""
+    again = f"repeat {finding.repeat + 1}" if finding.repeat else ""
+    parts = (_words(finding.metric), finding.about.scope, again)
+    return f"{finding.about.key}: {', '.join(part for part in parts if part)}"
 
 
 def _probed(probed: Mapping[str, Json]) -> None:
@@ -124,7 +147,8 @@ def _probed(probed: Mapping[str, Json]) -> None:
 
 
 def of_sample(store: RunStore, wanted: str) -> list[Finding]:
-    found = [f for f in store.current() if wanted in (f.sample_id, sample_key(f.editor, f.sample_id))]
+    """Return the findings on a sample (an id, or EDITOR/ID). Raises ConfigError, which names the samples there are."""
+    found = [f for f in store.current() if wanted in (f.sample_id, f.about.key)]
     if not found:
         known = list(dict.fromkeys(f.sample_id for f in store.current()))
         near = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
@@ -133,12 +157,14 @@ def of_sample(store: RunStore, wanted: str) -> list[Finding]:
 
 
 def criterion_id(store: RunStore, name: str) -> str:
-    """A criterion of the run's rubric by id or short name."""
-    known = store.criteria()
-    for id_, short in known.items():
-        if name.casefold() in (id_.casefold(), short.casefold()):
-            return id_
-    raise ConfigError(f"{store.folder}: no criterion {name!r}; the rubric has {', '.join(known)}")
+    """Return the id of a metric by id or short name, or of an intermediate question. Raises ConfigError."""
+    asked = {f.metric for f in store.findings.values()}
+    if name in asked:
+        return name
+    try:
+        return store.metric_set().metric(name).id
+    except ConfigError as error:
+        raise ConfigError(f"{store.folder}: {error}") from error
 
 
 def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None) -> None:
@@ -148,19 +174,17 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
     from editloupe.traces.lineage import Parent, mismatches, read_whole
 
     console = out()
-    key = sample_key(finding.editor, finding.sample_id)
-    about = "" if finding.target is None else f", target {finding.target}"
-    again = f", repeat {finding.repeat + 1}" if finding.repeat else ""
-    console.print(Rule(plain(f"{key}: {finding.metric.replace('_', ' ')}{about}{again}"), align="left"))
+    key = finding.about.key
+    console.print(Rule(plain(_title(finding)), align="left"))
     sample = store.samples.get(key)
     if sample is not None:
-        console.print(plain(f"Instruction: {sample.instruction}"))
-        show_image("Original Image", sample.source, store)
-        if sample.edited is not None:
-            show_image("Edited Image", sample.edited, store)
-        for warning in sample.warnings:
-            console.print(plain(f"  ({warning})"))
+        turns = sample.turns[finding.turn - 1 : finding.turn] if finding.turn else sample.turns
+        for number, turn in enumerate(turns, start=finding.turn or 1):
+            which = f" {number}" if len(sample.turns) > 1 else ""
+            console.print(plain(f"Instruction{which}: {turn.instruction}"))
     shown: Finding | None = finding
+    if finding.trace is None:
+        _show_edit(store, sample)
     if finding.trace is not None:
         forks = forks_of(store.folder, finding.trace)
         name = finding.trace
@@ -173,16 +197,19 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
             trace = read_whole(store.folder, store.folder / name)
             kept = 0 if (parent := Parent.of(trace.header)) is None else parent.step
         except TraceError as error:
+            _show_edit(store, sample)
             note(f"warning: {error}")
         else:
+            _question(store, trace)
             uri = str(trace.header.judge.get("backend"))
             # A fork may have another judge than those of the run.
-            named = store.judge_names().get(trace.header.judge_id, uri)
-            console.print(plain(f"Judge: {titled(named, uri)}"), soft_wrap=True)
+            named = names_of(store.info.get("judges")).get(trace.header.judge_id, uri)
+            role = "" if finding.role in ("judge", "measure") else f" (role {finding.role})"
+            console.print(plain(f"Judge: {titled(named, uri)}{role}"), soft_wrap=True)
             console.print(plain(f"Trace: {store.folder / name}"), soft_wrap=True)
             for number, step in enumerate(trace.steps(), start=1):
-                told = ", shared with what it continues" if number <= kept else ""
-                show_step(number, step, store, partial(prices.of_uri, uri), told)
+                remark = ", shared with what it continues" if number <= kept else ""
+                show_step(number, step, store, partial(prices.of_uri, uri), remark)
             listed = finding if fork is None else None
             strange = [] if store.rescored else mismatches(trace, listed, store.identity)
             for problem in (*trace.problems, *strange):
@@ -195,23 +222,55 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
         _verdict(shown)
 
 
+def _show_edit(store: RunStore, sample: Sample | None) -> None:
+    if sample is not None:
+        show_image("Original Image", sample.source, store)
+        if sample.edited is not None:
+            show_image("Edited Image", sample.edited, store)
+
+
+def _question(store: RunStore, trace: Trace) -> None:
+    """The pictures of a question, the measure that was run, and the findings from which it was planned."""
+    from editloupe.tasks import task_from_json
+
+    try:
+        task = task_from_json(trace.header.task)
+    except ValueError as error:
+        note(f"warning: the question cannot be shown: {error}")
+        return
+    for alias, image in {view.alias: view.origin for view in task.views}.items():
+        show_image(alias, image, store)
+    sample = store.samples.get(task.about.key)
+    for warning in sample.warnings if sample else ():
+        out().print(plain(f"  ({warning})"))
+    if not task.views:
+        out().print(plain("  (text alone, no pictures)"))
+    if task.kind == "measure":
+        version = trace.header.judge.get("backend_version")
+        out().print(plain(f"Measure: {task.measure}, version {version}, arguments {canonical_json(dict(task.args))}"))
+    for id_ in task.rests_on:
+        found = [f for f in store.current() if f.task_id == id_]
+        for origin in found:
+            out().print(plain(f"Planned from {_title(origin)}: {origin.answer or origin.status}"), soft_wrap=True)
+        if not found:
+            out().print(plain(f"Planned from task {id_[:12]}, which has no finding here"))
+
+
 def _compare(store: RunStore, finding: Finding, other: RunStore, prices: Prices) -> None:
-    """Where the traces of one question in two runs part."""
+    """Where the traces of one question in two runs begin to differ."""
     from editloupe.runs.trace_diff import first_divergence
     from editloupe.traces.lineage import read_whole
 
     console = out()
-    key = sample_key(finding.editor, finding.sample_id)
-    again = f", repeat {finding.repeat + 1}" if finding.repeat else ""
-    console.print(Rule(plain(f"{key}: {finding.metric.replace('_', ' ')}{again}"), align="left"))
+    console.print(Rule(plain(_title(finding)), align="left"))
     found = [f for f in other.current() if f.question == finding.question and f.repeat == finding.repeat]
     if not found:
         console.print(plain(f"{other.folder} has no finding for it.\n"))
         return
     for second in found:
         for where, f, run in (("here", finding, store), ("there", second, other)):
-            judge = run.judge_names().get(f.judge_id, "")
-            console.print(plain(f"{where.capitalize():<6} {f.label or f.status}  ({judge}, {run.folder})"))
+            judge = names_of(run.info.get("judges")).get(f.judge_id, "")
+            console.print(plain(f"{where.capitalize():<6} {f.answer or f.status}  ({judge}, {run.folder})"))
         if finding.trace is None or second.trace is None:
             console.print("One of them has no trace.\n")
             continue
@@ -236,8 +295,10 @@ def _compare(store: RunStore, finding: Finding, other: RunStore, prices: Prices)
 def _verdict(finding: Finding) -> None:
     console = out()
     if finding.status == "ok":
-        value = "" if finding.value is None else f" ({finding.value:g})"
-        console.print(plain(f"\nVerdict: {finding.label}{value}", style="bold green"))
+        value = "" if finding.value is None or finding.label is None else f" ({finding.value:g})"
+        answer = finding.answer
+        words = json.dumps(answer.data, indent=2, ensure_ascii=False) if isinstance(answer, Record) else str(answer)
+        console.print(plain(f"\nVerdict: {words}{value}", style="bold green"))
     else:
         console.print(plain(f"\nNot judged: {finding.status}: {finding.reason}", style="bold red"), soft_wrap=True)
     for evidence in finding.evidence:

@@ -102,7 +102,7 @@ def show_tree(name: str, finding: Finding, judge: str, forks: Mapping[str, tuple
 def _ended(finding: Finding | None) -> str:
     if finding is None:
         return "not finished"
-    return str(finding.label) if finding.status == "ok" else finding.status
+    return finding.status if finding.answer is None else str(finding.answer)
 
 
 def _spent(step: Step, price: Callable[[Usage], float | None]) -> list[str]:

@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from editloupe.cli.judge import spent_told, stoppable
+from editloupe.cli.judge_report import spent_told
 from editloupe.cli.output import err, note, out, plain
-from editloupe.errors import ConfigError, DataError, ImageError, StorageError, ToolAbsent
+from editloupe.cli.progress import stoppable
+from editloupe.config import RunConfig
+from editloupe.errors import ConfigError, DataError, ImageError, ModelAbsent, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from editloupe.data.images import ImageStore
     from editloupe.data.samples import Loaded
+    from editloupe.models.detect.base import Detector
     from editloupe.reports.targets import TargetTable
     from editloupe.runs.target_phrase import PhraseFinder
     from editloupe.runs.targets import TargetArea
-    from editloupe.tools.detectors import Detector
     from editloupe.values import Json
 
 _FORMATS: Final = (".json", ".csv")
@@ -151,17 +153,15 @@ def _check_files(paths: Sequence[Path], *, out_file: Path | None, plot: Path | N
 
 def _detector(name: str | None, device: str | None) -> tuple[Detector | None, str]:
     """The detector, or why there is none. Raises ConfigError where one is named and cannot be had."""
-    from editloupe.cli.judge import weights_of
-    from editloupe.tools.base import Prepares
-    from editloupe.tools.detectors import open_detector
+    from editloupe import models
+    from editloupe.runs.setup import weights_of
 
-    settings = weights_of({"detector": name, "device": device})
+    settings = weights_of(RunConfig(detector=name, device=device))
     try:
-        found = open_detector(settings)
-    except ToolAbsent as reason:
+        found = models.get("detect", settings.detector, device=settings.device)
+    except ModelAbsent as reason:
         return None, str(reason)
-    if isinstance(found, Prepares):
-        found.prepare()
+    models.prepare(found)
     return found, ""
 
 

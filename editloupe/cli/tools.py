@@ -35,7 +35,7 @@ Reader = Annotated[str | None, typer.Option(help="Of text in crops: auto, off or
 def listing(settings: ToolSettings) -> None:
     """The tools: what each does, and which are absent here."""
     from editloupe.tools.base import spec
-    from editloupe.tools.readers import reading_told
+    from editloupe.tools.reading import describe_reader
 
     box, names = _everything(settings)
     table = Table("Tool", "Arguments", "What it does")
@@ -48,7 +48,7 @@ def listing(settings: ToolSettings) -> None:
         arguments = ", ".join(properties) if isinstance(properties, dict) else ""
         table.add_row(plain(f"{name} {box.tools[name].version}"), plain(arguments), plain(offered.description))
     out().print(table)
-    out().print(plain(reading_told(settings)))
+    out().print(plain(describe_reader(settings)))
 
 
 def warm(
@@ -65,7 +65,7 @@ def warm(
     network. Absent tools are listed with the reason. Exit code 0; 2 where weights that were named, or a tool that was
     named, cannot be had.
     """
-    from editloupe.tools.base import Holds, Prepares, open_toolbox
+    from editloupe.tools.base import Describes, Prepares, open_toolbox
 
     settings = _settings(context, device=device, detector=detector, upscaler=upscaler, reader=reader)
     box, listed = (open_toolbox(names, settings), list(names)) if names else _everything(settings)
@@ -79,8 +79,8 @@ def warm(
         if isinstance(tool, Prepares):
             tool.prepare()
         seconds = time.perf_counter() - began
-        held = tool.holds() if isinstance(tool, Holds) else ("nothing to load",)
-        table.add_row(plain(name), plain(tool.version), plain("\n".join(held)), f"{seconds:.2f}")
+        described = tool.describe() if isinstance(tool, Describes) else ("nothing to load",)
+        table.add_row(plain(name), plain(tool.version), plain("\n".join(described)), f"{seconds:.2f}")
     out().print(table)
     return 2 if names and box.absent else 0
 
@@ -167,12 +167,12 @@ class _Done:
     def __init__(
         self, session: Session, shown: Shown, *, arguments: Mapping[str, Json], device: str, seconds: float, loading: float
     ) -> None:
-        from editloupe.tools.base import Holds
+        from editloupe.tools.base import Describes
 
         self.session, self.shown, self.arguments = session, shown, arguments
         self.device, self.seconds, self.loading = device, seconds, loading
         made = session.toolbox.tools[shown.tool]
-        self.holds = made.holds() if isinstance(made, Holds) else ()
+        self.models = made.describe() if isinstance(made, Describes) else ()
 
     def to_json(self, written: Mapping[int, Path]) -> dict[str, Json]:
         shown = self.shown
@@ -200,7 +200,7 @@ class _Done:
             "data": dict(shown.observation.data),
             "images": pictures,
             "device": self.device,
-            "works_with": list(self.holds),
+            "works_with": list(self.models),
             "loading_seconds": round(self.loading, 4),
             "seconds": round(self.seconds, 4),
         }
@@ -376,7 +376,7 @@ def _show(done: _Done, written: Mapping[int, Path]) -> None:
         name = "plain, not shown to a judge" if kept else picture.name
         size = f"{picture.image.width}×{picture.image.height} px"
         console.print(plain(f"{written[index]}  {name}: {size}; {places}"), soft_wrap=True)
-    works = f", {'; '.join(done.holds)}" if done.holds else ""
+    works = f", {'; '.join(done.models)}" if done.models else ""
     loading = f", loading {done.loading:.2f} s" if done.loading > 0.1 else ""
     note(f"{done.shown.tool}{works}: {done.seconds:.2f} s{loading}")
     used = [f"{key} = {value!r}" for key, value in done.arguments.items() if str(value) in done.session.images]

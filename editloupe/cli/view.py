@@ -25,11 +25,11 @@ def view(
 ) -> int:
     """Look at runs in a browser; a run under way is followed."""
     from editloupe.backends.prices import read_prices
-    from editloupe.viewer.index import RunIndex
     from editloupe.viewer.pages import Site
+    from editloupe.viewer.reader import RunReader
     from editloupe.viewer.serve import Viewer
 
-    site = Site.of([RunIndex(run, live=True) for run in runs], live=True, prices=read_prices(prices))
+    site = Site.of([RunReader(run, live=True) for run in runs], live=True, prices=read_prices(prices))
     with Viewer(site, host=host, port=port, names=allow_host or ()) as server:
         if server.open_to_others:
             note(f"{host} is not loopback: whoever reaches this machine there can read these runs.")

@@ -17,7 +17,7 @@ from editloupe.data.tables import ENDINGS
 from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.values import ImageRef, Sample, Turn
 
-__all__ = ["FORMATS", "Loaded", "OnProgress", "RejectedRow", "load", "sample_from_files"]
+__all__ = ["FORMATS", "Loaded", "OnProgress", "RejectedRow", "load", "load_sample"]
 
 
 _LOADERS: Final[Mapping[str, Loader]] = {"imagefolder": imagefolder, "dlebench": dlebench, "pairs": pairs}
@@ -65,18 +65,19 @@ def load(
     return dlebench.load(data)
 
 
-def sample_from_files(
-    source: Path,
-    edited: Path,
+def load_sample(
+    source: str | Path,
+    edited: str | Path,
     instruction: str,
     *,
     id: str | None = None,
     editor: str = "",
     edit_type: str | None = None,
-    reference: Path | None = None,
+    reference: str | Path | None = None,
 ) -> Sample:
     """Make a sample of two image files and an instruction; `id` defaults to the edited file's stem. The images are decoded.
 
+    id: None takes the stem of the edited file's name.
     Raises ImageError where a file is missing or cannot be decoded, SampleError where the instruction is empty.
     """
     if not instruction.strip():
@@ -84,8 +85,8 @@ def sample_from_files(
     store = ImageStore(cache_bytes=0)
     warnings: list[str] = []
 
-    def opened(role: str, path: Path) -> ImageRef:
-        ref = store.add_file(path)
+    def opened(role: str, path: str | Path) -> ImageRef:
+        ref = store.add_file(Path(path))
         warnings.extend(f"{role}: {note}" for note in store.notes(ref))
         return ref
 
@@ -94,7 +95,7 @@ def sample_from_files(
     if (before.width, before.height) != (after.width, after.height):
         warnings.append(size_note(before, after))
     return Sample(
-        id=id or edited.stem,
+        id=id or Path(edited).stem,
         editor=editor,
         source=before,
         turns=(Turn(instruction=instruction.strip(), edited=after),),

@@ -1,4 +1,4 @@
-"""Trajectories in the Agent Trajectory Interchange Format, ATIF v1.7: one JSON file a trace, its pictures beside it."""
+"""Write trajectories in the Agent Trajectory Interchange Format, ATIF v1.7: a JSON file a trace, its pictures beside it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from editloupe.values import ImageRef
 VERSION: Final = "ATIF-v1.7"
 
 MARKER: Final = ".editloupe-trajectories"
-"""Lies in every folder that we wrote, and lets us write there again."""
+"""A file in every folder that we wrote. It lets us write there again."""
 
 _TYPES: Final = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 """The media types that the format knows."""
@@ -45,9 +45,10 @@ def write_atif(source: Source, folder: Path, *, progress: Callable[[int], None] 
 
 
 class _Writer:
-    """One trajectory. path: where its file will lie, from which its pictures are named."""
+    """Writes one trajectory."""
 
     def __init__(self, source: Source, folder: Path, path: Path) -> None:
+        """path: of the file. Addresses of pictures are relative to it."""
         self.source = source
         self.folder = folder
         self.up = "../" * len(path.relative_to(folder).parent.parts)
@@ -100,8 +101,8 @@ class _Writer:
         ]
         if exchange.failure is not None:
             failure = exchange.failure
-            told = f"The endpoint did not answer: {failure.error}: {failure.message}"
-            found.append({"source": "system", "timestamp": exchange.time, "message": told})
+            message = f"The endpoint did not answer: {failure.error}: {failure.message}"
+            found.append({"source": "system", "timestamp": exchange.time, "message": message})
         else:
             found.append(self._agent(episode, exchange))
         if exchange.shared:
@@ -113,7 +114,9 @@ class _Writer:
         reply = exchange.reply
         assert reply is not None, "a failure is no step of the agent"
         calls = {c.id: c for c in (exchange.said.tool_calls if exchange.said else ())}
-        told = [{"tool_call_id": c.id, "function_name": c.name, "arguments": dict(c.arguments)} for c in calls.values()] + [
+        listed = [
+            {"tool_call_id": c.id, "function_name": c.name, "arguments": dict(c.arguments)} for c in calls.values()
+        ] + [
             {
                 "tool_call_id": str(r.call["id"]),
                 "function_name": str(r.call["name"]),
@@ -135,7 +138,7 @@ class _Writer:
             "model_name": reply.model or episode.model,
             "message": reply.text,
             **({"reasoning_content": reply.reasoning} if reply.reasoning else {}),
-            **({"tool_calls": told} if told else {}),
+            **({"tool_calls": listed} if listed else {}),
             **({"observation": {"results": results}} if results else {}),
             **({"metrics": metrics} if metrics else {}),
             "llm_call_count": 1 if episode.is_lmm or metrics or reply.reasoning else 0,
@@ -170,8 +173,8 @@ class _Writer:
     def _image(self, part: ImagePart) -> dict[str, Any]:
         ref = part.image
         if ref.media_type not in _TYPES:
-            told = f"[{part.alias}: image {ref.sha256}, {ref.media_type}, which this format does not know]"
-            return {"type": "text", "text": told}
+            text = f"[{part.alias}: image {ref.sha256}, {ref.media_type}, which this format does not know]"
+            return {"type": "text", "text": text}
         path = self.source.image_path(ref)
         if path is None:
             return {"type": "text", "text": lost(part)}
@@ -192,7 +195,7 @@ class _Writer:
         return self.up + name
 
     def _totals(self, episode: Episode, steps: int) -> dict[str, Any]:
-        """Of what this trace did itself: a fork's shared beginning was paid for by its parent."""
+        """What this trace did itself: the parent paid for a fork's shared beginning."""
         total = Usage()
         for exchange in episode.exchanges:
             if exchange.reply is not None and not exchange.shared:

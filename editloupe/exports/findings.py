@@ -1,4 +1,4 @@
-"""Findings as one table: a row a verdict that counts, with its sample and judge beside it; JSONL, CSV or Parquet."""
+"""Write findings as one table: a row a finding that counts, with its sample and judge beside it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ COLUMNS: Final[Mapping[str, str]] = {
     "repeat": "int64",
     "sample_id": "string",
     "editor": "string",
-    "criterion": "string",
-    "target": "int64",
+    "turn": "int64",
+    "part": "string",
+    "metric": "string",
+    "role": "string",
     "status": "string",
+    "ending": "string",
+    "kind": "string",
     "label": "string",
     "value": "float64",
     "reason": "string",
@@ -44,7 +48,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "counts": "string",
     "trace": "string",
 }
-"""Column → type. What is nested in a finding is JSON text in `answer`, `evidence` and `counts`; unknown is null."""
+"""Column → type. `answer`, `evidence` and `counts` are JSON text. Unknown values are null."""
 
 
 def write_findings(source: Source, path: Path) -> int:
@@ -71,16 +75,21 @@ def write_findings(source: Source, path: Path) -> int:
 def _beside(source: Source, finding: Finding) -> dict[str, Json]:
     sample = source.sample(finding)
     return {
-        "backend": source.judges.get(finding.judge_id),
+        "backend": source.backends.get(finding.judge_id),
         "dataset": None if sample is None else sample.dataset,
         "edit_type": None if sample is None else sample.edit_type,
         "instruction": None if sample is None else sample.instruction,
-        "cost_usd": source.cost(source.judges.get(finding.judge_id), finding.usage),
+        "cost_usd": source.cost(source.backends.get(finding.judge_id), finding.usage),
     }
 
 
 def _row(source: Source, finding: Finding) -> dict[str, Any]:
-    data: dict[str, Any] = {**finding.to_json(), **finding.usage.to_json(), **_beside(source, finding)}
+    data: dict[str, Any] = {
+        "role": finding.role,
+        **finding.to_json(),
+        **finding.usage.to_json(),
+        **_beside(source, finding),
+    }
     for name in ("answer", "evidence", "counts"):
         data[name] = None if data[name] is None else json.dumps(data[name], ensure_ascii=False)
     return {name: data.get(name) for name in COLUMNS}

@@ -1,7 +1,7 @@
 """Write JUnit XML, for the pages on which continuous integration shows tests.
 
-A finding is a test case. Without an answer it is an error, whatever the reason. A label is a pass, unless it is worth less
-than was asked for. A requirement of `gate` is a test case as well: an error where there is no figure.
+A finding is a test case. Without an answer it is an error, whatever the reason. An answer is a pass, unless it is worth
+less than was asked for. A requirement of `gate` is a test case as well: an error where there is no figure.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from xml.etree import ElementTree as ET
 
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
 from editloupe.exports.write import whole
 from editloupe.findings import Finding
-from editloupe.reports.gate import Checked
-from editloupe.values import sample_key
+from editloupe.runs.judges import names_of
+
+if TYPE_CHECKING:
+    from editloupe.reports.gate import Checked
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -31,7 +33,7 @@ class Counted:
     failures: int
     errors: int
     limitless: tuple[str, ...] = ()
-    """Criteria that do not have the label that was asked for, so that nothing fails there."""
+    """Questions for which the limit says nothing, so that nothing fails there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,24 +59,25 @@ class _Suite:
 
 
 def write_junit(source: Source, path: Path, *, fail_below: str | None = None) -> Counted:
-    """Write the findings of a run, a suite for each judge and criterion.
+    """Write the findings of a run, a suite for each judge and question.
 
-    fail_below: a number on the rubric's scale, or a label; an answer that is worth less is a failure.
+    fail_below: a number in the metric's unit, or a label; an answer that is worth less is a failure. It holds where
+    more is better.
 
-    Raises ConfigError for a label that no criterion of the run has, and StorageError.
+    Raises ConfigError for a label that no metric of the run has, and StorageError.
     """
     limits, limitless = _limits(source, fail_below)
     suites: dict[tuple[str, str], list[_Case]] = {}
     for finding in source.findings:
         cases = suites.setdefault((finding.judge_id, finding.metric), [])
         cases.append(_case(source, finding, limits(finding.metric)))
-    names = source.store.judge_names()
+    names = names_of(source.store.info.get("judges"))
     _write(
         path,
         f"editloupe {source.folder.resolve().name}",
         [
-            _Suite(name=f"{names[judge]} {criterion}", cases=cases, properties={"judge_id": judge, "criterion": criterion})
-            for (judge, criterion), cases in suites.items()
+            _Suite(name=f"{names[judge]} {metric}", cases=cases, properties={"judge_id": judge, "metric": metric})
+            for (judge, metric), cases in suites.items()
         ],
     )
     outcomes = [case.outcome for cases in suites.values() for case in cases]
@@ -136,12 +139,10 @@ def _add_properties(element: ET.Element, properties: Mapping[str, str]) -> None:
 
 
 def _case(source: Source, finding: Finding, limit: float | None) -> _Case:
-    name = sample_key(finding.editor, finding.sample_id)
-    name += "" if finding.target is None else f" [target {finding.target}]"
+    name = finding.about.key
+    name += f" [{finding.about.scope}]" if finding.about.scope else ""
     name += "" if finding.repeat == 0 else f" [repeat {finding.repeat + 1}]"
-    identity = source.store.info.get("identity")
-    protocol = identity.get("protocol") if isinstance(identity, dict) else None
-    answer = finding.label or ("" if finding.value is None else f"{finding.value:g}")
+    answer = str(finding.answer)
     worth = "" if finding.value is None or finding.label is None else f" ({finding.value:g})"
     outcome: Literal["system-out", "failure", "error"] = "system-out"
     kind, message, text = "", "", f"{answer}{worth}\n{finding.reason}".strip()
@@ -152,7 +153,7 @@ def _case(source: Source, finding: Finding, limit: float | None) -> _Case:
         message = f"{answer}{worth} is below {limit:g}"
     return _Case(
         name=name,
-        classname=f"{protocol or 'editloupe'}.{finding.metric}",
+        classname=f"{source.store.protocol}.{finding.metric}",
         outcome=outcome,
         kind=kind,
         message=message,
@@ -163,31 +164,24 @@ def _case(source: Source, finding: Finding, limit: float | None) -> _Case:
 
 
 def _limits(source: Source, fail_below: str | None) -> tuple[Callable[[str], float | None], tuple[str, ...]]:
-    """A criterion's limit on its own scale, and the criteria that have none although one was asked for."""
+    """The limit of each metric in its unit, and the questions that have none although one was asked for."""
     if fail_below is None:
-        return (lambda criterion: None), ()
+        return (lambda metric: None), ()
+    metrics = {id_: m for id_, m in source.store.metrics().items() if m.better == "higher"}
+    labels = {id_: {_fold(level.name): level.value for level in m.levels} for id_, m in metrics.items()}
     try:
-        number = float(fail_below)
+        limits = dict.fromkeys(metrics, float(fail_below))
     except ValueError:
-        values = {c: levels[folded] for c, levels in _levels(source).items() if (folded := _fold(fail_below)) in levels}
-        if not values:
-            known = "; ".join(f"{c}: {', '.join(levels)}" for c, levels in _levels(source).items()) or "none"
+        limits = {id_: levels[folded] for id_, levels in labels.items() if (folded := _fold(fail_below)) in levels}
+        if not limits:
+            known = "; ".join(f"{id_}: {', '.join(levels)}" for id_, levels in labels.items() if levels) or "none"
             raise ConfigError(
                 f"--junit-fail-below {fail_below!r} is neither a number nor a label of this run; labels: {known}"
             ) from None
-        asked = dict.fromkeys(f.metric for f in source.findings)
-        return values.get, tuple(c for c in asked if c not in values)
-    if number != number:
+    if any(limit != limit for limit in limits.values()):
         raise ConfigError("--junit-fail-below nan: nothing is below it; expected a number or a label")
-    return (lambda criterion: number), ()
-
-
-def _levels(source: Source) -> dict[str, dict[str, float]]:
-    """Criterion → label, folded → value: of the run's own rubric."""
-    record = source.store.info.get("record")
-    rubric = record.get("rubric") if isinstance(record, dict) else None
-    criteria = rubric.get("criteria", []) if isinstance(rubric, dict) else []
-    return {str(c["id"]): {_fold(str(v["name"])): float(v["value"]) for v in c["levels"]} for c in criteria}
+    asked = dict.fromkeys(f.metric for f in source.findings)
+    return limits.get, tuple(metric for metric in asked if metric not in limits)
 
 
 def _fold(label: str) -> str:
@@ -195,8 +189,8 @@ def _fold(label: str) -> str:
 
 
 def _line(text: str) -> str:
-    told = " ".join(text.split())
-    return told if len(told) <= 200 else told[:199] + "…"
+    line = " ".join(text.split())
+    return line if len(line) <= 200 else line[:199] + "…"
 
 
 def _xml(text: str) -> str:

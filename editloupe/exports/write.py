@@ -1,4 +1,4 @@
-"""Files of an export: each whole or not at all, in UTF-8 that every reader takes."""
+"""Write the files of an export: each whole or not at all, in UTF-8 that every reader takes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from editloupe.values import Json
 
 @contextmanager
 def whole(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the name `path` when all is written.
+    """Yield a file to write to. It takes the name `path` when all is written.
 
-    Raises ConfigError where `path` is a folder, StorageError where it cannot be written.
+    Raises ConfigError if `path` is a folder, StorageError if it cannot be written.
     """
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; name a file")
@@ -33,7 +33,7 @@ def whole(path: Path) -> Iterator[BinaryIO]:
 
 
 def json_bytes(value: Json, *, indent: int | None = None) -> bytes:
-    """JSON in UTF-8, without NaN. Half a surrogate pair, which other readers refuse, becomes a question mark."""
+    """Return JSON in UTF-8, without NaN. Half a surrogate pair, which other readers refuse, becomes a question mark."""
     separators = (",", ":") if indent is None else None
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
     return text.encode("utf-8", "replace")

@@ -35,7 +35,7 @@ Question: TypeAlias = tuple[str, str, str, int, str]
 class Options(BaseModel):
     """What a run may set of a protocol. A protocol derives its own model from this one."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,10 +143,15 @@ class BaseProtocol:
     def check(self, samples: Sequence[Sample]) -> None:
         """Accept all samples."""
 
-    def missing(self, metric: str, about: About | Sample, known: Known, **more: Any) -> Score:
-        """Return the score of a question that has no answer, with the finding's status as the reason."""
+    def missing(
+        self, metric: str, about: About | Sample, known: Known, *, question: str | None = None, **more: Any
+    ) -> Score:
+        """Return the score of a metric that has no value, with the status of the finding behind it.
+
+        question: the metric of that finding, where the metric is made from another question.   more: fields of the score.
+        """
         about = About.of(about) if isinstance(about, Sample) else about
-        finding = known.finding(metric, about)
+        finding = known.finding(question or metric, about)
         return Score(
             sample_id=about.sample_id,
             editor=about.editor,
@@ -202,6 +207,8 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
         tasks = list(islice(protocol.plan(group, known), most + 1))
     except Exception as error:
         raise ProtocolError(f"{where} raised in plan: {_raised(error)}") from error
+    if len(tasks) > most:
+        raise ProtocolError(f"{where} plans without an end: more than {most:,} tasks for {len(group)} samples")
     found: dict[str, Task] = {}
     asked: dict[Question, str] = {}
     for task in tasks:

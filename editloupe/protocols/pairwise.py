@@ -16,7 +16,7 @@ from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options, groups
 from editloupe.rubrics.model import Criterion, RubricOption
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
@@ -70,14 +70,19 @@ class Pairwise(BaseProtocol):
         self.criteria: list[Criterion] = [c for c in given.rubric.criteria if chosen is None or c.id in chosen]
         self.metrics = [Metric(id=c.id, name=c.name, short=c.short, domain=Interval(low=0, high=1)) for c in self.criteria]
 
+    def check(self, samples: Sequence[Sample]) -> None:
+        """Raises ConfigError if a group has too many outputs to compare each two."""
+        for group in groups(samples):
+            there = [sample for sample in group if sample.edited is not None]
+            if len(there) > MOST_EDITS:
+                raise ConfigError(
+                    f"{len(there)} edits of one source and instruction: pairwise takes at most {MOST_EDITS} "
+                    f"({len(there) * (len(there) - 1)} questions a criterion here); rank them by scores, without --pairwise"
+                )
+
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
-        """Return both orders of every pair of outputs that there are. Raises ConfigError where these are too many."""
+        """Return both orders of every pair of outputs that there are."""
         there = [sample for sample in group if sample.edited is not None]
-        if len(there) > MOST_EDITS:
-            raise ConfigError(
-                f"{len(there)} edits of one source and instruction: pairwise takes at most {MOST_EDITS} "
-                f"({len(there) * (len(there) - 1)} questions a criterion here); rank them by scores, without --pairwise"
-            )
         return [self._task(*pair, criterion) for pair in permutations(there, 2) for criterion in self.criteria]
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:

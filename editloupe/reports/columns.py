@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from editloupe.errors import ConfigError
 from editloupe.findings import JudgeKind
-from editloupe.imaging.targets import relative_area
-from editloupe.reports.areas import AREAS, area_name
+from editloupe.imaging.targets import AREAS, area_name, relative_area
 from editloupe.reports.judged import Judged
 from editloupe.scores import Binary, Metric, Score
 from editloupe.values import sample_key

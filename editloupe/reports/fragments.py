@@ -1,4 +1,4 @@
-"""Fragments of pages: the tables of `table` and a plot of the labels as HTML, for the viewer to set into its pages.
+"""Plots of labels as HTML, for the viewer to set into its pages.
 
 Colours are classes (tone-0 worst to tone-3 best, tone-none for what could not be judged), so that a page's own style
 sheet serves light and dark, and nothing here needs a style of its own. Every text goes through markupsafe's escaping.
@@ -12,85 +12,13 @@ from typing import Final
 from markupsafe import Markup
 
 from editloupe.reports.escape import safe
-from editloupe.reports.grid import Grid
-from editloupe.reports.summary import Cell, Summary
-from editloupe.reports.table import CAPTION, Row, column_heading, table_columns, table_rows, table_title
-from editloupe.scores import Metric, MetricSet
+from editloupe.reports.render import tone
+from editloupe.reports.summary import Summary
+from editloupe.scores import Metric
 
 WIDTH: Final = 640
 _ROW: Final = 34
 _BAR: Final = 20
-
-
-def tone(normalised: float | None) -> str:
-    """The class of a score of 0..100: tone-0 (worst) to tone-3 (best), tone-none without one."""
-    return "tone-none" if normalised is None else f"tone-{min(3, max(0, round(normalised / 100 * 3)))}"
-
-
-def score_table(summary: Summary, rubric: MetricSet) -> Markup:
-    """Scores by edit type, with judged of asked in every cell."""
-    return _table(table_title(summary), "Edit type", table_rows(summary), table_columns(summary), rubric)
-
-
-def editor_table(summaries: Sequence[Summary], rubric: MetricSet) -> Markup:
-    """One row an editor: means of all its samples."""
-    names = table_columns(summaries[0])
-    found = [Row(name=s.editor or "(not named)", cells=tuple(s.micro[c] for c in names)) for s in summaries]
-    return _table("Editors (means of all samples)", "Editor", found, names, rubric)
-
-
-def grid_table(grid: Grid) -> Markup:
-    """A grid as a table; a row that sums up stands out."""
-    head = Markup("").join(
-        Markup('<th scope="col"{}>{}</th>').format(Markup("") if i < grid.fixed else Markup(' class="number"'), safe(name))
-        for i, name in enumerate(grid.head)
-    )
-    body = Markup("").join(
-        Markup("<tr{}>{}</tr>").format(
-            Markup(' class="strong"') if row.strong else "",
-            Markup("").join(
-                Markup('<th scope="row">{}</th>').format(safe(cell))
-                if i == 0
-                else Markup("<td{}>{}</td>").format(Markup("") if i < grid.fixed else Markup(' class="number"'), safe(cell))
-                for i, cell in enumerate(row.cells)
-            ),
-        )
-        for row in grid.rows
-    )
-    return Markup(
-        '<div class="scroll"><table class="scores"><caption>{}<span class="dim">{}</span></caption>'
-        "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>"
-    ).format(safe(grid.title), safe(grid.caption), head, body)
-
-
-def _table(caption: str, first: str, rows: Sequence[Row], names: Sequence[str], rubric: MetricSet) -> Markup:
-    cell = Markup('<th scope="col" class="number">{}</th>')
-    head = Markup("").join(cell.format(column_heading(c, rubric)) for c in names)
-    body = Markup("").join(
-        Markup('<tr{}><th scope="row">{}</th><td class="number">{}</td>{}</tr>').format(
-            Markup(' class="strong"') if row.strong else "",
-            safe(row.name),
-            row.cells[0].asked if row.cells else 0,
-            Markup("").join(map(_cell, row.cells)),
-        )
-        for row in rows
-    )
-    return Markup(
-        '<div class="scroll"><table class="scores"><caption>{}<span class="dim">{}</span></caption><thead><tr>'
-        '<th scope="col">{}</th><th scope="col" class="number">Samples</th>{}</tr></thead><tbody>{}</tbody>'
-        "</table></div>"
-    ).format(safe(caption), CAPTION, first, head, body)
-
-
-def _cell(cell: Cell) -> Markup:
-    if cell.mean is None:
-        return Markup('<td class="number dim">– <small>{}/{}</small></td>').format(cell.judged, cell.asked)
-    # A bar under the number, 100 wide; SVG, since a style attribute would need a laxer security policy.
-    bar = Markup(
-        '<svg class="meter" viewBox="0 0 100 3" preserveAspectRatio="none" aria-hidden="true">'
-        '<rect class="ground" width="100" height="3"/><rect class="{}" width="{:.1f}" height="3"/></svg>'
-    ).format(tone(cell.mean), cell.mean)
-    return Markup('<td class="number">{:.2f} <small>{}/{}</small>{}</td>').format(cell.mean, cell.judged, cell.asked, bar)
 
 
 def label_plot(summaries: Sequence[Summary], criterion: Metric) -> Markup:

@@ -14,8 +14,9 @@ from editloupe.parsing import fold
 from editloupe.reports.align import AlignOptions, align
 from editloupe.reports.columns import HumanLabels, Item, JudgeColumn, Key
 from editloupe.reports.judged import Judged
-from editloupe.reports.summary import Cell, summarise
+from editloupe.reports.summary import OVERALL, Mean, specs, summary
 from editloupe.scores import Metric, MetricSet, Score
+from editloupe.tables import Table, simple
 from editloupe.values import Json
 
 People: TypeAlias = tuple[JudgeColumn, Mapping[Key, Item], HumanLabels]
@@ -28,7 +29,8 @@ METRICS: Final[Mapping[str, str]] = {
     "judged, judged(C)": "verdicts that there are",
     "unjudged, unjudged(C)": "share of those asked for that there are not, 0..1",
     "status(S)": "share of those asked for that ended with status S, such as refused, 0..1",
-    "mean(C), mean(overall)": "mean score of all samples, 0..100; overall: the mean of the criteria",
+    "mean(C), mean(overall)": "mean score of all samples, in the unit of the protocol's tables (of DLEBench 0..100); "
+    "overall: the mean of the criteria",
     "macro(C), macro(overall)": "the same, every edit type of the benchmark counting alike",
     "share(C, LABEL)": "share of this label among the verdicts of C, 0..1",
     "F(human), F(human, C)": "agreement with people in every criterion that they rated, or in C; F is one of spearman, "
@@ -180,6 +182,9 @@ def _check_arguments(requirement: Requirement, rubric: MetricSet) -> None:
 
 
 def _label(criterion: Metric, wanted: str, text: str) -> str:
+    """The label as the metric spells it. A metric that lists none may have any."""
+    if not criterion.levels:
+        return wanted
     for level in criterion.levels:
         if fold(wanted) in {fold(name) for name in (level.name, *level.aliases)}:
             return level.name
@@ -220,7 +225,7 @@ def _figure(judged: Judged, requirement: Requirement) -> Figure:
     scores = [s for s in judged.scores if criterion in (None, s.metric)]
     if not scores:
         return Figure(value=None, why=f"{criterion or 'nothing'} was not asked in this run")
-    there = [s for s in scores if s.normalised is not None]
+    there = [s for s in scores if s.value is not None]
     rests = f"{len(there)} of {len(scores)} judged"
     match metric:
         case "asked":
@@ -236,19 +241,28 @@ def _figure(judged: Judged, requirement: Requirement) -> Figure:
             label = _label(judged.metrics.metric(arguments[0]), arguments[1], requirement.text)
             if not there:
                 return Figure(value=None, why="nothing was judged")
-            named = sum(s.label == label for s in there)
+            if all(s.label is None for s in there):
+                return Figure(value=None, why=f"{criterion} has numbers and no labels")
+            named = sum(fold(s.label or "") == fold(label) for s in there)
             return Figure(value=named / len(there), rests=f"{named} of {len(there)}; {rests}")
 
 
 def _mean(judged: Judged, name: str, *, macro: bool) -> Figure:
-    column = "overall" if name.casefold() == "overall" else judged.metrics.metric(name).id
-    if column != "overall" and column not in judged.criteria:
+    column = OVERALL if name.casefold() == OVERALL else judged.metrics.metric(name).id
+    if column != OVERALL and column not in judged.criteria:
         return Figure(value=None, why=f"{column} was not asked in this run")
-    (summary,) = summarise(judged.protocol, [replace(score, editor="") for score in judged.scores])
-    cell: Cell = (summary.macro if macro else summary.micro)[column]
+    # In the unit of the protocol's tables: 0 to 100, or the metric's own.
+    spec = replace(specs(judged.protocol)[0], metrics=(), cell="mean")
+    found = summary(spec, judged.asked, judged.scores)
+    if column not in found.micro:
+        return Figure(value=None, why="the metrics have no scale in common; name one of them")
+    if macro and not spec.order:
+        why = f"protocol {judged.protocol.name!r} lists no groups that count alike; require mean({name})"
+        return Figure(value=None, why=why)
+    cell: Mean = (found.macro if macro else found.micro)[column]
     rests = f"{cell.judged} of {cell.asked} judged"
     if macro:
-        rests += f"; {summary.types_present[column]} of {summary.types_known} edit types"
+        rests += f"; {found.types_present[column]} of {found.types_known} {spec.rows.replace('_', ' ')}s"
     if cell.mean is None:
         return Figure(value=None, why="no edit type of the benchmark was judged" if macro and cell.judged else rests)
     return Figure(value=cell.mean, rests=rests)
@@ -287,3 +301,20 @@ def _agreement(judged: Judged, requirement: Requirement, joined: People) -> Iter
         between = "" if found.interval is None else f"; {found.interval.low:.3g} to {found.interval.high:.3g}"
         rests = f"{found.judged} of {found.asked} rated ones judged{between}"
         yield Figure(value=found.value, of=of, rests=rests, why=found.why)
+
+
+def table(checked: Sequence[Checked], title: str) -> Table:
+    """Return the outcome as a table. The judge is named where there are several."""
+    several = len({one.judge for one in checked}) > 1
+    head = (*(["Judge"] if several else []), "Requirement", "Found", "Result", "Rests on")
+    rows = [
+        (
+            *([one.judge] if several else []),
+            one.name,
+            "–" if one.verdict == "undefined" else one.found,
+            one.verdict if one.verdict == "passed" else one.verdict.upper(),
+            one.figure.rests if one.figure.value is not None else one.figure.why,
+        )
+        for one in checked
+    ]
+    return simple("gate", title, head, rows)

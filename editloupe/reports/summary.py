@@ -1,22 +1,31 @@
-"""Scores of one editor as means by edit type."""
+"""Sum up scores: one number a metric and row, with how many were judged of how many asked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Final
 
+from editloupe.errors import ConfigError
 from editloupe.protocols.base import EvalProtocol
-from editloupe.scores import NOT_JUDGED, Metric, Score, TableSpec
+from editloupe.scores import NOT_JUDGED, CellKind, Metric, Score, TableSpec
 from editloupe.tasks import STATUSES
 from editloupe.values import Serialisable
 
+OVERALL: Final = "overall"
+"""Stands for the mean of all metrics, where they share a scale."""
+
+BY_EDITOR: Final = TableSpec(title="Scores", name="scores", rows="editor", columns="metric", overall=False)
+"""The table of a protocol that has none."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Cell(Serialisable):
-    """One mean with what it rests on."""
+class Mean(Serialisable):
+    """One mean, rate or count with what it rests on."""
 
     mean: float | None
-    """0 to 100; None if nothing was judged."""
+    """0 to 100, or in the metric's unit; None if nothing was judged."""
 
     judged: int
     """Scores with a value."""
@@ -27,26 +36,26 @@ class Cell(Serialisable):
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(Serialisable):
-    """The table of one editor."""
+    """The scores of one editor, or of any other group, by row and metric."""
 
     editor: str
-    criteria: tuple[str, ...]
+    metrics: tuple[str, ...]
     """Ids of the metrics."""
 
-    rows: Mapping[str, Mapping[str, Cell]]
-    """Edit type → metric (and "overall") → cell."""
+    rows: Mapping[str, Mapping[str, Mean]]
+    """Row, such as an edit type → metric (and "overall", where all metrics are on 0 to 100) → cell."""
 
-    macro: Mapping[str, Cell]
-    """Metric → mean over the protocol's edit types that are present."""
+    macro: Mapping[str, Mean]
+    """Metric → mean over the rows that the protocol lists and that are present."""
 
-    micro: Mapping[str, Cell]
-    """Metric → mean over all samples."""
+    micro: Mapping[str, Mean]
+    """Metric → the same of all samples."""
 
     types_present: Mapping[str, int]
-    """Metric (and "overall") → edit types with a mean."""
+    """Metric → listed rows with a mean."""
 
     types_known: int
-    """How many edit types the protocol has."""
+    """How many rows the protocol lists."""
 
     histogram: Mapping[str, Mapping[str, int]]
     """Metric → label → count, every label of the metric."""
@@ -55,9 +64,14 @@ class Summary(Serialisable):
     """Metric → status → count, for what is not ok."""
 
 
+def specs(protocol: EvalProtocol) -> list[TableSpec]:
+    """Return the tables of a protocol that are declared, not computed; one by editor for a protocol without any."""
+    return [table for table in protocol.tables if isinstance(table, TableSpec)] or [BY_EDITOR]
+
+
 def edit_types(protocol: EvalProtocol) -> tuple[str, ...]:
     """Return the edit types that a protocol's tables list, in their order; () if it has none."""
-    return next((t.order for t in protocol.tables if isinstance(t, TableSpec) and t.rows == "edit_type"), ())
+    return next((t.order for t in specs(protocol) if t.rows == "edit_type"), ())
 
 
 def type_order(types: Sequence[str]) -> Callable[[str], tuple[int, str]]:
@@ -65,68 +79,130 @@ def type_order(types: Sequence[str]) -> Callable[[str], tuple[int, str]]:
     return lambda name: (types.index(name), "") if name in types else (len(types), name)
 
 
-def summarise(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Summary]:
-    """Return one summary an editor, editors in order of appearance."""
-    types, metrics = edit_types(protocol), list(protocol.metrics)
-    editors = dict.fromkeys(score.editor for score in scores)
-    return [_summary(editor, [s for s in scores if s.editor == editor], metrics, types) for editor in editors]
-
-
-def _summary(editor: str, scores: Sequence[Score], metrics: Sequence[Metric], known_types: Sequence[str]) -> Summary:
-    asked = {score.metric for score in scores}
-    metrics = [metric for metric in metrics if metric.id in asked]
-    ids = [metric.id for metric in metrics]
-    types = sorted({s.edit_type for s in scores}, key=type_order(known_types))
-    rows = {
-        t: _with_overall({m: _cell([s for s in scores if s.metric == m and s.edit_type == t]) for m in ids}) for t in types
+def column_of(score: Score, name: str) -> str:
+    """Return a score's value in a column of the frame, or a dimension of the protocol, as text; "(none)" if it has none."""
+    own: dict[str, Any] = {
+        "sample": score.sample_id,
+        "editor": score.editor or "(not named)",
+        "turn": score.turn or None,
+        "part": score.part,
+        "metric": score.metric,
+        "label": score.label,
     }
-    known = [t for t in types if t in known_types]
-    macro = _with_overall({m: _macro([rows[t][m] for t in known]) for m in ids})
+    value = own[name] if name in own else score.dims.get(name)
+    return "(none)" if value is None or value == "" else str(value)
+
+
+def check_columns(spec: TableSpec, scores: Sequence[Score]) -> None:
+    """Raise ConfigError if a table is by a column that no score has."""
+    known = {"sample", "editor", "turn", "part", "metric", "label", *(name for score in scores for name in score.dims)}
+    for name in (spec.rows, spec.columns):
+        if name not in known:
+            raise ConfigError(
+                f"table {spec.title!r}: no score has the column {name!r}; there are {', '.join(sorted(known))}"
+            )
+
+
+def summarise(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Summary]:
+    """Return one summary an editor, editors in order of appearance, rows as in the protocol's first table."""
+    spec = specs(protocol)[0]
+    editors = dict.fromkeys(score.editor for score in scores)
+    return [summary(spec, protocol.metrics, [s for s in scores if s.editor == e], editor=e) for e in editors]
+
+
+def summary(spec: TableSpec, metrics: Sequence[Metric], scores: Sequence[Score], *, editor: str = "") -> Summary:
+    """Return the summary of these scores, by the rows of a table. Metrics that no score has are left out."""
+    asked = {score.metric for score in scores}
+    metrics = [m for m in metrics if m.id in asked and (not spec.metrics or m.id in spec.metrics)]
+    ordered = row_order(spec, scores)
+    by = {(metric.id, row): list[Score]() for metric in metrics for row in ordered}
+    for score in scores:
+        if (key := (score.metric, column_of(score, spec.rows))) in by:
+            by[key].append(score)
+    shared = bool(metrics) and all(on_hundred(spec, metric) for metric in metrics)
+
+    def whole(cells: dict[str, Mean]) -> dict[str, Mean]:
+        return cells | {OVERALL: overall_cell(cells.values())} if shared else cells
+
+    rows = {row: whole({m.id: cell_of(spec, m, by[m.id, row]) for m in metrics}) for row in ordered}
+    known = [row for row in ordered if row in spec.order]
+    macro = whole({m.id: _macro([rows[row][m.id] for row in known]) for m in metrics})
+    own = {m.id: [s for s in scores if s.metric == m.id] for m in metrics}
     return Summary(
         editor=editor,
-        criteria=tuple(ids),
+        metrics=tuple(m.id for m in metrics),
         rows=rows,
         macro=macro,
-        micro=_with_overall({m: _cell([s for s in scores if s.metric == m]) for m in ids}),
-        types_present={m: sum(rows[t][m].mean is not None for t in known) for m in macro},
-        types_known=len(known_types),
-        histogram={metric.id: _histogram(metric, scores) for metric in metrics},
-        statuses={m: _statuses([s for s in scores if s.metric == m]) for m in ids},
+        micro=whole({m.id: cell_of(spec, m, own[m.id]) for m in metrics}),
+        types_present={m: sum(rows[row][m].mean is not None for row in known) for m in macro},
+        types_known=len(spec.order),
+        histogram={
+            m.id: {level.name: sum(s.label == level.name for s in own[m.id]) for level in m.levels} for m in metrics
+        },
+        statuses={m.id: statuses(own[m.id]) for m in metrics},
     )
 
 
-def _histogram(metric: Metric, scores: Sequence[Score]) -> dict[str, int]:
-    names = [level.name for level in metric.levels]
-    return {name: sum(s.label == name for s in scores if s.metric == metric.id) for name in names}
+def row_order(spec: TableSpec, scores: Iterable[Score]) -> list[str]:
+    """Return the rows that the scores have: the listed ones in order, then others by name. Without a list, as they come."""
+    rows = list(dict.fromkeys(column_of(score, spec.rows) for score in scores))
+    return sorted(rows, key=type_order(spec.order)) if spec.order else rows
 
 
-def _statuses(scores: Sequence[Score]) -> dict[str, int]:
-    names = (*STATUSES, NOT_JUDGED)
-    return {status: n for status in names if (n := sum(s.missing == status for s in scores))}
+def on_hundred(spec: TableSpec, metric: Metric) -> bool:
+    """Return whether a table shows the metric on 0 to 100. A metric without bounds stays in its unit."""
+    return spec.normalise and metric.domain.bounds is not None
 
 
-def _cell(scores: Sequence[Score]) -> Cell:
-    values = [s.normalised for s in scores if s.normalised is not None]
-    return Cell(mean=sum(values) / len(values) if values else None, judged=len(values), asked=len(scores))
+def value_of(spec: TableSpec, metric: Metric, score: Score) -> float | None:
+    """Return the score's value as the table shows it."""
+    return score.normalised if on_hundred(spec, metric) else score.value
 
 
-def _macro(cells: Sequence[Cell]) -> Cell:
-    """Over the types where something was judged; a type where nothing was is missing, not zero."""
-    means = [c.mean for c in cells if c.mean is not None]
-    return Cell(
+def cell_of(spec: TableSpec, metric: Metric, scores: Sequence[Score]) -> Mean:
+    """Return the number of these scores of one metric."""
+    values = [value for score in scores if (value := value_of(spec, metric, score)) is not None]
+    return Mean(mean=aggregate(values, spec.cell), judged=len(values), asked=len(scores))
+
+
+def aggregate(values: Sequence[float], how: CellKind) -> float | None:
+    """Return one number of several; None for none, and for the geometric mean of values of which one is negative."""
+    match how:
+        case "count":
+            return float(len(values))
+        case _ if not values:
+            return None
+        case "rate":
+            return 100 * sum(values) / len(values)
+        case "geometric_mean":
+            if min(values) <= 0:
+                return 0.0 if min(values) == 0 else None
+            return math.exp(math.fsum(map(math.log, values)) / len(values))
+        case _:
+            return sum(values) / len(values)
+
+
+def overall_cell(cells: Iterable[Mean]) -> Mean:
+    """Return the mean of several metrics' cells; there is one only if every metric has a mean."""
+    cells = list(cells)
+    means = [cell.mean for cell in cells if cell.mean is not None]
+    return Mean(
+        mean=sum(means) / len(means) if means and len(means) == len(cells) else None,
+        judged=sum(cell.judged for cell in cells),
+        asked=sum(cell.asked for cell in cells),
+    )
+
+
+def statuses(scores: Sequence[Score]) -> dict[str, int]:
+    """Return how many scores are missing, by status."""
+    return {status: n for status in (*STATUSES, NOT_JUDGED) if (n := sum(s.missing == status for s in scores))}
+
+
+def _macro(cells: Sequence[Mean]) -> Mean:
+    """Over the rows where something was judged; a row where nothing was is missing, not zero."""
+    means = [cell.mean for cell in cells if cell.mean is not None]
+    return Mean(
         mean=sum(means) / len(means) if means else None,
-        judged=sum(c.judged for c in cells),
-        asked=sum(c.asked for c in cells),
+        judged=sum(cell.judged for cell in cells),
+        asked=sum(cell.asked for cell in cells),
     )
-
-
-def _with_overall(cells: dict[str, Cell]) -> dict[str, Cell]:
-    """Add "overall": the mean of the metrics, there only where every metric has a mean."""
-    means = [cell.mean for cell in cells.values() if cell.mean is not None]
-    complete = len(means) == len(cells)
-    whole = Cell(
-        mean=sum(means) / len(means) if complete and means else None,
-        judged=sum(c.judged for c in cells.values()),
-        asked=sum(c.asked for c in cells.values()),
-    )
-    return cells | {"overall": whole}

@@ -49,6 +49,9 @@ class Progress:
     failed: int
     """Findings that are not ok, of those `done`."""
 
+    grows: bool = False
+    """True if further tasks may follow from findings that are not there yet."""
+
     finding: Finding | None = None
 
 
@@ -149,8 +152,8 @@ def execute(
 
         def tell(finding: Finding | None = None) -> None:
             if listener:
-                total = schedule.total + len(refused)
-                listener(Progress(done=done.done, total=total, failed=done.failed, finding=finding))
+                total, grows = schedule.total + len(refused), schedule.grows
+                listener(Progress(done=done.done, total=total, failed=done.failed, grows=grows, finding=finding))
 
         tell()
         submit = _submitter(setup, store, found, images, stop, ledger, cache, redo, executor)
@@ -252,15 +255,19 @@ def entry_of(setup: Setup, role: str) -> Entry:
     return Entry(judge=setup.respondents[role].spec, name=setup.respondents[role].name, role=role)
 
 
-def set_stuck_aside(trace: Path) -> None:
-    """Set a trace aside whose finding is pending and could, replayed, only be the same again."""
+def standing_in_trace(trace: Path) -> Finding | None:
+    """Return the finding that stands in a trace; None if there is none. One that could only end as before is set aside."""
     try:
         events = read_trace(trace).events
     except TraceError:
-        return  # a worker that opens it says what is wrong, and begins anew
-    last = next((Finding.from_json(e.finding) for e in reversed(events) if isinstance(e, FindingEvent)), None)
-    if last is not None and last.status in PENDING and ends_the_same(last):
+        return None  # no file, or the worker says what is wrong with it and begins anew
+    last = next((event.finding for event in reversed(events) if isinstance(event, FindingEvent)), None)
+    finding = None if last is None else Finding.from_json(last)
+    if finding is None or finding.status not in PENDING:
+        return finding
+    if ends_the_same(finding):
         set_aside(trace)
+    return None
 
 
 @dataclass

@@ -176,8 +176,7 @@ class Schedule:
         return stood
 
     def _count(self, task: Task) -> int:
-        """How often a task is asked. Measures, other roles and what cannot be asked end the same each time."""
-        return self.repeats.count if task.role == "judge" and task.kind == "ask" and task.blocked is None else 1
+        return self.repeats.count if repeatable(task) else 1
 
     def _complete(self, group: _Group, task: Task) -> bool:
         return all((task.id, repeat) in group.findings for repeat in range(self._count(task)))
@@ -187,3 +186,8 @@ class Schedule:
             if self._complete(group, task):
                 for repeat in range(self._count(task)):
                     yield group.findings[task.id, repeat]
+
+
+def repeatable(task: Task) -> bool:
+    """Return False for what is asked once: measures, other roles, and what cannot be asked."""
+    return task.role == "judge" and task.kind == "ask" and task.blocked is None

@@ -10,7 +10,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
@@ -112,15 +112,24 @@ class RunStore:
         return store
 
     @classmethod
-    def read_sample(cls, folder: Path, sample: str) -> RunStore:
-        """A run with what it holds of one sample (an id, or EDITOR/ID) and no other: fast, however large the run.
+    def read_info(cls, folder: Path) -> RunStore:
+        """Return a run with run.json alone: its judges, options and metrics. Raises as `read`."""
+        store = cls(folder)
+        store._load_info()
+        return store
 
-        Where nothing is known of the sample, or the run is small, it is the whole run. Raises as `read`.
+    @classmethod
+    def read_sample(cls, folder: Path, sample: str, index: RunIndex | None = None) -> RunStore:
+        """Return a run with what it holds of one sample (an id, or EDITOR/ID) and no other: fast, however large the run.
+
+        If nothing is known of the sample, or no index is given and the run is small, it is the whole run. Raises as `read`.
         """
-        if not (folder / "run.json").exists() or not (folder / "findings.jsonl").exists() or not RunIndex.worth(folder):
+        if not (folder / "run.json").exists() or not (folder / "findings.jsonl").exists():
             return cls.read(folder)
-        with RunIndex(folder) as index:
-            lines = index.lines(sample)
+        if index is None and not RunIndex.worth(folder):
+            return cls.read(folder)
+        with RunIndex(folder) if index is None else nullcontext(index) as opened:
+            lines = opened.lines(sample)
         if not lines:
             return cls.read(folder)
         store = cls(folder)
@@ -462,8 +471,7 @@ class RunStore:
             if new != text:
                 _replace(path, new)
 
-    def _load(self, part: Mapping[str, bytes] | None = None) -> None:
-        """part: file → those of its lines that are wanted; None reads the files."""
+    def _load_info(self) -> None:
         path = self.folder / "run.json"
         try:
             info = json.loads(path.read_text(encoding="utf-8"))
@@ -476,6 +484,10 @@ class RunStore:
         if isinstance(info.get("schema"), int) and info["schema"] > RUN_SCHEMA:
             raise ConfigError(f"{path}: run schema {info['schema']} is newer than {RUN_SCHEMA}; update editloupe")
         self.info = info
+
+    def _load(self, part: Mapping[str, bytes] | None = None) -> None:
+        """part: file → those of its lines that are wanted; None reads the files."""
+        self._load_info()
         known = human.names_of(self._known_metrics())
         for sample in self._parsed("samples.jsonl", _sample_or_row, part):
             if isinstance(sample, Sample):

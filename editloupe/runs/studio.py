@@ -10,12 +10,13 @@ from editloupe.agent.state import Context
 from editloupe.agent.studio import Question, Wiring, studio_graph
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
+from editloupe.data.samples import load_sample
 from editloupe.errors import ConfigError
 from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.schedule import Schedule
 from editloupe.runs.setup import open_setup
 from editloupe.traces.record import TraceWriter
-from editloupe.values import Sample, View
+from editloupe.values import View
 
 if TYPE_CHECKING:
     from editloupe.agent.graph import StudioGraph
@@ -34,7 +35,7 @@ def _open(question: Question, wiring: Wiring) -> tuple[Context, Mapping[str, Vie
     options = {"mode": wiring.mode, "rubric": wiring.rubric, "criteria": [criterion]}
     judge = JudgeConfig(backend=wiring.backend)
     setup = open_setup(RunConfig.make(judge=judge, option=options, max_turns=wiring.max_turns))
-    sample = Sample.from_files(question["source"], question["edited"], question["instruction"])
+    sample = load_sample(question["source"], question["edited"], question["instruction"])
     place = Schedule(setup.protocol, [sample], setup.repeats, lambda task, repeat: None).next()
     task = None if place is None else place.task
     if task is None or task.kind != "ask":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from editloupe.backends.base import LMM
-from editloupe.backends.baseline.phrase import VERSION, WHOLE_IMAGE, target_phrase
+from editloupe.baseline.phrase import VERSION, WHOLE_IMAGE, target_phrase
 from editloupe.chat import Message, Reply, Request, Sampling
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ReplyError

@@ -16,9 +16,9 @@ from typing import Literal, TypeAlias
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, ImageError, StorageError, ToolError
+from editloupe.models.detect.base import Detector
 from editloupe.runs.executors import in_threads
 from editloupe.runs.target_phrase import WHOLE_IMAGE, Phrase, PhraseFinder
-from editloupe.tools.detectors import Detector
 from editloupe.tools.search import cleaned, search
 from editloupe.values import Box, ImageRef, Json, Sample, digest
 

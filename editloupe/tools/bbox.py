@@ -7,7 +7,7 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import Field
 
 from editloupe.errors import ToolError
-from editloupe.tools.base import Desk, looks_like_fractions
+from editloupe.tools.base import ToolContext, looks_like_fractions
 from editloupe.values import Box
 
 MIN_SIDE_PX: Final = 4
@@ -23,13 +23,13 @@ BBox: TypeAlias = Annotated[
 ]
 
 
-def box_in_px(bbox: list[int], *, name: str, desk: Desk) -> Box:
-    """The box in whole px of the named image, rounded outward.
+def box_in_px(bbox: list[int], *, name: str, context: ToolContext) -> Box:
+    """Return the box in whole px of the named image, rounded outward.
 
-    Raises ToolError: unknown image, box inverted, empty, or less than 4 px wide or high.
+    Raises ToolError where the image is unknown, or the box is inverted, empty, or less than 4 px wide or high.
     """
-    image = desk.image(name)
-    box = desk.box(bbox, image)
+    image = context.image(name)
+    box = context.box(bbox, image)
     if min(box.width, box.height) < MIN_SIDE_PX:
         least = [-(-1000 * MIN_SIDE_PX // side) for side in (image.width, image.height)]
         mend = f"ask for x1 - x0 ≥ {least[0]} and y1 - y0 ≥ {least[1]}"

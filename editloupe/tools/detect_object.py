@@ -6,10 +6,11 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from editloupe import models
 from editloupe.findings import Observation
-from editloupe.tools.base import Desk, Prepares
-from editloupe.tools.detectors import Detector, held, open_detector
-from editloupe.tools.search import MAX_PHRASE, cleaned, facts, search, told
+from editloupe.models.detect.base import Detector
+from editloupe.tools.base import ToolContext
+from editloupe.tools.search import MAX_PHRASE, cleaned, facts, observation_lines, search
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, Tolerance
 
@@ -39,8 +40,8 @@ class DetectObject:
 
     @classmethod
     def open(cls, settings: ToolSettings) -> DetectObject:
-        """With the detector that the settings name. Raises ToolAbsent and ConfigError."""
-        return cls(open_detector(settings))
+        """Return the tool with the detector that the settings name. Raises ModelAbsent and ConfigError."""
+        return cls(models.get("detect", settings.detector, device=settings.device))
 
     @property
     def version(self) -> str:
@@ -48,17 +49,17 @@ class DetectObject:
 
     def prepare(self) -> None:
         """Load the detector now. Raises ConfigError."""
-        if isinstance(self.detector, Prepares):
-            self.detector.prepare()
+        models.prepare(self.detector)
 
-    def holds(self) -> tuple[str, ...]:
-        """The detector."""
-        return (held(self.detector),)
+    def describe(self) -> tuple[str, ...]:
+        """Return the detector with what it was loaded for."""
+        return (models.describe(self.detector),)
 
-    def __call__(self, args: Args, desk: Desk) -> Observation:
-        name = desk.named(args.target_image)
-        image = desk.image(name)
-        result = search(self.detector, desk.images.array(image), cleaned(args.detect_object_name))
+    def __call__(self, args: Args, context: ToolContext) -> Observation:
+        name = context.named(args.target_image)
+        image = context.image(name)
+        result = search(self.detector, context.images.array(image), cleaned(args.detect_object_name))
         return Observation(
-            text="\n".join(told(result, self.detector, name=name, image=image)), data=facts(result, self.detector)
+            text="\n".join(observation_lines(result, self.detector, name=name, image=image)),
+            data=facts(result, self.detector),
         )

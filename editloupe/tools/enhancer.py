@@ -6,22 +6,22 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from editloupe import models
 from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging import render
-from editloupe.tools.base import Desk
+from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import BBox, box_in_px
-from editloupe.tools.devices import computed
-from editloupe.tools.readers import open_reader
+from editloupe.tools.crops import CropTool
+from editloupe.tools.reading import open_reader
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscalers import Enlarges, open_upscaler
 from editloupe.values import Box, View
 
 MAX_SIDE: Final = 2048
 """Longest side of an enhanced picture in px."""
 
 
-class Enhancer(Enlarges):
+class Enhancer(CropTool):
     """Enlarges a box of an image with an upscaler; the plain crop is kept beside it in the trace."""
 
     name: ClassVar[str] = "enhancer"
@@ -40,13 +40,13 @@ class Enhancer(Enlarges):
 
     @classmethod
     def open(cls, settings: ToolSettings) -> Enhancer:
-        """With the upscaler that the settings name. Raises ConfigError."""
-        return cls(open_upscaler(settings), open_reader(settings))
+        """Return the tool with the upscaler and the text reader that the settings name. Raises ConfigError."""
+        return cls(models.get("upscale", settings.upscaler, device=settings.device), open_reader(settings))
 
-    def __call__(self, args: Args, desk: Desk) -> Observation:
-        name = desk.named(args.target_image)
-        box = box_in_px(args.bbox, name=name, desk=desk)
-        image = desk.image(name)
+    def __call__(self, args: Args, context: ToolContext) -> Observation:
+        name = context.named(args.target_image)
+        box = box_in_px(args.bbox, name=name, context=context)
+        image = context.image(name)
         longest = max(box.width, box.height)
         if longest * args.scale > MAX_SIDE:
             advice = f"use scale 2, or a bbox of at most {MAX_SIDE // args.scale} px a side"
@@ -56,9 +56,9 @@ class Enhancer(Enlarges):
                 f"bbox {args.bbox} is {box.width:.0f}×{box.height:.0f} px of {name!r}; ×{args.scale} would exceed "
                 f"{MAX_SIDE} px a side: {advice}"
             )
-        plain = render.crop(desk.images.array(image), box)
+        plain = render.crop(context.images.array(image), box)
         made = self.upscaler(plain, args.scale)
-        enhanced, kept = desk.images.add_array(made), desk.images.add_array(plain)
+        enhanced, kept = context.images.add_array(made), context.images.add_array(plain)
         caution = (
             "It is a learned upscaler and may invent detail: do not rest a verdict on detail that the plain image lacks"
             if self.upscaler.learned
@@ -72,9 +72,9 @@ class Enhancer(Enlarges):
             op="enhance",
             params={"upscaler": self.upscaler.name, "scale": args.scale},
         )
-        read = self.reading.in_crop(desk.images, view, name=name, crop=desk.crop_name(1))
+        read = self.reading.in_crop(context.images, view, name=name, crop=context.crop_name(1))
         lines = [
-            f"{desk.crop_name(1)}: bbox {args.bbox} = px {list(box.ints())} of {name!r} ({image.width}×{image.height} "
+            f"{context.crop_name(1)}: bbox {args.bbox} = px {list(box.ints())} of {name!r} ({image.width}×{image.height} "
             f"px), {box.width:.0f}×{box.height:.0f} px, enlarged ×{args.scale} to "
             f"{enhanced.width}×{enhanced.height} px by {self.upscaler.name}. {caution}.",
             *read.lines,
@@ -92,14 +92,14 @@ class Enhancer(Enlarges):
                 ),
             ),
             data={
-                "crop": desk.crop_name(1),
+                "crop": context.crop_name(1),
                 "box": list(box.ints()),
                 "scale": args.scale,
                 "size": [enhanced.width, enhanced.height],
                 "upscaler": self.upscaler.name,
                 "learned": self.upscaler.learned,
                 "weights": self.upscaler.version,
-                **computed(self.upscaler),
+                **models.computed(self.upscaler),
                 **read.data,
             },
         )

@@ -1,4 +1,4 @@
-"""The tools as LangChain tools, for agents that are not ours. langchain-core, and nothing of LangGraph."""
+"""Binds the tools to LangChain, for other agents. Needs langchain-core, and nothing of LangGraph."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def as_langchain(
     tools: Iterable[str] | None = None,
     settings: ToolSettings | None = None,
 ) -> list[BaseTool]:
-    """The tools bound to `images`, to be given to a chat model and to LangGraph's `ToolNode`.
+    """Return the tools bound to `images`, to be given to a chat model and to LangGraph's `ToolNode`.
 
-    images: name → file, PIL image, H×W×3 uint8 RGB array or ImageRef, under the names by which the model is told of them
-    ("Original Image", "Edited Image"); or a Session, whose toolbox says which tools are absent, and why.
-    tools: names; None takes those of the paper's five that can be had here.   settings: weights and device; None reads
-    the environment. Neither goes with a Session, which has its own.
+    images: name → file, PIL image, H×W×3 uint8 RGB array or ImageRef. The names are those that the prompt uses ("Original
+    Image", "Edited Image"). Or a Session, whose toolbox says which tools are absent, and why.
+    tools: names; None takes those of the paper's five that can be had here. Not with a Session, which has its own.
+    settings: weights and device; None reads the environment. Not with a Session.
 
     The tools of one list share one conversation: a picture that one call shows as "Crop 1" can be named in the next. Make
-    one list a conversation. Parallel calls run one after another.
+    a new list for each conversation. Parallel calls run one after another.
 
-    A tool's message has the text and the pictures as LangChain's standard content blocks; its artifact is JSON: the
-    observation (`Observation.from_json` reads it), "tool", "version" and "names", what the pictures are called. What a
-    model can mend (ToolError) becomes a message with the status "error". Raises ConfigError and ImageError.
+    A tool's message has the text and the pictures as LangChain's standard content blocks. Its artifact is JSON: the
+    observation (`Observation.from_json` reads it), "tool", "version" and "names" (of the pictures). A ToolError, which the
+    LMM can act on, becomes a message with the status "error". Raises ConfigError and ImageError.
     """
     if isinstance(images, Session):
         if tools is not None or settings is not None:
@@ -64,7 +64,7 @@ def _function(session: Session, name: str) -> Callable[..., tuple[Any, Any]]:
         try:
             shown = session.call(name, arguments)
         except (ToolError, ConfigError) as error:
-            # Weights that turn out to be damaged with the first call: the model is told, and may use another tool.
+            # Weights that turn out to be damaged with the first call: the LMM reads it and may use another tool.
             raise ToolException(f"Error: {error}") from error
         return _content(shown), _artifact(shown)
 
@@ -72,7 +72,7 @@ def _function(session: Session, name: str) -> Callable[..., tuple[Any, Any]]:
 
 
 def _content(shown: Shown) -> list[dict[str, Any]]:
-    """Text, then each picture behind its name."""
+    """Return the text, then each picture behind its name."""
     blocks: list[dict[str, Any]] = [{"type": "text", "text": shown.observation.text}]
     for picture in shown.pictures:
         data = base64.b64encode(picture.png).decode("ascii")

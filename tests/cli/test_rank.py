@@ -155,10 +155,11 @@ def test_pairs_are_asked_in_both_orders_and_won_only_where_both_agree(editloupe:
     }
     asked = sorted(tuple(part.alias for part in r.messages[0].images) for r in lmm.requests)
     assert asked == [("Original Image", "Edit A", "Edit B")] * 12
-    # Pairs are no scores: nothing else makes some of them.
-    for command in (("report",), ("gate", "--require", "asked>=1"), ("rank",)):
-        code, _, err = editloupe(command[0], tmp_path / "run", *command[1:])
-        assert code == 2 and "compares pairs of edits" in err
+    # The run ranks its pairs again, and gives no mean of scores.
+    code, again, _ = editloupe("rank", tmp_path / "run", "--json")
+    assert code == 0 and json.loads(again)["rankings"] == [ranking]
+    code, _, err = editloupe("rank", tmp_path / "run", "--by", "overall")
+    assert code == 2 and "compares pairs of edits" in err
     # The refusal stands, and nothing is asked twice.
     code, out, _ = editloupe(*words)
     assert code == 3 and len(lmm.requests) == 12

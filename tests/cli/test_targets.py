@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.errors import ToolAbsent
-from editloupe.tools import detectors
+from editloupe.errors import ModelAbsent
+from editloupe.models.detect import open as detectors
+from tests.models.tiny_detectors import grounding_dino_folder
 from tests.runs.dlebench_folder import draw_folder, edited_options
 from tests.tools.test_search import Reds
-from tests.tools.tiny_detectors import grounding_dino_folder
 
 Run = Callable[..., tuple[int, str, str]]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
@@ -41,14 +41,14 @@ def mugs() -> Path:
 def reds(monkeypatch: pytest.MonkeyPatch) -> Reds:
     """A detector at hand that finds what is red."""
     found = Reds()
-    monkeypatch.setattr(detectors, "open_detector", lambda settings: found)
+    monkeypatch.setattr(detectors, "open_detector", lambda name, device: found)
     return found
 
 
 @pytest.fixture
 def no_detector(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(settings: object) -> None:
-        raise ToolAbsent("it needs an object detector")
+    def absent(name: str | None, device: str) -> None:
+        raise ModelAbsent("it needs an object detector")
 
     monkeypatch.setattr(detectors, "open_detector", absent)
 

@@ -10,20 +10,20 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from editloupe.answers import LabelRule, Labels
-from editloupe.errors import ReplyError
+from editloupe.errors import ConfigError, ReplyError
 from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice
 from editloupe.rubrics import load_rubric
 
 DLEBENCH = load_rubric("dlebench")
-IF = DLEBENCH.criterion("IF").grammar()
-VC = DLEBENCH.criterion("VC").grammar()
+IF = DLEBENCH.criterion("IF").answer()
+VC = DLEBENCH.criterion("VC").answer()
 
 
-def _grammar(*labels: tuple[str, float] | tuple[str, float, tuple[str, ...]]) -> Grammar:
+def _grammar(*labels: tuple[str, float] | tuple[str, float, tuple[str, ...]]) -> Labels:
     return Labels(labels=tuple(LabelRule(name=x[0], value=x[1], aliases=x[2] if len(x) == 3 else ()) for x in labels))
 
 
-def _status(answer: str, grammar: Grammar = IF) -> str:
+def _status(answer: str, grammar: Labels = IF) -> str:
     with pytest.raises(ReplyError) as caught:
         grammar.parse(answer)
     return caught.value.status
@@ -269,9 +269,10 @@ def test_labels_of_any_script_are_matched() -> None:
     assert grammar.parse("Rating: ★").value == 3
 
 
-def test_an_alias_of_two_labels_or_a_label_that_folds_like_another_decides_nothing() -> None:
+def test_an_alias_of_two_labels_decides_nothing_and_labels_that_fold_alike_are_refused() -> None:
     assert _status("fine", _grammar(("Good", 2, ("fine",)), ("Bad", 1, ("Fine!",)))) == "off_menu"
-    assert _status("good", _grammar(("Good", 2), ("good!", 1))) == "off_menu"
+    with pytest.raises(ConfigError, match="a label 'good!' of 'good!' reads the same as 'Good'"):
+        _grammar(("Good", 2), ("good!", 1))
     assert _grammar(("Good", 2, ("bad",)), ("Bad", 1)).parse("bad").name == "Bad"
 
 

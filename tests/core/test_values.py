@@ -123,7 +123,7 @@ def test_answers_come_back_from_json(answer: object):
 
 
 def finding(**fields: object) -> Finding:
-    base = {"task_id": "t", "judge_id": "j", "repeat": 0, "sample_id": "s", "editor": "", "criterion": "c"}
+    base = {"task_id": "t", "judge_id": "j", "repeat": 0, "sample_id": "s", "editor": "", "metric": "c"}
     return Finding(**(base | fields))  # type: ignore[arg-type]
 
 
@@ -162,14 +162,14 @@ def test_a_judges_id_changes_with_anything_that_changes_a_verdict():
         tool_protocol="text",
         image_policy="own",
         prompts="p",
-        rubric="r",
+        questions="r",
         tools={"zoom_in": "1"},
     )
     others = [
         replace(spec, endpoint="f"),
         replace(spec, sampling=Sampling(temperature=0.7)),
         replace(spec, prompts="q"),
-        replace(spec, rubric="s"),
+        replace(spec, questions="s"),
         replace(spec, tools={"zoom_in": "2"}),
         replace(spec, backend_version="2"),
         replace(spec, constrain_labels=True),

@@ -14,7 +14,7 @@ from PIL import Image
 
 from editloupe.data.human import human_column
 from editloupe.data.images import ImageStore
-from editloupe.data.samples import Loaded, load, sample_from_files
+from editloupe.data.samples import Loaded, load, load_sample
 from editloupe.errors import ConfigError, DataError, ImageError, MissingExtra, SampleError
 from editloupe.values import Box, Sample
 
@@ -419,7 +419,7 @@ def test_rejected_rows_go_to_json(pair: Callable[..., dict], write: Callable[...
 
 def test_two_files_and_an_instruction_make_a_sample(draw: Callable, tmp_path: Path) -> None:
     Image.new("RGBA", (64, 48), (255, 0, 0, 9)).save(tmp_path / "after.png")
-    sample = Sample.from_files(draw("before.png"), tmp_path / "after.png", " Make it red. ", edit_type="Change Color")
+    sample = load_sample(draw("before.png"), tmp_path / "after.png", " Make it red. ", edit_type="Change Color")
     assert (sample.id, sample.instruction, sample.edit_type) == ("after", "Make it red.", "Change Color")
     assert sample.warnings == ("edited: alpha composited on white",)
     assert ImageStore().array(sample.source).shape == (48, 64, 3)
@@ -427,8 +427,8 @@ def test_two_files_and_an_instruction_make_a_sample(draw: Callable, tmp_path: Pa
 
 def test_two_files_without_instruction_or_with_a_broken_image_are_refused(draw: Callable, tmp_path: Path) -> None:
     with pytest.raises(SampleError, match="the instruction is empty"):
-        sample_from_files(draw("a.png"), draw("b.png"), "  ")
+        load_sample(draw("a.png"), draw("b.png"), "  ")
     cut = tmp_path / "cut.png"
     cut.write_bytes(draw("b.png", 5, size=(200, 200)).read_bytes()[:9000])
     with pytest.raises(ImageError, match=r"cut\.png.*damaged or cut off"):
-        sample_from_files(draw("a.png"), cut, "go")
+        load_sample(draw("a.png"), cut, "go")

@@ -43,7 +43,7 @@ def test_csv_and_parquet_hold_the_same_rows(native: Path, oracle: Path, tmp_path
             rows = list(csv.DictReader(file))
         told = [{k: "" if v is None else str(v) for k, v in row.items()} for row in table.to_pylist()]
         assert rows == told
-    assert sorted(row["target"] for row in rows if row["status"] == "ok") == ["", "1", "2"]
+    assert sorted(row["part"] for row in rows if row["status"] == "ok") == ["", "target 1", "target 2"]
 
 
 def test_a_failure_has_neither_label_nor_value(native: Path, tmp_path: Path):

@@ -5,19 +5,20 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from editloupe.reports.areas import area_name, correlation
+from editloupe.reports.paper import score_grids
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import ImagePart, Request
 from editloupe.protocols.dlebench import EDIT_TYPES, DLEBench
-from editloupe.reports.areas import area_name, correlation
 from editloupe.reports.judged import Judged, read_judged
-from editloupe.reports.paper import score_grids
 from editloupe.rubrics.model import load_rubric
 from editloupe.runs.execute import execute
 from editloupe.runs.setup import Settings, Source, open_bench
@@ -340,10 +341,11 @@ def test_ten_editors_share_one_radar_and_every_plot_is_well_formed(tmp_path: Pat
         assert "editor <0> & co" in "".join(root.itertext())
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> dict[str, Path]:
+@pytest.fixture(scope="module")
+def judged_once(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One run a mode over the drawn folder, by a script that finds everything good."""
-    folder = draw_folder(tmp_path / "data")
+    place = tmp_path_factory.mktemp("judged")
+    folder = draw_folder(place / "data")
     made = {}
     for mode in ("plain", "oracle"):
         lmm = ScriptedLMM(
@@ -351,9 +353,15 @@ def runs(tmp_path: Path) -> dict[str, Path]:
         )
         bench = open_bench(Settings(backend=lmm, mode=mode))  # type: ignore[arg-type]
         edited = {editor: folder / "outputs" / editor for editor in EDITORS}
-        made[mode] = tmp_path / mode
+        made[mode] = place / mode
         execute(bench, Source(path=folder, edited=edited), made[mode], config={})
     return made
+
+
+@pytest.fixture
+def runs(judged_once: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
+    """Copies of the runs that may be written to."""
+    return {mode: Path(shutil.copytree(run, tmp_path / mode)) for mode, run in judged_once.items()}
 
 
 def test_report_writes_its_files_and_says_where(runs: dict[str, Path], editloupe: Callable[..., tuple[int, str, str]]):

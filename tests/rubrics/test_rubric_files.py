@@ -73,8 +73,8 @@ def test_a_users_own_rubric_has_its_own_labels_and_scale(load) -> None:
     assert [sharpness.normalise(v) for v in (-1, -0.25, 0.5)] == [0, 50, 100]
 
 
-def test_the_grammar_lists_labels_from_best_to_worst(load) -> None:
-    assert load(GOOD).criterion("co").grammar().labels == (
+def test_the_answer_lists_labels_from_best_to_worst(load) -> None:
+    assert load(GOOD).criterion("co").answer().labels == (
         LabelRule(name="Good", value=3.0),
         LabelRule(name="Bad", value=1.0, aliases=("Poor",)),
     )

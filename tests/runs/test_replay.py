@@ -12,8 +12,8 @@ import pytest
 
 from editloupe.agent.judge import initial_state, run_loop
 from editloupe.agent.nodes import run_nodes
-from editloupe.backends.baseline.backend import PixelBaseline
 from editloupe.backends.scripted import ScriptedLMM
+from editloupe.baseline.backend import PixelBaseline
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.findings import Observation
@@ -23,6 +23,7 @@ from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.recording import read_recording
 from editloupe.runs.rerun import Replay, Replayed, exit_code
 from editloupe.runs.store import RunStore
+from editloupe.tasks import task_from_json
 from editloupe.tools.base import open_toolbox
 from editloupe.tools.tolerance import EXACT, Tolerance
 from editloupe.traces import GALLERY
@@ -121,7 +122,8 @@ def test_a_tolerance_bounds_pixels_boxes_and_text(store: ImageStore):
 def test_a_task_comes_back_from_its_json():
     for finding in RunStore.read(GALLERY).current():
         header = read_trace(GALLERY / str(finding.trace)).header
-        assert task_from_json(header.task).id == header.task_id
+        task = task_from_json(header.task)
+        assert task_from_json(task.to_json()) == task
 
 
 def test_twenty_turns_with_twenty_crops_cost_little_more_than_their_pictures_and_text(tmp_path: Path):

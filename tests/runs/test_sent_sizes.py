@@ -13,11 +13,11 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.runs.execute import Worker
 from editloupe.runs.sent_sizes import sent_targets, small_targets_message
-from editloupe.runs.setup import Settings, open_bench
 from editloupe.traces.events import Note
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Box, Sample, Target, Turn
 from tests.conftest import final
+from tests.setups import open_with
 
 
 def with_target(store: ImageStore, box: Box) -> Sample:
@@ -51,11 +51,11 @@ def test_the_run_is_told_in_how_many_samples_a_target_is_too_small(store: ImageS
 def test_the_trace_says_what_was_sent(store: ImageStore, tmp_path: Path):
     lmm = ScriptedLMM([final("Wrong Action")])
     lmm.traits = Traits(describes="a script in an LMM's place", max_image_side=200)
-    bench = open_bench(Settings(backend=lmm, criteria=("if",)))
+    setup = open_with(backend=lmm, criteria=("if",))
     sample = with_target(store, Box(0, 0, 40, 20))
-    (task,) = bench.protocol.plan([sample], {})
+    (task,) = setup.protocol.plan([sample], {})
     targets = {sample.key: sent_targets(sample, ImagePolicy(max_side=200))}
-    Worker(bench=bench, images=store, targets=targets).run_task(task, trace=tmp_path / "trace.jsonl", name="trace.jsonl")
+    Worker(setup=setup, images=store, targets=targets).run_task(task, trace=tmp_path / "trace.jsonl", name="trace.jsonl")
     with TraceWriter(tmp_path / "trace.jsonl") as writer:
         notes = [event for event in writer.events if isinstance(event, Note)]
     assert [note.data.get("px") for note in notes] == [[200, 150], [200, 150], None]

@@ -17,11 +17,11 @@ from editloupe.chat import Request
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ToolError
+from editloupe.models.detect.base import Detector
 from editloupe.reports.targets import TargetTable, as_csv, with_boxes
 from editloupe.runs.execute import ThreadExecutor
 from editloupe.runs.target_phrase import PhraseFinder
 from editloupe.runs.targets import Kept, TargetArea, TargetSearch
-from editloupe.tools.detectors import Detector
 from tests.tools.test_search import Reds
 
 Folder = Callable[..., Path]

@@ -159,7 +159,7 @@ class Broken:
     class Args(BaseModel):
         target_image: str
 
-    def __call__(self, args: Args, desk: object) -> Observation:
+    def __call__(self, args: Args, context: object) -> Observation:
         raise ZeroDivisionError("division by zero")
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, Usage
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.runs.execute import execute
-from editloupe.runs.setup import Settings, Source, open_bench
+from editloupe.runs.setup import open_setup
 from tests.conftest import final, pngs
 
 MARKUP = (
@@ -55,8 +56,8 @@ def make_run(folder: Path, *, count: int = 6, name: str = "run") -> Path:
             }
         )
     (data / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    bench = open_bench(Settings(backend=ScriptedLMM(_script, name=name)))
-    execute(bench, Source(path=data), folder / name, config={}, concurrency=1)
+    config = RunConfig(path=data, judge=JudgeConfig(backend=ScriptedLMM(_script, name=name)), concurrency=1)
+    execute(open_setup(config), folder / name)
     return folder / name
 
 

@@ -21,8 +21,8 @@ import pytest
 from filelock import FileLock
 from PIL import Image
 
-from editloupe.viewer.index import RunIndex
 from editloupe.viewer.pages import Site
+from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import Viewer
 from tests.viewer.runs import CROP, HEIGHT, HOSTILE, TARGET, WIDTH
 
@@ -389,14 +389,14 @@ def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path
     trace.write_bytes(b"".join(events[:begun]))
     (copy / "run.owner").write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
     lock = FileLock(copy / "run.lock")
-    with lock, Viewer(Site.of([RunIndex(copy, live=True)], live=True)) as viewer:
+    with lock, Viewer(Site.of([RunReader(copy, live=True)], live=True)) as viewer:
         thread = threading.Thread(target=viewer.serve_forever, daemon=True)
         thread.start()
         page, sample = browser.new_page(), browser.new_page()
         page.goto(viewer.url)
         assert page.locator("#live").is_visible()
         assert page.locator("#summary dd").nth(1).inner_text() == "9 of 11"
-        (entry,) = (e for e in viewer.site.runs[0].index.entries() if e.open)
+        (entry,) = (e for e in viewer.site.runs[0].reader.samples() if e.open)
         sample.goto(f"{viewer.url}samples/{entry.slug}.html")
         sample.get_by_role("tab", name="(in progress)").click()
         assert sample.locator(".verdict.open .turn").count() == 1

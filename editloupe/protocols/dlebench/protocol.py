@@ -23,29 +23,19 @@ from editloupe.config import Words
 from editloupe.errors import ConfigError, DataError, PromptError
 from editloupe.findings import Finding
 from editloupe.imaging import geometry
-from editloupe.imaging.targets import Placed, covered_area, extent, images_of, padded, placed, without_boxes
+from editloupe.imaging.targets import Placed, covered_area, extent, images_of, padded, placed, relative_area, without_boxes
 from editloupe.prompts import OwnTemplate, render
 from editloupe.prompts.tags import neutralise
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper
+from editloupe.protocols.dlebench.tables import tables
 from editloupe.rubrics.model import Criterion, RubricOption
-from editloupe.scores import NOT_JUDGED, Levels, Metric, Score, TableSpec
+from editloupe.scores import NOT_JUDGED, Levels, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Recipe, Status, Task
 from editloupe.values import ImageRef, Json, Role, Sample, Target
 
 PROMPT: Final = "dlebench/judge"
 
 Mode: TypeAlias = Literal["tool", "oracle", "plain"]
-
-EDIT_TYPES = (
-    "Change Material",
-    "Change Color",
-    "Change OCR",
-    "Change Shape",
-    "Removal Object",
-    "Replace Object",
-    "Change Count",
-)
-"""In the order of the paper's Table 1."""
 
 _ALIASES = {
     "Change Material": ("material", "material alter", "material change", "change attribute material"),
@@ -145,20 +135,9 @@ class DLEBench(BaseProtocol):
         if self.mode == "plain":
             self.tools = ()
         self.metrics = [_metric(criterion) for criterion in self.criteria]
+        self.tables = tables(self.metrics, mode=self.mode)
         if self.prompt is not None:
             self._try_prompt()
-
-    tables = (
-        TableSpec(
-            title="Scores by edit type",
-            rows="edit_type",
-            columns="metric",
-            cell="macro",
-            order=EDIT_TYPES,
-            normalise=True,
-            source="Tables 1 and 4",
-        ),
-    )
 
     def check(self, samples: Sequence[Sample]) -> None:
         """Raises DataError where the oracle mode is to judge samples without boxes."""
@@ -334,7 +313,7 @@ def _score_of(sample: Sample, criterion: Criterion, found: Sequence[Finding | No
         missing=missing[0] if missing else None,
         findings=tuple(f.task_id for f in found if f is not None),
         parts=tuple(named) if several else (),
-        dims={"edit_type": edit_type_name(sample.edit_type)},
+        dims={"edit_type": edit_type_name(sample.edit_type), "target_area": relative_area(sample)},
     )
 
 

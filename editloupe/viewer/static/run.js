@@ -32,9 +32,9 @@
       select.value = chosen;
       select.closest("label").hidden = values.length === 0;
     };
-    const given = new Set(data.rows.flatMap((row) => Object.values(row.labels).flat().map((label) => label.status)));
+    const given = new Set(data.rows.flatMap((row) => Object.values(row.answers).flat().map((label) => label.status)));
     for (const row of data.rows) if (row.running) given.add("running");
-    for (const [criterion, names] of Object.entries(data.labels)) fill(`label.${criterion}`, names);
+    for (const [question, names] of Object.entries(data.answers)) fill(`label.${question}`, names);
     fill("status", [...data.statuses, "running"].filter((status) => given.has(status)));
     fill("type", unique((row) => row.type));
     fill("editor", unique((row) => row.editor));
@@ -54,12 +54,12 @@
     }
     for (const [field, value] of Object.entries(wanted)) {
       if (field.startsWith("label.")) {
-        const criterion = field.slice(6);
-        tests.push((row) => (row.labels[criterion] || []).some((label) => label.status === "ok" && label.name === value));
+        const question = field.slice(6);
+        tests.push((row) => (row.answers[question] || []).some((label) => label.status === "ok" && label.name === value));
       }
     }
     if (wanted.status === "running") tests.push((row) => row.running > 0);
-    else if (wanted.status) tests.push((row) => Object.values(row.labels).flat().some((label) => label.status === wanted.status));
+    else if (wanted.status) tests.push((row) => Object.values(row.answers).flat().some((label) => label.status === wanted.status));
     if (wanted.type) tests.push((row) => row.type === wanted.type);
     if (wanted.editor) tests.push((row) => row.editor === wanted.editor);
     if (wanted.area === "none") tests.push((row) => row.area === null);
@@ -77,7 +77,7 @@
 
   function value(row, by) {
     if (by.startsWith("label.")) {
-      const values = (row.labels[by.slice(6)] || []).map((label) => label.value).filter((v) => v !== null);
+      const values = (row.answers[by.slice(6)] || []).map((label) => label.value).filter((v) => v !== null);
       return values.length ? Math.min(...values) : null;
     }
     return by === "differ" ? differ(row) : row[by];
@@ -97,7 +97,7 @@
 
   function chip(label) {
     const dot = make("span", { className: `dot ${label.tone}` });
-    const chipped = make("span", { className: "chip" }, dot, label.name);
+    const chipped = make("span", { className: "chip" }, dot, label.scope ? `${label.scope}: ${label.name}` : label.name);
     if (label.by) chipped.title = label.by;
     return chipped;
   }
@@ -123,9 +123,12 @@
     editor.title = row.editor;
     editor.hidden = document.querySelector("th.if-editors").hidden;
     line.append(editor);
-    for (const criterion of Object.keys(data.labels)) {
-      const heading = form.elements[`label.${criterion}`].closest("label").querySelector("span").textContent;
-      const labels = (row.labels[criterion] || []).map(chip);
+    for (const question of Object.keys(data.answers)) {
+      // A question that was first asked after this page was made has no column yet.
+      const select = form.elements[`label.${question}`];
+      if (!select) continue;
+      const heading = select.closest("label").querySelector("span").textContent;
+      const labels = (row.answers[question] || []).map(chip);
       if (!labels.length && row.running) labels.push(make("span", { className: "chip dim", textContent: "running…" }));
       line.append(cell(heading, "", make("span", { className: "labels" }, ...labels)));
     }
