@@ -55,10 +55,11 @@ def heading_of(setup: Setup) -> Heading:
             "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
         )
     ablations = checked(setup.config.ablate)
-    notes += [f"Ablation {name}: {ABLATIONS[name].description}; labels tell of the judge, not of the edits." for name in ablations]
+    told = "labels tell of the judge, not of the edits"
+    notes += [f"Ablation {name}: {ABLATIONS[name].description}; {told}." for name in ablations]
     if setup.main.constrain_labels and not setup.backend.traits.constrains_choices:
         notes.append(f"Labels were not constrained: {setup.backend.uri} cannot be held to a list (vllm/MODEL can).")
-    if setup.toolbox.absent:
+    if setup.toolbox.absent and setup.judge.kind != "measure":
         reasons = dict.fromkeys(setup.toolbox.absent.values())
         for reason in reasons:
             names = ", ".join(n for n, why in setup.toolbox.absent.items() if why == reason)
@@ -236,7 +237,7 @@ def _means(scores: Sequence[Score], metrics: Sequence[Metric]) -> Grid:
     return Grid(
         name="means",
         title="Means of all scores",
-        head=("Editor", *(metric.name for metric in metrics)),
+        head=("Editor", *(metric.short for metric in metrics)),
         rows=tuple(rows),
         caption="Each mean in the metric's unit; in brackets scores judged of asked, and why the others are missing.",
         records=tuple(records),
