@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe.cli.judge import progress, settings_of, source_of, spent_told, stoppable
-from editloupe.cli.judges import Chosen, chosen_judges
-from editloupe.cli.options import read_config
+from editloupe.cli.judge_report import spent_told
+from editloupe.cli.options import settled
 from editloupe.cli.output import note, out, plain
-from editloupe.cli.retry import complete
+from editloupe.cli.progress import progress, stoppable
+from editloupe.cli.retry import recorded as recorded_runs
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
-from editloupe.values import Json
 
 if TYPE_CHECKING:
     from editloupe.reports.canary import Canary
@@ -34,15 +34,12 @@ def canary(
     out_dir: Annotated[Path | None, typer.Option("--out", help="For the new verdicts. Default: RUN/canary/TIME.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> int:
-    """Judge a small fixed set of a run again, live: the share of labels that flipped, and whether another model answers."""
-    from dataclasses import replace
-
-    from editloupe.protocols.repeats import Repeats
+    """Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?"""
     from editloupe.reports import canary as report
     from editloupe.reports import grid
     from editloupe.reports.judged import chosen
     from editloupe.runs.execute import execute
-    from editloupe.runs.setup import open_bench
+    from editloupe.runs.setup import open_setup
     from editloupe.runs.store import RunStore
 
     store = RunStore.read(run)
@@ -53,18 +50,17 @@ def canary(
     recorded = named[0]
     keys = report.fixed_set(recorded.findings, samples)
     if not keys:
-        raise ConfigError(f"{run}: {recorded.name} gave no label, so that there is nothing to compare with")
-    one = _options(run, recorded.title or recorded.backend, recorded.backend, backend)
+        raise ConfigError(f"{run}: {recorded.name} gave no label, so there is nothing to compare with")
+    asked = settled(_run_of(run, recorded.title or recorded.backend, recorded.backend, backend))
     folder = out_dir or run / "canary" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-    # Of repeats the first alone counts, so that the others are not paid for.
-    bench = open_bench(replace(settings_of(one.options), name=one.name, repeats=Repeats()))
-    source = source_of({**one.options, "limit": None, "sample": list(keys)})
+    # Of repeats only the first counts, so the others are not asked.
+    setup = open_setup(asked.model_copy(update={"repeats": 1, "limit": None, "sample": tuple(keys)}))
     if not as_json:
-        note(f"Asking {bench.judge.backend} again about {len(keys)} samples of {run}, into {folder}")
+        note(f"Asking {setup.judge.backend} again about {len(keys)} samples of {run}, into {folder}")
     with stoppable() as stop, progress(hidden=as_json) as listener:
-        outcome = execute(bench, source, folder, config={}, listener=listener, stop=stop)
+        outcome = execute(setup, folder, listener=listener, stop=stop)
     if outcome.interrupted:
-        raise ConfigError("stopped before all was asked; nothing is told of a part")
+        raise ConfigError("stopped before all was asked; a part is not compared")
     found = report.canary(recorded.name, recorded.findings, outcome.findings, folder_before=run, folder_now=folder)
     code = 4 if fail_above is not None and (found.highest is None or found.highest > fail_above) else 0
     if as_json:
@@ -73,7 +69,7 @@ def canary(
     console = out()
     console.print(grid.terminal(report.grid(found, {c.id: c.short for c in recorded.metrics.metrics})))
     for flip in found.flips[:10]:
-        about = "" if flip.target is None else f", target {flip.target}"
+        about = f", {flip.part}" if flip.part else ""
         console.print(plain(f"  {flip.sample}, {flip.criterion}{about}: {flip.before} → {flip.now}"), soft_wrap=True)
     if len(found.flips) > 10:
         console.print(f"  … and {len(found.flips) - 10} more")
@@ -81,7 +77,7 @@ def canary(
         console.print(plain(f"  {count} without a label now: {status}"))
     _models(found)
     if outcome.ledger.usage.total:
-        console.print(plain(spent_told(outcome.ledger, bench.backend)))
+        console.print(plain(spent_told(outcome.ledger, setup.backend)))
     if code:
         console.print(plain("The judge has changed by more than --fail-above allows."), style="bold red")
     return code
@@ -99,16 +95,14 @@ def _models(found: Canary) -> None:
         out().print(plain(f"{told}: {what}."), style="bold yellow" if found.changed_model else None)
 
 
-def _options(run: Path, title: str, uri: str, backend: str | None) -> Chosen:
-    """The options by which a judge of the run was asked, or those of another backend in its place."""
-    options: dict[str, Json] = complete(read_config(run / "config.yaml"), run)
-    known = chosen_judges(options)
+def _run_of(folder: Path, title: str, uri: str, backend: str | None) -> RunConfig:
+    """The run as a judge of it was asked, or with another backend in its place."""
+    known = recorded_runs(folder)
     if backend is not None:
-        (first,) = chosen_judges({**{k: v for k, v in options.items() if k != "judges"}, "backend": backend})
-        return first
+        return known[0].with_judge(JudgeConfig.make(backend=backend))
     for one in known:
-        if title in (one.title, one.name) or uri.partition("@")[0] == one.title.partition("?")[0]:
+        if title in (one.judge.title, one.judge.name) or uri.partition("@")[0] == one.judge.title.partition("?")[0]:
             return one
     if len(known) == 1:
         return known[0]
-    raise ConfigError(f"{run}: how {title} was asked is not recorded; name it with --backend")
+    raise ConfigError(f"{folder}: how {title} was asked is not recorded; name it with --backend")

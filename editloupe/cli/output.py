@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from functools import cache
 
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from editloupe.reports.plain import plain, safe
 
-__all__ = ["err", "fail", "note", "out", "plain", "safe"]
+__all__ = ["err", "fail", "note", "out", "plain", "safe", "slug"]
 
 
 @cache
@@ -33,3 +34,8 @@ def fail(message: str) -> None:
 
 def note(message: str) -> None:
     err().print(safe(message), markup=False, soft_wrap=True)
+
+
+def slug(text: str) -> str:
+    """Return a text as part of a file's name."""
+    return re.sub(r"[^\w.]+", "-", text).strip("-")

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import typer
 from rich.table import Table
 
-from editloupe.cli.judge import weights_of
-from editloupe.cli.options import read_config
 from editloupe.cli.output import err, note, out, plain
+from editloupe.cli.retry import recorded as recorded_runs
+from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
-from editloupe.values import Json
 
 if TYPE_CHECKING:
     from editloupe.findings import Finding
@@ -97,17 +96,18 @@ def chosen(store: RunStore, sample: str | None, criterion: str | None) -> list[F
 
 def run_toolbox(store: RunStore, names: Sequence[str] | None = None) -> Toolbox:
     """The run's tools (or those named), opened with the weights that its config.yaml names, else the environment."""
+    from editloupe.runs.setup import weights_of
     from editloupe.tools.ablations import ablated
     from editloupe.tools.base import open_toolbox
 
-    config = store.folder / "config.yaml"
-    options: dict[str, Json] = read_config(config) if config.exists() else {}
+    # A run made in Python has no config.yaml.
+    config = recorded_runs(store.folder)[0] if (store.folder / "config.yaml").exists() else RunConfig()
     identity = store.info["identity"]
     assert isinstance(identity, dict)
     recorded, absent = identity.get("tools"), identity.get("absent_tools")
     known = [*(recorded if isinstance(recorded, dict) else ()), *(absent if isinstance(absent, list) else ())]
     ablations = identity.get("ablations")
-    box = open_toolbox(known if names is None else names, weights_of(options))
+    box = open_toolbox(known if names is None else names, weights_of(config))
     return ablated(box, [str(a) for a in ablations] if isinstance(ablations, list) else [])
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from editloupe.cli.options import PANELS, only, run_options
 from editloupe.cli.output import note
-from editloupe.config import RunConfig, pairs
+from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
@@ -21,32 +22,16 @@ if TYPE_CHECKING:
 TOKEN = "EDITLOUPE_SERVE_TOKEN"
 
 
+@run_options(
+    without=(
+        *("path", *PANELS["Data"], "judges", "repeats", "aggregate_repeats", "abstain_above"),
+        *("concurrency", "max_run_tokens", "max_run_seconds", "max_cost", "prices", "fail_on_error"),
+    )
+)
 def serve(
+    runs: list[RunConfig],
+    *,
     out_dir: Annotated[Path, typer.Option("--out", help="Run folder, where the trace of every verdict stays.")],
-    backend: Annotated[str | None, typer.Option(help="Who judges: provider/model. Default: the pixel baseline.")] = None,
-    mode: Annotated[
-        str, typer.Option(help="tool: an agent with tools. oracle: with known boxes. plain: one look.")
-    ] = "tool",
-    criteria: Annotated[str | None, typer.Option(help="Comma-separated, such as if,vc. Default: all.")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE of the protocol, such as mask_pad=0.1; may be repeated.")
-    ] = None,
-    rubric: Annotated[str, typer.Option(help="A built-in rubric or your own .toml file.")] = "dlebench",
-    tools: Annotated[str | None, typer.Option(help="Comma-separated tools on offer. Default: the paper's five.")] = None,
-    device: Annotated[str | None, typer.Option(help="For tools with weights: auto, cpu, cuda:0, … (default auto).")] = None,
-    detector: Annotated[str | None, typer.Option(help="For grounding and detect_object: a folder, file or hub id.")] = None,
-    upscaler: Annotated[str | None, typer.Option(help="For enlarged crops: a Real-ESRGAN checkpoint.")] = None,
-    reader: Annotated[str | None, typer.Option(help="Of text in crops: auto, off or rapidocr (default auto).")] = None,
-    max_turns: Annotated[int, typer.Option(min=0, max=100, help="Turns with tool calls.")] = 6,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget of one task.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(min=0.001, help="Time budget of one task.")] = None,
-    tool_protocol: Annotated[str, typer.Option(help="How tools are called: text, native or auto.")] = "text",
-    constrain_labels: Annotated[
-        bool, typer.Option(help="Constrain the last answer to the labels, where possible.")
-    ] = False,
-    max_connections: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="Calls at once at the endpoint. Default: as many as it takes.")
-    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen at; loopback alone unless told otherwise.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one and says which.")] = 8321,
     workers: Annotated[
@@ -88,23 +73,10 @@ def serve(
     from editloupe.runs.setup import open_setup
     from editloupe.service.queue import JudgeQueue
 
-    shorthands = {"mode": mode, "rubric": rubric, "criteria": criteria}
-    judge = {"backend": backend, "tool_protocol": tool_protocol, "constrain_labels": constrain_labels}
-    config = RunConfig.make(
-        option={**pairs(option or []), **{name: value for name, value in shorthands.items() if value is not None}},
-        judge=judge,
-        tools=tools,
-        device=device,
-        detector=detector,
-        upscaler=upscaler,
-        reader=reader,
-        max_turns=max_turns,
-        max_tokens=max_tokens,
-        max_seconds=max_seconds,
-    )
-    setup = open_setup(config)
-    if max_connections is not None:
-        limit_of(setup.backend.endpoint).fix(max_connections)
+    run = only(runs, "serve")
+    setup = open_setup(run)
+    if run.max_connections is not None:
+        limit_of(setup.backend.endpoint).fix(run.max_connections)
     # Weights that cannot be loaded are found now, and not with the first request.
     setup.toolbox.prepare()
     limits = Limits(
@@ -115,7 +87,7 @@ def serve(
     )
     listening = _listen(host, port)
     try:
-        at_once = workers or default_concurrency(setup, max_connections)
+        at_once = workers or default_concurrency(setup, run.max_connections)
         queue = JudgeQueue(setup, out_dir, workers=at_once, max_queue=max_queue, timeout_s=timeout)
         hanging: list[int] = []
         app = make_app(queue, limits, root=None if root is None else root.resolve(), on_close=hanging.append)

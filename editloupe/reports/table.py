@@ -37,8 +37,9 @@ class Heading:
 
     @property
     def text(self) -> str:
-        mode = " ablated by ".join([self.mode, *filter(None, [" and ".join(self.ablations)])])
-        return f"Judge: {self.judge} ({self.describes}); mode {mode}; rubric {self.rubric}"
+        ablated = f" ablated by {' and '.join(self.ablations)}" if self.ablations else ""
+        asked = f"mode {self.mode}{ablated}; rubric {self.rubric}" if self.mode else f"protocol {self.rubric}{ablated}"
+        return f"Judge: {self.judge} ({self.describes}); {asked}"
 
     @property
     def caption(self) -> str:

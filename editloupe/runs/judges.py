@@ -10,17 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
+from editloupe.config import OF_A_JUDGE
 from editloupe.errors import RunMismatch
 from editloupe.findings import JudgeSpec
 from editloupe.values import Json
-
-OWN: Final = ("backend", "temperature", "top_p", "seed", "reply_tokens", "tool_protocol", "constrain_labels")
-"""The options that judges of one run may differ in."""
-
-LAUNCHED: Final = ("launch", "launch_args")
-"""How its server is started: of a judge too, and no part of who it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +26,7 @@ class Entry:
     """As the user gave it; "" for none."""
 
     options: Mapping[str, Json] = field(default_factory=dict)
-    """Those of OWN and LAUNCHED that were set, to ask it again."""
+    """Those of OF_A_JUDGE that were set, to ask it again."""
 
     role: str = "judge"
     """What it answers."""
@@ -104,7 +98,7 @@ def with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
         (only,) = known.values()
         options, several = only["options"], config.get("judges") or isinstance(config.get("backend"), list)
         assert isinstance(options, Mapping)
-        return {**_without(config, ("judges", *OWN, *LAUNCHED)), **options} if several else dict(config)
+        return {**_without(config, ("judges", *OF_A_JUDGE)), **options} if several else dict(config)
     listed: dict[str, Json] = {}
     for id_, judge in known.items():
         options = judge["options"]
@@ -112,7 +106,7 @@ def with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
         # A judge without a name stands under its backend as it was asked for, by which it is known to have none.
         key = str(judge.get("name") or options.get("backend") or judge.get("backend"))
         listed[f"{key} ({id_[:6]})" if key in listed else key] = dict(options)
-    return {**_without(config, ("judges", *OWN, *LAUNCHED)), "judges": listed}
+    return {**_without(config, ("judges", *OF_A_JUDGE)), "judges": listed}
 
 
 def _without(config: Mapping[str, Json], names: Iterable[str]) -> dict[str, Json]:

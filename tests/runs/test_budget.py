@@ -12,7 +12,7 @@ from editloupe.backends.image_tokens import ImageTokens
 from editloupe.backends.prices import ModelPrice, Prices, read_prices
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Usage
-from editloupe.cli.judge import spent_told
+from editloupe.cli.judge_report import spent_told
 from editloupe.errors import ConfigError
 from editloupe.runs.budget import RunBudget
 from editloupe.runs.execute import Outcome

@@ -237,7 +237,7 @@ def test_without_the_extra_auto_is_off_with_the_reason_and_a_named_reader_is_an_
 
 @pytest.mark.usefixtures("without_rapidocr")
 def test_a_judges_heading_says_that_text_is_not_read_where_that_was_not_asked_for():
-    from editloupe.cli.judge import heading_of
+    from editloupe.cli.judge_report import heading_of
 
     def notes(reader: str, mode: Any = "tool") -> str:
         setup = open_with(tools=("zoom_in",), weights=ToolSettings(reader=reader), mode=mode)

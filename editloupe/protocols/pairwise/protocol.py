@@ -1,13 +1,15 @@
 """Which of two edits of one source and instruction is better: every pair, in both orders, by each criterion of a rubric.
 
 Judges favour a position, so each pair is asked twice with the edits' places exchanged. Only what is said both times counts.
-A sample's score is the share of its pairs that it wins; a tie counts half.
+A sample's score is the share of its pairs that it wins; a tie counts half. Rankings with intervals are made of these answers by
+`editloupe rank`. No paper is reproduced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import permutations
+from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from editloupe.answers import LabelRule, Labels
@@ -16,13 +18,13 @@ from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options, groups
 from editloupe.rubrics.model import Criterion, RubricOption
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.values import Sample
 
-TEMPLATE: Final = "dlebench/pairwise"
+PROMPT: Final = Path(__file__).parent / "prompts" / "compare.md"
 FIRST: Final = "Edit A"
 SECOND: Final = "Edit B"
 TIE: Final = "Tie"
@@ -70,14 +72,19 @@ class Pairwise(BaseProtocol):
         self.criteria: list[Criterion] = [c for c in given.rubric.criteria if chosen is None or c.id in chosen]
         self.metrics = [Metric(id=c.id, name=c.name, short=c.short, domain=Interval(low=0, high=1)) for c in self.criteria]
 
+    def check(self, samples: Sequence[Sample]) -> None:
+        """Raises ConfigError if a group has too many outputs to compare each two."""
+        for group in groups(samples):
+            there = [sample for sample in group if sample.edited is not None]
+            if len(there) > MOST_EDITS:
+                raise ConfigError(
+                    f"{len(there)} edits of one source and instruction: pairwise takes at most {MOST_EDITS} "
+                    f"({len(there) * (len(there) - 1)} questions a criterion here); rank them by scores, without --pairwise"
+                )
+
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
-        """Return both orders of every pair of outputs that there are. Raises ConfigError where these are too many."""
+        """Return both orders of every pair of outputs that there are."""
         there = [sample for sample in group if sample.edited is not None]
-        if len(there) > MOST_EDITS:
-            raise ConfigError(
-                f"{len(there)} edits of one source and instruction: pairwise takes at most {MOST_EDITS} "
-                f"({len(there) * (len(there) - 1)} questions a criterion here); rank them by scores, without --pairwise"
-            )
         return [self._task(*pair, criterion) for pair in permutations(there, 2) for criterion in self.criteria]
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
@@ -111,7 +118,7 @@ class Pairwise(BaseProtocol):
         assert first.edited is not None and second.edited is not None
         images = {"Original Image": first.source, FIRST: first.edited, SECOND: second.edited}
         prompt = render(
-            TEMPLATE,
+            PROMPT,
             criterion=criterion,
             instruction=neutralise(" ".join(first.instruction.split())),
             images=list(images),
@@ -119,7 +126,7 @@ class Pairwise(BaseProtocol):
         return Ask(
             protocol=self.name,
             metric=criterion.id,
-            about=about_pair(first, second),
+            about=About.pair(first, second),
             prompt=prompt,
             views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items()),
             tools=self.tools,
@@ -128,14 +135,9 @@ class Pairwise(BaseProtocol):
         )
 
 
-def about_pair(first: Sample, second: Sample) -> About:
-    """Return what the question is about in which `first` is shown as Edit A and `second` as Edit B."""
-    return About.of(first, part=f"beside {second.key}")
-
-
 def pair(known: Known, metric: str, first: Sample, second: Sample) -> tuple[Finding | None, Finding | None]:
     """Return the findings of both orders, the one with `first` as Edit A first."""
-    return known.finding(metric, about_pair(first, second)), known.finding(metric, about_pair(second, first))
+    return known.finding(metric, About.pair(first, second)), known.finding(metric, About.pair(second, first))
 
 
 def _points(ab: Finding | None, ba: Finding | None) -> float | None:

@@ -1,0 +1,287 @@
+"""What `editloupe judge` prints and writes when a judge is done."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from editloupe.cli.output import note, out, plain, slug
+from editloupe.findings import PENDING
+from editloupe.values import Json, sample_key
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from editloupe.backends.base import LMM
+    from editloupe.reports.grid import Grid
+    from editloupe.reports.table import Heading
+    from editloupe.runs.budget import Ledger
+    from editloupe.runs.execute import Outcome
+    from editloupe.runs.setup import Setup
+    from editloupe.scores import Metric, Score
+
+MANY_EDITORS: Final = 3
+"""Above this number the editors share one table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tables:
+    """The scores of one judge, three ways."""
+
+    terminal: RenderableType
+    markdown: str
+    json: dict[str, Json]
+
+
+def heading_of(setup: Setup) -> Heading:
+    """Return what a reader must know before the numbers: who judged, and what was missing."""
+    from editloupe.reports.table import Heading
+    from editloupe.runs.setup import weights_of
+    from editloupe.tools.ablations import ABLATIONS, checked
+    from editloupe.tools.reading import NoReader, open_reader
+
+    notes = []
+    if not setup.backend.traits.is_lmm and setup.backend.uri == "baseline":
+        notes.append(
+            "The pixel baseline follows rules on pixels; it is not an LMM and its labels are no substitute for one. "
+            "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
+        )
+    ablations = checked(setup.config.ablate)
+    notes += [f"Ablation {name}: {ABLATIONS[name].description}; labels tell of the judge, not of the edits." for name in ablations]
+    if setup.main.constrain_labels and not setup.backend.traits.constrains_choices:
+        notes.append(f"Labels were not constrained: {setup.backend.uri} cannot be held to a list (vllm/MODEL can).")
+    if setup.toolbox.absent:
+        reasons = dict.fromkeys(setup.toolbox.absent.values())
+        for reason in reasons:
+            names = ", ".join(n for n, why in setup.toolbox.absent.items() if why == reason)
+            notes.append(f"Tools absent: {names} ({reason}).")
+    if setup.toolbox.tools:
+        reader = open_reader(weights_of(setup.config))
+        if isinstance(reader, NoReader) and reader.absent:
+            notes.append(f"Text in crops is not read: {reader.reason}.")
+    rubric, mode = setup.options.get("rubric"), setup.options.get("mode")
+    return Heading(
+        judge=f"{setup.main.name}, {setup.backend.uri}" if setup.main.name else setup.backend.uri,
+        describes=setup.backend.traits.describes,
+        mode="" if mode is None else str(mode),
+        rubric=str(rubric["id"]) if isinstance(rubric, Mapping) else setup.protocol.name,
+        ablations=ablations,
+        notes=tuple(notes),
+    )
+
+
+def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -> None:
+    """Print what a judge found, or one JSON object, and write the summary into the run if it covers all samples."""
+    from editloupe.reports import table
+
+    held = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
+    if held:
+        told = f"{held} of {len(outcome.findings)} labels come from a last word that was held to the list of labels."
+        heading = replace(heading, notes=(*heading.notes, told))
+    tables = _tables(outcome, replace(heading, notes=(*heading.notes, *_self_agreement(outcome))))
+    if outcome.whole:
+        name = _summary_name(outcome)
+        outcome.store.write_report(f"{name}.json", table.json_text(tables.json))
+        outcome.store.write_report(f"{name}.md", tables.markdown)
+    judged = sum(f.status == "ok" for f in outcome.findings)
+    if as_json:
+        done: dict[str, Json] = {
+            "event": "done",
+            "run": str(folder),
+            "judge_id": outcome.setup.judge.id,
+            "name": outcome.setup.name,
+            "asked": outcome.asked,
+            "judged": judged,
+            "failed": outcome.failed,
+            "constrained": held,
+            "reused": outcome.reused,
+            "tool_calls": {"run": outcome.tool_calls, "from_cache": outcome.cached},
+            "interrupted": outcome.interrupted,
+            "spent": outcome.ledger.to_json(),
+            "seconds": round(outcome.seconds, 3),
+            "summary": tables.json,
+        }
+        typer.echo(json.dumps(done, ensure_ascii=False))
+        return
+    for line in outcome.notes:
+        note(line)
+    if outcome.scores:
+        out().print(tables.terminal)
+    reused = f", {outcome.reused} of them from before" if outcome.reused else ""
+    out().print(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
+    if outcome.ledger.usage.total or outcome.ledger.untold:
+        out().print(plain(spent_told(outcome.ledger, outcome.setup.backend)))
+    if outcome.cached:
+        calls = outcome.tool_calls + outcome.cached
+        out().print(f"Tools: {calls:,} calls, {outcome.cached:,} of them answered from equal ones before.")
+    if outcome.interrupted:
+        why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
+        out().print(f"{why}. The same command goes on from here.")
+    elif outcome.failed and outcome.ledger.refused:
+        left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
+        why = f"Stopped asking, since every further question would be refused: {outcome.ledger.refused}"
+        out().print(plain(why), soft_wrap=True)
+        out().print(f"{left} left. Mend this, then the same command goes on from here.")
+    elif outcome.failed:
+        _tell_failures(outcome, folder)
+    if outcome.findings:
+        first = outcome.findings[0]
+        words_ = ["editloupe", "show", str(folder), sample_key(first.editor, first.sample_id)]
+        out().print(plain(f"Look at one: {shlex.join(words_)}"), soft_wrap=True)
+
+
+def _summary_name(outcome: Outcome) -> str:
+    """Of the files in report/; each judge of several has its own."""
+    names = outcome.store.judge_names()
+    if len(names) < 2:
+        return "summary"
+    id_ = outcome.setup.judge.id
+    return f"summary-{slug(outcome.setup.name)}-{id_[:6]}"
+
+
+def _self_agreement(outcome: Outcome) -> list[str]:
+    """How far a judge agrees with itself."""
+    rule, doubts = outcome.setup.repeats, [s.entropy for s in outcome.scores if s.entropy is not None]
+    if rule.count == 1 or not doubts:
+        return []
+    same = sum(bits == 0 for bits in doubts)
+    abstained = sum(s.missing == "abstained" for s in outcome.scores)
+    gone = "" if rule.abstain_above is None else f"; {abstained} abstained, above {rule.abstain_above:g} bits"
+    return [
+        f"{rule.count} repeats a question, the {rule.by} label counts. Repeats agree on {same} of {len(doubts)} scores; "
+        f"mean entropy of labels {sum(doubts) / len(doubts):.2f} bits{gone}."
+    ]
+
+
+def spent_told(ledger: Ledger, backend: LMM) -> str:
+    """Calls, tokens and money of this visit, and what of them is estimated."""
+    calls = "1 call" if ledger.calls == 1 else f"{ledger.calls:,} calls"
+    both, more = ledger.usage + ledger.estimated, ledger.estimated.total
+    tokens = f"{both.input_tokens or 0:,} input and {both.output_tokens or 0:,} output tokens"
+    tokens = f"about {tokens}" if more else tokens
+    cost = "" if ledger.cost is None or not backend.traits.is_lmm else f", about {ledger.cost:.4g} USD"
+    told = f"Spent: {calls}, {tokens}{cost} ({ledger.prices.basis(backend)})."
+    if not ledger.untold:
+        return told
+    untold = f"{ledger.untold:,} calls" if ledger.untold > 1 else "1 call"
+    guess = f": {more:,} of these tokens are estimated" if more else ", and no rule is known to estimate it"
+    return f"{told}\n{untold} told no usage{guess}."
+
+
+def _tables(outcome: Outcome, heading: Heading) -> _Tables:
+    from rich.console import Group
+
+    from editloupe.reports import grid, table
+    from editloupe.reports.summary import summarise
+    from editloupe.scores import Levels
+
+    protocol = outcome.setup.protocol
+    summaries = summarise(protocol, outcome.scores)
+    if all(isinstance(metric.domain, Levels) for metric in protocol.metrics):
+        metrics, pooled = outcome.store.metric_set(), None
+        if len(summaries) > MANY_EDITORS:
+            # A table for each editor would bury the reader.
+            name = f"all {len(summaries)} together"
+            (pooled,) = summarise(protocol, [replace(score, editor=name) for score in outcome.scores])
+        return _Tables(
+            terminal=table.terminal(summaries, metrics, heading, pooled=pooled),
+            markdown=table.markdown(summaries, metrics, heading),
+            json=table.as_json(summaries, heading),
+        )
+    means = _means(outcome.scores, protocol.metrics)
+    notes = [f"> {one}\n" for one in heading.notes]
+    parts = [plain(heading.text, "bold"), *(plain(one, "yellow") for one in heading.notes), grid.terminal(means)]
+    return _Tables(
+        terminal=Group(*parts),
+        markdown="\n".join([f"{heading.text}\n", *notes, grid.markdown(means)]),
+        json={**table.as_json(summaries, heading), "means": list(means.records)},
+    )
+
+
+def _means(scores: Sequence[Score], metrics: Sequence[Metric]) -> Grid:
+    """The mean of each metric in its unit, a row an editor: for metrics that are not labels."""
+    from editloupe.reports.grid import Grid, Row
+
+    rows, records = [], []
+    for editor in dict.fromkeys(score.editor for score in scores):
+        cells = []
+        for metric in metrics:
+            mine = [score for score in scores if (score.editor, score.metric) == (editor, metric.id)]
+            values = [score.value for score in mine if score.value is not None]
+            mean = sum(values) / len(values) if values else None
+            missing = Counter(score.missing for score in mine if score.missing is not None)
+            told = "".join(f", {count} {status}" for status, count in missing.items())
+            shown = "–" if mean is None else f"{mean:.4g}{f' {metric.unit}' if metric.unit else ''}"
+            cells.append(f"{shown} ({len(values)}/{len(mine)}{told})")
+            records.append(
+                {
+                    "editor": editor,
+                    "metric": metric.id,
+                    "unit": metric.unit,
+                    "mean": mean,
+                    "judged": len(values),
+                    "asked": len(mine),
+                    "missing": dict(missing),
+                }
+            )
+        rows.append(Row(cells=(editor or "(not named)", *cells)))
+    return Grid(
+        name="means",
+        title="Means of all scores",
+        head=("Editor", *(metric.name for metric in metrics)),
+        rows=tuple(rows),
+        caption="Each mean in the metric's unit; in brackets scores judged of asked, and why the others are missing.",
+        records=tuple(records),
+    )
+
+
+def _tell_failures(outcome: Outcome, folder: Path) -> None:
+    failures = [f for f in outcome.findings if f.status != "ok"]
+    for finding in failures[:5]:
+        where = sample_key(finding.editor, finding.sample_id)
+        reason = textwrap.shorten(finding.reason, 240, placeholder=" …")
+        out().print(plain(f"  {where}, {finding.metric}: {finding.status}: {reason}"), soft_wrap=True)
+    if len(failures) > 5:
+        out().print(f"  … and {len(failures) - 5} more")
+    # Pending ones are always judged again; what a model caused only when it is named.
+    final = sorted({f.status for f in failures} - PENDING)
+    words_ = ["editloupe", "retry", str(folder), *(["--status", ",".join(final)] if final else [])]
+    out().print(plain(f"Judge these again: {shlex.join(words_)}"), soft_wrap=True)
+
+
+def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | None) -> None:
+    """Print the judges of a run side by side, if it has several.
+
+    outcome: of the last judge; None if none has begun.   codes: by judge, for one line of JSON; None for a table.
+    """
+    from editloupe.reports import grid
+    from editloupe.reports.judged import judged_in
+    from editloupe.reports.paper import side_by_side
+
+    names = {} if outcome is None else outcome.store.judge_names()
+    if len(names) < 2 and codes is None:
+        return
+    table = None
+    if outcome is not None and outcome.store.findings:
+        table = side_by_side(judged_in(outcome.store))
+    if codes is not None:
+        listed: list[Json] = [{"judge_id": id_, "name": name} for id_, name in names.items()]
+        told: dict[str, Json] = {
+            "event": "judges",
+            "run": str(folder),
+            "judges": listed,
+            "exit_codes": dict(codes),
+            "together": None if table is None else grid.to_json(table),
+        }
+        typer.echo(json.dumps(told, ensure_ascii=False))
+    elif table is not None:
+        out().print()
+        out().print(grid.terminal(table, at_once=3))

@@ -1,0 +1,147 @@
+"""`editloupe protocols`: which benchmarks can be asked, and what one reports and takes."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import typer
+from rich.table import Table
+
+from editloupe.cli.output import note, out, plain
+from editloupe.errors import ConfigError
+from editloupe.values import Json
+
+
+def listing() -> None:
+    """List the protocols that --protocol takes."""
+    from editloupe import plugins
+
+    table = Table("Protocol", "Package", "Paper", "Metrics")
+    for name in plugins.names("protocols"):
+        try:
+            described = _described(name)
+        except ConfigError as error:
+            note(f"warning: {error}")
+            table.add_row(plain(name), plain(plugins.origin("protocols", name)), "–", "–")
+            continue
+        metrics = ", ".join(str(metric["short"] or metric["id"]) for metric in described["metrics"]) or "–"
+        table.add_row(plain(name), plain(described["package"]), plain(described["paper"] or "–"), plain(metrics))
+    out().print(table)
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As --protocol takes it.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> int:
+    """Show the roles, metrics, tables and options of a protocol."""
+    described = _described(name)
+    if as_json:
+        typer.echo(json.dumps(described, ensure_ascii=False))
+        return 0
+    console = out()
+    console.print(plain(f"{name} ({described['package']})", "bold"))
+    if described["paper"]:
+        console.print(plain(f"{described['paper']} {described['url']}".rstrip()), soft_wrap=True)
+    if described["problem"]:
+        console.print(plain(f"Without options: {described['problem']}", "yellow"), soft_wrap=True)
+    _print("Roles", ("Role", "What it does"), [(role, text) for role, text in described["roles"].items()])
+    metrics = [(m["id"], m["short"] or m["id"], _domain(m), m["better"] or "–", m["unit"]) for m in described["metrics"]]
+    _print("Metrics", ("Metric", "Short", "Values", "Better", "Unit"), metrics)
+    tables = [
+        (t["title"], ", ".join(t["metrics"]) or "all", t["rows"], t["cell"], t["source"]) for t in described["tables"]
+    ]
+    _print("Tables", ("Table", "Metrics", "Rows", "Cell", "Source"), tables)
+    options = [(o["name"], o["type"], o["shown"], o["help"]) for o in described["options"]]
+    _print("Options (--option NAME=VALUE)", ("Option", "Type", "Default", "What it does"), options)
+    return 0
+
+
+def _print(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if not rows:
+        out().print(plain(f"\n{title}: none"))
+        return
+    table = Table(*head, title=plain(title), title_justify="left")
+    for row in rows:
+        table.add_row(*(plain(str(cell)) for cell in row))
+    out().print()
+    out().print(table)
+
+
+def _described(name: str) -> dict[str, Any]:
+    """Everything about a protocol as JSON. Raises ConfigError (unknown, or no protocol)."""
+    from editloupe import plugins
+    from editloupe.protocols.base import make_protocol
+
+    cls: Any = plugins.load("protocols", name)
+    problem, metrics, tables = "", [], []
+    try:
+        protocol = make_protocol(name)
+        metrics = [metric.to_json() for metric in protocol.metrics]
+        tables = [_table(one) for one in protocol.tables]
+    except ConfigError as error:
+        if not hasattr(cls, "Options"):
+            raise
+        # An option without a default: metrics and tables depend on it.
+        problem = str(error)
+    paper = getattr(cls, "paper", None)
+    return {
+        "name": name,
+        "package": plugins.origin("protocols", name),
+        "paper": "" if paper is None else paper.title,
+        "url": "" if paper is None else paper.url,
+        "roles": dict(getattr(cls, "roles", {})),
+        "metrics": metrics,
+        "tables": tables,
+        "options": [_option(field_name, field) for field_name, field in cls.Options.model_fields.items()],
+        "problem": problem,
+    }
+
+
+def _table(table: Any) -> dict[str, Json]:
+    """A table of a protocol: a TableSpec, or a function of the protocol."""
+    from editloupe.scores import TableSpec
+
+    if isinstance(table, TableSpec):
+        return table.to_json()
+    text = str(getattr(table, "__doc__", None) or getattr(table, "__name__", "a function")).strip().partition("\n")[0]
+    return {"title": text, "metrics": [], "rows": "–", "cell": "–", "source": ""}
+
+
+def _option(name: str, field: Any) -> dict[str, Json]:
+    required = field.is_required()
+    default = None if required else field.get_default(call_default_factory=True)
+    known: Json = default if isinstance(default, int | float | str | None) else str(default)
+    return {
+        "name": name,
+        "type": _type(field.annotation),
+        "required": required,
+        "default": known,
+        "shown": "(required)" if required else "–" if known is None else str(known),
+        "help": " ".join((field.description or "").split()),
+    }
+
+
+def _type(annotation: Any) -> str:
+    """ "tool, oracle or plain" for a Literal; else the name of the type."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type(parts[0])
+    if origin is Literal:
+        return "|".join(map(str, parts))
+    if origin in (Union, types.UnionType):
+        return "|".join(_type(part) for part in parts if part is not types.NoneType)
+    if origin is tuple:
+        return "words"
+    names = {str: "text", int: "integer", float: "number", bool: "true|false", Path: "file"}
+    return names.get(annotation) or str(getattr(annotation, "__name__", annotation)).casefold()
+
+
+def _domain(metric: Any) -> str:
+    domain = metric["domain"]
+    if domain["kind"] == "levels":
+        return ", ".join(f"{level['name']} {level['value']:g}" for level in domain["levels"])
+    return f"{domain['low']:g} to {domain['high']:g}" if domain["kind"] == "interval" else str(domain["kind"])
