@@ -1,8 +1,9 @@
 """Plug-ins by group and name, through entry points. Built-ins come through the same door; nothing is imported before use.
 
 Groups: `editloupe.backends` (URI provider → factory), `editloupe.models` (kind → opener), `editloupe.tools` (name → tool
-class), `editloupe.measures` (name → measure class), `editloupe.protocols` (name → protocol class), `editloupe.loaders` (format →
-module or object that loads a layout). Another distribution adds one with `[project.entry-points."editloupe.tools"]`.
+class), `editloupe.measures` (name → measure class), `editloupe.protocols` (name → protocol class) and `editloupe.loaders`
+(format → module or object that loads a layout). Another distribution adds one with
+`[project.entry-points."editloupe.tools"]`.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def targets(
         if out_file is None:
             out().print("Objects, boxes and reasons, target by target: --out FILE.csv or FILE.json", style="dim")
         for one in outcomes:
-            if one.ledger.calls and one.setup.backend.traits.is_lmm:
+            if one.ledger.calls and not report.by_rules(one.setup):
                 out().print(plain(spent_told(one.ledger, one.setup.backend)))
     stopped = [one for one in outcomes if one.interrupted]
     if stopped:
@@ -132,7 +132,7 @@ def targets(
 
 
 def _absent(setup: Setup) -> str:
-    """Return why there is no detector; "" for one that is loaded now. Raises ConfigError where a named one cannot be had."""
+    """Return why there is no detector; "" for one that is loaded now. Raises ConfigError if a named one is not here."""
     from editloupe import models
 
     try:
@@ -174,9 +174,11 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 def _notes(tables: Sequence[TargetTable], setup: Setup, absent: str) -> list[str]:
     """Return what a reader must know before the numbers."""
+    from editloupe.reports.targets import by_rules
+
     rows = [row for one in tables for row in one.rows]
     notes = []
-    if not setup.backend.traits.is_lmm and any(row.how != "boxes" and row.instruction for row in rows):
+    if by_rules(setup) and any(row.how != "boxes" and row.instruction for row in rows):
         notes.append(
             "Objects are named by rules on the instruction's words, not by an LMM; name one with --backend provider/model."
         )

@@ -34,8 +34,8 @@ class DetectTarget:
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Boxes:
         """Return the boxes in thousandths.
 
-        Raises MeasureError unless there is one image, and for a phrase that cannot be looked for. Raises ModelAbsent without
-        a detector.
+        Raises MeasureError unless there is one image, and for a phrase that cannot be looked for.
+        Raises ModelAbsent without a detector.
         """
         if len(images) != 1:
             raise MeasureError(f"expected one image, found {len(images)}", status="input_error")

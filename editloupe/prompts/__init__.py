@@ -1,7 +1,8 @@
 """Render prompts: Markdown with Jinja2. A missing variable is an error, never an empty string.
 
-A template is one file. The agent's own are named by folder and stem ("agent/format"); a protocol names one of its own folder,
-and a user one of their own, by the path of the .md file. Includes are not supported, so that the digest of a template covers its whole text.
+A template is one file. The agent's own are named by folder and stem ("agent/format"). A protocol names one of its own
+folder, and a user their own, by the path of the .md file. Includes are not supported, so that the digest of a template
+covers its whole text.
 """
 
 from __future__ import annotations

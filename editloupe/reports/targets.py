@@ -91,6 +91,11 @@ class TargetRow(Serialisable):
     """SHA-256 of the source image."""
 
 
+def by_rules(setup: Setup) -> bool:
+    """Return whether the baseline named the objects, which is no language model."""
+    return setup.judge.backend == "baseline"
+
+
 @dataclass(frozen=True, kw_only=True)
 class TargetTable:
     """The targets of one data set under a name."""
@@ -223,7 +228,7 @@ def sidecar(samples: Iterable[Sample], rows: Sequence[TargetRow], *, keys: BoxFi
 
 
 def _row(sample: Sample, score: Score, setup: Setup) -> TargetRow:
-    judge, rules = setup.judge, not setup.backend.traits.is_lmm
+    judge, rules = setup.judge, by_rules(setup)
     named_by = f"rules ({judge.backend} {judge.backend_version}, not an LMM)" if rules else judge.backend
     dims: Mapping[str, Any] = score.dims
     phrase, how = dims.get("phrase"), str(dims.get("how", ""))

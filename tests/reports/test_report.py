@@ -16,7 +16,7 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import ImagePart, Request
-from editloupe.protocols.dlebench import EDIT_TYPES, DLEBench
+from editloupe.protocols.dlebench.protocol import EDIT_TYPES, DLEBench
 from editloupe.reports.areas import area_name, correlation
 from editloupe.reports.judged import Judged, read_judged
 from editloupe.reports.paper import score_grids

@@ -2,8 +2,8 @@
 
 Reproduced:
 - the two rubrics (Tables 3 and 5);
-- the Tool-driven mode (section 4.2, Eq. 2), the Oracle-guided mode and the plain LMM as a judge, with one base prompt for all
-  three (section 5.3);
+- the Tool-driven mode (section 4.2, Eq. 2), the Oracle-guided mode and the plain LMM as a judge, with one base prompt for
+  all three (section 5.3);
 - of the Oracle-guided mode: crops about each target by Eq. 1 for what concerns the target, the targets masked in white for
   what concerns the rest;
 - the normalised score (value − 1) / 3 × 100, and the worst label of several targets;

@@ -1,8 +1,9 @@
 """Which of two edits of one source and instruction is better: every pair, in both orders, by each criterion of a rubric.
 
 Judges favour a position, so each pair is asked twice with the edits' places exchanged. Only what is said both times counts.
-A sample's score is the share of its pairs that it wins; a tie counts half. Rankings with intervals are made of these answers by
-`editloupe rank`. No paper is reproduced.
+A sample's score is the share of its pairs that it wins; a tie counts half. `editloupe rank` makes rankings of these answers.
+
+Reproduced: no paper.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ Not covered:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from editloupe.answers import Boxes, FreeText, Text
 from editloupe.findings import Finding
@@ -46,7 +46,7 @@ class Targets(BaseProtocol):
 
     name = "targets"
     paper = Paper(title="DLEBench: evaluating small-scale object editing", url="https://arxiv.org/abs/2602.23622")
-    roles = {"judge": "names the object of an instruction"}
+    roles: ClassVar[Mapping[str, str]] = {"judge": "names the object of an instruction"}
     outputs = False
     metrics = (
         Metric(
@@ -119,9 +119,7 @@ def _found(sample: Sample, named: Finding | None, placed: Finding | None) -> Sco
         return _unknown(sample, "not_defined", reason, phrase=phrase, findings=findings, detections=0)
     box = boxes[0].scaled(sample.source.width / 1000, sample.source.height / 1000)
     score = None if last.answer.confidence is None else round(last.answer.confidence.value, 4)
-    return _score(
-        sample, box, how="detector", phrase=phrase, findings=findings, score=score, detections=len(boxes)
-    )
+    return _score(sample, box, how="detector", phrase=phrase, findings=findings, score=score, detections=len(boxes))
 
 
 def _score(
@@ -185,5 +183,5 @@ def _boxes(sample: Sample) -> list[tuple[str | None, Box]]:
 
 def _bare(name: Text) -> str:
     """Return an object's name without article, quotes and brackets; WHOLE_IMAGE for the whole image."""
-    bare = re.sub(r"^(the|an?)\s+", "", name.text.strip(_WRAPPED), flags=re.IGNORECASE)
+    bare = re.sub(r"^(the|an?)\s+", "", name.text.strip(_WRAPPED), flags=re.IGNORECASE).strip(_WRAPPED)
     return WHOLE_IMAGE if bare.casefold() in _WHOLE else bare
