@@ -36,7 +36,7 @@ def canary(
 ) -> int:
     """Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?"""
     from editloupe.reports import canary as report
-    from editloupe.reports import grid
+    from editloupe.reports import render
     from editloupe.reports.judged import chosen
     from editloupe.runs.execute import execute
     from editloupe.runs.setup import open_setup
@@ -50,7 +50,7 @@ def canary(
     recorded = named[0]
     keys = report.fixed_set(recorded.findings, samples)
     if not keys:
-        raise ConfigError(f"{run}: {recorded.name} gave no label, so there is nothing to compare with")
+        raise ConfigError(f"{run}: {recorded.name} gave no answer, so there is nothing to compare with")
     asked = settled(_run_of(run, recorded.title or recorded.backend, recorded.backend, backend))
     folder = out_dir or run / "canary" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     # Of repeats only the first counts, so the others are not asked.
@@ -67,14 +67,14 @@ def canary(
         typer.echo(json.dumps({**found.to_json(), "run": str(run), "asked_in": str(folder), "exit": code}))
         return code
     console = out()
-    console.print(grid.terminal(report.grid(found, {c.id: c.short for c in recorded.metrics.metrics})))
+    console.print(render.terminal(report.table(found, {c.id: c.short for c in recorded.metrics.metrics})))
     for flip in found.flips[:10]:
-        about = f", {flip.part}" if flip.part else ""
-        console.print(plain(f"  {flip.sample}, {flip.criterion}{about}: {flip.before} → {flip.now}"), soft_wrap=True)
+        about = [flip.sample, flip.criterion, f"turn {flip.turn}" if flip.turn else "", flip.part]
+        console.print(plain(f"  {', '.join(filter(None, about))}: {flip.before} → {flip.now}"), soft_wrap=True)
     if len(found.flips) > 10:
         console.print(f"  … and {len(found.flips) - 10} more")
-    for status, count in found.statuses.items():
-        console.print(plain(f"  {count} without a label now: {status}"))
+    for status, count in found.not_judged_now.items():
+        console.print(plain(f"  {count} without an answer now: {status}"))
     _models(found)
     if outcome.ledger.usage.total:
         console.print(plain(spent_told(outcome.ledger, setup.backend)))
@@ -85,14 +85,14 @@ def canary(
 
 def _models(found: Canary) -> None:
     before, now = (", ".join(names) for names in (found.models_before, found.models_now))
-    if found.silent:
+    if found.nobody_answered:
         then = f" Then it was {before}." if before else ""
         out().print(plain(f"Nobody answered now.{then}"), style="bold yellow")
     elif before or now:
         told = f"Answered then by {before or 'an unnamed model'}, now by {now or 'an unnamed model'}"
         same = "the same" if now == before else "no other than then" if now else "whether it is the same is not known"
-        what = "ANOTHER model or version" if found.changed_model else same
-        out().print(plain(f"{told}: {what}."), style="bold yellow" if found.changed_model else None)
+        what = "ANOTHER model or version" if found.model_changed else same
+        out().print(plain(f"{told}: {what}."), style="bold yellow" if found.model_changed else None)
 
 
 def _run_of(folder: Path, title: str, uri: str, backend: str | None) -> RunConfig:

@@ -13,9 +13,7 @@ from editloupe.cli.output import fail, note, out, plain
 from editloupe.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from editloupe.reports.align import Entry
+    from editloupe.reports.gate import People
     from editloupe.reports.judged import Judged
     from editloupe.runs.store import RunStore
 
@@ -78,7 +76,7 @@ def gate(
     checked = []
     for judged in chosen(store, judge):
         which = judged if editor is None else gates.of_editor(judged, editor)
-        people = partial(_entries, store, judged, human, columns, editor)
+        people = partial(_people, store, judged, human, columns, editor)
         checked += list(gates.check(which, requirements, people))
     failed = [one for one in checked if one.verdict == "failed"]
     undefined = [one for one in checked if one.verdict == "undefined"]
@@ -100,24 +98,21 @@ def gate(
     return code
 
 
-def _entries(
-    store: RunStore, judged: Judged, human: Path | None, columns: str | None, editor: str | None
-) -> Sequence[Entry]:
-    """The judge's scores with people's ratings. Raises ConfigError where there are none, or nothing meets."""
-    from editloupe.reports.entries import entries_of_run, join, knows, ratings_of_run
-    from editloupe.reports.ratings import column_names, read_ratings
+def _people(store: RunStore, judged: Judged, human: Path | None, columns: str | None, editor: str | None) -> People:
+    """The judge's column with people's ratings. Raises ConfigError if there are none, or nothing meets."""
+    from editloupe.reports.columns import column_of, join
+    from editloupe.reports.human_labels import labels_in_run, read_human
+    from editloupe.reports.label_tables import column_names
 
-    rubric = judged.metrics.metrics
     if human is None:
-        people = ratings_of_run(store, knows(rubric))
+        people = labels_in_run(store)
     else:
-        only = rubric[0].id if len(rubric) == 1 else None
-        named = column_names(columns, "--columns")
-        people = read_ratings(human, known=knows(rubric), columns=named, option="--columns", only=only)
-    found, notes = join(entries_of_run(judged), people, where=f"the run {judged.folder}", closed=True)
-    for told in (*people.notes, *notes):
-        note(f"warning: {told}")
-    return [entry for entry in found if editor is None or entry.key[0] == editor]
+        people = read_human(human, judged.metrics.metrics, column_names(columns, "--columns"))
+    column = column_of(judged)
+    items, joined = join(column.items, people, where=f"the run {judged.folder}", closed=True)
+    for text in joined.notes:
+        note(f"warning: {text}")
+    return column, {key: item for key, item in items.items() if editor is None or key[0] == editor}, joined
 
 
 def _append(path: Path, text: str) -> None:

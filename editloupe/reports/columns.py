@@ -46,7 +46,7 @@ class Item:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Labels:
+class HumanLabels:
     """Ratings by several raters, from a run's samples or from a table."""
 
     source: str
@@ -66,7 +66,7 @@ class Labels:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class JudgeColumn:
     """One judge's answers."""
 
     name: str
@@ -88,7 +88,7 @@ def key_of(score: Score) -> Key:
     return score.editor, score.sample_id, score.turn, score.part
 
 
-def column_of(judged: Judged) -> Column:
+def column_of(judged: Judged) -> JudgeColumn:
     """Return the column of one judge of a run, with rows of the data that could not be read."""
     items: dict[Key, Item] = {}
     answers: dict[str, dict[Key, Answer]] = {}
@@ -103,10 +103,10 @@ def column_of(judged: Judged) -> Column:
                 edit_type=score.edit_type if score.edit_type != "(none)" else None,
                 area=None if sample is None else relative_area(sample),
             )
-    return Column(name=judged.name, items=items, answers=answers)
+    return JudgeColumn(name=judged.name, items=items, answers=answers)
 
 
-def column_of_table(table: Labels) -> Column:
+def column_of_table(table: HumanLabels) -> JudgeColumn:
     """Return a table of scores as one judge's column. Raises ConfigError for an item that several judges scored."""
     answers: dict[str, dict[Key, Answer]] = {}
     for key, ratings in table.ratings.items():
@@ -117,7 +117,7 @@ def column_of_table(table: Labels) -> Column:
                     "expected one judge's: give each judge a file of its own"
                 )
             answers.setdefault(metric, {})[key] = next(iter(by_rater.values()), None)
-    return Column(name=table.source, items=table.items, answers=answers)
+    return JudgeColumn(name=table.source, items=table.items, answers=answers)
 
 
 def _answer(score: Score, metric: Metric) -> Answer:
@@ -125,7 +125,9 @@ def _answer(score: Score, metric: Metric) -> Answer:
     return score.label if isinstance(metric.domain, Binary) and score.label is not None else score.value
 
 
-def join(items: Mapping[Key, Item], people: Labels, *, where: str, closed: bool) -> tuple[dict[Key, Item], Labels]:
+def join(
+    items: Mapping[Key, Item], people: HumanLabels, *, where: str, closed: bool
+) -> tuple[dict[Key, Item], HumanLabels]:
     """Return the items that are judged, and people's ratings under their keys; its notes say what did not meet.
 
     where: what the items are from, for messages.   closed: an item that people rated and that is not there is left out and
@@ -190,7 +192,7 @@ def _with_facts(item: Item, rated: Item | None) -> Item:
     return replace(item, edit_type=item.edit_type or rated.edit_type, area=rated.area if item.area is None else item.area)
 
 
-def _matched(items: Iterable[Key], people: Labels, where: str) -> dict[Key, Key]:
+def _matched(items: Iterable[Key], people: HumanLabels, where: str) -> dict[Key, Key]:
     """An item's key → people's: by editor and sample, or by sample alone if that can mean one edit only."""
     ours = tuple(dict.fromkeys(key[0] for key in items))
     theirs = tuple(dict.fromkeys(key[0] for key in people.items))

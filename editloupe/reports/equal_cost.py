@@ -14,11 +14,12 @@ from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import scored
+from editloupe.reports.columns import key_of
 from editloupe.reports.judged import Judged
 
 
 def at_equal_cost(judges: Sequence[Judged], prices: Prices) -> tuple[list[Judged], tuple[str, ...]]:
-    """The judges, those with repeats cut to as many as the dearest judge without repeats spends; and what was done.
+    """Return the judges, those with repeats cut to as many as the dearest judge without repeats spends; and notes.
 
     Spend is money a question where every judge's price is known, tokens otherwise, over the questions that all of them
     were asked. Raises ConfigError where there is no judge with repeats, none without, no question in common, or nothing
@@ -65,17 +66,14 @@ def at_equal_cost(judges: Sequence[Judged], prices: Prices) -> tuple[list[Judged
 
 
 def first_repeats(judge: Judged, count: int) -> Judged:
-    """The same judge as if it had been asked `count` times only."""
+    """Return the same judge as if it had been asked `count` times only."""
     findings = [f for f in judge.findings if f.repeat < count]
     rule = replace(judge.repeats, count=count)
-    samples = {score.sample_id: score for score in judge.scores}
-    known = [s for s in judge.samples.values() if s.id in samples]
-    rejected = [score for score in judge.scores if score.missing == "input_error" and not score.findings]
-    scores = scored(judge.protocol, known, findings, rule)
-    kept = {(s.editor, s.sample_id, s.metric) for s in rejected}
-    fresh = [s for s in scores if (s.editor, s.sample_id, s.metric) not in kept]
-    name = f"{judge.name} ×{count}"
-    return replace(judge, name=name, findings=tuple(findings), scores=(*fresh, *rejected), repeats=rule)
+    rejected = {score.key for score in judge.scores if score.missing == "input_error" and not score.findings}
+    samples = [sample for key, sample in judge.samples.items() if key not in rejected]
+    fresh = {(score.metric, key_of(score)): score for score in scored(judge.protocol, samples, findings, rule)}
+    scores = tuple(fresh.get((score.metric, key_of(score)), score) for score in judge.scores)
+    return replace(judge, name=f"{judge.name} ×{count}", findings=tuple(findings), scores=scores, repeats=rule)
 
 
 def _spend(

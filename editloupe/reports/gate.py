@@ -11,12 +11,16 @@ from typing import Final, Literal, TypeAlias
 from editloupe.errors import ConfigError
 from editloupe.findings import FAILURES
 from editloupe.parsing import fold
-from editloupe.reports.align import Entry, Options, align
+from editloupe.reports.align import AlignOptions, align
+from editloupe.reports.columns import HumanLabels, Item, JudgeColumn, Key
 from editloupe.reports.judged import Judged
 from editloupe.reports.summary import OVERALL, Mean, specs, summary
 from editloupe.scores import Metric, MetricSet, Score
 from editloupe.tables import Table, simple
 from editloupe.values import Json
+
+People: TypeAlias = tuple[JudgeColumn, Mapping[Key, Item], HumanLabels]
+"""A judge's column, the items, and people's ratings of them."""
 
 Verdict: TypeAlias = Literal["passed", "failed", "undefined"]
 
@@ -188,16 +192,16 @@ def _label(criterion: Metric, wanted: str, text: str) -> str:
     raise ConfigError(f"--require {text!r}: no label {wanted!r} of {criterion.id}; its labels are {names}")
 
 
-def check(judged: Judged, requirements: Iterable[Requirement], people: Callable[[], Sequence[Entry]]) -> Iterator[Checked]:
+def check(judged: Judged, requirements: Iterable[Requirement], people: Callable[[], People]) -> Iterator[Checked]:
     """Every requirement's figure, or figures where it speaks of several criteria.
 
     people: the judge's scores joined with people's ratings; called where a requirement needs them.
     """
-    entries: Sequence[Entry] | None = None
+    joined: People | None = None
     for requirement in requirements:
         if requirement.human:
-            entries = people() if entries is None else entries
-            figures: Iterable[Figure] = _agreement(judged, requirement, entries)
+            joined = people() if joined is None else joined
+            figures: Iterable[Figure] = _agreement(judged, requirement, joined)
         else:
             figures = [_figure(judged, requirement)]
         for figure in figures:
@@ -273,10 +277,11 @@ def _missing(scores: Sequence[Score]) -> str:
     return ", ".join(f"{n} {status}" for status, n in sorted(counts.items())) + (f" of {len(scores)}" if counts else "")
 
 
-def _agreement(judged: Judged, requirement: Requirement, entries: Sequence[Entry]) -> Iterator[Figure]:
-    rated = {name for entry in entries for name in entry.ratings}
+def _agreement(judged: Judged, requirement: Requirement, joined: People) -> Iterator[Figure]:
+    column, items, people = joined
+    rated = {name for key in items for name in people.ratings.get(key, ())}
     wanted = [judged.metrics.metric(name).id for name in requirement.arguments[1:2]]
-    options = Options(good=requirement.arguments[2] if len(requirement.arguments) > 2 else None)
+    options = AlignOptions(good=requirement.arguments[2] if len(requirement.arguments) > 2 else None)
     names = wanted or [c.id for c in judged.metrics.metrics if c.id in rated and c.id in judged.criteria]
     if not names:
         yield Figure(value=None, why="people rated no criterion that was judged")
@@ -286,13 +291,13 @@ def _agreement(judged: Judged, requirement: Requirement, entries: Sequence[Entry
             why = "people did not rate it" if name not in rated else "it was not asked in this run"
             yield Figure(value=None, of=of, why=f"{name}: {why}")
             continue
-        figures = align(entries, judged.metrics.metric(name), options).whole.figures
+        figures = align(column, items, people, judged.metrics.metric(name), options).all.figures
         if requirement.metric not in figures:
             short = judged.metrics.metric(name).short
             why = f"say from which label on an edit is good: {requirement.metric}(human, {short}, LABEL)"
             yield Figure(value=None, of=of, why=why)
             continue
-        found = figures[requirement.metric].estimate
+        found = figures[requirement.metric]
         between = "" if found.interval is None else f"; {found.interval.low:.3g} to {found.interval.high:.3g}"
         rests = f"{found.judged} of {found.asked} rated ones judged{between}"
         yield Figure(value=found.value, of=of, rests=rests, why=found.why)

@@ -1,7 +1,7 @@
 """Human labels: read from a run's samples or from a table, named by the run's metrics. What cannot be used is counted.
 
-A table is long (a row a rating: item, editor, rater, criterion, label) or wide (a row an item, a column a criterion, with the
-rater in its name if there are several). A judge's scores from elsewhere are read in the same way.
+A table is long (a row a rating: item, editor, rater, criterion, label) or wide (a row an item, a column a criterion, with
+the rater in its name if there are several). A judge's scores from elsewhere are read in the same way.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Final
 from editloupe.data.human import NO_RATER, Known, metric_and_rater, names_of
 from editloupe.data.tables import Table, TableLine, shown
 from editloupe.errors import ConfigError
-from editloupe.reports.columns import Item, Key, Labels
+from editloupe.reports.columns import HumanLabels, Item, Key
 from editloupe.reports.label_tables import as_rating, find_roles, is_blank, lines_named, number_of, read_labels, text_of
+from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.values import Json, Sample
 
@@ -37,7 +38,7 @@ ONLY: Final = "score"
 """The metric of a table with one column of ratings and no metric's name."""
 
 
-def labels_in(samples: Iterable[Sample], metrics: Sequence[Metric], source: str) -> Labels:
+def labels_in(samples: Iterable[Sample], metrics: Sequence[Metric], source: str) -> HumanLabels:
     """Return the ratings that a run's samples carry, whose names the run has read as metrics."""
     known = {metric.id: metric for metric in metrics}
     found: dict[Key, dict[str, dict[str, float | str]]] = {}
@@ -60,7 +61,7 @@ def labels_in(samples: Iterable[Sample], metrics: Sequence[Metric], source: str)
         if ratings:
             found[sample.editor, sample.id, 0, ""] = ratings
     strangers = [f"human_{name}: no metric of the run; {n} ratings left out" for name, n in unknown.items()]
-    return Labels(
+    return HumanLabels(
         source=source,
         items={key: Item(key=key, source=key[1]) for key in found},
         ratings=found,
@@ -69,7 +70,19 @@ def labels_in(samples: Iterable[Sample], metrics: Sequence[Metric], source: str)
     )
 
 
-def read_human(file: Path, metrics: Sequence[Metric], columns: Mapping[str, str]) -> Labels:
+def labels_in_run(store: RunStore) -> HumanLabels:
+    """Return the ratings that a run's samples carry. Raises ConfigError if there are none."""
+    found = labels_in(store.samples.values(), store.metric_set().metrics, str(store.folder / "samples.jsonl"))
+    if not found.ratings:
+        told = f" ({'; '.join(found.notes)})" if found.notes else ""
+        raise ConfigError(
+            f"{store.folder}: its samples carry no human labels{told}; name a table with --human FILE, or add columns "
+            "human_<criterion> to the metadata and judge again"
+        )
+    return found
+
+
+def read_human(file: Path, metrics: Sequence[Metric], columns: Mapping[str, str]) -> HumanLabels:
     """Read people's ratings of a run's metrics. Raises as `read_label_table`."""
     only = metrics[0].id if len(metrics) == 1 else None
     return read_label_table(file, known=names_of(metrics), columns=columns, option="--columns", only=only)
@@ -77,7 +90,7 @@ def read_human(file: Path, metrics: Sequence[Metric], columns: Mapping[str, str]
 
 def read_label_table(
     file: Path, *, known: Known | None, columns: Mapping[str, str], option: str, only: str | None = None
-) -> Labels:
+) -> HumanLabels:
     """Read a table of ratings, or of one judge's scores.
 
     known: which metrics there are; None if every column of numbers is one.   columns: from `column_names`.
@@ -108,7 +121,9 @@ def read_label_table(
     for line in table.lines:
         reader.add(line)
     notes = (*(f"{file.name}: {stray}; it is not taken for ratings" for stray in strays), *reader.notes(file.name))
-    return Labels(source=str(file), items=reader.items, ratings=reader.ratings, metrics=tuple(reader.metrics), notes=notes)
+    return HumanLabels(
+        source=str(file), items=reader.items, ratings=reader.ratings, metrics=tuple(reader.metrics), notes=notes
+    )
 
 
 @dataclass(kw_only=True)
@@ -117,7 +132,7 @@ class _Reader:
 
     roles: Mapping[str, str]
     wide: Mapping[str, tuple[str, str]]
-    """Column → (metric, rater); empty for a long table."""
+    """JudgeColumn → (metric, rater); empty for a long table."""
     known: Known | None
     only: str
     items: dict[Key, Item] = field(default_factory=dict)
@@ -204,7 +219,7 @@ class _Reader:
 
 
 def _named_wide(named: Mapping[str, str], known: Known | None, option: str) -> dict[str, tuple[str, str]]:
-    """Column → (metric, rater) of those that the user named."""
+    """JudgeColumn → (metric, rater) of those that the user named."""
     found = {}
     for role, column in named.items():
         name, _, rater = role.partition("@")
@@ -216,7 +231,7 @@ def _named_wide(named: Mapping[str, str], known: Known | None, option: str) -> d
 
 
 def _wide(table: Table, taken: set[str], known: Known | None) -> tuple[dict[str, tuple[str, str]], list[str]]:
-    """Column → (metric, rater) of every column whose name holds a metric, or, if none is known, of numbers alone.
+    """JudgeColumn → (metric, rater) of every column whose name holds a metric, or, if none is known, of numbers alone.
 
     And the columns that would be of numbers but for a few values (the fewer half), with the first of these, in words.
     """

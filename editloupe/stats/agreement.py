@@ -96,9 +96,9 @@ class Figure(Estimate):
     """An estimate, and what it is if the unjudged items count against the judge."""
 
     adjusted: float | None
-    """Shares count an unjudged item as wrong. Correlations, kappa and alpha are what they would be if each unjudged item had
-    been labelled at random from the judge's own labels: the figure times the coverage (squared for Kendall's tau, which is
-    about pairs). None for errors on a scale, and if there is no figure.
+    """Shares count an unjudged item as wrong. Correlations, kappa and alpha are what they would be if each unjudged item
+    had been labelled at random from the judge's own labels: the figure times the coverage (squared for Kendall's tau, which
+    is about pairs). None for errors on a scale, and if there is no figure.
     """
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 from pydantic import PlainSerializer
 
-from editloupe.protocols.repeats import entropy_of
 from editloupe.values import Serialisable
 
 _LEAST_TESTED: Final = 6
@@ -71,8 +69,3 @@ def holm(tests: Sequence[Significance]) -> list[Significance]:
         highest = max(highest, min(1.0, p * (len(order) - rank)))
         found[index] = replace(tests[index], p_holm=highest)
     return found
-
-
-def entropy(answers: Sequence[Hashable]) -> float | None:
-    """Return Shannon's entropy of the answers in bits, 0 if all are the same. None without an answer."""
-    return entropy_of(Counter(answers).values()) if answers else None

@@ -10,11 +10,10 @@ from markupsafe import Markup
 from editloupe.backends.prices import Prices
 from editloupe.errors import EditLoupeError
 from editloupe.reports.closing import score_tables
-from editloupe.reports.compare import Comparison, compare
-from editloupe.reports.compare_grids import grids
-from editloupe.reports.fragments import grid_table, label_plot
+from editloupe.reports.compare import Comparison, compare, human_column
+from editloupe.reports.compare_tables import tables
 from editloupe.reports.judged import Judged, judged_in, read_judged
-from editloupe.reports.people import labels_of_people
+from editloupe.reports.label_plot import label_plot
 from editloupe.reports.render import html
 from editloupe.reports.report import Report, make_report
 from editloupe.reports.summary import summarise
@@ -108,9 +107,9 @@ class Numbers:
             found: Comparison | str | None
             try:
                 judges = read_judged([reader.folder for reader in readers])
-                people, source, notes = labels_of_people(judges)
+                people, notes = human_column(judges)
                 found = compare(judges, prices=self.prices, people=people)
-                found = replace(found, people=source, notes=(*found.notes, *notes))
+                found = replace(found, notes=(*found.notes, *notes))
             except EditLoupeError as error:
                 found = str(error) if several_judges(readers) else None
             kept = self._compared[key] = versions, found
@@ -138,7 +137,7 @@ class Numbers:
 
 def comparison_tables(found: Comparison) -> list[Markup]:
     """Return the tables of a comparison, but for the list of disagreements."""
-    return [grid_table(grid) for grid in grids(found) if grid.name != "disagreements"]
+    return [html(table) for table in tables(found) if table.name != "disagreements"]
 
 
 def several_judges(readers: Sequence[RunReader]) -> bool:

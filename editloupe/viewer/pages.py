@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -147,7 +148,7 @@ class Site:
         """One disagreement: the sample, and each judge's steps with the first at which they differ."""
         columns = []
         for judge in found.judges:
-            run = next(r for r in self.runs if r.reader.folder == judge.folder.resolve())
+            run = next(r for r in self.runs if r.reader.folder == Path(judge.run).resolve())
             sample = run.reader.sample(slug(case.sample))
             own = [] if sample is None else [
                 v for v in verdicts(run.reader, sample, run.metrics, self.numbers.prices)

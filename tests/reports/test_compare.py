@@ -13,9 +13,10 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
-from editloupe.reports.compare import entropy, mcnemar, signed_ranks
+from editloupe.reports.compare import entropy
 from editloupe.runs.execute import execute
 from editloupe.runs.setup import Settings, Source, open_bench
+from editloupe.stats.significance import mcnemar, signed_ranks
 from tests.conftest import final
 from tests.reports.runs import IF, LEVELS, VC, Row, finding, sample, write_run
 
@@ -101,7 +102,7 @@ def test_two_judges_by_hand(compared: Comparer):
     assert pair["difference"]["value"] == pytest.approx(-3 / 8 * 100 / 3)
     # Rows: b's label; columns: a's; the last for those that only b judged.
     assert pair["confusion"] == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 1, 2, 0]]
-    a, b = found["standings"]
+    a, b = found["summaries"]
     assert (a["label_entropy_bits"], a["mean"]["value"]) == (2.0, pytest.approx(50.0))
     # 1/8, 2/8, 2/8, 3/8.
     bits = -(1 / 8 * math.log2(1 / 8) + 2 * 1 / 4 * math.log2(1 / 4) + 3 / 8 * math.log2(3 / 8))
@@ -128,7 +129,7 @@ def test_what_one_could_not_judge_is_in_its_coverage_and_in_no_pair(compared: Co
     found = compared({"a": said([None, *A[1:]]), "b": said(B)})
     (pair,) = found["pairs"]
     assert (pair["common"], values(pair["figures"])["exact"]) == (7, 4 / 7)
-    a, b = found["standings"]
+    a, b = found["summaries"]
     assert (a["mean"]["judged"], a["mean"]["asked"], a["statuses"]) == (7, 8, {"refused": 1})
     assert (b["mean"]["judged"], b["common"]["judged"]) == (8, 7)
     # b's 1 was judged by b alone.
@@ -142,18 +143,18 @@ def test_a_judge_without_any_verdict_takes_part_in_nothing_and_is_listed(compare
     assert pair["common"] == 0
     assert set(values(pair["figures"]).values()) == {None}
     assert (pair["difference"]["value"], pair["test"]["p"]) == (None, None)
-    assert found["standings"][1]["label_entropy_bits"] is None
+    assert found["summaries"][1]["label_entropy_bits"] is None
     assert not found["disagreements"]
 
 
 def test_a_judge_without_any_verdict_empties_nobodys_mean(compared: Comparer):
     found = compared({"a": said([None, *A[1:]]), "none": said([None] * 8), "b": said(B)}, people=A)
     # a: 2 3 4 1 2 3 4 are 19/7 of 1..4; b: 2 3 4 2 3 4 4 are 22/7.
-    a, none, b = (s["common"] for s in found["standings"])
+    a, none, b = (s["common"] for s in found["summaries"])
     assert (a["judged"], a["value"]) == (7, pytest.approx((19 / 7 - 1) / 3 * 100))
     assert (b["judged"], b["value"]) == (7, pytest.approx((22 / 7 - 1) / 3 * 100))
     assert (none["judged"], none["value"]) == (0, None)
-    versus = found["nearness"][0]["versus"]
+    versus = found["human_agreement"][0]["versus"]
     assert versus["none, tool"]["why"] == "no sample that both judged"
     assert versus["b, tool"]["p"] is not None
 
@@ -162,7 +163,7 @@ def test_a_criterion_that_a_judge_was_not_asked_is_told_of_the_others(compared: 
     both = [*said(A), *(finding(edit(i), "Perfect Consistency", criterion=VC) for i in range(8))]
     found = compared({"a": both, "b": both, "if only": said(B)})
     assert "if only, tool has no verdict on VC; what all judged is told without it there" in found["notes"]
-    common = {(s["judge"].removesuffix(", tool"), s["criterion"]): s["common"]["judged"] for s in found["standings"]}
+    common = {(s["judge"].removesuffix(", tool"), s["criterion"]): s["common"]["judged"] for s in found["summaries"]}
     assert common["a", VC] == common["b", VC] == common["if only", IF] == 8
     assert common["if only", VC] == 0
 
@@ -176,8 +177,8 @@ def test_one_sample_gives_no_chance_corrected_figure(compared: Comparer):
 
 
 def test_entropy_by_hand():
-    assert entropy([4, 4]) == 1.0
-    assert entropy([7]) == 0.0
+    assert entropy(["x", "y", "y", "x"]) == 1.0
+    assert entropy(["x"] * 7) == 0.0
     assert entropy([]) is None
 
 
@@ -202,7 +203,7 @@ def test_mcnemar_by_hand():
 def test_three_judges_against_people_with_holms_correction(compared: Comparer):
     wrong = [4, 4, 4, 1, 4, 4, 4, 1]
     found = compared({"right": said(A), "near": said(B), "wrong": said(wrong)}, people=A)
-    right, near, bad = found["nearness"]
+    right, near, bad = found["human_agreement"]
     assert right["figures"]["exact"]["value"] == 1.0
     assert near["figures"]["exact"]["value"] == 5 / 8
     assert near["figures"]["mae"]["value"] == pytest.approx(3 / 8)
@@ -213,7 +214,7 @@ def test_three_judges_against_people_with_holms_correction(compared: Comparer):
     assert right["versus"]["wrong, tool"]["p_holm"] == pytest.approx(3 / 128)
     assert near["versus"]["wrong, tool"]["p_holm"] == pytest.approx(2 / 16)
     assert test["p_holm"] == pytest.approx(1 / 4)
-    assert [e["agreeing"] for e in found["efforts"]] == [8, 5, 0]
+    assert [e["agreeing"] for e in found["costs"]] == [8, 5, 0]
 
 
 PRICES = "[models.m]\ninput = 1.0\noutput = 10.0\n"
@@ -227,7 +228,7 @@ def test_what_a_verdict_costs(compared: Comparer):
         prices=PRICES,
         people=B,
     )
-    a, b = found["efforts"]
+    a, b = found["costs"]
     # Eight findings: 8,000 tokens at 1 USD and 800 at 10 USD a million; seven verdicts, of which four are people's.
     assert a["cost_usd"] == pytest.approx(0.016)
     assert a["cost_a_verdict_usd"] == pytest.approx(0.016 / 7)
@@ -249,7 +250,7 @@ def test_a_cost_is_unknown_where_a_finding_has_no_tokens(compared: Comparer):
         "baseline": said(A),
     }
     uris = dict.fromkeys(("told", "silent", "partly", "cut", "never"), "openai/m")
-    costs = [e["cost_usd"] for e in compared(judges, backends=uris, prices=PRICES)["efforts"]]
+    costs = [e["cost_usd"] for e in compared(judges, backends=uris, prices=PRICES)["costs"]]
     # 1,000 tokens a finding; what was not answered or not asked costs nothing.
     assert costs == [pytest.approx(0.008), None, None, pytest.approx(0.007), pytest.approx(0.007), 0.0]
 
@@ -321,12 +322,12 @@ def test_compare_on_the_command_line(
     pairs = {(p["first"], p["second"]): p for p in data["pairs"]}
     assert pairs["scripted/first, tool", "scripted/second, tool"]["figures"]["kappa"]["value"] == pytest.approx(0.5)
     assert pairs["scripted/first, tool", "scripted/third, tool"]["common"] == 7
-    assert [e["agreeing"] for e in data["efforts"]] == [8, 5, 7]
+    assert [e["agreeing"] for e in data["costs"]] == [8, 5, 7]
     code, told, _ = editloupe(*words, "--out", tmp_path / "out")
     assert code == 0
     assert "1 scripted/first, tool" in told and "Which of two judges is right more often" in told
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"compare.md", "compare.json", "pairs.csv", "effort.csv", "agreement-instruction-following.svg"} <= names
+    assert {"compare.md", "compare.json", "pairs.csv", "costs.csv", "agreement-instruction-following.svg"} <= names
     with (tmp_path / "out" / "pairs.csv").open() as file:
         assert float(next(csv.DictReader(file))["weighted_kappa"]) == pytest.approx(0.85)
     code, told, said = editloupe("compare", *made.values(), "--judges", "nobody,scripted/first", "--json")

@@ -56,8 +56,8 @@ def compared(compare: Callable[..., tuple[int, str, str]]) -> Compared:
         code, told, said = compare(tool, plain, "--json", *words)
         assert code == 0, said
         data = json.loads(told)
-        standing = data["standings"][1]
-        return {**data["efforts"][1], "mean": standing["mean"]["value"]}, data["notes"]
+        standing = data["summaries"][1]
+        return {**data["costs"][1], "mean": standing["mean"]["value"]}, data["notes"]
 
     return run
 

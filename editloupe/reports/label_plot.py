@@ -12,7 +12,6 @@ from typing import Final
 from markupsafe import Markup
 
 from editloupe.reports.escape import safe
-from editloupe.reports.grid import Grid
 from editloupe.reports.render import tone
 from editloupe.reports.summary import Summary
 from editloupe.scores import Metric
@@ -20,30 +19,6 @@ from editloupe.scores import Metric
 WIDTH: Final = 640
 _ROW: Final = 34
 _BAR: Final = 20
-
-
-def grid_table(grid: Grid) -> Markup:
-    """A grid as a table; a row that sums up stands out."""
-    head = Markup("").join(
-        Markup('<th scope="col"{}>{}</th>').format(Markup("") if i < grid.fixed else Markup(' class="number"'), safe(name))
-        for i, name in enumerate(grid.head)
-    )
-    body = Markup("").join(
-        Markup("<tr{}>{}</tr>").format(
-            Markup(' class="strong"') if row.strong else "",
-            Markup("").join(
-                Markup('<th scope="row">{}</th>').format(safe(cell))
-                if i == 0
-                else Markup("<td{}>{}</td>").format(Markup("") if i < grid.fixed else Markup(' class="number"'), safe(cell))
-                for i, cell in enumerate(row.cells)
-            ),
-        )
-        for row in grid.rows
-    )
-    return Markup(
-        '<div class="scroll"><table class="scores"><caption>{}<span class="dim">{}</span></caption>'
-        "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>"
-    ).format(safe(grid.title), safe(grid.caption), head, body)
 
 
 def label_plot(summaries: Sequence[Summary], criterion: Metric) -> Markup:
