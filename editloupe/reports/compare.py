@@ -30,7 +30,6 @@ from editloupe.reports.columns import (
     column_of,
     groups,
     join,
-    key_name,
     key_of,
     mask,
 )
@@ -41,7 +40,7 @@ from editloupe.scores import Metric, Score
 from editloupe.stats.agreement import Figure, Paired, confusion, figures, label_figures
 from editloupe.stats.bootstrap import DRAWING, Drawing, Estimate, mean
 from editloupe.stats.significance import Significance, holm, mcnemar, signed_ranks
-from editloupe.values import Serialisable
+from editloupe.values import Serialisable, is_empty, sample_key
 
 _ORDERED: Final = ("exact", "kappa", "weighted_kappa", "alpha_ordinal", "spearman", "bias")
 _UNORDERED: Final = ("exact", "kappa", "alpha_nominal")
@@ -166,6 +165,10 @@ class Disagreement(Serialisable):
     """One sample on which judges differ."""
 
     sample: str
+    """The sample's key."""
+
+    turn: Annotated[int, Field(exclude_if=lambda turn: not turn)] = 0
+    part: Annotated[str, Field(exclude_if=is_empty)] = ""
     criterion: str
     labels: Mapping[str, str]
     """By judge."""
@@ -400,8 +403,14 @@ class _Joined:
             # Two options may be wrong alike.
             if len(shown) > 1 and (max(shown) > min(shown) or (not self.ruler.ordered and len(set(labels.values())) > 1)):
                 spread = (max(shown) - min(shown)) / (1 if self.metric.domain.bounds is None else 100)
-                name = key_name(key)
-                yield Disagreement(sample=name, criterion=self.metric.id, labels=labels, spread=round(spread, 6))
+                yield Disagreement(
+                    sample=sample_key(*key[:2]),
+                    turn=key[2],
+                    part=key[3],
+                    criterion=self.metric.id,
+                    labels=labels,
+                    spread=round(spread, 6),
+                )
 
     def agreeing(self, judge: int) -> int:
         """Return how many answers of a judge are people's."""

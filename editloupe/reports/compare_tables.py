@@ -306,8 +306,9 @@ def _disagreements(found: Comparison, most: int) -> Table:
     names = [judge.name for judge in found.judges]
     rows = []
     for d in found.disagreements[:most]:
-        cells = (d.sample, _title(found, d.criterion), *(d.labels.get(name, NONE) for name in names))
-        record: dict[str, Json] = {"sample": d.sample, "criterion": d.criterion, "spread": d.spread}
+        name = ", ".join(filter(None, (d.sample, f"turn {d.turn}" if d.turn else "", d.part)))
+        cells = (name, _title(found, d.criterion), *(d.labels.get(name, NONE) for name in names))
+        record: dict[str, Json] = {"sample": name, "criterion": d.criterion, "spread": d.spread}
         record |= {f"label of {n}": v for n, v in d.labels.items()}
         rows.append(_Line(tuple(map(words, cells)), record))
     more = len(found.disagreements) - len(rows)

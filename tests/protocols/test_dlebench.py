@@ -9,12 +9,13 @@ import pytest
 
 from editloupe.answers import Label
 from editloupe.findings import Finding
-from editloupe.protocols.base import groups
-from editloupe.protocols.dlebench import EDIT_TYPES, DLEBench, edit_type_name, macro_mean, overall
-from editloupe.rubrics.model import load_rubric
+from editloupe.protocols.base import Known, groups, make_protocol, scored
+from editloupe.protocols.dlebench.protocol import EDIT_TYPES, DLEBench, edit_type_name, macro_mean, overall
+from editloupe.scores import Score
 from editloupe.values import ImageRef, Sample, Turn
 
 TABLES = Path(__file__).parents[3] / "shared" / "data" / "paper-tables"
+IF, VC = "instruction_following", "visual_consistency"
 
 
 def image(name: str) -> ImageRef:
@@ -26,33 +27,31 @@ def sample(id: str, edit_type: str | None, *, edited: bool = True) -> Sample:
     return Sample(id=id, source=image("s" + id), turns=(turn,), edit_type=edit_type)
 
 
-def summary_of(labels: dict[str, tuple[str | None, str | None, str | None]]):
+def scores_of(labels: dict[str, tuple[str | None, str | None, str | None]]) -> list[Score]:
     """id → (edit type, IF label, VC label); a label of None is a refusal."""
-    protocol = DLEBench(load_rubric("dlebench"))
+    protocol = make_protocol("dlebench")
     samples = [sample(id, edit_type) for id, (edit_type, _, _) in labels.items()]
-    done: dict[str, Finding] = {}
-    for task in protocol.plan(samples, {}):
-        name = labels[task.sample_id][1 if task.criterion == "instruction_following" else 2]
-        criterion = protocol.rubric.criterion(task.criterion)
-        value = next((level.value for level in criterion.levels if level.name == name), None)
-        done[task.id] = Finding(
-            task_id=task.id,
-            judge_id="j",
-            repeat=0,
-            sample_id=task.sample_id,
-            editor="",
-            criterion=task.criterion,
-            status="refused" if value is None else "ok",
-            answer=None if value is None else Label(name=str(name), value=value),
-        )
-    assert protocol.plan(samples, done) == []
-    scores = [s for group in groups(samples) for s in protocol.score(group, done)]
-    (summary,) = protocol.summarise(scores)
-    return summary
+    done = []
+    for task in protocol.plan(samples, Known()):
+        name = labels[task.about.sample_id][1 if task.metric == IF else 2]
+        (metric,) = (m for m in protocol.metrics if m.id == task.metric)
+        label = next((Label(name=level.name, value=level.value) for level in metric.levels if level.name == name), None)
+        status = "refused" if label is None else "ok"
+        done.append(Finding.of(task, judge_id="j", repeat=0, status=status, ending="answer", answer=label))
+    return scored(protocol, samples, done)
+
+
+def means(scores: list[Score], metric: str) -> dict[str, float]:
+    """The mean of each edit type's normalised values; no entry where nothing was judged."""
+    found: dict[str, list[float]] = {}
+    for score in scores:
+        if score.metric == metric and score.normalised is not None:
+            found.setdefault(score.edit_type, []).append(score.normalised)
+    return {edit_type: sum(values) / len(values) for edit_type, values in found.items()}
 
 
 def test_the_mean_over_types_counts_every_type_the_same_and_the_overall_is_the_mean_of_both_criteria():
-    summary = summary_of(
+    scores = scores_of(
         {
             # IF values 4, 4, 1 → (4−1)/3·100 = 100, 100, 0.
             "a": ("change_color", "Flawless Execution", "Perfect Consistency"),
@@ -60,45 +59,40 @@ def test_the_mean_over_types_counts_every_type_the_same_and_the_overall_is_the_m
             "c": ("remove", "Localization Failure", "Scene Collapse"),
         }
     )
-    assert list(summary.rows) == ["Change Color", "Removal Object"]
-    assert summary.macro["instruction_following"].mean == pytest.approx((100 + 0) / 2)
-    assert summary.micro["instruction_following"].mean == pytest.approx(200 / 3)
+    assert [s.normalised for s in scores if s.metric == IF] == [100, 100, 0]
+    assert means(scores, IF) == {"Change Color": 100, "Removal Object": 0}
     # VC values 4, 3, 1 → 100, 66.67, 0: colour 83.33, removal 0, macro 41.67.
-    assert summary.macro["visual_consistency"].mean == pytest.approx((250 / 3) / 2)
-    assert summary.macro["overall"].mean == pytest.approx((50 + 250 / 6) / 2)
-    assert (summary.types_present["overall"], summary.types_known) == (2, 7)
-    assert summary.histogram["instruction_following"] == {
-        "Localization Failure": 1, "Wrong Action": 0, "Over Modification": 0, "Flawless Execution": 2,
-    }  # fmt: skip
+    assert means(scores, VC) == {"Change Color": pytest.approx(250 / 3), "Removal Object": 0}
+    averages = {metric: macro_mean(means(scores, metric)) for metric in (IF, VC)}
+    assert averages == {IF: 50, VC: pytest.approx(250 / 6)}
+    assert overall(averages) == pytest.approx((50 + 250 / 6) / 2)
+    (table,) = DLEBench.tables
+    assert (table.rows, table.cell, table.order) == ("edit_type", "macro", EDIT_TYPES)
+    assert len(EDIT_TYPES) == 7
 
 
-def test_a_failure_is_counted_beside_the_mean_and_never_in_it():
-    summary = summary_of(
+def test_a_failure_has_a_status_and_no_number():
+    scores = scores_of(
         {
             "a": ("count", "Flawless Execution", "Perfect Consistency"),
             "b": ("count", None, "Perfect Consistency"),
             "c": ("shape", None, None),
         }
     )
-    cell = summary.rows["Change Count"]["instruction_following"]
-    assert (cell.mean, cell.judged, cell.asked) == (100.0, 1, 2)
-    empty = summary.rows["Change Shape"]["instruction_following"]
-    assert (empty.mean, empty.judged, empty.asked) == (None, 0, 1)
+    assert [(s.value, s.normalised, s.missing) for s in scores if s.metric == IF] == [
+        (4.0, 100.0, None),
+        (None, None, "refused"),
+        (None, None, "refused"),
+    ]
     # The type without any verdict is missing from the macro mean; it does not pull it to zero.
-    assert summary.macro["instruction_following"].mean == 100.0
-    # IF rests on one type, VC on the same one, since the shape sample was refused by both.
-    assert summary.types_present == {"instruction_following": 1, "visual_consistency": 1, "overall": 1}
-    assert summary.rows["Change Shape"]["overall"].mean is None
-    assert summary.statuses["instruction_following"] == {"refused": 2}
+    assert macro_mean(means(scores, IF)) == 100.0
+    assert means(scores, VC) == {"Change Count": 100.0}
 
 
-def test_types_that_the_paper_does_not_know_stand_in_rows_of_their_own():
-    summary = summary_of({"a": ("style", "Wrong Action", "Scene Collapse"), "b": (None, "Wrong Action", "Scene Collapse")})
-    assert list(summary.rows) == ["(none)", "style"]
-    assert set(summary.types_present.values()) == {0}
-    assert summary.macro["overall"].mean is None
+def test_types_that_the_paper_does_not_know_keep_their_own_name():
+    scores = scores_of({"a": ("style", "Wrong Action", "Scene Collapse"), "b": (None, "Wrong Action", "Scene Collapse")})
     # Value 2 → (2−1)/3·100.
-    assert summary.micro["instruction_following"].mean == pytest.approx(100 / 3)
+    assert means(scores, IF) == {"style": pytest.approx(100 / 3), "(none)": pytest.approx(100 / 3)}
 
 
 @pytest.mark.parametrize(
@@ -123,20 +117,21 @@ def test_edit_types_are_known_by_their_usual_spellings(spelling: str | None, nam
 
 
 def test_a_missing_output_is_planned_as_a_task_that_cannot_be_asked():
-    protocol = DLEBench(load_rubric("dlebench"), criteria=["vc"])
-    (task,) = protocol.plan([sample("a", None, edited=False)], {})
+    protocol = make_protocol("dlebench", {"criteria": "vc"})
+    (task,) = protocol.plan([sample("a", None, edited=False)], Known())
     assert task.blocked is not None
     assert task.blocked[0] == "missing_output"
     assert [v.alias for v in task.views] == ["Original Image"]
 
 
 def test_a_task_is_known_by_its_content_and_not_by_its_judge():
-    def protocol(**options: object) -> str:
-        made = DLEBench(load_rubric("dlebench"), criteria=["if"], **options)  # type: ignore[arg-type]
-        return made.plan([sample("a", "color")], {})[0].id
+    def id_of(tools: tuple[str, ...] = (), **options: str) -> str:
+        made = make_protocol("dlebench", {"criteria": "if", **options}, tools=tools)
+        (task,) = made.plan([sample("a", "color")], Known())
+        return task.id
 
-    assert protocol() == protocol()
-    assert protocol() != protocol(mode="plain", tools=("zoom_in",)) != protocol(tools=("zoom_in",))
+    assert id_of() == id_of() == id_of(("zoom_in",), mode="plain")
+    assert id_of() != id_of(("zoom_in",))
 
 
 def test_samples_of_one_source_and_instruction_are_one_group():

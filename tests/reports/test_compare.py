@@ -14,11 +14,10 @@ import pytest
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.reports.compare import entropy
-from editloupe.runs.execute import execute
-from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.stats.significance import mcnemar, signed_ranks
 from tests.conftest import final
 from tests.reports.runs import IF, LEVELS, VC, Row, finding, sample, write_run
+from tests.setups import open_with, run_over
 
 Found = dict[str, Any]
 Comparer = Callable[..., Found]
@@ -289,9 +288,8 @@ def test_other_data_no_overlap_and_one_judge_are_refused(
 def runs_of(edits: Path, tmp_path: Path, scripts: dict[str, Callable[[Request], str]]) -> dict[str, Path]:
     made = {}
     for name, script in scripts.items():
-        bench = open_bench(Settings(backend=ScriptedLMM(script, name=name), criteria=("if",)))
         made[name] = tmp_path / name
-        execute(bench, Source(path=edits), made[name], config={})
+        run_over(open_with(backend=ScriptedLMM(script, name=name), criteria=("if",)), edits, made[name])
     return made
 
 
@@ -354,11 +352,9 @@ def test_runs_of_one_folder_name_are_told_apart_by_their_parents(
     folder = edits(8)
     made = []
     for month, labels in (("jan", A), ("feb", B)):
-        bench = open_bench(
-            Settings(backend=ScriptedLMM(lambda r, v=labels: final(LEVELS[v[number_of(r)]]), name="one"), criteria=("if",))
-        )
+        judge = ScriptedLMM(lambda r, v=labels: final(LEVELS[v[number_of(r)]]), name="one")
         made.append(tmp_path / month / "run")
-        execute(bench, Source(path=folder), made[-1], config={})
+        run_over(open_with(backend=judge, criteria=("if",)), folder, made[-1])
     code, told, said = editloupe("compare", *made, "--json")
     assert code == 0, said
     data = json.loads(told)

@@ -14,10 +14,9 @@ from editloupe.chat import Request
 from editloupe.reports.compare import compare
 from editloupe.reports.judged import read_judged
 from editloupe.rubrics.model import load_rubric
-from editloupe.runs.execute import execute
-from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.values import digest
 from tests.conftest import final
+from tests.setups import open_with, run_over
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
@@ -73,8 +72,7 @@ def test_every_figure_of_three_judges_is_that_of_the_labels_themselves(folder: P
         "baseline": "baseline",
     }
     for name, backend in backends.items():
-        bench = open_bench(Settings(backend=backend, criteria=("if",), mode="plain"))
-        execute(bench, Source(path=folder), tmp_path / name, config={})
+        run_over(open_with(backend=backend, criteria=("if",), mode="plain"), folder, tmp_path / name)
     values: dict[str, dict[tuple[str, str], int]] = {}
     for name in backends:
         rows = [json.loads(line) for line in (tmp_path / name / "findings.jsonl").read_text().splitlines()]

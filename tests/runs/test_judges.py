@@ -309,7 +309,7 @@ def test_what_cannot_be_asked_is_not_repeated(edits: Edits, tmp_path: Path):
 
 
 def test_repeats_stand_in_the_report_as_they_were_joined(edits: Edits, tmp_path: Path):
-    from editloupe.reports.entries import entries_of_run
+    from editloupe.reports.columns import column_of
     from editloupe.reports.judged import read_judged
     from editloupe.reports.report import make_report
 
@@ -324,11 +324,10 @@ def test_repeats_stand_in_the_report_as_they_were_joined(edits: Edits, tmp_path:
     assert grids["doubt"].records[0]["mean_entropy_bits"] == pytest.approx(0.9183, abs=5e-5)
     json.dumps([dict(r) for r in grids["doubt"].records], allow_nan=False)
     # Beside people's ratings too, what the repeats come to counts.
-    assert [e.scores for e in entries_of_run(judged)] == [{"instruction_following": None}] * 2
+    assert list(column_of(judged).of("instruction_following").values()) == [None] * 2
     run(turns(BEST, WRONG, WRONG), folder, out, sampling=warm, repeats=Repeats(count=3))
     (judged,) = read_judged([out])
-    scores = [e.scores for e in entries_of_run(judged)]
-    assert scores == [{"instruction_following": 2.0}] * 2
+    assert list(column_of(judged).of("instruction_following").values()) == [2.0] * 2
 
 
 def test_an_interrupted_visit_has_asked_everything_once_before_anything_twice(edits: Edits, tmp_path: Path):
