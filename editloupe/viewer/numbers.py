@@ -12,8 +12,8 @@ from editloupe.errors import EditLoupeError
 from editloupe.reports.closing import score_tables
 from editloupe.reports.compare import Comparison, compare, human_column
 from editloupe.reports.compare_tables import tables
-from editloupe.reports.fragments import label_plot
 from editloupe.reports.judged import Judged, judged_in, read_judged
+from editloupe.reports.label_plot import label_plot
 from editloupe.reports.render import html
 from editloupe.reports.report import Report, make_report
 from editloupe.reports.summary import summarise
@@ -101,8 +101,6 @@ class Numbers:
 
     def comparison(self, readers: Sequence[RunReader]) -> Comparison | str | None:
         """Return all judges of all runs against each other, or why they cannot be compared; None for one judge."""
-        for reader in readers:
-            reader.refresh()
         key, versions = tuple(readers), [reader.version for reader in readers]
         kept = self._compared.get(key)
         if kept is None or kept[0] != versions:
@@ -118,7 +116,6 @@ class Numbers:
         return kept[1]
 
     def _report(self, reader: RunReader) -> Report | None:
-        reader.refresh()
         kept = self._reports.get(reader)
         if kept is None or kept[0] != reader.version:
             version, judged = reader.version, self._judges(reader)[0]

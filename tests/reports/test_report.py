@@ -426,13 +426,13 @@ def test_what_cannot_be_reported_is_said(
     code, _, said = editloupe("report", runs["plain"])
     assert (code, "holds no finding yet" in said) == (2, True)
     info = json.loads((runs["plain"] / "run.json").read_text())
-    info["record"]["rubric"]["title"] = "Another"
+    info["record"]["metrics"][0]["name"] = "Another"
     (runs["plain"] / "run.json").write_text(json.dumps(info))
     row = json.loads((runs["oracle"] / "findings.jsonl").read_text().splitlines()[0])
     row["judge_id"] = next(iter(info["judges"]))
     (runs["plain"] / "findings.jsonl").write_text(json.dumps(row) + "\n")
     code, _, said = editloupe("report", runs["oracle"], runs["plain"])
-    assert (code, "was judged by rubric dlebench (" in said) == (2, True)
+    assert (code, "was judged by dlebench, " in said and "their metrics differ" in said) == (2, True)
 
 
 def test_rows_that_could_not_be_read_are_counted(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
