@@ -15,8 +15,8 @@ from editloupe.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editloupe.reports.align import AlignOptions, Dimension, JudgeAgreement
-    from editloupe.reports.columns import HumanLabels, JudgeColumn
+    from editloupe.reports.align import AlignOptions, JudgeAgreement
+    from editloupe.reports.columns import Dimension, HumanLabels, JudgeColumn
     from editloupe.reports.votes import VoteAgreement
     from editloupe.scores import Metric
     from editloupe.values import Json
@@ -218,9 +218,7 @@ def _agreement(
     )
 
 
-def _print(
-    found: Sequence[JudgeAgreement] | Sequence[VoteAgreement], *, as_json: bool, as_csv: bool, as_markdown: bool
-) -> None:
+def _print(found: Sequence[JudgeAgreement | VoteAgreement], *, as_json: bool, as_csv: bool, as_markdown: bool) -> None:
     from editloupe.reports import pages, render
 
     if as_json:

@@ -45,7 +45,8 @@ def vote_agreements(
             if given is not None:
                 raise ConfigError(f"{name} is about scores; the judge of {votes} votes itself")
         one = agree_on_pairs(table.votes, "The judge's own votes", drawing=drawing)
-        judges, notes = {f"column {table.verdicts}": [one]}, ()
+        judges: dict[str, list[PairAgreement]] = {f"column {table.verdicts}": [one]}
+        notes: tuple[str, ...] = ()
     else:
         if not table.votes[0].a:
             raise ConfigError(

@@ -112,7 +112,7 @@ class MetricAgreement(Serialisable):
     title: str
     raters: int
     all: GroupAgreement
-    by: Mapping[str, tuple[GroupAgreement, ...]]
+    by: Mapping[Dimension, tuple[GroupAgreement, ...]]
     """Dimension → groups."""
 
     averages: Averages | None

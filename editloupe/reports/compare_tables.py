@@ -347,7 +347,8 @@ def _table(
     hidden = [Column(title=n, keys={"figure": n}, files_only=True) for n in names] or [Column(title="", files_only=True)]
 
     def row(line: _Line) -> Row:
-        found = [figure_record(line.figures[n]) if n in line.figures else {} for n in names] or [line.record]
+        found: list[Mapping[str, Json]] = [figure_record(f) if (f := line.figures.get(n)) else {} for n in names]
+        found = found or [line.record]
         shown = (replace(cell, name="") for cell in line.cells)
         return Row(cells=(*shown, *(Cell(name="", more=fields) for fields in found)), keys=line.record if names else {})
 

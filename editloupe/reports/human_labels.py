@@ -163,9 +163,9 @@ class _Reader:
             for column, (metric, rater) in self.wide.items():
                 self._rate(line, key, metric, rater, line.values.get(column))
             return None
-        metric = self._metric(line)
-        if metric is not None:
-            self._rate(line, key, metric, self._text(line, "rater") or NO_RATER, line.values.get(self.roles["label"]))
+        named = self._metric(line)
+        if named is not None:
+            self._rate(line, key, named, self._text(line, "rater") or NO_RATER, line.values.get(self.roles["label"]))
         return None
 
     def notes(self, name: str) -> list[str]:
