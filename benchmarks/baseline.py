@@ -24,7 +24,7 @@ from benchmarks.pages import put
 from benchmarks.scenes import EDIT_TYPES, FamilyName, Scene, draw
 from editloupe import Judge, load_sample
 from editloupe.data.images import RGB
-from editloupe.protocols.dlebench import Mode
+from editloupe.protocols.dlebench.protocol import Mode
 
 LABELS: Mapping[str, tuple[str, ...]] = {
     "instruction_following": ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution"),

@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from pydantic import BaseModel, Field, TypeAdapter
 
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.parsing import fold, parse_choice
+from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice
 from editloupe.values import Box, Json, Serialisable, canonical_json, is_empty
 
 ConfidenceSource: TypeAlias = Literal["logprob", "detector", "asked"]
@@ -355,10 +355,12 @@ class FreeText(Serialisable):
         return "The answer is plain text." if self.max_words is None else f"The answer has at most {self.max_words} words."
 
     def parse(self, text: str) -> Text:
-        """Return the text, white space folded. Raises ReplyError for an empty or an overlong one."""
+        """Return the text, white space folded. Raises ReplyError for an empty or overlong one, and for "Cannot Judge"."""
         said = " ".join(text.split())
         if not said:
             raise ReplyError("unparsed", "the answer is empty; expected some words")
+        if fold(said) == fold(CANNOT_JUDGE):
+            raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
         if self.max_words is not None and len(said.split()) > self.max_words:
             count = len(said.split())
             raise ReplyError("off_menu", f"the answer has {count} words; expected at most {self.max_words}; found {said!r}")

@@ -1,7 +1,8 @@
 """Plug-ins by group and name, through entry points. Built-ins come through the same door; nothing is imported before use.
 
 Groups: `editloupe.backends` (URI provider → factory), `editloupe.models` (kind → opener), `editloupe.tools` (name → tool
-class), `editloupe.measures` (name → measure class), `editloupe.protocols` (name → protocol class). Another distribution adds one with
+class), `editloupe.measures` (name → measure class), `editloupe.protocols` (name → protocol class) and `editloupe.loaders`
+(format → module or object that loads a layout). Another distribution adds one with
 `[project.entry-points."editloupe.tools"]`.
 """
 
@@ -9,11 +10,13 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from editloupe.errors import ConfigError, UnknownPlugin
 
-Group: TypeAlias = Literal["backends", "models", "tools", "measures", "protocols"]
+Group: TypeAlias = Literal["backends", "models", "tools", "measures", "protocols", "loaders"]
 
 
 def names(group: Group) -> tuple[str, ...]:
@@ -49,6 +52,16 @@ def forget() -> None:
     """Look again for installed plug-ins at the next call, for tests and notebooks that install one."""
     _found.cache_clear()
     _CLASHES.clear()
+
+
+def folder(group: Group, name: str) -> Path | None:
+    """Return the folder in which the module of a plug-in lies; None where that cannot be told. Nothing is imported."""
+    package, *parts = _found(group)[name].module.split(".")
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    module = Path(spec.submodule_search_locations[0], *parts)
+    return module if module.is_dir() else module.parent
 
 
 @cache

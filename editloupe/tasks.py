@@ -55,6 +55,11 @@ class About(Serialisable):
             raise ValueError(f"sample {sample.key!r} has {len(sample.turns)} turns, found turn {turn}")
         return cls(sample_id=sample.id, editor=sample.editor, turn=turn, part=part)
 
+    @classmethod
+    def pair(cls, first: Sample, second: Sample) -> About:
+        """Return what a question about two samples is about in which `first` is shown first."""
+        return cls.of(first, part=f"beside {second.key}")
+
     @property
     def key(self) -> str:
         """The sample's key, unique in a run."""

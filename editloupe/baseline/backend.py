@@ -12,6 +12,7 @@ from editloupe.backends.base import BackendURI, Traits
 from editloupe.baseline import verdicts
 from editloupe.baseline.dialogue import EDITED, ORIGINAL, ObservedRegion, Question, read_request
 from editloupe.baseline.instruction_parser import parse_instruction
+from editloupe.baseline.phrase import target_phrase
 from editloupe.baseline.region_features import ImagePair
 from editloupe.baseline.verdicts import CONSISTENCY, FOLLOWING, Verdict
 from editloupe.chat import Reply, Request
@@ -52,11 +53,14 @@ class PixelBaseline:
         self._pairs: OrderedDict[tuple[str, str], Future[ImagePair]] = OrderedDict()
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
-        """Return a tool call or a label, in the tags of the text protocol.
+        """Return a tool call, a label or the name of an instruction's object, in the tags of the text protocol.
 
         Raises BackendError where an image cannot be decoded.
         """
         question = read_request(request)
+        if question.to_be_named is not None:
+            name = target_phrase(question.to_be_named)
+            return _answer(name, "Named by rules on the words." if name else "No rule fits the instruction.")
         original, edited = question.original, question.edited
         unfit = _unfit(question)
         if unfit or original is None or edited is None:

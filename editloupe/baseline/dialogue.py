@@ -19,6 +19,7 @@ EDITED: Final = "Edited Image"
 
 _CRITERION = re.compile(r"^\s*Criterion:\s*(.+?)\s*$")
 _INSTRUCTION = re.compile(r"^\s*Editing Instruction:\s?(.*)$")
+_TO_BE_NAMED = re.compile(r"^\s*Name the object of this instruction:\s?(.*)$")
 _LABEL = re.compile(r"^\s*[-*]\s+\*\*(.+?)\*\*\s*:")
 _TOOL = re.compile(r"^\s*[-*]\s+`(\w+)`\s*:")
 _CALLED = re.compile(r'"name"\s*:\s*"(\w+)"')
@@ -49,6 +50,9 @@ class Question:
 
     instruction: str
     """The editing instruction; "" where the prompt has none."""
+
+    to_be_named: str | None
+    """The instruction whose object is to be named; None where the question is another."""
 
     labels: frozenset[str]
     """Names of the labels on offer."""
@@ -83,6 +87,7 @@ def read_request(request: Request) -> Question:
     return Question(
         criterion=criterion,
         instruction="" if asked is None else asked.group(1),
+        to_be_named=None if asked else next((m.group(1) for line in lines if (m := _TO_BE_NAMED.match(line))), None),
         labels=frozenset(m.group(1) for line in lines[at + 1 :] if (m := _LABEL.match(line))),
         original=original,
         edited=images.get(EDITED),

@@ -11,7 +11,6 @@ from typing import Final
 from editloupe.baseline.instruction_parser import MATERIALS, OUTLINES, Action, parse_instruction
 from editloupe.baseline.naming import NAMES, SYNONYMS
 
-VERSION: Final = "1"
 WHOLE_IMAGE: Final = "image"
 """What DLEBench's Table 6 answers where an instruction is about the whole image."""
 

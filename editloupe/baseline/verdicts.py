@@ -165,8 +165,10 @@ def find_target(instruction: ParsedInstruction, measured: Measurements) -> _Targ
     best = max(judged, key=lambda j: _RANK[j[1]], default=None)
     if best is None or (best[1] == MISSED and best[0].steady >= _STEADY):
         return None
-    region, label, why = best
-    return _Target(regions=(region,), label=label, reason=f"The place {measured.at(region)} {_matches(instruction)}. {why}")
+    region, label, reason = best
+    return _Target(
+        regions=(region,), label=label, reason=f"The place {measured.at(region)} {_matches(instruction)}. {reason}"
+    )
 
 
 def _can_be_target(region: RegionFeatures, instruction: ParsedInstruction, measured: Measurements) -> bool:
@@ -203,7 +205,7 @@ def _in_place(region: RegionFeatures, instruction: ParsedInstruction, measured: 
     return all(holds[place] for place in instruction.places)
 
 
-# One rule a kind of edit: (label, why) for a place that can be the target
+# One rule for each kind of edit: (label, reason) for a region that can be the target
 
 
 def _colour(region: RegionFeatures, instruction: ParsedInstruction) -> tuple[str, str]:
@@ -364,13 +366,15 @@ def consist(instruction: ParsedInstruction, measured: Measurements) -> Verdict:
     target = None if instruction.action == "unknown" else find_target(instruction, measured)
     mine = () if target is None else target.regions
     strays = [region for region in measured.regions if region not in mine]
-    said = "No changed place can be the target." if target is None else f"Target: {', '.join(map(measured.at, mine))}."
+    lead = "No changed place can be the target." if target is None else f"Target: {', '.join(map(measured.at, mine))}."
     if not strays:
-        return Verdict(label=PERFECT, reason=f"{said} Nothing else changed visibly; {_scene(whole)}.")
+        return Verdict(label=PERFECT, reason=f"{lead} Nothing else changed visibly; {_scene(whole)}.")
     listed = "; ".join(f"{measured.at(region)} {_what(region)}" for region in strays)
     label = SINGLE if len(strays) == 1 else MULTIPLE
     return Verdict(
-        label=label, reason=f"{said} {len(strays)} other {_places(len(strays))} changed: {listed}.", place=strays[0].box
+        label=label,
+        reason=f"{lead} {len(strays)} other {_places(len(strays))} changed: {listed}.",
+        place=strays[0].box,
     )
 
 

@@ -63,7 +63,7 @@ def export(
         ("--sample", bool(sample), asked or None),
     ):
         if given and needs is None:
-            raise ConfigError(f"{name} needs one of the formats that it is for; see editloupe export --help")
+            raise ConfigError(f"{name} says how something else is written; see editloupe export --help")
     if html is not None:
         _pages(runs, html, known)
     if not asked:

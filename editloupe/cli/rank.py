@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from editloupe.runs.store import RunStore
     from editloupe.scores import MetricSet
 
+PAIRWISE = "pairwise"
+"""Name of the protocol that compares two edits at a time."""
+
 SHOWN = 5
 """Tables in the terminal; all of them are in the run's report."""
 
@@ -113,7 +116,6 @@ def rank(
 
 def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> tuple[tuple[str, ...], Setup]:
     """Return the metrics to rank by, in order, and what answers. Raises ConfigError."""
-    from editloupe.protocols.pairwise import Pairwise
     from editloupe.reports.ranking import OVERALL
     from editloupe.runs.setup import open_setup
     from editloupe.scores import MetricSet
@@ -123,7 +125,7 @@ def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> tup
             raise ConfigError("--by overall is a mean of scores, and --pairwise gives none; name criteria")
         if run.option.get("mode") == "oracle":
             raise ConfigError("--pairwise shows whole images; use --mode tool or plain")
-        run = run.model_copy(update={"protocol": Pairwise.name})
+        run = run.model_copy(update={"protocol": PAIRWISE})
     option = {name: value for name, value in run.option.items() if name != "criteria"}
     setup = open_setup(run.model_copy(update={"option": option}))
     if by is not None and OVERALL not in by and "criteria" in setup.options:
@@ -184,7 +186,6 @@ def _check_several(samples: Sequence[Sample]) -> None:
 
 def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_json: bool) -> int:
     """Rank what a run holds; nothing is asked. Raises ConfigError: several judges, a criterion that was not asked."""
-    from editloupe.protocols.pairwise import Pairwise
     from editloupe.reports.judged import chosen as judges
     from editloupe.reports.ranking import OVERALL, RankReport, by_pairs, by_scores, unreadable
     from editloupe.runs.store import RunStore
@@ -201,7 +202,7 @@ def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_jso
             raise ConfigError(f"--by {criterion}: was not asked in {folder}; it has {', '.join(judged.criteria)}")
     samples = [s for key, s in judged.samples.items() if key not in store.rejected]
     _check_several(samples)
-    pairwise = store.protocol == Pairwise.name
+    pairwise = store.protocol == PAIRWISE
     if pairwise and OVERALL in chosen:
         raise ConfigError(f"--by overall is a mean of scores, and {folder} compares pairs of edits; name criteria")
     rankings = by_pairs(samples, judged.findings, chosen) if pairwise else by_scores(samples, judged.scores, chosen)

@@ -6,26 +6,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
+from editloupe import plugins
 from editloupe.data.folders import open_folder
 from editloupe.data.images import ImageStore
-from editloupe.data.loaders import dlebench, imagefolder, pairs
-from editloupe.data.loaders.base import DataSet, Loader
+from editloupe.data.loaders.base import BoxFile, DataSet, Loader
 from editloupe.data.rows import Loaded, OnProgress, RejectedRow, size_note
 from editloupe.data.tables import ENDINGS
 from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.values import ImageRef, Sample, Turn
 
-__all__ = ["FORMATS", "Loaded", "OnProgress", "RejectedRow", "load", "load_sample"]
+__all__ = ["Loaded", "OnProgress", "RejectedRow", "box_file", "formats", "load", "load_sample"]
 
-
-_LOADERS: Final[Mapping[str, Loader]] = {"imagefolder": imagefolder, "dlebench": dlebench, "pairs": pairs}
-
-FORMATS: Final = ("auto", *_LOADERS)
-"""What `format` may be."""
+GENERAL: Final = "imagefolder"
+"""The format of a metadata file that no other loader knows."""
 
 _NO_EDITORS: Final[Mapping[str, Path]] = MappingProxyType({})
+
+
+def formats() -> tuple[str, ...]:
+    """Return what `format` may be: "auto", or the name of an installed loader."""
+    return ("auto", GENERAL, *(name for name in plugins.names("loaders") if name != GENERAL))
 
 
 def load(
@@ -41,12 +43,12 @@ def load(
     """Load all edits of a folder (or of a metadata file in it): every file identified and hashed once, no pixels decoded.
 
     edited: folder of outputs by the editor's name ("" for an unnamed one), beside the data set's own.
-    fields: mapping file (TOML) for the dlebench format.   outputs: False where edited images may be absent as a whole.
+    fields: mapping file (TOML) for a loader that reads one.   outputs: False where edited images may be absent as a whole.
     A row that cannot be judged is in `rejected`; an output that does not exist leaves `Turn.edited` None.
     Raises DataError, SampleError or ConfigError where the whole of `path` cannot be used.
     """
-    if format not in FORMATS:
-        raise ConfigError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
+    if format not in formats():
+        raise ConfigError(f"unknown format {format!r}; expected one of {', '.join(formats())}")
     metadata: Path | None = None
     root = path
     if path.is_file():
@@ -58,11 +60,25 @@ def load(
         root=root, store=store, metadata=metadata, edited=edited, fields=fields, outputs=outputs, progress=progress
     )
     if fields is None:
-        return _LOADERS[format if format != "auto" else _recognised(data)].load(data)
+        return _loader(_recognised(data) if format == "auto" else format).load(data)
     # A mapping file says which folders hold what, so it also says which format is meant.
-    if format not in ("auto", "dlebench"):
-        raise ConfigError(f"a mapping file ({fields}) goes with the format dlebench, not with {format}; leave one out")
-    return dlebench.load(data)
+    mapped = [name for name in formats()[1:] if hasattr(_loader(name), "box_file")]
+    if format == "auto" and len(mapped) == 1:
+        return _loader(mapped[0]).load(data)
+    if format not in mapped:
+        known = " or ".join(mapped)
+        raise ConfigError(f"a mapping file ({fields}) goes with the format {known}, not with {format}; leave one out")
+    return _loader(format).load(data)
+
+
+def box_file(format: str, fields: Path | None = None) -> BoxFile | None:
+    """Return the file from which a format reads boxes beside its data; None for a format that has none.
+
+    fields: the mapping file. Raises ConfigError for one that is malformed.
+    """
+    loader: Any = _loader(format)
+    found: BoxFile | None = loader.box_file(fields) if hasattr(loader, "box_file") else None
+    return found
 
 
 def load_sample(
@@ -105,24 +121,32 @@ def load_sample(
     )
 
 
+def _loader(name: str) -> Loader:
+    found: Any = plugins.load("loaders", name)
+    loader: Loader = found() if isinstance(found, type) else found
+    return loader
+
+
 def _recognised(data: DataSet) -> str:
-    root = data.root
+    root, loaders = data.root, {name: _loader(name) for name in formats()[1:]}
+    fitting = [name for name, loader in loaders.items() if loader.matches(data)]
+    if data.metadata is not None and (not fitting or fitting == [GENERAL]):
+        return GENERAL
     if data.metadata is not None:
-        return "dlebench" if data.metadata.name == "data.jsonl" and dlebench.matches(data) else "imagefolder"
-    fitting = [name for name, loader in _LOADERS.items() if loader.matches(data)]
-    if fitting == ["imagefolder", "pairs"]:
-        return "imagefolder"  # its files usually lie in source/ and edited/; the metadata says more
+        fitting = [name for name in fitting if name != GENERAL]
+    if fitting == [GENERAL, "pairs"]:
+        return GENERAL  # its files usually lie in source/ and edited/; the metadata says more
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         raise ConfigError(f"{root} could be {' or '.join(fitting)}; say which with --format")
     entries = sorted(p.name + ("/" if p.is_dir() else "") for p in root.iterdir() if not p.name.startswith("."))
-    looked = "; ".join(f"{name}: {loader.LAYOUT}" for name, loader in _LOADERS.items())
+    looked = "; ".join(f"{name}: {loader.LAYOUT}" for name, loader in loaders.items())
     if not entries:
         raise DataError(f"{root}: the folder is empty; looked for {looked}")
     seen = ", ".join(entries[:12]) + (f", … ({len(entries)} in all)" if len(entries) > 12 else "")
     below = [
-        p for p in sorted(root.iterdir()) if p.is_dir() and any(x.matches(replace(data, root=p)) for x in _LOADERS.values())
+        p for p in sorted(root.iterdir()) if p.is_dir() and any(x.matches(replace(data, root=p)) for x in loaders.values())
     ]
     advice = f"; {below[0]} has one of them: give that folder" if below else ""
     raise DataError(f"{root}: no known layout; looked for {looked}; saw {seen}{advice}")

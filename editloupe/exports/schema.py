@@ -70,6 +70,7 @@ def schema(name: Literal["trace", "findings", "run"]) -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of one line of a trace or of findings.jsonl, or of run.json."""
     inside = _INSIDE if name == "trace" else {}
     adapters = [(name, _ROOTS[name]), *((type_.__name__, TypeAdapter(type_)) for type_ in inside.values())]
+    listed: list[tuple[str, Literal["validation", "serialization"], TypeAdapter[Any]]]
     listed = [(key, "serialization", adapter) for key, adapter in dict(adapters).items()]
     schemas, found = TypeAdapter.json_schemas(listed, schema_generator=_AsWritten)
     definitions = found["$defs"]

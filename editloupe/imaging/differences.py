@@ -26,26 +26,26 @@ CLEAR: Final = 25.0
 """Levels of 255; from here on a pixel is clearly different, however clean or noisy the images are."""
 
 REGENERATED_SHARE: Final = 0.4
-"""With more than this share of the image clearly different, the two are said to differ as a whole."""
+"""Share of the image; where more is clearly different, the two differ as a whole."""
 
 REGENERATED_WANDER: Final = 0.0002
-"""So is a picture whose places drifted against each other by more than this share of its diagonal (0.3 px at 1 MP)."""
+"""Share of the diagonal (0.3 px at 1 MP); where places drifted against each other by more, the two differ as a whole."""
 
 RESTYLED_NOISE: Final = 3.0
 _OF_GRAIN = 0.5
-"""A picture is said to be restyled where even its ordinary places differ by more than 3 levels, averaged over about 3 px,
-plus half the grain that one of the two shows for itself. Compression down to quality 50, autoencoders and drift leave at
-most 1.7; without a word on it, what stands out from so much would be all that is told of a picture changed throughout."""
+"""A picture is restyled where even its ordinary places differ by more than 3 levels, averaged over about 3 px, plus half
+the grain that one of the two shows for itself. Compression down to quality 50, autoencoders and drift leave at most 1.7.
+Without this test, a picture that changed throughout would be reported by its strongest places alone."""
 
 LEAST_AREA_PX: Final = 36.0
-"""A region has at least so many changed px² of image 1."""
+"""Least area of a region's changed pixels, in px² of image 1."""
 
 LEAST_MEAN: Final = 3.0
-"""A region differs by so many levels on average: a block that JPEG coded otherwise stands out from noise, not to an eye."""
+"""Least mean difference of a region in levels. A block that JPEG coded otherwise stands out from noise, not to an eye."""
 
 _UNEXPLAINED = 0.6
 _JOINED_GAP = 0.035
-"""Of the shorter side: two edits farther apart are two."""
+"""Share of the shorter side; two edits that are farther apart are two."""
 
 _STRONGEST_DECILE = 90.0
 

@@ -1,7 +1,8 @@
 """Render prompts: Markdown with Jinja2. A missing variable is an error, never an empty string.
 
-A template is one file. A built-in one is named by folder and stem ("dlebench/judge"), a user's own by the path of its .md
-file. Includes are not supported, so that the digest of a template covers its whole text.
+A template is one file. The agent's own are named by folder and stem ("agent/format"). A protocol names one of its own
+folder, and a user their own, by the path of the .md file. Includes are not supported, so that the digest of a template
+covers its whole text.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def builtin_prompts() -> tuple[str, ...]:
 def render(template: str | Path, /, **variables: object) -> str:
     """Return the text of a template with its variables filled in. Values are inserted as they are.
 
-    template: a built-in name ("dlebench/judge"), or the path of a user's .md file.
+    template: a built-in name ("agent/format"), or the path of a .md file.
     Raises PromptError with file, line and variable.
     """
     return _rendered(*_read(template), variables)

@@ -129,6 +129,9 @@ class BaseProtocol:
     paper: ClassVar[Paper | None] = None
     Options: ClassVar[type[BaseModel]] = Options
     roles: ClassVar[Mapping[str, str]] = {"judge": "answers the questions"}
+    outputs: ClassVar[bool] = True
+    """False for a protocol that looks at no edited image: the data may then have none."""
+
     metrics: Sequence[Metric] = ()
     tables: Sequence[TableSpec | Callable[..., Any]] = ()
 
@@ -309,6 +312,11 @@ def _scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Score]:
             for sample in group
             for metric in known_metrics
         ]
+
+
+def looks_at_outputs(protocol: EvalProtocol) -> bool:
+    """Return whether a protocol needs edited images, as it says by `outputs`."""
+    return bool(getattr(protocol, "outputs", True))
 
 
 def described(protocol: EvalProtocol) -> str:

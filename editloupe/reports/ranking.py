@@ -11,10 +11,10 @@ from typing import Final
 
 from editloupe.findings import Finding
 from editloupe.protocols.base import groups
-from editloupe.protocols.pairwise import FIRST, SECOND, about_pair
 from editloupe.reports import render
 from editloupe.scores import Score
 from editloupe.tables import NONE, Cell, Column, Row, Table, label_columns, simple, words
+from editloupe.tasks import About
 from editloupe.values import Json, Sample, sample_key
 
 OVERALL: Final = "overall"
@@ -143,7 +143,7 @@ def by_pairs(samples: Sequence[Sample], findings: Iterable[Finding], by: Sequenc
         why: dict[str, Counter[str]] = {sample.key: Counter() for sample in there}
         for a, b in combinations(there, 2):
             for c in by:
-                orders = said.get((c, about_pair(a, b))), said.get((c, about_pair(b, a)))
+                orders = said.get((c, About.pair(a, b))), said.get((c, About.pair(b, a)))
                 outcome = _outcome(*orders)
                 for own, win, loss in ((a, "a", "b"), (b, "b", "a")):
                     tallies[own.key][c][{win: "wins", loss: "losses"}.get(outcome, outcome)] += 1
@@ -182,10 +182,11 @@ def unreadable(editor: str, id: str, message: str) -> Place:
 
 def _outcome(ab: Finding | None, ba: Finding | None) -> str:
     """Of a pair asked as (a, b) and as (b, a): "a", "b", "ties", "inconsistent" or "open"."""
-    if ab is None or ba is None or ab.label is None or ba.label is None:
+    if ab is None or ba is None or ab.value is None or ba.value is None:
         return "open"
-    first = {FIRST: "a", SECOND: "b"}.get(ab.label, "ties")
-    second = {FIRST: "b", SECOND: "a"}.get(ba.label, "ties")
+    # 1: the edit that is shown first is better; −1: the other one; 0: a tie.
+    first = {1.0: "a", -1.0: "b"}.get(ab.value, "ties")
+    second = {1.0: "b", -1.0: "a"}.get(ba.value, "ties")
     return first if first == second else "inconsistent"
 
 

@@ -19,12 +19,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticKnownError
 
+from editloupe import plugins
 from editloupe.answers import LabelRule, Labels
 from editloupe.errors import RubricError
 from editloupe.parsing import CANNOT_JUDGE, fold
 from editloupe.values import Json, digest
 
-_HERE: Final = Path(__file__).parent
 _ID: Final = r"^[A-Za-z][A-Za-z0-9_-]*$"
 Concerns: TypeAlias = Literal["target", "surroundings"]
 
@@ -175,19 +175,26 @@ class Rubric(_Model):
 
 
 def builtin_rubrics() -> tuple[str, ...]:
-    """Return the names of the rubrics that come with editloupe."""
-    return tuple(sorted(path.stem for path in _HERE.glob("*.toml")))
+    """Return the names of the rubrics that installed protocols bring, each named as its protocol."""
+    return tuple(name for name in plugins.names("protocols") if _of_protocol(name) is not None)
+
+
+def _of_protocol(name: str) -> Path | None:
+    """Return the rubric that an installed protocol has beside its module; None for a protocol without one."""
+    folder = plugins.folder("protocols", name) if name in plugins.names("protocols") else None
+    return folder / "rubric.toml" if folder is not None and (folder / "rubric.toml").is_file() else None
 
 
 def load_rubric(name_or_path: str | Path) -> Rubric:
-    """Read a built-in rubric by name ("dlebench"), or a user's own .toml file by path.
+    """Read the rubric of an installed protocol by its name ("dlebench"), or a user's own .toml file by path.
 
     Raises RubricError for an unknown name, a file that cannot be read, or a file that breaks a rule. Each broken rule
     stands in a line of its own with file and key.
     """
     if isinstance(name_or_path, str):
-        if name_or_path in builtin_rubrics():
-            return _read(_HERE / f"{name_or_path}.toml", f"{name_or_path}.toml")
+        built_in = _of_protocol(name_or_path)
+        if built_in is not None:
+            return _read(built_in, name_or_path)
         if not name_or_path.endswith(".toml") and not re.search(r"[\\/]", name_or_path):
             raise RubricError(
                 f"unknown rubric {name_or_path!r}; built in: {', '.join(builtin_rubrics())}; "

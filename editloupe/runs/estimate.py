@@ -23,6 +23,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.findings import PENDING
 from editloupe.imaging.views import size_of
+from editloupe.protocols.base import looks_at_outputs
 from editloupe.runs.execute import selected, standing_in
 from editloupe.runs.judges import Entry
 from editloupe.runs.recorder import TraceRecorder
@@ -113,7 +114,7 @@ class Estimate:
 
 def look_ahead(setup: Setup, out: Path, *, redo: frozenset[str] = PENDING, entries: Iterable[Entry] = ()) -> Ahead:
     """Return what `execute` with the same arguments would do first. Nothing is written. Raises as `execute` does."""
-    loaded = selected(setup.config, ImageStore())
+    loaded = selected(setup.config, ImageStore(), outputs=looks_at_outputs(setup.protocol))
     setup.protocol.check(loaded.samples)
     store = RunStore.look(out, setup.spec, loaded, entries)
     schedule = Schedule(setup.protocol, loaded.samples, setup.repeats, standing_in(store, setup, redo))

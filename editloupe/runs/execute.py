@@ -20,7 +20,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load
 from editloupe.errors import ConfigError, DataError, Interrupted, TraceError
 from editloupe.findings import PENDING, Finding
-from editloupe.protocols.base import rejected_scores, scored
+from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import as_ready
 from editloupe.runs.judges import Entry
@@ -132,7 +132,7 @@ def execute(
     throttled = limit.throttled
     images = ImageStore(out / "blobs")
     narrowed = loaded is not None or plan.narrowed
-    found = selected(plan, images) if loaded is None else loaded
+    found = selected(plan, images, outputs=looks_at_outputs(setup.protocol)) if loaded is None else loaded
     setup.protocol.check(found.samples)
     store = RunStore.write(out, setup.spec)
     try:
@@ -198,14 +198,17 @@ def execute(
     )
 
 
-def selected(config: RunConfig, images: ImageStore) -> Loaded:
+def selected(config: RunConfig, images: ImageStore, *, outputs: bool = True) -> Loaded:
     """Return the edits that a config's `sample` and `limit` leave of its data.
 
+    outputs: False for a protocol that looks at no edited image; they may be absent as a whole.
     Raises DataError for an id that is not there, and what `load` raises.
     """
     if config.path is None:
         raise ConfigError("PATH is missing: name the folder of edits to judge")
-    loaded = load(config.path, store=images, format=config.format, edited=config.edited, fields=config.fields)
+    loaded = load(
+        config.path, store=images, format=config.format, edited=config.edited, fields=config.fields, outputs=outputs
+    )
     samples, rejected = list(loaded.samples), list(loaded.rejected)
     if config.sample:
         wanted = set(config.sample)

@@ -75,12 +75,12 @@ def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
     for finding in store.current():
         metric = _metric(protocol, store, finding.metric)
         spec = specs.get((metric, *finding.question[1:])) if metric else None
-        if metric is None or spec is None:
+        if metric is None or (spec is None and finding.trace is not None):
             what = f"the protocol has no metric {finding.metric!r} now" if metric is None else "it is not asked now"
             yield Rescored(before=finding, now=None, reason=what)
             continue
         now = replace(finding, judge_id=judges[finding.judge_id].judge.id, metric=metric)
-        if finding.trace is None or finding.status not in _OF_WORDS or finding.role == "measure":
+        if spec is None or finding.trace is None or finding.status not in _OF_WORDS or finding.role == "measure":
             yield Rescored(before=finding, now=now)
             continue
         try:

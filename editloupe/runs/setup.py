@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import editloupe
@@ -58,6 +58,8 @@ class Setup:
 
     toolbox: Toolbox
     spec: RunSpec
+    models: measures.Models = field(default_factory=measures.Models)
+    """What measures open their weights by."""
 
     @property
     def main(self) -> Respondent:
@@ -101,8 +103,10 @@ class Setup:
         return options_of(self.protocol)
 
     def judge_of(self, task: Task) -> JudgeSpec:
-        """Return who answers a task. Raises ConfigError for an unknown measure."""
-        return measures.judge_of(task.measure) if task.kind == "measure" else self.respondents[task.role].spec
+        """Return who answers a task. Raises ConfigError for a measure that cannot be opened."""
+        if task.kind == "measure":
+            return measures.judge_of(task.measure, self.models)
+        return self.respondents[task.role].spec
 
     def with_backends(self, wrap: Callable[[LMM], LMM]) -> Setup:
         """Return the same with every backend wrapped."""
@@ -131,7 +135,8 @@ def open_setup(config: RunConfig) -> Setup:
     offered = getattr(protocol, "tools", offered)
     if ablations and not offered:
         raise ConfigError(f"ablation {', '.join(ablations)}: it changes what tools show, and no tool is offered here")
-    toolbox = ablated(open_toolbox(offered, weights_of(config)), ablations)
+    weights = weights_of(config)
+    toolbox = ablated(open_toolbox(offered, weights), ablations)
     questions = digest({"protocol": config.protocol, "options": identity_options(protocol)})
     respondents = _respondents(config, protocol, toolbox, questions)
     identity: dict[str, Json] = {
@@ -156,6 +161,7 @@ def open_setup(config: RunConfig) -> Setup:
         respondents=respondents,
         toolbox=toolbox,
         spec=RunSpec(identity=identity, record=record),
+        models=measures.Models(device=weights.device, names={"detect": weights.detector, "upscale": weights.upscaler}),
     )
     if config.repeats > 1:
         record["repeats"] = setup.repeats.to_json()

@@ -86,7 +86,7 @@ class Worker:
         pixels = {alias: self.images.array(view.image) for alias, view in views.items()}
         made = partial(Finding.of, task, judge_id=judge.id, repeat=0, ending="measure", trace=name)
         try:
-            result = run_measure(task.measure, task.args, pixels)
+            result = run_measure(task.measure, task.args, pixels, self.setup.models)
             finding = made(status="ok", answer=result, seconds=self.clock() - began)
         except MeasureError as error:
             finding = made(status=error.status, reason=str(error), seconds=self.clock() - began)  # type: ignore[arg-type]

@@ -32,11 +32,11 @@ def box_in_px(bbox: list[int], *, name: str, context: ToolContext) -> Box:
     box = context.box(bbox, image)
     if min(box.width, box.height) < MIN_SIDE_PX:
         least = [-(-1000 * MIN_SIDE_PX // side) for side in (image.width, image.height)]
-        mend = f"ask for x1 - x0 ≥ {least[0]} and y1 - y0 ≥ {least[1]}"
+        advice = f"ask for x1 - x0 ≥ {least[0]} and y1 - y0 ≥ {least[1]}"
         if looks_like_fractions(bbox):
-            mend += f"; if these are fractions of the image, multiply them by 1000: {[1000 * v for v in bbox]}"
+            advice += f"; if these are fractions of the image, multiply them by 1000: {[1000 * v for v in bbox]}"
         raise ToolError(
             f"bbox {bbox} is only {box.width:.1f}×{box.height:.1f} px of {name!r} ({image.width}×{image.height} px); "
-            f"expected at least {MIN_SIDE_PX} px a side: {mend}"
+            f"expected at least {MIN_SIDE_PX} px a side: {advice}"
         )
     return box.rounded_out()

@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from editloupe import models
 from editloupe.findings import Observation
 from editloupe.models.detect.base import Detector
+from editloupe.models.detect.search import MAX_PHRASE, cleaned, search
 from editloupe.tools.base import ToolContext
-from editloupe.tools.search import MAX_PHRASE, cleaned, facts, observation_lines, search
+from editloupe.tools.search import facts, observation_lines
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, Tolerance
 

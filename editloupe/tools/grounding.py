@@ -11,12 +11,13 @@ from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.geometry import expand
 from editloupe.models.detect.base import Detection, Detector
+from editloupe.models.detect.search import MAX_PHRASE, cleaned, search
 from editloupe.models.read_text import TextReader
 from editloupe.models.upscale.base import Upscaler
 from editloupe.tools.base import ToolContext
 from editloupe.tools.crops import CropTool, open_crop_upscaler, show_crop
 from editloupe.tools.reading import NoReader, open_reader
-from editloupe.tools.search import LISTED, MAX_PHRASE, cleaned, facts, observation_lines, search
+from editloupe.tools.search import LISTED, facts, observation_lines
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, Tolerance
 from editloupe.values import Box, ImageRef, View

@@ -25,14 +25,14 @@ REVISION: Final = "1"
 """Of what is done around a reader. It changes with anything that changes what an observation says about text."""
 
 LEAST_CONFIDENCE: Final = 0.85
-"""Of what is said. Words drawn on photographs are nearly always read at 0.95 and more; of what a reader makes of texture,
-most lies under 0.85."""
+"""Least confidence of a text that is reported. Words drawn on photographs are nearly always read at 0.95 and more. Most of
+what a reader sees in texture is below 0.85."""
 
 LEAST_CONFIDENCE_OF_SHORT: Final = 0.95
-"""The same for one or two characters, which a knob, a wheel or gravel is easily taken for."""
+"""The same for one or two characters: a reader easily takes a knob, a wheel or gravel for them."""
 
 MAX_CHARACTERS: Final = 80
-"""Of one reading in an observation; the rest is left out, and shown to be. The whole is compared."""
+"""Longest text in an observation. The rest is left out, which an ellipsis shows. The whole text is compared."""
 
 LISTED: Final = 6
 """Readings of one kind that are written out; the rest are counted."""

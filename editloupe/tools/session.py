@@ -218,7 +218,7 @@ def open_session(
     named = None if tools is None else tuple(tools)
     box = open_toolbox(PAPER_TOOLS if named is None else named, settings)
     if named is not None and box.absent:
-        raise ConfigError("; ".join(f"the tool {name!r} is absent here: {why}" for name, why in box.absent.items()))
+        raise ConfigError("; ".join(f"the tool {name!r} is absent here: {reason}" for name, reason in box.absent.items()))
     return Session(box, images)
 
 

@@ -12,8 +12,8 @@ from editloupe.errors import EditLoupeError
 from editloupe.reports.closing import score_tables
 from editloupe.reports.compare import Comparison, compare, human_column
 from editloupe.reports.compare_tables import tables
-from editloupe.reports.fragments import label_plot
 from editloupe.reports.judged import Judged, judged_in, read_judged
+from editloupe.reports.label_plot import label_plot
 from editloupe.reports.render import html
 from editloupe.reports.report import Report, make_report
 from editloupe.reports.summary import summarise

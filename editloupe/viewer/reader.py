@@ -70,6 +70,7 @@ class RunReader:
 
         self._index = RunIndex(self.folder)
         self._whole: tuple[int, RunStore] | None = None
+        self._all: tuple[int, tuple[RunSample, ...]] | None = None
         self._open: dict[str, str | None] = {}
         self._stamp: object = None
         self._look()
@@ -99,11 +100,15 @@ class RunReader:
 
     def samples(self) -> tuple[RunSample, ...]:
         """Return every sample in the order of the data. Reads the whole run."""
-        store = self.store
-        by_key: dict[str, list[Finding]] = {}
-        for finding in store.current():
-            by_key.setdefault(finding.about.key, []).append(finding)
-        return tuple(self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in self._keys)
+        with self._lock:
+            store = self.store
+            if self._all is None or self._all[0] != self.version:
+                by_key: dict[str, list[Finding]] = {}
+                for finding in store.current():
+                    by_key.setdefault(finding.about.key, []).append(finding)
+                found = tuple(self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in self._keys)
+                self._all = self.version, found
+            return self._all[1]
 
     def sample(self, slug: str) -> RunSample | None:
         """Return one sample by its name in addresses; None if there is none."""
@@ -111,6 +116,8 @@ class RunReader:
         at = self._places.get(slug)
         if at is None:
             return None
+        if self._all is not None and self._all[0] == self.version:
+            return self._all[1][at]
         key, id_ = self._keys[at]
         store = RunStore.read_sample(self.folder, key, self._index)
         return self._sample(store, key, id_, [f for f in store.current() if f.about.key == key])

@@ -27,6 +27,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ConfigError
 from editloupe.prompts import render as render_prompt
+from editloupe.protocols.dlebench.protocol import PROMPT
 from editloupe.rubrics.model import load_rubric
 from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.values import View
@@ -57,7 +58,7 @@ def prompt(criterion: str, instruction: str, tools: Sequence[str], labels: Seque
     rubric = load_rubric("dlebench")
     level = next(c for c in rubric.criteria if c.name == criterion)
     text = render_prompt(
-        "dlebench/judge", criterion=level, instruction=instruction, images=["Original Image", "Edited Image"], focus=None
+        PROMPT, criterion=level, instruction=instruction, images=["Original Image", "Edited Image"], focus=None
     )
     if labels is not None:
         for old, new in zip([x.name for x in level.levels], labels, strict=True):

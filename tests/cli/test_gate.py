@@ -149,9 +149,9 @@ def test_undefined_never_passes_and_says_why(editloupe: Run, run: Path, tmp_path
         ("mean(if)>=60%", "expected METRIC OPERATOR NUMBER"),
         ("mean(if)>=60; rm", "expected METRIC OPERATOR NUMBER"),
         ("mean>=60", "expected mean(C), mean(overall)"),
-        ("mean(beauty)>=60", "no criterion 'beauty'"),
+        ("mean(beauty)>=60", "no metric 'beauty'"),
         ("mean(if, vc)>=60", "expected mean(C)"),
-        ("unjudged(overall)<=0", "no criterion 'overall'"),
+        ("unjudged(overall)<=0", "no metric 'overall'"),
         ("status(ok)>=0", "no status 'ok'; known: abstained"),
         ("share(if)>=0", "expected share(C, LABEL)"),
         ("share(if, Perfect Consistency)>=0", "no label 'Perfect Consistency' of instruction_following"),
@@ -187,12 +187,12 @@ def test_the_summary_is_appended_where_github_wants_it(
     assert "| unjudged<=0.02 | 0.0833333 | FAILED | 1 refused of 12 |" in lines
 
 
-def test_a_criterion_that_was_not_asked_is_undefined(editloupe: Run, edits: Callable[..., Path], tmp_path: Path):
+def test_a_criterion_that_was_not_asked_is_refused(editloupe: Run, edits: Callable[..., Path], tmp_path: Path):
     with Judge(ScriptedLMM(script), mode="plain", criteria="if", out=tmp_path / "part") as judge:
         judge.judge_all(load(edits(2), store=ImageStore()).samples)
     for require in ("mean(vc)>=0", "unjudged(vc)<=1", "share(vc, Single Anomaly)<=1"):
         code, _, err = editloupe("gate", tmp_path / "part", "--require", require)
-        assert code == 2 and "visual_consistency was not asked in this run" in err
+        assert code == 2 and "no metric 'vc'; there are: instruction_following (IF)" in err
 
 
 def test_each_editor_and_each_judge_is_held_to_it(editloupe: Run, edits: Callable[..., Path], tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,12 +81,15 @@ def test_a_detector_and_rules_that_say_that_they_are_rules(editloupe: Run, mugs:
 
 
 def test_a_model_names_the_objects_and_what_it_cost_is_told(editloupe: Run, mugs: Path, reds: Reds):
-    Path("names.jsonl").write_text(json.dumps("[Result]: red mug") + "\n")
+    Path("names.jsonl").write_text(json.dumps("<Start Final Answer>red mug</Start Final Answer>") + "\n")
     code, said, _ = editloupe("targets", mugs, "--backend", "scripted/names.jsonl", "--json")
     assert code == 0
     data = json.loads(said)
     assert data["summary"][0]["how"] == {"detector": 3} and data["summary"][0]["under"] == {"0.001": 0, "0.01": 0, "0.1": 1}
     assert {row["phrase_by"].split("@")[0] for row in data["targets"]} == {"scripted/names.jsonl"}
+    # The same command again asks nobody.
+    assert "Spent" not in editloupe("targets", mugs, "--backend", "scripted/names.jsonl")[1]
+    shutil.rmtree("runs")
     assert "3 calls" in editloupe("targets", mugs, "--backend", "scripted/names.jsonl")[1]
 
 

@@ -10,7 +10,7 @@ from editloupe.data.boxes import FORMATS
 from editloupe.data.check import ProblemKind
 from editloupe.data.human import CRITERIA
 from editloupe.data.images import MAX_PIXELS, MIN_SIDE
-from editloupe.data.loaders.dlebench import read_mapping
+from editloupe.protocols.dlebench.loader import read_mapping
 from editloupe.data.loaders.pairs import NAME_COLUMNS
 from editloupe.data.outputs import PARTS
 from editloupe.data.rows import OWN_COLUMNS

@@ -72,7 +72,7 @@ def rows(run: Path) -> Iterator[tuple[str, str, Tree]]:
     backends = {key: judge["backend"] for key, judge in json.loads((run / "run.json").read_bytes())["judges"].items()}
     for row in found:
         sample = f"{row['editor']}/{row['sample_id']}" if row["editor"] else row["sample_id"]
-        yield sample, row["criterion"] + (f" by {backends[row['judge_id']]}" if several else ""), row
+        yield sample, row.get("metric", row.get("criterion")) + (f" by {backends[row['judge_id']]}" if several else ""), row
 
 
 def labels(run: Path) -> Tree:

@@ -12,20 +12,20 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from editloupe.reports.areas import area_name, correlation
-from editloupe.reports.paper import score_grids
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import ImagePart, Request
-from editloupe.protocols.dlebench import EDIT_TYPES, DLEBench
-from editloupe.reports.judged import Judged, read_judged
-from editloupe.rubrics.model import load_rubric
-from editloupe.runs.execute import execute
-from editloupe.runs.setup import Settings, Source, open_bench
+from editloupe.imaging.targets import area_name
+from editloupe.protocols.base import make_protocol
+from editloupe.protocols.dlebench.tables import EDIT_TYPES, correlation
+from editloupe.reports.judged import read_judged
+from editloupe.reports.pivot import spec_table
+from editloupe.reports.summary import specs
 from editloupe.scores import Score
 from tests.conftest import final
 from tests.reports.runs import IF, VC, Row, finding, sample, write_run
 from tests.runs.dlebench_folder import EDITORS, draw_folder, edited_options
+from tests.setups import open_with, run_over
 
 TABLES = Path(__file__).parents[3] / "shared" / "data" / "paper-tables"
 BEST, OVER, LOST = "Flawless Execution", "Over Modification", "Localization Failure"
@@ -66,10 +66,10 @@ def edit(id: str, *boxes: tuple[int, int, int, int], **more: Any) -> Row:
     return sample(id, **{"editor": "e", "edit_type": "color", "boxes": boxes, **more})
 
 
-def records(found: dict[str, Any], grid: str) -> list[Row]:
+def records(found: dict[str, Any], table: str) -> list[Row]:
     """The figures of a table of the only judge."""
     (judge,) = found["judges"]
-    return list(judge["grids"][grid]["records"])
+    return list(judge["tables"][table]["records"])
 
 
 def figures(rows: Sequence[Row], edit_type: str) -> Row:
@@ -80,40 +80,26 @@ def figures(rows: Sequence[Row], edit_type: str) -> Row:
 @pytest.mark.skipif(not TABLES.is_dir(), reason="the paper's tables are not here (shared/data/paper-tables)")
 def test_table_4_gives_table_1_in_every_cell_through_the_report():
     with (TABLES / "dlebench_table4_by_criterion.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["edit_type"] != "Average"]
+        listed = list(csv.DictReader(file))
     with (TABLES / "dlebench_table1_overall.csv").open() as file:
         published = {row.pop("edit_type"): row for row in csv.DictReader(file)}
+    rows = [row for row in listed if row["edit_type"] != "Average"]
     # Means of many samples are no labels of one, so that no run folder can hold them: the scores are made here.
-    rubric = load_rubric("dlebench")
+    protocol = make_protocol("dlebench")
     scores = [
         Score(
             sample_id=row["edit_type"],
             editor=editor,
-            edit_type=row["edit_type"],
+            dims={"edit_type": row["edit_type"]},
             metric=row["criterion"],
             value=1 + float(row[editor]) * 3 / 100,
             normalised=float(row[editor]),
-            label=None,
-            missing=None,
         )
         for editor in published["Average"]
         for row in rows
     ]
-    judged = Judged(
-        name="judge",
-        folder=Path("run"),
-        judge_id="j",
-        backend="test",
-        mode="tool",
-        ablations=(),
-        rubric=rubric,
-        protocol=DLEBench(rubric),
-        criteria=tuple(c.id for c in rubric.criteria),
-        samples={},
-        findings=(),
-        scores=tuple(scores),
-    )
-    overall = score_grids(judged)[0].records
+    tables = [spec_table(spec, scores, protocol.metrics) for spec in specs(protocol)]
+    overall, *by_criterion = ([] if table is None else table.records() for table in tables)
     cells = 0
     for edit_type, row in published.items():
         name = "mean over types" if edit_type == "Average" else edit_type
@@ -123,6 +109,13 @@ def test_table_4_gives_table_1_in_every_cell_through_the_report():
             assert mean == pytest.approx(float(value), abs=0.0101), (edit_type, editor)
             cells += 1
     assert cells == 8 * 10
+    averages = {
+        (r["metric"], r["editor"]): r["mean"] for t in by_criterion for r in t if r["edit_type"] == "mean over types"
+    }
+    for row in listed:
+        if row["edit_type"] == "Average":
+            for editor in published["Average"]:
+                assert averages[row["criterion"], editor] == pytest.approx(float(row[editor]), abs=0.0101)
 
 
 def test_a_missing_output_is_left_out_and_counted_as_the_worst(
@@ -263,10 +256,10 @@ def test_judges_are_compared_on_the_samples_that_all_could_judge(
     first = write({("a", IF): LOST, ("b", IF): BEST, ("c", IF): refused, ("a", VC): refused}, name="first")
     second = write({("a", IF): BEST, ("b", IF): refused, ("c", IF): BEST, ("a", VC): refused}, name="second")
     rows = reported(first, second)["together"]["records"]
-    one, two = (r for r in rows if r["criterion"] == IF)
+    one, two = (r for r in rows if r["metric"] == IF)
     assert (one["mean"], one["common"], one["judged"], one["asked"]) == (0.0, 1, 2, 3)
     assert (two["mean"], two["difference"]) == (100.0, 100.0)
-    none = next(r for r in rows if r["criterion"] == VC)
+    none = next(r for r in rows if r["metric"] == VC)
     assert (none["mean"], none["common"], none["judged"]) == (None, 0, 0)
     assert reported(first)["together"] is None
 
@@ -351,10 +344,9 @@ def judged_once(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         lmm = ScriptedLMM(
             lambda r: final("Flawless Execution" if "Instruction Following" in r.messages[0].text else "Single Anomaly")
         )
-        bench = open_bench(Settings(backend=lmm, mode=mode))  # type: ignore[arg-type]
         edited = {editor: folder / "outputs" / editor for editor in EDITORS}
         made[mode] = place / mode
-        execute(bench, Source(path=folder, edited=edited), made[mode], config={})
+        run_over(open_with(backend=lmm, mode=mode), folder, made[mode], edited=edited)
     return made
 
 
@@ -377,7 +369,7 @@ def test_report_writes_its_files_and_says_where(runs: dict[str, Path], editloupe
         rows = {(r["editor"], r["edit_type"]): r for r in csv.DictReader(file)}
     assert rows["steady", "Change Color"]["mean"] == "100.0"
     assert rows["careless", "Change Material"] | {"judge": ""} == {
-        "judge": "", "editor": "careless", "criterion": IF, "edit_type": "Change Material", "mean": "", "low": "",
+        "judge": "", "editor": "careless", "metric": IF, "edit_type": "Change Material", "mean": "", "low": "",
         "high": "", "judged": "0", "asked": "1",
     }  # fmt: skip
     markdown = (folder / "report.md").read_text(encoding="utf-8")
@@ -441,13 +433,13 @@ def test_what_cannot_be_reported_is_said(
     code, _, said = editloupe("report", runs["plain"])
     assert (code, "holds no finding yet" in said) == (2, True)
     info = json.loads((runs["plain"] / "run.json").read_text())
-    info["record"]["rubric"]["title"] = "Another"
+    info["record"]["metrics"][0]["name"] = "Another"
     (runs["plain"] / "run.json").write_text(json.dumps(info))
     row = json.loads((runs["oracle"] / "findings.jsonl").read_text().splitlines()[0])
     row["judge_id"] = next(iter(info["judges"]))
     (runs["plain"] / "findings.jsonl").write_text(json.dumps(row) + "\n")
     code, _, said = editloupe("report", runs["oracle"], runs["plain"])
-    assert (code, "was judged by rubric dlebench (" in said) == (2, True)
+    assert (code, "was judged by dlebench, " in said and "their metrics differ" in said) == (2, True)
 
 
 def test_rows_that_could_not_be_read_are_counted(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
@@ -475,9 +467,8 @@ def test_people_are_compared_with_the_worst_of_the_targets(tmp_path: Path, editl
         # The crop of the second target of "several" alone has this size.
         return final("Wrong Action" if (image.width, image.height) == (346, 326) else "Flawless Execution")
 
-    bench = open_bench(Settings(backend=ScriptedLMM(script), mode="oracle", criteria=("if",)))
     edited = {editor: folder / "outputs" / editor for editor in EDITORS}
-    execute(bench, Source(path=folder, edited=edited), tmp_path / "run", config={})
+    run_over(open_with(backend=ScriptedLMM(script), mode="oracle", criteria="if"), folder, tmp_path / "run", edited=edited)
     rows = [("several", "Wrong Action"), ("colour", "Flawless Execution"), ("gone", "Over Modification")]
     human = tmp_path / "human.csv"
     human.write_text("item,editor,if\n" + "".join(f"{item},steady,{label}\n" for item, label in rows))

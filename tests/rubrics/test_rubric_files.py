@@ -13,6 +13,7 @@ import pytest
 from editloupe.answers import LabelRule
 from editloupe.errors import ConfigError, RubricError
 from editloupe.rubrics import Criterion, Level, Rubric, builtin_rubrics, load_rubric, rubric_schema, schema_text
+from tests.packages import install
 
 ROOT = Path(__file__).parents[2]
 RUBRICS = ROOT / "editloupe" / "rubrics"
@@ -362,6 +363,14 @@ def test_an_unknown_name_lists_the_built_in_rubrics() -> None:
         load_rubric("dlebnch")
 
 
+def test_a_package_that_brings_a_protocol_may_bring_a_rubric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The module is not imported for it.
+    files = {"toyset/__init__.py": "raise ImportError", "toyset/rubric.toml": GOOD}
+    install(tmp_path, monkeypatch, files=files, entry_points={"protocols": {"toy": "toyset.protocol:Toy"}})
+    assert builtin_rubrics() == ("dlebench", "toy")
+    assert load_rubric("toy").id == "mine"
+
+
 def test_the_committed_schema_is_the_generated_one() -> None:
     assert (RUBRICS / "schema.json").read_text(encoding="utf-8") == schema_text(), (
         "refresh: python -c 'from editloupe.rubrics import schema_text as s; print(s(), end=\"\")' "
@@ -374,8 +383,10 @@ def test_the_schema_accepts_every_built_in_rubric_and_refuses_slips() -> None:
     jsonschema.Draft7Validator.check_schema(schema)
     check = jsonschema.Draft7Validator(schema)
     for name in builtin_rubrics():
-        text = (RUBRICS / f"{name}.toml").read_text(encoding="utf-8")
-        assert text.startswith("#:schema ./schema.json\n")
+        file = ROOT / "editloupe" / "protocols" / name / "rubric.toml"
+        text = file.read_text(encoding="utf-8")
+        schema_path = re.match(r"#:schema (\S+)\n", text)
+        assert schema_path is not None and (file.parent / schema_path[1]).resolve() == RUBRICS / "schema.json"
         check.validate(tomllib.loads(text))
     good = tomllib.loads(GOOD)
     assert check.is_valid(good)

@@ -13,11 +13,11 @@ from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging.geometry import spans
 from editloupe.models.detect.base import Detection, DetectionResult, Detector, clean_box, suppress
+from editloupe.models.detect.search import MAX_TILES, tiles_of
 from editloupe.testing import check_tool
 from editloupe.tools.base import Tool, Toolbox, ToolContext
 from editloupe.tools.detect_object import DetectObject
 from editloupe.tools.grounding import Grounding
-from editloupe.tools.search import MAX_TILES, tiles_of
 from editloupe.values import Box, View
 
 

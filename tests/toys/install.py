@@ -19,6 +19,9 @@ objects = editloupe_toys.objects:ObjectsKept
 toy-share = editloupe_toys.pixels:ChangedShare
 toy-red = editloupe_toys.pixels:MeanColour
 
+[editloupe.backends]
+toy = editloupe_toys.backend:open_backend
+
 [editloupe.loaders]
 toy-turns = editloupe_toys.loader
 """

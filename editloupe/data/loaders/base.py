@@ -28,19 +28,30 @@ class DataSet:
     progress: OnProgress | None = None
 
 
-class Loader(Protocol):
-    """One layout: a module of this package has these names.
+@dataclass(frozen=True, kw_only=True)
+class BoxFile:
+    """A file beside the data from which a loader reads boxes: a JSON line for each row."""
 
-    LAYOUT: what is looked for, as it stands in messages.
+    name: str
+    """The file's name in the root folder."""
+    id_key: str
+    """The key of the row's id."""
+    boxes_key: str
+    """The key of its boxes."""
+
+
+class Loader(Protocol):
+    """One layout: a module or an object behind the entry point group `editloupe.loaders`, under the name of the format.
+
+    A loader that reads a mapping file (`--fields`) also has `box_file(fields: Path | None) -> BoxFile`.
     """
 
     @property
-    def LAYOUT(self) -> str: ...  # noqa: N802 - a module's constant
+    def LAYOUT(self) -> str:  # noqa: N802 - a module's constant
+        """What is looked for, as it stands in messages."""
 
     def matches(self, data: DataSet) -> bool:
-        """Return whether the folder has this layout."""
-        ...
+        """Return whether the folder, or the file that was named instead of it, has this layout."""
 
     def load(self, data: DataSet) -> Loaded:
         """Load the folder's samples. Raises DataError, SampleError or ConfigError where the whole cannot be used."""
-        ...

@@ -25,8 +25,8 @@ _INSTRUCTIONS: Final = ("instructions.csv", "instructions.jsonl", "instructions.
 
 
 def matches(data: DataSet) -> bool:
-    """Return whether the two folders are there."""
-    if not (data.root / "source").is_dir():
+    """Return whether the two folders are there, and no file was named instead of them."""
+    if data.metadata is not None or not (data.root / "source").is_dir():
         return False
     return (data.root / "edited").is_dir() or ((bool(data.edited) or not data.outputs) and bool(_instructions(data.root)))
 

@@ -1,5 +1,1 @@
-"""DLEBench: small-scale edits, judged label by label."""
-
-from editloupe.protocols.dlebench.protocol import DLEBench
-
-__all__ = ["DLEBench"]
+"""DLEBench: small-scale edits, judged label by label. protocol.py, loader.py, rubric.toml and prompts/ are all of it."""

@@ -1,19 +1,30 @@
 """DLEBench: Instruction Following and Visual Consistency of small-scale edits, label by label, in three modes.
 
-Reproduced: the two rubrics (Tables 3 and 5); the Tool-driven mode (section 4.2, Eq. 2), the Oracle-guided mode (crops about
-each target by Eq. 1 for what concerns the target, the targets masked in white for what concerns the rest) and the plain LMM
-as a judge; one base prompt for all three (section 5.3); the normalised score (value − 1) / 3 × 100; the worst label of
-several targets; a criterion's average as the macro mean over the seven edit types; the overall score as the mean of the
-criteria (Table 1 from Table 4).
-Differs: the paper publishes no prompts, so the wording is ours. Data without all seven types gets the macro mean over
-those present, printed as "k of 7 types", and a micro mean over all samples beside it.
-Open in the paper, and chosen here (`Options`): the frame and padding of crops and masks, and where a reference is shown.
+Reproduced:
+- the two rubrics (Tables 3 and 5);
+- the Tool-driven mode (section 4.2, Eq. 2), the Oracle-guided mode and the plain LMM as a judge, with one base prompt for
+  all three (section 5.3);
+- of the Oracle-guided mode: crops about each target by Eq. 1 for what concerns the target, the targets masked in white for
+  what concerns the rest;
+- the normalised score (value − 1) / 3 × 100, and the worst label of several targets;
+- a criterion's average as the macro mean over the seven edit types, and the overall score as the mean of the criteria
+  (Table 1 from Table 4).
+
+Differs:
+- the wording of the prompts is ours, since the paper publishes none;
+- data without all seven types gets the macro mean over those present, printed as "k of 7 types", and a micro mean over all
+  samples beside it;
+- the frame and padding of crops and masks, and where a reference is shown, are left open by the paper and are options here.
+
+Not covered:
+- how the data set was made; the names and areas of its targets (Figure 3, appendix 11) are the protocol `targets`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -33,7 +44,7 @@ from editloupe.scores import NOT_JUDGED, Levels, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Recipe, Status, Task
 from editloupe.values import ImageRef, Json, Role, Sample, Target
 
-PROMPT: Final = "dlebench/judge"
+PROMPT: Final = Path(__file__).parent / "prompts" / "judge.md"
 
 Mode: TypeAlias = Literal["tool", "oracle", "plain"]
 
@@ -315,13 +326,3 @@ def _score_of(sample: Sample, criterion: Criterion, found: Sequence[Finding | No
         parts=tuple(named) if several else (),
         dims={"edit_type": edit_type_name(sample.edit_type), "target_area": relative_area(sample)},
     )
-
-
-def overall(criteria: Mapping[str, float]) -> float:
-    """Return Table 1 from Table 4: the plain mean over the criteria of one edit type (or of their averages)."""
-    return sum(criteria.values()) / len(criteria)
-
-
-def macro_mean(by_type: Mapping[str, float]) -> float:
-    """Return the average row of Tables 1 and 4: every edit type counts the same."""
-    return sum(by_type.values()) / len(by_type)

@@ -1,6 +1,7 @@
 """A protocol of two measures and no model."""
 
 import numpy as np
+
 from editloupe.answers import Number
 from editloupe.errors import MeasureError
 from editloupe.measures.base import Args

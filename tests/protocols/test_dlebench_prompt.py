@@ -10,6 +10,7 @@ import pytest
 from editloupe.errors import PromptError
 from editloupe.prompts import render
 from editloupe.prompts.tags import FINAL_ANSWER, THINKING, TOOL_CALL
+from editloupe.protocols.dlebench.protocol import PROMPT
 from editloupe.rubrics import Criterion, Level, load_rubric
 
 DLEBENCH = load_rubric("dlebench")
@@ -24,7 +25,7 @@ OWN = Criterion(
 
 def _judge(criterion: Criterion, instruction: str = "Change the red bus to yellow.", images: tuple[str, ...] = ()) -> str:
     shown = images or ("Original Image", "Edited Image")
-    return render("dlebench/judge", criterion=criterion, instruction=instruction, images=list(shown), focus=None)
+    return render(PROMPT, criterion=criterion, instruction=instruction, images=list(shown), focus=None)
 
 
 @pytest.mark.parametrize("criterion", [*DLEBENCH.criteria, OWN], ids=lambda c: c.id)
@@ -89,13 +90,12 @@ def test_the_judge_is_told(words: str) -> None:
 
 
 def test_a_forgotten_variable_is_an_error() -> None:
-    with pytest.raises(PromptError, match=r"dlebench/judge.md', line \d+: 'instruction' is undefined"):
-        render("dlebench/judge", criterion=OWN, images=["Original Image"])
+    with pytest.raises(PromptError, match=r"prompts/judge.md', line \d+: 'instruction' is undefined"):
+        render(PROMPT, criterion=OWN, images=["Original Image"])
 
 
 def test_a_copy_of_the_prompt_renders_to_the_same_text(tmp_path: Path) -> None:
-    built_in = Path(__file__).parents[2] / "editloupe" / "prompts" / "dlebench" / "judge.md"
     copy = tmp_path / "judge.md"
-    copy.write_bytes(built_in.read_bytes())
+    copy.write_bytes(PROMPT.read_bytes())
     given = {"criterion": OWN, "instruction": "x", "images": ["Original Image"], "focus": None}
-    assert render(copy, **given) == render("dlebench/judge", **given)
+    assert render(copy, **given) == render(PROMPT, **given)

@@ -1,13 +1,16 @@
 """Which of two edits of one source and instruction is better: every pair, in both orders, by each criterion of a rubric.
 
 Judges favour a position, so each pair is asked twice with the edits' places exchanged. Only what is said both times counts.
-A sample's score is the share of its pairs that it wins; a tie counts half.
+A sample's score is the share of its pairs that it wins; a tie counts half. `editloupe rank` makes rankings of these answers.
+
+Reproduced: no paper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import permutations
+from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from editloupe.answers import LabelRule, Labels
@@ -22,7 +25,7 @@ from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.values import Sample
 
-TEMPLATE: Final = "dlebench/pairwise"
+PROMPT: Final = Path(__file__).parent / "prompts" / "compare.md"
 FIRST: Final = "Edit A"
 SECOND: Final = "Edit B"
 TIE: Final = "Tie"
@@ -116,7 +119,7 @@ class Pairwise(BaseProtocol):
         assert first.edited is not None and second.edited is not None
         images = {"Original Image": first.source, FIRST: first.edited, SECOND: second.edited}
         prompt = render(
-            TEMPLATE,
+            PROMPT,
             criterion=criterion,
             instruction=neutralise(" ".join(first.instruction.split())),
             images=list(images),
@@ -124,7 +127,7 @@ class Pairwise(BaseProtocol):
         return Ask(
             protocol=self.name,
             metric=criterion.id,
-            about=about_pair(first, second),
+            about=About.pair(first, second),
             prompt=prompt,
             views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items()),
             tools=self.tools,
@@ -133,14 +136,9 @@ class Pairwise(BaseProtocol):
         )
 
 
-def about_pair(first: Sample, second: Sample) -> About:
-    """Return what the question is about in which `first` is shown as Edit A and `second` as Edit B."""
-    return About.of(first, part=f"beside {second.key}")
-
-
 def pair(known: Known, metric: str, first: Sample, second: Sample) -> tuple[Finding | None, Finding | None]:
     """Return the findings of both orders, the one with `first` as Edit A first."""
-    return known.finding(metric, about_pair(first, second)), known.finding(metric, about_pair(second, first))
+    return known.finding(metric, About.pair(first, second)), known.finding(metric, About.pair(second, first))
 
 
 def _points(ab: Finding | None, ba: Finding | None) -> float | None:

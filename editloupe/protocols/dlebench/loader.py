@@ -1,6 +1,6 @@
 """DLEBench as it is downloaded, with the outputs of the editors to be judged in folders of their own.
 
-The keys of its `data.jsonl` are only partly documented in public, so a mapping file (dlebench.toml, or one's own) says
+The keys of its `data.jsonl` are only partly documented in public, so a mapping file (loader.toml, or one's own) says
 which key means what. Where the data allow several readings, nothing is guessed: the error says what was seen and what to
 state.
 """
@@ -11,13 +11,12 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 from editloupe.data.boxes import FORMATS, Quad, read_quads, sniff
 from editloupe.data.folders import Folder, ImageFile, RowError
-from editloupe.data.loaders.base import DataSet
+from editloupe.data.loaders.base import BoxFile, DataSet
 from editloupe.data.outputs import with_outputs
 from editloupe.data.rows import OWN_COLUMNS, BrokenRow, DataRow, Loaded, assemble, named, rating_notes, read_row
 from editloupe.data.tables import Table, TableLine, read_table
@@ -61,7 +60,8 @@ class Mapped:
 def matches(data: DataSet) -> bool:
     """Return whether the rows and the folder of source images are there."""
     folders = read_mapping(data.fields).folders
-    return (data.root / folders["data"]).is_file() and (data.root / folders["source"]).is_dir()
+    named = data.metadata is None or data.metadata.name == folders["data"]
+    return named and (data.root / folders["data"]).is_file() and (data.root / folders["source"]).is_dir()
 
 
 def load(data: DataSet) -> Loaded:
@@ -98,9 +98,15 @@ def load(data: DataSet) -> Loaded:
     )
 
 
+def box_file(fields: Path | None) -> BoxFile:
+    """Return the sidecar, with the first of the keys that it may have. Raises ConfigError as `read_mapping`."""
+    mapping = read_mapping(fields)
+    return BoxFile(name=mapping.sidecar, id_key=mapping.fields["id"][0], boxes_key=mapping.fields["boxes"][0])
+
+
 def read_mapping(path: Path | None) -> Mapped:
     """Read the default mapping, overlaid with the file at `path`. Raises ConfigError."""
-    default = tomllib.loads(files("editloupe.data.loaders").joinpath("dlebench.toml").read_text(encoding="utf-8"))
+    default = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     given: Mapping[str, object] = {}
     where = "a mapping file (--fields)"
     if path is not None:
