@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.data.human import metric_and_rater, named, names_of, value_on
+from editloupe.reports.run import Run
 from editloupe.runs.store import RunStore
 from editloupe.scores import Binary, Interval, Metric
 from tests.reports.runs import IF, finding, sample, write_run
@@ -52,3 +53,14 @@ def test_a_run_names_its_samples_labels_when_it_is_opened(tmp_path: Path):
     run = write_run(tmp_path / "run", [row], {"a": [finding(row, "Wrong Action")]})
     (found,) = RunStore.read(run).samples.values()
     assert found.human == {IF: {"human": 4, "r1": 3}, "charm": {"human": 1}}
+
+
+def test_people_stand_beside_the_judges_in_a_runs_frame(tmp_path: Path):
+    row = sample("s0", edit_type="color") | {"human": {"if": {"ann": "Over Modification", "ben": 9}}}
+    run = write_run(tmp_path / "run", [row], {"a": [finding(row, "Wrong Action")]})
+    found = Run(run).frame().filter(metric=IF).select("judge", "kind", "value", "label", "missing").rows()
+    assert found == [
+        ("a, tool", "judge", 2.0, "Wrong Action", None),
+        ("ann", "human", 3.0, "Over Modification", None),
+        ("ben", "human", None, None, "off_menu"),
+    ]
