@@ -57,9 +57,9 @@ def vote_agreements(
             name: _pairs(table, column, metrics, chosen, good_from, tie, drawing, where=str(run or scores))
             for name, (column, metrics) in read.items()
         }
-    told = (*table.notes, *notes)
+    remarks = (*table.notes, *notes)
     return [
-        VoteAgreement(judge=name, people=str(votes), pairs=tuple(pairs), bootstrap=drawing, notes=told)
+        VoteAgreement(judge=name, people=str(votes), pairs=tuple(pairs), bootstrap=drawing, notes=remarks)
         for name, pairs in judges.items()
     ]
 

@@ -36,8 +36,8 @@ COLUMNS: Final[Mapping[str, type]] = {
 }
 """Column → type. `kind` is "human" for people, each under the rater's name, and "judge" for all others.
 
-`value` is in the metric's unit, `normalised` 0 to 100; both are null where `missing` says why. `source` is the sha256 of the
-source image, by which intervals are resampled; null for a row that could not be read. The protocol's dimensions follow
+`value` is in the metric's unit, `normalised` 0 to 100; both are null where `missing` says why. `source` is the sha256 of
+the source image, by which intervals are resampled; null for a row that could not be read. The protocol's dimensions follow
 (edit_type, task …), then `SPENT`.
 """
 
@@ -82,7 +82,12 @@ def score_rows(judged: Judged, prices: Prices) -> list[dict[str, Any]]:
 def human_rows(judged: Judged) -> Iterator[dict[str, Any]]:
     """Yield the ratings of a run's samples as rows by column; one that is no label or number of its metric is off_menu."""
     for sample in judged.samples.values():
-        about = {"run": str(judged.folder), "protocol": judged.protocol.name, "sample": sample.id, "editor": sample.editor}
+        about: dict[str, Any] = {
+            "run": str(judged.folder),
+            "protocol": judged.protocol.name,
+            "sample": sample.id,
+            "editor": sample.editor,
+        }
         about |= {"source": sample.source.sha256, "turn": 0, "part": "", "edit_type": sample.edit_type}
         for metric in judged.metrics.metrics:
             for rater, given in sample.human.get(metric.id, {}).items():

@@ -89,9 +89,9 @@ def read_people(store: RunStore, human: Path | None = None, columns: str | None 
         return read_human(human, metrics, column_names(columns, "--columns"))
     found = labels_in(store.samples.values(), metrics, str(store.folder / "samples.jsonl"))
     if not found.ratings:
-        told = f" ({'; '.join(found.notes)})" if found.notes else ""
+        text = f" ({'; '.join(found.notes)})" if found.notes else ""
         raise ConfigError(
-            f"{store.folder}: its samples carry no human labels{told}; name a table with --human FILE, or add columns "
+            f"{store.folder}: its samples carry no human labels{text}; name a table with --human FILE, or add columns "
             "human_<criterion> to the metadata and judge again"
         )
     return found
