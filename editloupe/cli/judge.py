@@ -234,8 +234,13 @@ def default_out(run: RunConfig) -> Path:
     The first of several judges gives its name, so that others can join them later. A short digest of the path follows if
     that folder is the run of other data with the same name.
     """
+    from editloupe import plugins
+
     assert run.path is not None
-    folder = Path("runs") / "-".join([*map(slug, [data_name(run.path), run.judge.title, *asked_name(run)])])
+    roles = getattr(plugins.load("protocols", run.protocol), "roles", {})
+    # A protocol that asks no model has nobody to be named after.
+    who = [run.judge.title] if "judge" in roles else []
+    folder = Path("runs") / "-".join(map(slug, [data_name(run.path), *who, *asked_name(run)]))
     config = folder / "config.yaml"
     if config.exists() and read_config(config).get("path") != str(run.path):
         return folder.with_name(f"{folder.name}-{digest(str(run.path))[:6]}")

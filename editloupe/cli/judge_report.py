@@ -43,7 +43,7 @@ def heading_of(setup: Setup) -> Heading:
     ]
     if setup.main.constrain_labels and not setup.backend.traits.constrains_choices:
         notes.append(f"Labels were not constrained: {setup.backend.uri} cannot be held to a list (vllm/MODEL can).")
-    if setup.toolbox.absent:
+    if setup.toolbox.absent and setup.judge.kind != "measure":
         reasons = dict.fromkeys(setup.toolbox.absent.values())
         for reason in reasons:
             names = ", ".join(n for n, why in setup.toolbox.absent.items() if why == reason)

@@ -103,7 +103,7 @@ def rank(
         judge=heading.text,
         notes=heading.notes,
         by=chosen,
-        names={m.id: m.name for m in setup.protocol.metrics},
+        names={m.id: m.short for m in setup.protocol.metrics},
         pairwise=pairwise,
         rankings=tuple(rankings),
         unread=tuple(unreadable(row.editor, row.id, row.message) for row in outcome.loaded.rejected),

@@ -62,9 +62,9 @@ def targets(
     _check_files(paths, out_file=out_file, plot=plot, write=write)
     runs = [
         RunConfig.make(
-            path=path,
+            path=path.resolve(),
             format=format,
-            fields=fields,
+            fields=fields and fields.resolve(),
             limit=limit,
             protocol="targets",
             judge=JudgeConfig.make(backend=backend),
@@ -72,7 +72,7 @@ def targets(
             device=device,
             concurrency=concurrency,
             max_cost=max_cost,
-            prices=prices,
+            prices=prices and prices.resolve(),
         )
         for path in paths
     ]
@@ -82,10 +82,10 @@ def targets(
     budget = budget_of(runs[0])
     outcomes: list[Outcome] = []
     with stoppable() as stop:
-        for run, setup in zip(runs, setups, strict=True):
+        for path, run, setup in zip(paths, runs, setups, strict=True):
             folder = default_out(run)
             if not as_json:
-                note(f"Naming and finding the targets of {run.path} into {folder}")
+                note(f"Naming and finding the targets of {path} into {folder}")
             with progress(hidden=as_json) as listener:
                 options, list_prices = run.to_options(), read_prices(prices)
                 found = execute(

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from editloupe import plugins
 from editloupe.cli.options import ONLY_HERE, PANELS
 from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
 from editloupe.runs.store import RunStore
+from tests.toys.install import install
 
 Edits = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The toy package, installed for one test."""
+    monkeypatch.syspath_prepend(str(install(tmp_path / "site")))
+    plugins.forget()
+    yield
+    plugins.forget()
+
 
 V1 = Path(__file__).parents[1] / "golden" / "runs_v1"
 
@@ -129,3 +141,31 @@ def test_protocols_are_listed_and_shown(editloupe: Run):
     assert pad["help"].startswith("How far a mask is grown")
     code, _, told = editloupe("protocols", "show", "nope")
     assert code == 2 and "dlebench" in told
+
+
+def test_a_protocol_of_another_package_is_chosen_judged_and_printed_without_labels(
+    editloupe: Run, edits: Edits, toys: None, tmp_path: Path
+):
+    folder = edits(3)
+    code, said, _ = editloupe("judge", folder, "--protocol", "pixels")
+    assert code == 0
+    assert "protocol pixels" in said and "Means of all scores" in said and "of 255 (3/3)" in said
+    # No model is asked, so no judge names the folder.
+    assert [path.name for path in Path("runs").iterdir()] == ["edits-pixels"]
+    means = json.loads(Path("runs/edits-pixels/report/summary.json").read_text())["means"]
+    share, red = (next(one for one in means if one["metric"] == metric) for metric in ("share", "red"))
+    assert (red["unit"], red["judged"], red["asked"]) == ("of 255", 3, 3)
+    # Squares of 24 px: 0, 1 and 2 of them on 240×320 px.
+    assert share["mean"] == pytest.approx((0 + 1 + 2) / 3 * 24 * 24 / (240 * 320), rel=0.05)
+    code, _, told = editloupe("judge", folder, "--protocol", "objects")
+    assert code == 2 and "--role parser=provider/model" in told
+
+
+def test_a_dry_run_says_that_further_questions_follow_from_the_answers(
+    editloupe: Run, edits: Edits, toys: None, tmp_path: Path
+):
+    words = ("judge", edits(1), "--backend", "openai/m?env=none", "--dry-run")
+    assert "Further questions" not in editloupe(*words)[1]
+    code, said, _ = editloupe(*words, "--protocol", "turns", "--json")
+    assert (code, json.loads(said)["grows"]) == (0, True)
+    assert "Further questions follow from the answers and are not counted." in editloupe(*words, "--protocol", "turns")[1]

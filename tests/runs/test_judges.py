@@ -192,7 +192,7 @@ def test_another_prompt_file_reuses_nothing(edits: Edits, tmp_path: Path):
     ids.add(RunStore.read(mine).findings.popitem()[1].judge_id)
     prompt.write_text("{{ criterion.question }}\n{{ instruction }} Look.\n{{ images | join }}\n")
     lmm = talker()
-    with pytest.raises(RunMismatch, match="options.prompt"):
+    with pytest.raises(RunMismatch, match=r"options\.prompt"):
         run(lmm, folder, mine, prompt=prompt)
     assert lmm.requests == []
     assert open_with(backend=lmm, prompt=prompt).judge.id not in ids
@@ -201,9 +201,9 @@ def test_another_prompt_file_reuses_nothing(edits: Edits, tmp_path: Path):
 def test_another_rubric_reuses_nothing(edits: Edits, tmp_path: Path):
     folder, out, rubric = edits(1), tmp_path / "run", tmp_path / "dlebench.toml"
     ids = {run(talker(), folder, out).setup.judge.id}
-    import editloupe.rubrics
+    from editloupe.protocols import dlebench
 
-    built_in = Path(editloupe.rubrics.__path__[0]) / "dlebench.toml"
+    built_in = Path(dlebench.__file__).parent / "rubric.toml"
     changed = built_in.read_text(encoding="utf-8").replace("Stop.", "Stop at once.").replace("stop", "stop now", 1)
     assert changed != built_in.read_text(encoding="utf-8")
     rubric.write_text(changed, encoding="utf-8")
