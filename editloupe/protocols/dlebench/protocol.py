@@ -75,32 +75,23 @@ class DLEBenchOptions(Options):
 
     free: ClassVar[frozenset[str]] = frozenset({"criteria"})
     """Options that may differ from visit to visit of one run."""
-
     mode: Mode = "tool"
     """tool: an agent with tools. oracle: with known boxes. plain: one look."""
-
     rubric: RubricOption = "dlebench"
     """A built-in rubric or your own .toml file."""
-
     criteria: Words | None = None
     """Comma-separated, such as if,vc. Default: all."""
-
     prompt: Annotated[OwnTemplate | None, BeforeValidator(_template)] = None
     """Your own template (.md) of the question. It knows `criterion`, `instruction`, `images` and `focus`."""
-
     lambda_max: float = geometry.LAMBDA_MAX
     """Eq. 1, for the crops of the oracle mode."""
-
     lambda_min: float = geometry.LAMBDA_MIN
     s_min: float = geometry.S_MIN
     """In px."""
-
     s_max: float = geometry.S_MAX
     """In px."""
-
     mask_pad: float = Field(0.05, ge=0, le=1)
     """How far a mask is grown on every side, of the box's shorter side; at least 2 px."""
-
     reference: Literal["oracle", "always", "never"] = "oracle"
     """Where the reference image is shown; "oracle" is the paper's way."""
 
