@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe.cli.output import err, note, out, plain
+from editloupe.cli.options import PricesFile
+from editloupe.cli.output import err, note, say, warn
 from editloupe.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def export(
     sample: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Only this sample; may be repeated, not for --html.")
     ] = None,
-    prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
+    prices: PricesFile = None,
 ) -> int:
     """Write a run as pages, or in the formats of other tools; one or several at once."""
     from editloupe.backends.prices import read_prices
@@ -85,8 +86,7 @@ def export(
         _say(f"{write_findings(source, findings):,} findings in {findings}")
     if junit is not None:
         _cases(source, junit, junit_fail_below)
-    for problem in dict.fromkeys(source.problems):
-        note(f"warning: {problem}")
+    warn(dict.fromkeys(source.problems))
     return 1 if source.problems else 0
 
 
@@ -135,4 +135,4 @@ def _without(source: Source) -> str:
 
 
 def _say(text: str) -> None:
-    out().print(plain(text), soft_wrap=True)
+    say(text)
