@@ -96,10 +96,8 @@ class BackendURI:
 
 NOT_LMMS = ("baseline", "scripted")
 """Providers of this package that are no LMM and cost nothing, for readers of a trace that holds no more than a URI."""
-
 _KEY = re.compile(r"(^|[/:=])(sk-[\w-]{16,}|AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|hf_\w{20,})")
 """How keys of OpenAI and Anthropic, Google, Groq, xAI and Hugging Face begin."""
-
 _SECRET_WORDS = ("key", "token", "secret", "password", "credential")
 
 

@@ -24,13 +24,11 @@ from editloupe.values import Json
 
 Sizes: TypeAlias = Mapping[str, tuple[int, int]]
 """Image name → (width, height) in px, as the image is sent."""
-
 Four: TypeAlias = tuple[float, float, float, float]
 
 DEFAULT: Final = "thousandths"
 ARGUMENT: Final = "bbox"
 """The tools' argument that holds a box; the image it belongs to is named beside it, in TARGET."""
-
 TARGET: Final = "target_image"
 
 
@@ -117,9 +115,7 @@ def incoming(reply: Reply, dialect: str, sizes: Sizes) -> Reply:
         return to_thousandths(box, dialect, _size(sizes, image))
 
     return replace(
-        reply,
-        text=_calls_in_text(reply.text, convert),
-        tool_calls=tuple(_call(call, convert) for call in reply.tool_calls),
+        reply, text=_calls_in_text(reply.text, convert), tool_calls=tuple(_call(call, convert) for call in reply.tool_calls)
     )
 
 
@@ -268,7 +264,6 @@ def _written(box: Four) -> str:
 _OBSERVED = re.compile(r"Observation of |Not run, since it could not be read")
 _OURS = re.compile(r"(?:Crop \d+|\d+): |Not shown: |Error: ")
 """How the lines of an observation begin that hold boxes."""
-
 _BOX = re.compile(r"(\bpx )?(\[-?\d+(?:\.\d+)?(?:, -?\d+(?:\.\d+)?){3}\])")
 _LEAST = re.compile(r"x1 - x0 ≥ (\d+) and y1 - y0 ≥ (\d+)")
 

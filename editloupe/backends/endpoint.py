@@ -20,14 +20,10 @@ DEFAULT_TIMEOUT_S: Final = 120.0
 CONNECT_TIMEOUT_S: Final = 10.0
 MAX_REPLY_BYTES: Final = 64 * 2**20
 """A longer answer is no answer of a chat model; reading stops there."""
-
 SMALLEST_SIDE_PX: Final = 64
 """A smaller `max_image_side` is a slip: nothing of an edit would be left to see."""
-
 _SHORTEST_SECRET = 8
 """Shorter keys are placeholders ("none", "EMPTY"): taking them out of a reply would change the model's words."""
-
-
 TOO_LONG_ADVICE: Final = (
     "the conversation does not fit: lower --max-turns, reduce images with ?max_image_side=PX, or take a longer context"
 )

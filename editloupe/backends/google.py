@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 DEFAULT_BASE_URL: Final = "https://generativelanguage.googleapis.com"
 KEY_VARIABLES: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 """Where the key is looked for, in this order: the SDK's own."""
-
 _API_VERSION = "v1beta"
 
 
@@ -77,13 +76,7 @@ class GoogleBackend(Remote):
     """A Gemini model."""
 
     def __init__(
-        self,
-        address: Address,
-        client: genai.Client,
-        http: Any,
-        *,
-        policy: RetryPolicy,
-        sleep: Callable[[float], None],
+        self, address: Address, client: genai.Client, http: Any, *, policy: RetryPolicy, sleep: Callable[[float], None]
     ) -> None:
         traits = Traits(
             describes=f"{address.uri.model} over google-genai at {address.endpoint}",

@@ -32,12 +32,10 @@ SAMPLING: Final[Mapping[str, str]] = {
     "max_tokens": "maxOutputTokens",
 }
 """Our name of a parameter → the wire's."""
-
 _SCHEMA: Final = "responseJsonSchema"
 
 NOTHING_SAID: Final = "(nothing)"
 """Stands for an assistant's message without text and calls: the API refuses a content that has nothing in it."""
-
 _FINISHES: Final[Mapping[str, Finish]] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
@@ -66,7 +64,6 @@ DROPPABLE: Final = {
     "answer_schema": re.compile(r"response[_ ]?(mime[_ ]?type|json[_ ]?schema|schema)|json mode", re.IGNORECASE),
 }
 """Our name of what a model may refuse and we can do without → how its refusal names it."""
-
 _REFUSES_PARAMETER = re.compile(r"support|not enabled|not allowed|deprecated", re.IGNORECASE)
 _CONTEXT = re.compile(
     r"token count.{0,40}exceeds|exceeds the maximum number of tokens|context (window|length)|"

@@ -48,18 +48,14 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "max_tokens": ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens"),
 }
 """Our names for sampling, and the fields under which LangChain's model classes hold them; the first one found is set."""
-
 _DEFAULTS: Final[Mapping[str, Json]] = {"seed": DEFAULT_SEED, "max_tokens": DEFAULT_REPLY_TOKENS}
 """What is asked for where nobody says otherwise: a model of one's own may have been made with something else."""
-
 _SAYS_NONE: Final = frozenset(
     {"openai", "azure", "google_genai", "google_vertexai", "groq", "mistral", "xai", "deepseek", "fireworks", "together"}
 )
 """Providers (as LangChain names them in traces) whose bind_tools takes "none": tools are named and must not be called."""
-
 _TAKES_SCHEMA: Final = frozenset({"openai", "azure", "google_genai"})
 """Providers whose classes put `response_format` with a JSON Schema on the wire."""
-
 _KEY_VARIABLE = re.compile(r"(API_?KEY|_TOKEN|_SECRET|SECRET_ACCESS_KEY|PASSWORD)$")
 _SHORTEST_SECRET = 8
 

@@ -32,12 +32,10 @@ _FINISHES: Final[Mapping[str, Finish]] = {
     "refusal": "refusal",
 }  # fmt: skip
 """The words of the usual providers, in lower case."""
-
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
 _OWN_KEYS = ("refusal", "parsed", "token_usage", "reasoning_content", "tool_calls")
 """Of additional_kwargs: what is read into the reply, and no provider asks to have back."""
-
 _TOO_LONG = re.compile(r"too many (input )?tokens|input token count|exceeds? the (maximum|context)", re.IGNORECASE)
 _RATE = re.compile(r"RateLimit|ResourceExhausted|Throttl|TooManyRequests", re.IGNORECASE)
 _PASSING = re.compile(

@@ -17,10 +17,8 @@ _WAVES_SEEN = 4
 _REFUSED = 0.2
 """Share of refused calls above which the limit halves. One that comes now and then costs its own retry; halving for each
 would bring an endpoint that refuses one call in ten, whoever asks, down to one connection."""
-
 _SEEN = 16
 """So many calls are looked at, or a wave if that is more, before a share of them says something."""
-
 _SLOWER = 3.0
 """Times the usual answer's seconds from which an endpoint counts as overloaded. Answers differ by their length alone by a
 factor of two."""

@@ -44,7 +44,6 @@ _REPLACEMENTS: Final[Mapping[str, str | None]] = {
     "response_format": None,
 }
 """Parameters that some models refuse, and what is sent instead."""
-
 _REFUSES_PARAMETER = re.compile(
     r"support|only the default|not allowed|not permitted|deprecated|unknown|unrecognized|unexpected|extra_forbidden",
     re.IGNORECASE,
@@ -181,10 +180,7 @@ class OpenAIBackend(Remote):
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
         messages = wire.Spliced.of(
             lambda image_url: wire.messages_of(
-                request,
-                image_url,
-                tool_images=self._traits.tool_result_images,
-                image_ids=self._service.image_ids,
+                request, image_url, tool_images=self._traits.tool_result_images, image_ids=self._service.image_ids
             ),
             lambda ref: self._image_urls.ascii(images, ref),
         )

@@ -40,7 +40,6 @@ FILTERED = re.compile(r"content_filter|content_policy|moderation|ResponsibleAIPo
 
 FLAGGED = re.compile(r"moderat|flagged|content.?policy|safety", re.IGNORECASE)
 """How gateways say that it is the prompt that they forbid, and not the caller."""
-
 _IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
 
 

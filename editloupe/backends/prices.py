@@ -17,7 +17,6 @@ from editloupe.errors import ConfigError
 
 _LISTED_PROVIDERS: Final = {"openai": "openai", "google": "google"}
 """Backends whose own endpoint has list prices. One with a base_url may charge anything."""
-
 _NAMES = ("input", "output", "cached_input")
 
 
@@ -44,7 +43,6 @@ class Prices:
     by_name: Mapping[str, ModelPrice] = field(default_factory=dict)
     """Of the user's file, by model or by backend URI without its parameters."""
     file: Path | None = None
-    """The user's file."""
 
     def known(self, backend: LMM) -> bool:
         """Return whether calls to this backend have a price."""

@@ -32,13 +32,10 @@ from editloupe.errors import ConfigError, Unavailable
 
 START_S: Final = 3600.0
 """A large model may have to be fetched first."""
-
 GRACE_S: Final = 15.0
 """Between the polite signal and the other one."""
-
 LOG_LINES: Final = 15
 """Of the server's log, where it fails."""
-
 _PR_SET_PDEATHSIG = 1
 
 _LINE_BYTES = 400

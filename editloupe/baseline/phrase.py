@@ -13,7 +13,6 @@ from editloupe.baseline.naming import NAMES, SYNONYMS
 
 WHOLE_IMAGE: Final = "image"
 """What DLEBench's Table 6 answers where an instruction is about the whole image."""
-
 _QUOTED = re.compile(r"(?<!\w)'[^']*'|\"[^\"]*\"|“[^”]*”|‘[^’]*’|«[^»]*»")
 _IMAGE = frozenset(("image", "picture", "photo", "photograph", "scene"))
 _PART_OF_ITS_NAME = frozenset(("frame", "frames", "album", "book"))
@@ -31,7 +30,6 @@ _ENDS = frozenset(
      "much")
 )  # fmt: skip
 """Words at which a noun phrase is over."""
-
 _THINGS_IN_ING = frozenset(
     ("building", "ring", "earring", "ceiling", "king", "wing", "string", "painting", "railing", "clothing", "swing",
      "awning", "bedding", "icing", "pudding", "dumpling", "duckling", "drawing", "stocking", "crossing", "lightning",

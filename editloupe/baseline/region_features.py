@@ -37,46 +37,32 @@ class RegionFeatures:
 
     box: Box
     """In px of the original image."""
-
     before: dict[str, float]
     """Share 0..1 of the object's changed pixels by colour name, in the original image."""
-
     after: dict[str, float]
     """The same in the edited image."""
-
     size_before: float
     """Pixels that stand out from the surroundings in the original image, as a share of the box."""
-
     size_after: float
     """The same in the edited image."""
-
     outline: float
     """How well the two silhouettes cover each other, 0..1."""
-
     edges: float
     """Correlation of edge strength, -1..1."""
-
     shift: float
     """Distance of the two median colours, ΔE in Lab."""
-
     steady: float
     """Median ΔE, pixel by pixel, of what stands out in both images; infinite where nothing does."""
-
     sharpness: float
     """Edge steepness for its contrast, after ÷ before."""
-
     detail: float
     """Fine structure inside the object, after ÷ before."""
-
     inner: float
     """Correlation of the structure inside the object, -1..1."""
-
     around: dict[str, float]
     """Share 0..1 of the pixels around it by colour name, in the original image."""
-
     form_before: str
     """Outline in the original image: "round", "square", "triangle", "star" or "other"."""
-
     form_after: str
     """The same in the edited image."""
 
@@ -97,19 +83,14 @@ class ImageFeatures:
 
     changed: float
     """Share of the image that differs clearly, 0..1."""
-
     structure: float
     """Correlation of the edge maps, -1..1. On a plain ground a few things decide it: one that goes takes it to 0."""
-
     redrawn: float
     """Share of the cells that have edges in either image and not the same ones: how far across the picture they differ."""
-
     palette: float
     """Overlap of the colour histograms, 0..1."""
-
     texture: float
     """Share of the cells whose structure of a few px grew or fell fourfold."""
-
     colour: float
     """Share of the cells whose mean colour moved by ΔE 12."""
 
@@ -177,16 +158,12 @@ class _Patch:
 
     before: Lab
     """h×w×3, of the original image."""
-
     after: Lab
     """h×w×3, of the edited image."""
-
     changed: Mask
     """h×w: True where the images differ."""
-
     box: Box
     """The region in px of the original image."""
-
     frame: tuple[float, float, float, float]
     """Scale and origin: (x, y) of the original image is (x · frame[0] - frame[2], y · frame[1] - frame[3]) here."""
 

@@ -29,16 +29,13 @@ CONSISTENCY: Final = frozenset((PERFECT, SINGLE, MULTIPLE, COLLAPSE))
 
 _STEADY: Final = 16.0
 """ΔE below which a thing is still the same thing in another light or softness."""
-
 _BLURRED: Final = 0.6
 """Share of its old edge steepness below which a thing lost its sharpness."""
-
 _REDRAWN: Final = 0.15
 """Share of the picture's cells with other edges than before; from this share on it may be another scene.
 
 Edits of small things stay below 0.09 on `dev`, another scene begins at 0.2, a plain one with few things in it included.
 """
-
 _RANK: Final[Mapping[str, int]] = {FLAWLESS: 3, OVER: 2, WRONG: 1, MISSED: 0}
 
 
@@ -48,10 +45,7 @@ class Verdict:
 
     label: str | None
     """None where nothing that was asked can be measured."""
-
     reason: str
-    """In words, with the numbers that decided it."""
-
     place: Box | None = None
     """The box that decided it, in px of the original image."""
 
@@ -62,13 +56,9 @@ class Measurements:
 
     regions: tuple[RegionFeatures, ...]
     """The changed regions, one for each thing, strongest first."""
-
     whole: ImageFeatures
-    """The picture as a whole."""
-
     size: tuple[int, int]
     """(width, height) of the original image in px."""
-
     crops: Mapping[str, Box] = field(default_factory=dict)
     """Name of a picture that was shown → the box that it is about."""
 
@@ -84,13 +74,9 @@ class _Target:
     """What is taken for the instruction's target, and what happened there."""
 
     regions: tuple[RegionFeatures, ...]
-    """All regions that belong to it."""
-
     label: str
     """The label of Instruction Following that the target alone would get."""
-
     reason: str
-    """In words, with the numbers that decided it."""
 
 
 def measure(pair: ImagePair, boxes: Sequence[Box], *, crops: Mapping[str, Box]) -> Measurements:
@@ -372,9 +358,7 @@ def consist(instruction: ParsedInstruction, measured: Measurements) -> Verdict:
     listed = "; ".join(f"{measured.at(region)} {_what(region)}" for region in strays)
     label = SINGLE if len(strays) == 1 else MULTIPLE
     return Verdict(
-        label=label,
-        reason=f"{lead} {len(strays)} other {_places(len(strays))} changed: {listed}.",
-        place=strays[0].box,
+        label=label, reason=f"{lead} {len(strays)} other {_places(len(strays))} changed: {listed}.", place=strays[0].box
     )
 
 

@@ -117,12 +117,12 @@ def _replayed(
         toolbox.prepare()
     judges = store.info.get("judges")
     assert isinstance(judges, dict)
-    for judge_id, uri in store.judges().items():
+    for judge_id in dict.fromkeys(f.judge_id for f in findings):
         mine = [f for f in findings if f.judge_id == judge_id]
-        if not mine:
-            continue
-        live = Live(backend=open_backend(backend or uri) if asks else None, toolbox=toolbox)
-        live.check(JudgeSpec.from_json(judges[judge_id]))
+        judge = JudgeSpec.from_json(judges[judge_id])
+        asked = asks and judge.kind == "lmm"
+        live = Live(backend=open_backend(backend or judge.backend) if asked else None, toolbox=toolbox)
+        live.check(judge)
         replay = Replay(
             folder=store.folder, live=live, model=model, tools=tools, record_mode=record_mode, run=store.identity
         )

@@ -25,7 +25,6 @@ FORMATS: Final[Mapping[str, tuple[BoxOrder, BoxScale]]] = {
     "yxyx_thousandths": ("yxyx", "thousandths"),
 }
 """What `bbox_format` may say: corners unless xywh, px unless unit (0..1) or thousandths (0..1000), x first unless yxyx."""
-
 _KEYS: Final[tuple[tuple[BoxOrder, tuple[str, str, str, str]], ...]] = (
     ("xywh", ("x", "y", "w", "h")),
     ("xywh", ("x", "y", "width", "height")),
@@ -39,7 +38,6 @@ _KEYS: Final[tuple[tuple[BoxOrder, tuple[str, str, str, str]], ...]] = (
 
 ROUNDING_PX: Final = 2.0
 """How far a box may reach beyond the image before it counts as wrong: annotation tools round."""
-
 _WRONG = 0.02
 _RULED_OUT = 0.10
 

@@ -24,10 +24,8 @@ ProblemKind: TypeAlias = (
 """Beside the kinds of rejected rows: an image whose pixels cannot be decoded, an output that is missing or of another
 size or aspect, a mask of another size, an output that is its source byte for byte, what decoding an image took, and
 notes of the loader on a sample."""
-
 ASPECT_TOLERANCE: Final = 0.01
 """Relative difference of width/height from which on the aspect counts as another one."""
-
 _NO_EDITORS: Final[Mapping[str, Path]] = MappingProxyType({})
 
 

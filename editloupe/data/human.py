@@ -18,19 +18,15 @@ from editloupe.scores import Binary, Metric
 Rating: TypeAlias = str | int | float
 Ratings: TypeAlias = Mapping[str, Mapping[str, Rating]]
 """By metric, then by rater."""
-
 Known: TypeAlias = Callable[[str], str | None]
 """The metric that a name means; None if it means none."""
-
 NO_RATER: Final = "human"
 """The rater of a column that names none."""
-
 CRITERIA: Final = (
     "instruction_following", "visual_consistency", "semantic_consistency", "perceptual_quality", "overall", "if", "vc",
     "sc", "pq",
 )  # fmt: skip
 """Names after `human_` that are whole metrics for a loader, which knows no protocol; the rater follows them."""
-
 _RATER = re.compile(r"(r|rater|a|annotator)?\d+", re.IGNORECASE)
 _YES_NO: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 

@@ -31,16 +31,12 @@ from editloupe.values import ImageRef
 
 RGB: TypeAlias = NDArray[np.uint8]
 """H×W×3 uint8, RGB, 0..255."""
-
 MAX_PIXELS: Final = 150_000_000
 """Larger images are refused before decoding: a guard against decompression bombs (450 MB as RGB)."""
-
 MIN_SIDE: Final = 8
 """Smaller images hold nothing that could be compared."""
-
 MAX_BYTES: Final = 2**30
 """Larger files are refused unread."""
-
 _EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/mpo": "jpg", "image/webp": "webp", "image/gif": "gif",
                "image/bmp": "bmp", "image/tiff": "tiff", "image/heif": "heic", "image/avif": "avif"}  # fmt: skip
 

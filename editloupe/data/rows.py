@@ -17,14 +17,12 @@ from editloupe.values import Box, ImageRef, Json, Role, Sample, Target, Turn, di
 
 OnProgress: TypeAlias = Callable[[int, int | None], None]
 """Called with (done, total); total is None where it is not known."""
-
 OWN_COLUMNS: Final = frozenset(
     ("id", "source_file_name", "edited_file_name", "reference_file_name", "mask_file_name", "instruction", "edit_type",
      "bbox", "bboxes", "reference_bbox", "reference_bboxes", "edited_bbox", "edited_bboxes", "bbox_format", "target_name",
      "editor")
 )  # fmt: skip
 """What a row is read by; `model` stands for `editor` where that is absent."""
-
 _OTHER_ROLES: Final[tuple[Role, ...]] = ("reference", "edited")
 
 
@@ -253,8 +251,7 @@ def _read(
     for role, found in role_quads.items():
         if quads and len(found) != len(quads):
             raise RowError(
-                "box",
-                f"{len(found)} of '{role}_bbox' for {len(quads)} of 'bbox'; expected one a target, in the same order",
+                "box", f"{len(found)} of '{role}_bbox' for {len(quads)} of 'bbox'; expected one a target, in the same order"
             )
     if len({len(found) for found in role_quads.values()}) > 1:
         raise RowError(

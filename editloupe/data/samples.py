@@ -21,7 +21,6 @@ __all__ = ["Loaded", "OnProgress", "RejectedRow", "box_file", "formats", "load",
 
 GENERAL: Final = "imagefolder"
 """The format of a metadata file that no other loader knows."""
-
 _NO_EDITORS: Final[Mapping[str, Path]] = MappingProxyType({})
 
 

@@ -17,10 +17,8 @@ from editloupe.values import Box
 
 _SHRINK: Final = (1.0, 0.7, 0.5, 0.35, 0.25)
 """Sizes to try, as shares of the region's sides. The first is taken where a place with its context holds no difference."""
-
 _GRID: Final = 33
 """Number of places tried in each direction."""
-
 _LEAST_SIDE_PX: Final = 6.0
 
 
@@ -30,10 +28,8 @@ class ControlRegion:
 
     box: Box
     """Whole px of image 1."""
-
     busy: float
     """Share 0..1 of the place and its context that differs all the same; 0 where the images leave room for a better one."""
-
     mean: float
     """Mean difference of the place, in levels 0..255."""
 

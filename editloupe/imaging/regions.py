@@ -16,20 +16,15 @@ from editloupe.values import Box
 
 STRONG: Final = 12.0
 """Least evidence of an object's strongest place. Normal noise stays far below, but real residuals have long tails."""
-
 WEAK: Final = 6.0
 """Least evidence of what is connected to a strong place and belongs to the object."""
-
 _OF_PEAK = 0.3
 """A pixel below this share of the strongest within two px, or within the reach of the averaging, is its spill."""
-
 _FAINT = 0.07
 """Of an object's strong pixels (the 75 % point): fainter ones are its shadow's end or what compression left around it."""
-
 _LEAST_RADIUS = 2
 _JOIN = 0.008
 """Of the shorter side: places so near each other are one object before sizes are asked."""
-
 _GAP_FOR_SIZE = 0.5
 """Of the larger object's shorter side: fragments of a recoloured thing lie apart by less, two things by more."""
 
@@ -40,10 +35,8 @@ class Object:
 
     box: Box
     """In px of the evidence's maps; integer corners."""
-
     changed: NDArray[np.bool_]
     """h×w of the box: its changed pixels."""
-
     significance: float
     """The evidence summed over the changed pixels."""
 

@@ -21,7 +21,6 @@ from editloupe.values import Box, ImageRef, Json, View, box_from_json
 
 LONG_SIDE: Final = 2048
 """A longer crop is reduced to this many px, as the tools' crops are."""
-
 Op: TypeAlias = Callable[[RGB, Box | None, Mapping[str, Json], ImageStore], tuple[RGB, Box]]
 """Takes H×W×3 uint8 RGB, the recipe's region in px and its params; returns the picture and the region that it shows."""
 

@@ -26,14 +26,10 @@ class _Job(Generic[In, Out]):
     """One item on its way."""
 
     item: In
-    """What `run` gets."""
-
     done: threading.Event = field(default_factory=threading.Event)
     """Set once `results` or `error` is there."""
-
     results: list[Out] = field(default_factory=list)
     """The one result; empty until then."""
-
     error: BaseException | None = None
     """What the item's caller raises."""
 

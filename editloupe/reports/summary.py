@@ -17,7 +17,8 @@ OVERALL: Final = "overall"
 """Stands for the mean of all metrics, where they share a scale."""
 
 BY_EDITOR: Final = TableSpec(title="Scores", name="scores", rows="editor", columns="metric", overall=False)
-"""The table of a protocol that has none."""
+BY_TURN: Final = TableSpec(title="Scores by turn", name="scores-by-turn", rows="turn", columns="metric", overall=False)
+"""The tables of a protocol that has none; the second only if there are turns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +66,22 @@ class Summary(Serialisable):
 
 
 def specs(protocol: EvalProtocol) -> list[TableSpec]:
-    """Return the tables of a protocol that are declared, not computed; one by editor for a protocol without any."""
-    return [table for table in protocol.tables if isinstance(table, TableSpec)] or [BY_EDITOR]
+    """Return the tables that a protocol declares; for a protocol without any, by editor and by turn."""
+    return [table for table in protocol.tables if isinstance(table, TableSpec)] or [BY_EDITOR, BY_TURN]
+
+
+def counted(spec: TableSpec, scores: Iterable[Score]) -> list[Score]:
+    """Return the scores that a table counts.
+
+    A table by turn or part counts the scores of turns or parts. For any other, a sample's score as a whole stands for those
+    of its turns and parts, so that nothing counts twice.
+    """
+    by = {spec.rows, spec.columns}
+    scores = [s for s in scores if (s.turn or "turn" not in by) and (s.part or "part" not in by)]
+    if by & {"turn", "part"}:
+        return scores
+    whole = {(s.key, s.metric) for s in scores if not s.turn and not s.part}
+    return [s for s in scores if (s.key, s.metric) not in whole or (not s.turn and not s.part)]
 
 
 def edit_types(protocol: EvalProtocol) -> tuple[str, ...]:
@@ -112,6 +127,7 @@ def summarise(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Summary]:
 
 def summary(spec: TableSpec, metrics: Sequence[Metric], scores: Sequence[Score], *, editor: str = "") -> Summary:
     """Return the summary of these scores, by the rows of a table. Metrics that no score has are left out."""
+    scores = counted(spec, scores)
     asked = {score.metric for score in scores}
     metrics = [m for m in metrics if m.id in asked and (not spec.metrics or m.id in spec.metrics)]
     ordered = row_order(spec, scores)

@@ -32,8 +32,6 @@ class Ablation:
     """One ablation."""
 
     description: str
-    """What it does, for headings."""
-
     apply: Callable[[Toolbox], Toolbox]
     """Return the toolbox with it. Raises ConfigError where that cannot be."""
 

@@ -36,13 +36,10 @@ class ToolContext:
 
     images: ImageStore
     """Holds the pixels of the images, and takes the pictures that the tool makes."""
-
     views: Mapping[str, View]
     """Name → View. "Original Image" and "Edited Image" are whole views; "Crop 1" knows where it was cut."""
-
     crops: int = 0
     """Number of pictures that tools have shown so far. The next one is "Crop crops+1"."""
-
     past_calls: frozenset[str] = field(default_factory=frozenset)
     """Canonical JSON of each (tool, arguments) that was called before in this conversation."""
 
@@ -100,10 +97,8 @@ class Tool(Protocol):
 
     name: ClassVar[str]
     """The name that the LMM calls it by; the entry point's name."""
-
     description: ClassVar[str]
     """What the LMM reads about it."""
-
     Args: ClassVar[type[BaseModel]]
     """The arguments; the LMM is shown their JSON Schema."""
 
@@ -169,7 +164,6 @@ class Toolbox:
 
     tools: Mapping[str, Tool]
     """Name → tool, in the order in which they are offered."""
-
     absent: Mapping[str, str] = field(default_factory=dict)
     """Name → why the tool is not here."""
 

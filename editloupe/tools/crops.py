@@ -85,16 +85,12 @@ class ShownCrop:
 
     view: View
     """What the LMM sees."""
-
     kept: tuple[View, ...]
     """The plain crop, where a learned upscaler changed it; else ()."""
-
     scale: float
     """Shown px for each px of the image."""
-
     how: str
     """What was done, in words: "enlarged ×4 to 512×400 px by Lanczos, which adds no detail"."""
-
     by: Mapping[str, Json]
     """For `Observation.data`: the upscaler's version, device and precision, where a network enlarged; else empty."""
 

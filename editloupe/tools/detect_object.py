@@ -25,7 +25,6 @@ class DetectObject:
         "Asks an object detector whether an image shows an object: how many, boxes and scores as text, without pictures. "
         "It can miss small or unusual things; that it finds nothing does not show that nothing is there."
     )
-
     tolerance: ClassVar[Tolerance] = LEARNED
 
     class Args(BaseModel):

@@ -84,11 +84,7 @@ class Enhancer(CropTool):
             views=(view,),
             kept=(
                 View(
-                    image=kept,
-                    origin=image,
-                    region=box,
-                    window=Box.whole(width=kept.width, height=kept.height),
-                    op="crop",
+                    image=kept, origin=image, region=box, window=Box.whole(width=kept.width, height=kept.height), op="crop"
                 ),
             ),
             data={

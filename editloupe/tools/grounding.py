@@ -36,7 +36,6 @@ class Grounding(CropTool):
         "of the best one; the text gives boxes and scores. It can miss small or unusual things; that it finds nothing does "
         "not show that nothing is there."
     )
-
     revision: ClassVar[str] = "2"
 
     class Args(BaseModel):

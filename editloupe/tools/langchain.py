@@ -16,10 +16,7 @@ from editloupe.values import Json
 
 
 def as_langchain(
-    images: Mapping[str, ImageLike] | Session,
-    *,
-    tools: Iterable[str] | None = None,
-    settings: ToolSettings | None = None,
+    images: Mapping[str, ImageLike] | Session, *, tools: Iterable[str] | None = None, settings: ToolSettings | None = None
 ) -> list[BaseTool]:
     """Return the tools bound to `images`, to be given to a chat model and to LangGraph's `ToolNode`.
 

@@ -24,16 +24,13 @@ from editloupe.values import Box, ImageRef, Json, View
 
 SHOWN = 3
 """Crops that are always shown. A fourth and a fifth follow if they have a quarter of the strongest one's strength."""
-
 SHOWN_AT_MOST = 5
 FAINT = 6.0
 """Levels of mean difference below which a place is called faint: encoding a picture again may leave so much."""
 LEAST_UNSEEN = 0.005
 """Least share of an image that the text says was not compared; registration always leaves a rim of a px or two."""
-
 LEAST_BLUR = 0.7
 """Least blur that the text speaks of, in px of the compared copies; resampling alone leaves about half a px."""
-
 _LISTED = 10
 
 
@@ -135,16 +132,11 @@ class _Pair:
     """The picture of one region in two panes."""
 
     shown: tuple[View, View]
-    """Its two views."""
-
     kept: tuple[View, ...]
     """The same without a learned upscaler's work; () where none was used."""
-
     scale: float
     """Shown px for each px of image 1."""
-
     upscaler: Upscaler
-    """What enlarged it."""
 
 
 def _panes(

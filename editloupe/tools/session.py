@@ -27,7 +27,6 @@ from editloupe.values import ImageRef, Json, View, canonical_json
 
 ImageLike: TypeAlias = "str | PathLike[str] | Image.Image | NDArray[np.uint8] | ImageRef"
 """A file, a PIL image, an H×W×3 uint8 RGB array, or an image that the session's store holds."""
-
 _PNG: Final = ImagePolicy(formats=("image/png",))
 _CROP = re.compile(r"crop \d+")
 
@@ -38,10 +37,8 @@ class Conversation:
 
     panes: Mapping[str, tuple[View, ...]]
     """Image name → its Views; several for a picture of several panes."""
-
     crops: int = 0
     """Number of pictures that tools have shown so far."""
-
     past_calls: tuple[str, ...] = ()
     """Canonical JSON of each call that was made."""
 
@@ -77,13 +74,8 @@ class Picture:
 
     name: str
     """For example "Crop 2"; "" for a picture that is kept and not shown."""
-
     panes: tuple[View, ...]
-    """Its Views."""
-
     png: bytes = field(repr=False)
-    """The file's bytes."""
-
     origins: tuple[str, ...]
     """For each pane the name of the image that it shows; "" where the conversation has no name for it."""
 
@@ -98,17 +90,9 @@ class Shown:
     """The answer to one call."""
 
     tool: str
-    """The tool's name."""
-
     version: str
-    """The tool's version."""
-
     observation: Observation
-    """What the tool returned."""
-
     pictures: tuple[Picture, ...]
-    """The pictures that are shown."""
-
     kept: tuple[Picture, ...]
     """Pictures that are kept beside them and not shown."""
 

@@ -20,7 +20,6 @@ LAYOUT: Final = "source/ and edited/ (or outputs given with --edited) with instr
 
 NAME_COLUMNS: Final = ("name", "stem", "file_name", "image", "id")
 """The column that says which image a row of the instructions belongs to: the first of these that there is."""
-
 _INSTRUCTIONS: Final = ("instructions.csv", "instructions.jsonl", "instructions.txt")
 
 

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 TOKENIZERS: Final = ("google-bert/bert-base-uncased", "bert-base-uncased")
 """Hub ids of the vocabulary where no vocab.txt lies beside the checkpoint. Only the local cache is searched."""
-
 _POINTS: Final = 4
 """Sampling points of each head and level. The tensors' shapes have only the product heads × points."""
-
 _SWIN = "model.backbone.conv_encoder.model."
 _DEFORMABLE = r"(sampling_offsets|attention_weights|value_proj|output_proj)"
 
@@ -73,10 +71,7 @@ _RULES: Final = tuple(
             r"transformer\.encoder\.text_(layers\.\d+)\.self_attn\.out_proj\.(.+)",
             r"model.encoder.\1.text_enhancer_layer.self_attn.out_proj.\2",
         ),
-        (
-            r"transformer\.encoder\.text_(layers\.\d+)\.linear(\d)\.(.+)",
-            r"model.encoder.\1.text_enhancer_layer.fc\2.\3",
-        ),
+        (r"transformer\.encoder\.text_(layers\.\d+)\.linear(\d)\.(.+)", r"model.encoder.\1.text_enhancer_layer.fc\2.\3"),
         (
             r"transformer\.encoder\.text_(layers\.\d+)\.norm1\.(.+)",
             r"model.encoder.\1.text_enhancer_layer.layer_norm_before.\2",
@@ -104,10 +99,7 @@ _RULES: Final = tuple(
             r"model.encoder.\1.fusion_layer.attn.\2text_proj.\3",
         ),
         # Decoder
-        (
-            rf"transformer\.decoder\.(layers\.\d+)\.cross_attn\.{_DEFORMABLE}\.(.+)",
-            r"model.decoder.\1.encoder_attn.\2.\3",
-        ),
+        (rf"transformer\.decoder\.(layers\.\d+)\.cross_attn\.{_DEFORMABLE}\.(.+)", r"model.decoder.\1.encoder_attn.\2.\3"),
         (r"transformer\.decoder\.(layers\.\d+)\.norm1\.(.+)", r"model.decoder.\1.encoder_attn_layer_norm.\2"),
         (r"transformer\.decoder\.(layers\.\d+)\.norm2\.(.+)", r"model.decoder.\1.self_attn_layer_norm.\2"),
         (r"transformer\.decoder\.(layers\.\d+)\.norm3\.(.+)", r"model.decoder.\1.final_layer_norm.\2"),

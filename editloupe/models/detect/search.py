@@ -20,7 +20,6 @@ MAX_PHRASE: Final = 200
 _OVERLAP = 0.2
 _NEAR = 0.01
 """A box that ends within this share of its tile's side from a border counts as cut by it."""
-
 _LEAST_SIDE_PX = 48
 """An image under twice that a side is not tiled: a tile would show nothing that the whole image did not."""
 
@@ -30,17 +29,12 @@ class Search:
     """What a search found, and how it was made."""
 
     phrase: str
-    """What was searched for."""
-
     detections: tuple[Detection, ...]
     """Best first, without duplicates."""
-
     whole: tuple[int, int]
     """(width, height) in px at which the network saw the whole image."""
-
     tiles: tuple[Box, ...] = ()
     """Tiles that were searched after the whole image gave nothing; () where there was no need or the image is too small."""
-
     tile_seen: tuple[int, int] | None = None
     """(width, height) in px at which the network saw the first tile; None without tiles."""
 
