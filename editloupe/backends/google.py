@@ -93,7 +93,7 @@ class GoogleBackend(Remote):
         self._dropped: frozenset[str] = frozenset()
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
-        policy = self._traits.image_policy
+        policy = self.traits.image_policy
         system, contents = wire.contents_of(request, lambda ref: images.encoded(ref, policy))
         return lambda: self._negotiated(request, system, contents)
 

@@ -14,7 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, EndpointInfo
-from editloupe.backends.payload import REPLY_BOUND, JsonObject, clean_text, cleaned, count, loads, retry_after_s
+from editloupe.backends.payload import (
+    REPLY_BOUND,
+    JsonObject,
+    clean_text,
+    cleaned,
+    count,
+    loads,
+    one_line,
+    parse_answer,
+    retry_after_s,
+)
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.data.images import EncodedImage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
@@ -338,15 +348,7 @@ def _signature(value: Json) -> str | None:
 
 
 def _payload(body: bytes, info: EndpointInfo) -> JsonObject:
-    try:
-        # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
-        payload = cleaned(loads(info.scrub(body.decode("utf-8-sig", "replace"))), info.scrub)
-    except (ValueError, RecursionError) as error:
-        if body.lstrip()[:1] == b"<":
-            raise Rejected(f"{info.where}: answered with a web page, not JSON; {_ADDRESS_HINT}") from error
-        raise Unavailable(f"{info.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
-    if not isinstance(payload, Mapping):
-        raise Unavailable(f"{info.where}: expected a JSON object, found {str(payload)[:80]!r}")
+    payload = parse_answer(body, info, _ADDRESS_HINT)
     if payload.get("error") and not payload.get("candidates"):
         # Some gateways report a failure with HTTP 200 and an error in place of the answer.
         code = _error(payload).get("code")
@@ -387,8 +389,7 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], info: Endpoint
         words, details = clean_text(body[:2000].decode("utf-8", "replace"), info.scrub), []
     if words.lstrip().startswith("<"):
         words = "(a web page)"
-    words = " ".join(words.split())
-    words = words if len(words) <= 400 else words[:399] + "…"
+    words = one_line(words)
     message = f"{info.where}: HTTP {status}" + (f", {words}" if words else "")
     if status == 429:
         if any("PerDay" in json.dumps(d) for d in details):

@@ -31,7 +31,7 @@ from editloupe.backends import langchain_reply as reading
 from editloupe.backends.base import BackendURI, Traits, parse_uri
 from editloupe.backends.endpoint import checked_base_url, checked_side, checked_timeout
 from editloupe.backends.image_tokens import image_tokens_of
-from editloupe.backends.payload import REPLY_BOUND, ImageURL, ImageURLs, pictures, without_pictures
+from editloupe.backends.payload import REPLY_BOUND, ImageURL, ImageURLs, move_pictures, one_line
 from editloupe.backends.remote import Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, ImagePart, Message, Part, Reply, Request, Sampling
@@ -112,8 +112,7 @@ def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, 
             raise ConfigError(f"{where}: {error}") from error
         except Exception as error:  # noqa: BLE001
             # Whatever a provider's class raises for a missing key or an option it does not know.
-            words = " ".join(Secrets.of_environment().scrub(str(error)).split())
-            words = words if len(words) <= 400 else words[:399] + "…"
+            words = one_line(Secrets.of_environment().scrub(str(error)))
             raise ConfigError(f"{where} cannot be made: {words}") from None if words != str(error) else error
         if not isinstance(made, BaseChatModel):
             raise ConfigError(f"{where}: init_chat_model gave a {type(made).__name__}, not a chat model")
@@ -179,7 +178,7 @@ class LangChainLMM(Remote):
             policy=policy,
             sleep=sleep,
         )
-        self._image_urls = ImageURLs(self._traits.image_policy)
+        self._image_urls = ImageURLs(self.traits.image_policy)
         self._refused: frozenset[str] = frozenset()
         self._set: dict[tuple[Sampling, frozenset[str]], BaseChatModel] = {}
 
@@ -190,7 +189,7 @@ class LangChainLMM(Remote):
         return limit if isinstance(limit, int) and limit > 0 else None
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
-        in_place = self._traits.tool_result_images
+        in_place = self.traits.tool_result_images
         messages = messages_of(request, lambda ref: self._image_urls.of(images, ref), tool_images=in_place, by=self.uri)
         return lambda: self._negotiated(request, messages)
 
@@ -224,7 +223,7 @@ class LangChainLMM(Remote):
 
     @property
     def _where(self) -> str:
-        return self.uri if self._endpoint in self.uri else f"{self.uri} ({self._endpoint})"
+        return self.uri if self.endpoint in self.uri else f"{self.uri} ({self.endpoint})"
 
     def _prepared(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Json]]:
         """The model with the request's sampling, and what to record of that and of its schema.
@@ -290,22 +289,11 @@ class LangChainLMM(Remote):
 def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool, by: str) -> list[BaseMessage]:
     """Return the conversation as LangChain's messages with standard content blocks.
 
-    tool_images: pictures of a tool's message stay in it; else they follow, under their names, in a user's message behind
-    the last tool's message of the turn.   by: the backend whose own `carry` is given back.
+    tool_images: pictures of a tool's message stay in it; else `move_pictures` moves them.
+    by: the backend whose own `carry` is given back.
     """
-    found: list[BaseMessage] = []
-    waiting: list[Part] = []
-    for message in request.messages:
-        if message.role != "tool" and waiting:
-            found.append(HumanMessage(content=_blocks(tuple(waiting), image_url)))
-            waiting = []
-        if message.role == "tool" and not tool_images and message.images:
-            waiting += pictures(message)
-            message = replace(message, parts=without_pictures(message))
-        found.append(_as_langchain(message, image_url, by))
-    if waiting:
-        found.append(HumanMessage(content=_blocks(tuple(waiting), image_url)))
-    return found
+    messages = request.messages if tool_images else move_pictures(request.messages)
+    return [_as_langchain(message, image_url, by) for message in messages]
 
 
 def _as_langchain(message: Message, image_url: ImageURL, by: str) -> BaseMessage:

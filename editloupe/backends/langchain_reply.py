@@ -306,4 +306,4 @@ def _words(chain: list[BaseException]) -> str:
         # "Connection error." alone says nothing.
         last = chain[-1]
         text = f"{text} ({type(last).__name__}: {' '.join(str(last).split())})"
-    return text if len(text) <= 400 else text[:399] + "…"
+    return payload.one_line(text)

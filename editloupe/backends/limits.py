@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from statistics import median_high
 from typing import Final
 
 from editloupe.errors import RateLimited
@@ -120,7 +121,7 @@ class ConnectionLimit:
             self._end()
             if self._fixed or self._answered < (self.limit if self._doubling else max(self.limit, _SEEN)):
                 return
-            recent = _middle(list(self._seconds)[-self._answered :])
+            recent = median_high(list(self._seconds)[-self._answered :])
             if self._usual is None:
                 self._usual = recent
             if recent > _SLOWER * max(self._usual, 0.05) and self.limit > 1:
@@ -152,7 +153,3 @@ def limit_of(endpoint: str) -> ConnectionLimit:
     """Return the limit of an endpoint, one for the whole process: several backends at one address share it."""
     with _MAKING:
         return _LIMITS.setdefault(endpoint, ConnectionLimit())
-
-
-def _middle(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]

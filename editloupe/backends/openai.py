@@ -180,7 +180,7 @@ class OpenAIBackend(Remote):
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
         messages = wire.Spliced.of(
             lambda image_url: wire.messages_of(
-                request, image_url, tool_images=self._traits.tool_result_images, image_ids=self._service.image_ids
+                request, image_url, tool_images=self.traits.tool_result_images, image_ids=self._service.image_ids
             ),
             lambda ref: self._image_urls.ascii(images, ref),
         )

@@ -213,7 +213,8 @@ class Server:
         if len(key) >= 8:
             text = text.replace(key, "***")
         # A progress bar writes its line again and again behind carriage returns.
-        lines = [printable for line in text.splitlines() if (printable := _printable(line))]
+        lines = ["".join(c if c.isprintable() else " " for c in line).rstrip() for line in text.splitlines()]
+        lines = [line for line in lines if line]
         return [line if len(line) <= _LINE_BYTES else line[: _LINE_BYTES - 1] + "…" for line in lines[-count:]]
 
     def _healthy(self) -> bool:
@@ -256,10 +257,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _printable(line: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in line).rstrip()
 
 
 def _ending(code: int) -> str:
