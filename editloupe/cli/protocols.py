@@ -102,6 +102,7 @@ def _table(table: Any) -> dict[str, Json]:
 
     if isinstance(table, TableSpec):
         return table.to_json()
+    table = getattr(table, "func", table)
     text = str(getattr(table, "__doc__", None) or getattr(table, "__name__", "a function")).strip().partition("\n")[0]
     return {"title": text, "metrics": [], "rows": "–", "cell": "–", "source": ""}
 

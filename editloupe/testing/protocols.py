@@ -40,7 +40,7 @@ def check_protocol(
     target, one whose output is missing.
     answers: the text that answers a question; None makes one up from the question's AnswerSpec.
 
-    Checked: `plan` is pure, ends, and never plans two tasks for one question; task ids are stable and survive JSON; the order
+    Checked: `plan` is pure, ends, and never plans two tasks for one question; ids are stable and survive JSON; the order
     of findings does not matter; every declared metric is scored for every sample, with a value in the metric's domain or a
     reason; n judged + n missing = n asked; a question that failed and a missing output are never a number.
 

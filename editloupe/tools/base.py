@@ -247,7 +247,7 @@ def _meant(properties: Mapping[str, Any], problems: Sequence[jsonschema.Validati
     """Return what the schema says about the first wrong argument."""
     for problem in problems:
         name = next(iter(problem.absolute_path), None)
-        if name in properties and properties[name].get("description"):
+        if isinstance(name, str) and name in properties and properties[name].get("description"):
             return f". {name}: {properties[name]['description']}"
     return ""
 

@@ -1,7 +1,7 @@
 """Which of two edits of one source and instruction is better: every pair, in both orders, by each criterion of a rubric.
 
 Judges favour a position, so each pair is asked twice with the edits' places exchanged. Only what is said both times counts.
-A sample's score is the share of its pairs that it wins; a tie counts half. `editloupe rank` makes rankings of these answers.
+A sample's score is the share of its pairs that it wins; a tie counts half. `editloupe rank` ranks by these answers.
 
 Reproduced: no paper.
 """
