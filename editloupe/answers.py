@@ -141,7 +141,7 @@ class LabelRule(Serialisable):
 
 
 def _distinct(what: str, words: Sequence[tuple[str, str]], *, least: int) -> None:
-    """Raises ConfigError for too few words, an empty word, and two words of different options that fold to the same."""
+    """Raise ConfigError for too few words, an empty word, and two words of different options that fold to the same."""
     if len(words) < least:
         raise ConfigError(f"expected at least {least} answers to choose from, found {len(words)}")
     seen: dict[str, str] = {}
@@ -344,7 +344,7 @@ class FreeText(Serialisable):
 
     def instructions(self) -> str:
         """Return the sentence that says what may be answered."""
-        return "The answer is plain text." if self.max_words is None else f"The answer has at most {self.max_words} words."
+        return f"The answer has at most {self.max_words} words." if self.max_words else "The answer is plain text."
 
     def parse(self, text: str) -> Text:
         """Return the text, white space folded. Raises ReplyError for an empty or overlong one, and for "Cannot Judge"."""

@@ -13,7 +13,7 @@ from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
 from editloupe.data.folders import Folder, ImageFile, Kind, RowError
 from editloupe.data.human import Ratings, human_column
 from editloupe.data.tables import TableLine, shown
-from editloupe.values import Box, ImageRef, Json, Role, Sample, Target, Turn, digest, sample_key
+from editloupe.values import Box, ImageRef, Json, Role, Sample, Serialisable, Target, Turn, digest, sample_key
 
 OnProgress: TypeAlias = Callable[[int, int | None], None]
 """Called with (done, total); total is None where it is not known."""
@@ -27,18 +27,18 @@ _OTHER_ROLES: Final[tuple[Role, ...]] = ("reference", "edited")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RejectedRow:
+class RejectedRow(Serialisable):
     """A row that cannot be judged. It becomes an `input_error` finding."""
 
     id: str
     """Unique among samples and rejected rows of its editor; "line-7" where the row has none."""
     editor: str
-    edit_type: str | None
+    edit_type: str | None = None
     message: str
     """Complete in itself."""
-    file: Path | None
+    file: Path | None = None
     """The file that it is about."""
-    line: int | None
+    line: int | None = None
     """In the metadata, from 1."""
     kind: Kind = "row"
 
@@ -46,17 +46,6 @@ class RejectedRow:
     def key(self) -> str:
         """As `Sample.key`."""
         return sample_key(self.editor, self.id)
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "id": self.id,
-            "editor": self.editor,
-            "edit_type": self.edit_type,
-            "message": self.message,
-            "file": None if self.file is None else str(self.file),
-            "line": self.line,
-            "kind": self.kind,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -387,7 +387,7 @@ def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path
     begun = 1 + next(i for i, line in enumerate(events) if json.loads(line)["kind"] == "tool_call")
     findings.write_bytes(b"".join(lines[:-1]))
     trace.write_bytes(b"".join(events[:begun]))
-    (copy / "run.owner").write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+    (copy / "run.owner").write_text(json.dumps({"process": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
     lock = FileLock(copy / "run.lock")
     with lock, Viewer(Site.of([RunReader(copy, live=True)], live=True)) as viewer:
         thread = threading.Thread(target=viewer.serve_forever, daemon=True)
