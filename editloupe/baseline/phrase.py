@@ -40,8 +40,8 @@ _ATTRIBUTES: Final = (
 )
 _PLAIN = frozenset(
     (*NAMES, *SYNONYMS, *MATERIALS, *OUTLINES, "wooden", "metallic", "golden", "light", "dark", "bright", "bigger",
-     "smaller", "larger", "taller",
-     "shorter", "big", "small", "large", "tall", "short", "transparent", "shiny", "visible", "invisible")
+     "smaller", "larger", "taller", "shorter", "big", "small", "large", "tall",
+     "short", "transparent", "shiny", "visible", "invisible")
 )  # fmt: skip
 
 _OF_ATTRIBUTE = re.compile(rf"\b(?:{_ATTRIBUTES})(?: and \w+)? of (.+)")

@@ -17,7 +17,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -149,7 +149,7 @@ class ImageStore:
         ref = self._identify(data, str(path))
         with self._lock:
             self._paths.setdefault(ref.sha256, path)
-        return ImageRef(sha256=ref.sha256, width=ref.width, height=ref.height, media_type=ref.media_type, path=path)
+        return replace(ref, path=path)
 
     def add_bytes(self, data: bytes, *, name: str = "image") -> ImageRef:
         """Add the bytes of an image file, kept in the folder or in memory. Raises ImageError as `add_file`."""
@@ -238,16 +238,16 @@ class ImageStore:
             if key in self._encoded:
                 self._encoded.move_to_end(key)
                 return self._encoded[key]
-        size = policy.size(ref.width, ref.height)
-        if size != (ref.width, ref.height):
-            small = Image.fromarray(self.array(ref)).resize(size, Image.Resampling.LANCZOS)
-            made = EncodedImage(data=encode_png(np.asarray(small)), media_type="image/png", width=size[0], height=size[1])
-        elif ref.media_type in policy.formats and not self.notes(ref):
-            made = EncodedImage(data=self.data(ref), media_type=ref.media_type, width=ref.width, height=ref.height)
+        width, height = policy.size(ref.width, ref.height)
+        same_size = (width, height) == (ref.width, ref.height)
+        if same_size and ref.media_type in policy.formats and not self.notes(ref):
+            data, media_type = self.data(ref), ref.media_type
         else:
-            made = EncodedImage(
-                data=encode_png(self.array(ref)), media_type="image/png", width=ref.width, height=ref.height
-            )
+            rgb = self.array(ref)
+            if not same_size:
+                rgb = np.asarray(Image.fromarray(rgb).resize((width, height), Image.Resampling.LANCZOS))
+            data, media_type = encode_png(rgb), "image/png"
+        made = EncodedImage(data=data, media_type=media_type, width=width, height=height)
         with self._lock:
             made = self._encoded.setdefault(key, made)
             # A run's crops are asked for in their own conversation only: an eighth is enough for those under way.

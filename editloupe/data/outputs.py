@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from editloupe.data.folders import Folder, ImageFile, open_folder
+from editloupe.data.folders import Folder, ImageFile, RowError, open_folder
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import BrokenRow, DataRow
+from editloupe.data.rows import BrokenRow, DataRow, broken
 from editloupe.errors import ConfigError, DataError
 
 PARTS: Final = ("id", "source", "edited", "reference", "edit_type", "index")
@@ -146,15 +146,9 @@ def _with_output(row: DataRow | BrokenRow, editor: str, folder: Folder, found: S
     if isinstance(row, BrokenRow):
         return replace(row, editor=editor)
     if len(found) > 1:
-        return BrokenRow(
-            line=row.line,
-            id=row.id,
-            editor=editor,
-            edit_type=row.edit_type,
-            kind="no_match",
-            message=f"{folder.root}: several files could be the output: {', '.join(found)}; remove all but one",
-            file=folder.root / found[0],
-        )
+        message = f"{folder.root}: several files could be the output: {', '.join(found)}; remove all but one"
+        error = RowError("no_match", message, path=folder.root / found[0])
+        return broken(error, line=row.line, id=row.id, editor=editor, edit_type=row.edit_type)
     return replace(row, editor=editor, edited=ImageFile(folder=folder, name=found[0]) if found else None)
 
 

@@ -30,14 +30,15 @@ def make_view(recipe: Recipe, images: ImageStore) -> View:
 
     Raises ImageError for an image that cannot be decoded, ConfigError for an op that is not known or lacks a parameter.
     """
-    op = op_named(recipe.op)
+    if recipe.op not in OPS:
+        raise ConfigError(f"unknown view op {recipe.op!r}; known: {', '.join(OPS)}")
     # Decoded here, so that a damaged file is found before a model is asked.
     rgb = images.array(recipe.origin)
     images.keep(recipe.origin)
     if recipe.op == "whole":
         return View.whole(recipe.origin)
     try:
-        picture, region = op(rgb, recipe.region, recipe.params, images)
+        picture, region = OPS[recipe.op](rgb, recipe.region, recipe.params, images)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"view {recipe.alias!r}: op {recipe.op!r} cannot use its parameters ({error!r})") from error
     image = images.add_array(picture)
@@ -52,13 +53,6 @@ def size_of(recipe: Recipe) -> ImageRef:
     scale = _scale(recipe.region)
     width, height = (max(1, round(side * scale)) for side in (recipe.region.width, recipe.region.height))
     return replace(recipe.origin, width=width, height=height, media_type="image/png")
-
-
-def op_named(name: str) -> Op:
-    """Return a view op. Raises ConfigError, which lists the known."""
-    if name not in OPS:
-        raise ConfigError(f"unknown view op {name!r}; known: {', '.join(OPS)}")
-    return OPS[name]
 
 
 def _whole(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:

@@ -246,7 +246,7 @@ def open_toolbox(names: Iterable[str] = PAPER_TOOLS, settings: ToolSettings | No
 def _meant(properties: Mapping[str, Any], problems: Sequence[jsonschema.ValidationError]) -> str:
     """Return what the schema says about the first wrong argument."""
     for problem in problems:
-        name = next(iter(problem.absolute_path), None)
+        name = str(next(iter(problem.absolute_path), ""))
         if name in properties and properties[name].get("description"):
             return f". {name}: {properties[name]['description']}"
     return ""

@@ -61,9 +61,9 @@ class Conversation:
             crops += 1
         spelt = {key: self._spelt(value) for key, value in arguments.items()}
         try:
-            call = (canonical_json({"name": tool, "arguments": spelt}),)
+            call = [canonical_json({"name": tool, "arguments": spelt})]
         except ValueError:
-            call = ()  # the arguments hold NaN, with which no call succeeds
+            call = []  # the arguments hold NaN, with which no call succeeds
         return Conversation(panes=panes, crops=crops, past_calls=(*self.past_calls, *call))
 
     def _spelt(self, value: Json) -> Json:
