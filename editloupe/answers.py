@@ -29,7 +29,6 @@ class Confidence:
 
     value: float
     """0 to 1, higher is surer."""
-
     source: ConfidenceSource
     """Where the value comes from: token probabilities, a detector's score, or the model's own words."""
 
@@ -44,7 +43,6 @@ class Label(Serialisable):
     name: str
     value: float
     """On the scale of the metric."""
-
     confidence: _MaybeConfidence = None
     kind: Literal["label"] = "label"
 
@@ -100,7 +98,6 @@ class Boxes(Serialisable):
 
     boxes: tuple[Box, ...]
     """In thousandths (0 to 1000) of the image's width and height, [x0, y0, x1, y1]."""
-
     confidence: _MaybeConfidence = None
     kind: Literal["boxes"] = "boxes"
     value: ClassVar[None] = None
@@ -164,7 +161,6 @@ class Labels(Serialisable):
 
     labels: tuple[LabelRule, ...]
     """Best first, as the prompt lists them."""
-
     kind: Literal["labels"] = "labels"
     noun: ClassVar[str] = "label"
 
@@ -211,7 +207,6 @@ class Scale(Serialisable):
     high: float
     whole: bool = False
     """Only whole numbers count."""
-
     kind: Literal["scale"] = "scale"
     noun: ClassVar[str] = "number"
 
@@ -277,13 +272,10 @@ class OneOf(Serialisable):
 
     options: tuple[str, ...]
     """As the prompt lists them."""
-
     aliases: Annotated[Mapping[str, tuple[str, ...]], Field(exclude_if=is_empty)] = field(default_factory=dict)
     """Option → other spellings of it, for example the letter under which the prompt shows it."""
-
     abstain: Annotated[str | None, Field(exclude_if=is_empty)] = None
     """The option by which a judge says that it cannot tell. Its findings are `abstained`."""
-
     kind: Literal["one_of"] = "one_of"
     noun: ClassVar[str] = "answer"
 
@@ -431,7 +423,6 @@ class RecordOf(Serialisable):
 
     schema: Mapping[str, Json]
     """JSON Schema (draft 2020-12)."""
-
     kind: Literal["record_of"] = "record_of"
     noun: ClassVar[str] = "JSON object"
 

@@ -88,16 +88,12 @@ class ImageRef(Serialisable):
 
     sha256: str
     """64 hex digits, of the file's bytes."""
-
     width: int
     """In px, after EXIF rotation."""
-
     height: int
     """In px, after EXIF rotation."""
-
     media_type: str
     """For example "image/png"."""
-
     path: _LocalPath = field(default=None, compare=False, repr=False)
     """Where the bytes were read from. It is not compared, not hashed and not recorded."""
 
@@ -231,19 +227,14 @@ class View(Serialisable):
 
     image: ImageRef
     """The picture that is shown."""
-
     origin: ImageRef
     """The image that it was made from."""
-
     region: Box
     """In px of `origin`."""
-
     window: Box
     """In px of `image`. It is the whole picture, except in a picture of several panes, which has one View a pane."""
-
     op: str
     """"whole", "crop", "side_by_side", "enhance", ..."""
-
     params: Mapping[str, Json] = field(default_factory=dict)
     """What the operation was given."""
 
@@ -273,7 +264,6 @@ class Target(Serialisable):
 
     name: str | None = None
     """In words; None where nobody named it."""
-
     boxes: Mapping[Role, Box] = field(default_factory=dict)
     """By role, each in px of that role's image. A missing role is scaled from the source box, and the view says so."""
 
@@ -284,7 +274,6 @@ class Turn(Serialisable):
 
     instruction: str
     """As the editor was given it."""
-
     edited: ImageRef | None
     """None where no output exists."""
 
@@ -295,37 +284,26 @@ class Sample(Serialisable):
 
     id: str
     """Unique per editor."""
-
     dataset: str = ""
     """Where it comes from."""
-
     editor: str = ""
     """The editing model; "" where unknown."""
-
     source: ImageRef
     """The image before the edit."""
-
     turns: tuple[Turn, ...]
     """At least one."""
-
     reference: ImageRef | None = None
     """A right outcome, where one exists."""
-
     targets: tuple[Target, ...] = ()
     """The objects that the instruction is about."""
-
     masks: Mapping[str, ImageRef] = field(default_factory=dict)
     """Images by role; "edit" is white where change was allowed."""
-
     edit_type: str | None = None
     """As the data set spells it."""
-
     human: Mapping[str, Mapping[str, str | int | float]] = field(default_factory=dict)
     """Ratings by metric, then by rater."""
-
     extra: Mapping[str, Json] = field(default_factory=dict)
     """Every other column."""
-
     warnings: tuple[str, ...] = field(default=(), compare=False)
     """What a reader should know about the files, for example "alpha composited on white"."""
 

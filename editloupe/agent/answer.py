@@ -25,10 +25,8 @@ class Parsed:
 
     thought: str
     calls: tuple[ToolCall, ...]
-
     malformed: tuple[MalformedCall, ...]
     """What looks like a call and cannot be read."""
-
     answer: str | None
     """Text between the answer tags, several joined by newlines; None without tags."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from editloupe.errors import MissingExtra, SampleError
+from editloupe.errors import SampleError
 from editloupe.values import Json
 
 ENDINGS: Final = (".jsonl", ".csv", ".parquet")
@@ -45,8 +45,7 @@ class Table:
 def read_table(file: Path) -> Table:
     """Read the whole file, by its ending. A broken line is kept with its fault; blank lines are left out.
 
-    Raises SampleError where nothing in the file can be used (not UTF-8, no header, no rows), MissingExtra for Parquet
-    without pyarrow.
+    Raises SampleError where nothing in the file can be used (not UTF-8, no header, no rows).
     """
     ending = file.suffix.lower()
     try:
@@ -153,17 +152,13 @@ def _csv_rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str], str
 
 
 def _read_parquet(file: Path) -> Table:
+    import polars
+
     try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtra(file.name, "data") from error
-    try:
-        with pyarrow.parquet.ParquetFile(file) as source:
-            columns = tuple(str(name) for name in source.schema_arrow.names)
-            rows = [row for batch in source.iter_batches() for row in batch.to_pylist()]
-    except (pyarrow.ArrowException, pyarrow.ArrowInvalid) as error:
+        frame = polars.read_parquet(file.read_bytes())
+    except polars.exceptions.PolarsError as error:
         raise SampleError(f"is not a Parquet file that can be read: {error}", file=file) from error
+    columns, rows = tuple(frame.columns), frame.to_dicts()
     lines = [
         TableLine(number=number, values={str(k): _as_json(v) for k, v in row.items()})
         for number, row in enumerate(rows, start=1)

@@ -54,13 +54,10 @@ class Ahead:
     loaded: Loaded
     due: tuple[Place, ...]
     """Tasks to be run, once for each repeat, blocked ones (a missing output) included."""
-
     reused: int
     """Findings of an earlier visit that stand."""
-
     begun: int
     """Due tasks that go on from a trace."""
-
     grows: bool
     """True if further questions may follow from the answers; they are not counted here."""
 

@@ -45,13 +45,10 @@ class Progress:
     done: int
     total: int
     """Of the tasks that are known so far; it grows while findings make further tasks ready."""
-
     failed: int
     """Findings that are not ok, of those `done`."""
-
     grows: bool = False
     """True if further tasks may follow from findings that are not there yet."""
-
     finding: Finding | None = None
 
 
@@ -64,23 +61,18 @@ class Outcome:
     loaded: Loaded
     findings: tuple[Finding, ...]
     """In the order of the samples, those of the other roles and of measures included."""
-
     scores: tuple[Score, ...]
     asked: int
     reused: int
     """Findings of earlier visits."""
-
     interrupted: bool
     seconds: float
     ledger: Ledger
     """What this visit spent, and which budget ended it."""
-
     tool_calls: int = 0
     """Calls of tools in this visit that ran."""
-
     cached: int = 0
     """Calls of tools that were answered from equal ones before."""
-
     notes: tuple[str, ...] = ()
     """What a reader should know of the data and of how it was sent."""
 

@@ -23,7 +23,6 @@ from editloupe.runs.recording import Recording, read_recording
 from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
 from editloupe.traces.lineage import Parent
-from editloupe.traces.read import tampering
 from editloupe.traces.record import TraceWriter
 
 
@@ -33,13 +32,10 @@ class Changes:
 
     instruction: str | None = None
     """Text of a new user message after the step."""
-
     tools: tuple[str, ...] | None = None
     """Names of the tools offered from then on; None keeps them."""
-
     observation: str | None = None
     """New text for the observation of one call of the step."""
-
     call: int | None = None
     """Number of that call in the step, from 1; None if the step has one call."""
 
@@ -66,12 +62,9 @@ class Forked:
 
     trace: str
     """Path of the new trace inside the run folder."""
-
     finding: Finding
-
     recorded: Finding | None
     """The finding of the parent trace."""
-
     parent: Parent
 
 
@@ -95,9 +88,8 @@ def fork(
     """
     changes = changes or Changes()
     recording = read_recording(folder, name)
-    found = tampering(recording.trace.problems)
-    if found:
-        raise TraceError(f"{name} cannot be forked: {found[0]}")
+    if recording.trace.tampering:
+        raise TraceError(f"{name} cannot be forked: {recording.trace.tampering[0]}")
     _check(recording, at, changes)
     live = Live(backend=backend, toolbox=toolbox)
     live.check(recording.judge)

@@ -24,10 +24,8 @@ class Entry:
     judge: JudgeSpec
     name: str = ""
     """As the user gave it; "" for none."""
-
     options: Mapping[str, Json] = field(default_factory=dict)
     """Those of OF_A_JUDGE that were set, to ask it again."""
-
     role: str = "judge"
     """What it answers."""
 

@@ -29,7 +29,6 @@ class Live:
 
     backend: LMM | None = None
     """The model; None if replies are recorded."""
-
     toolbox: Toolbox | None = None
     """The tools; None if observations are recorded."""
 

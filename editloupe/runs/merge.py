@@ -28,19 +28,14 @@ class Merged:
 
     samples: int = 0
     """New samples."""
-
     findings: int = 0
     """New findings."""
-
     stayed: int = 0
     """Findings of shards that did not replace one already there."""
-
     pictures: int = 0
     """New images."""
-
     forks: int = 0
     """New forks."""
-
     problems: tuple[str, ...] = ()
     """Files that cannot be read and were copied as they are."""
 

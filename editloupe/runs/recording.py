@@ -32,20 +32,15 @@ class Recording:
 
     name: str
     """Path inside the run folder."""
-
     trace: Trace
     task: Ask
     judge: JudgeSpec
-
     first: str
     """Hash of the question."""
-
     views: Mapping[str, View]
     """The images of the question by name."""
-
     cassette: Cassette
     """The recorded answers."""
-
     finding: Finding | None
     """The last finding; None if the task was interrupted."""
 

@@ -24,7 +24,6 @@ from editloupe.scores import Metric
 from editloupe.tasks import Status
 from editloupe.traces.events import ModelCall
 from editloupe.traces.lineage import read_whole
-from editloupe.traces.read import tampering
 from editloupe.values import Json, digest
 
 _OF_WORDS: Final = frozenset({"ok", "unparsed", "off_menu", "contradictory", "abstained"})
@@ -36,10 +35,8 @@ class Rescored:
     """One finding read again."""
 
     before: Finding
-
     now: Finding | None
     """None if it cannot be read again; `reason` says why."""
-
     reason: str = ""
 
     @property
@@ -166,9 +163,8 @@ def _specs(store: RunStore, protocol: EvalProtocol) -> dict[tuple[str, str, str,
 def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> tuple[Status, Answer | None, str]:
     """(status, answer, reason) of the trace's last reply."""
     trace = read_whole(folder, folder / str(finding.trace))
-    found = tampering(trace.problems)
-    if found:
-        raise TraceError(found[0])
+    if trace.tampering:
+        raise TraceError(trace.tampering[0])
     calls = [event for event in trace.events if isinstance(event, ModelCall)]
     if not calls:
         raise TraceError(f"{finding.trace} holds no reply")

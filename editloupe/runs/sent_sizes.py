@@ -17,19 +17,14 @@ class SentTarget:
     """The size of a target's box in one image."""
 
     name: str
-
     role: str
     """"source" or "edited"."""
-
     width: float
     """Width in px of the image."""
-
     height: float
     """Height in px of the image."""
-
     sent_width: float
     """Width in px as sent."""
-
     sent_height: float
     """Height in px as sent."""
 

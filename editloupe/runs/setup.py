@@ -34,7 +34,6 @@ class Respondent:
 
     name: str
     """As the user gave it; "" for none."""
-
     backend: LMM
     spec: JudgeSpec
     sampling: Sampling
@@ -55,7 +54,6 @@ class Setup:
     protocol: EvalProtocol
     respondents: Mapping[str, Respondent]
     """Role → who answers. "judge" is always there: for a protocol without a model it stands for its measures."""
-
     toolbox: Toolbox
     spec: RunSpec
     models: measures.Models = field(default_factory=measures.Models)

@@ -40,7 +40,6 @@ class Worker:
     clock: Callable[[], float] = time.monotonic
     targets: Mapping[str, Sequence[SentTarget]] = field(default_factory=dict)
     """By sample key: what the trace says of the size at which the targets are sent."""
-
     cache: ToolCache | None = None
     """What tools have said before in this run; None runs every call."""
 
@@ -178,10 +177,8 @@ class Job:
 
     config: RunConfig
     """With the judge's backend as a URI."""
-
     run: Path
     """The run folder."""
-
     task: Task
     repeat: int = 0
     sample: Sample | None = None

@@ -75,32 +75,23 @@ class DLEBenchOptions(Options):
 
     free: ClassVar[frozenset[str]] = frozenset({"criteria"})
     """Options that may differ from visit to visit of one run."""
-
     mode: Mode = "tool"
     """tool: an agent with tools. oracle: with known boxes. plain: one look."""
-
     rubric: RubricOption = "dlebench"
     """A built-in rubric or your own .toml file."""
-
     criteria: Words | None = None
     """Comma-separated, such as if,vc. Default: all."""
-
     prompt: Annotated[OwnTemplate | None, BeforeValidator(_template)] = None
     """Your own template (.md) of the question. It knows `criterion`, `instruction`, `images` and `focus`."""
-
     lambda_max: float = geometry.LAMBDA_MAX
     """Eq. 1, for the crops of the oracle mode."""
-
     lambda_min: float = geometry.LAMBDA_MIN
     s_min: float = geometry.S_MIN
     """In px."""
-
     s_max: float = geometry.S_MAX
     """In px."""
-
     mask_pad: float = Field(0.05, ge=0, le=1)
     """How far a mask is grown on every side, of the box's shorter side; at least 2 px."""
-
     reference: Literal["oracle", "always", "never"] = "oracle"
     """Where the reference image is shown; "oracle" is the paper's way."""
 
@@ -326,13 +317,3 @@ def _score_of(sample: Sample, criterion: Criterion, found: Sequence[Finding | No
         parts=tuple(named) if several else (),
         dims={"edit_type": edit_type_name(sample.edit_type), "target_area": relative_area(sample)},
     )
-
-
-def overall(criteria: Mapping[str, float]) -> float:
-    """Return Table 1 from Table 4: the plain mean over the criteria of one edit type (or of their averages)."""
-    return sum(criteria.values()) / len(criteria)
-
-
-def macro_mean(by_type: Mapping[str, float]) -> float:
-    """Return the average row of Tables 1 and 4: every edit type counts the same."""
-    return sum(by_type.values()) / len(by_type)

@@ -47,13 +47,10 @@ class PairwiseOptions(Options):
 
     free: ClassVar[frozenset[str]] = frozenset({"criteria"})
     """Options that may differ from visit to visit of one run."""
-
     mode: Literal["tool", "plain"] = "tool"
     """tool: an agent with tools. plain: one look."""
-
     rubric: RubricOption = "dlebench"
     """A built-in rubric or your own .toml file."""
-
     criteria: Words | None = None
     """Comma-separated, such as if,vc. Default: all."""
 
