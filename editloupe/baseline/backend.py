@@ -110,7 +110,7 @@ class PixelBaseline:
 
 
 def _unfit(question: Question) -> str:
-    """Return why the baseline cannot answer the question; "" where it can."""
+    """Return the reason why the baseline cannot answer the question; "" where it can."""
     if question.labels not in (FOLLOWING, CONSISTENCY):
         named = ", ".join(sorted(question.labels)) or "none"
         return (

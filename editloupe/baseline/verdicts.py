@@ -311,7 +311,7 @@ def _counted(instruction: ParsedInstruction, able: Sequence[RegionFeatures], mea
     gone, new = [region for region in able if region.vanished], [region for region in able if region.appeared]
     other = [region for region in able if not region.vanished and not region.appeared]
     if gone or new:
-        # One of the group looks like the others in size; a thing of another size is a bystander of the same colour.
+        # One of the group looks like the others in size; a thing of another size only has the same colour.
         usual = [median(sides) for sides in zip(*map(_sides, (*gone, *new)), strict=True)]
         other = [r for r in other if all(0.75 < side / of < 1.34 for side, of in zip(_sides(r), usual, strict=True))]
     elif len(other) < 2:

@@ -121,7 +121,7 @@ def check(
 
 
 def _of_images(sample: Sample, store: ImageStore, decoded: dict[str, str | None]) -> list[DataProblem]:
-    """Each image is decoded once; damage is a problem of every sample that uses it, a note is given once.
+    """Decode each image once. Damage is a problem of every sample that uses it; a note is given once.
 
     decoded: by SHA-256 the error, None where there was none; added to here.
     """

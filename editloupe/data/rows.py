@@ -1,4 +1,4 @@
-"""Rows of a data set: read by column, named, and made into samples. A row that cannot be judged says why and is kept."""
+"""Rows of a data set: read by column, named, and made into samples. A row that cannot be judged is kept with its reason."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ def _identifier(value: Json) -> str | None:
 
 
 def _text(values: Mapping[str, Json], column: str) -> str | None:
-    """None where the value is null or blank."""
+    """Return the column's text; None where it is null or blank."""
     value = values.get(column)
     if value is None:
         return None
@@ -326,7 +326,7 @@ def _rating(column: str, value: Json, text_only: bool) -> str | float | None:
 
 
 def _storable(value: Json) -> Json:
-    """A column that only travels along; what is no number in Parquet is null in JSON."""
+    """Return a column that only travels along as JSON: a number that is not finite is null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
@@ -357,7 +357,7 @@ def _duplicate(row: DataRow | BrokenRow, what: str, *, taken: dict[str, int | No
 
 
 def _free(editor: str, name: str, taken: Mapping[str, int | None]) -> str:
-    """`name`, or `name-2`, `name-3`, … where it is taken."""
+    """Return `name`, or `name-2`, `name-3`, … where it is taken."""
     tried, n = name, 1
     while sample_key(editor, tried) in taken:
         n += 1

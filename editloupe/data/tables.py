@@ -137,7 +137,7 @@ def _read_csv(file: Path) -> Table:
 
 
 def _csv_rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str], str | None]]:
-    """(line where the row begins, cells, fault) of each row that is not blank."""
+    """Yield (line where the row begins, cells, fault) of each row that is not blank."""
     while True:
         number = int(getattr(reader, "line_num", 0)) + 1
         try:
@@ -167,7 +167,7 @@ def _read_parquet(file: Path) -> Table:
 
 
 def _as_json(value: object) -> Json:
-    """A Parquet value as JSON. NaN stays, so that the reader of the column can refuse or drop it."""
+    """Return a Parquet value as JSON. NaN stays, so that the reader of the column can refuse or drop it."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):

@@ -60,7 +60,7 @@ def _whole(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: Ima
 
 
 def _crop(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
-    """The region; a small one enlarged by a whole factor (Lanczos) to 256 px a side."""
+    """Show the region; a small one is enlarged by a whole factor (Lanczos) to 256 px a side."""
     if region is None:
         raise ValueError("a crop needs a region")
     cut, scale = render.crop(rgb, region), _scale(region)
@@ -68,12 +68,12 @@ def _crop(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: Imag
 
 
 def _mask(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
-    """The image with the `boxes` painted white."""
+    """Show the image with the `boxes` painted white."""
     return render.masked(rgb, _boxes(params)), _all_of(rgb)
 
 
 def _outline(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
-    """The image with the `boxes` outlined in `color` ([r, g, b], default red), `width` px wide (default 3)."""
+    """Show the image with the `boxes` outlined in `color` ([r, g, b], default red), `width` px wide (default 3)."""
     drawn, color, width = rgb.copy(), params.get("color", [255, 0, 0]), params.get("width", 3)
     red, green, blue = (int(v) for v in color)  # type: ignore[union-attr, arg-type]
     for box in _boxes(params):
@@ -83,7 +83,7 @@ def _outline(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: I
 
 
 def _patch(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
-    """The image with `region` taken from the image `source` (an ImageRef as JSON), scaled to the same size."""
+    """Show the image with `region` taken from the image `source` (an ImageRef as JSON), scaled to the same size."""
     if region is None:
         raise ValueError("a patch needs a region")
     source = images.array(ImageRef.from_json(params["source"]))

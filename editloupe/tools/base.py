@@ -164,7 +164,7 @@ class Toolbox:
     tools: Mapping[str, Tool]
     """Name → tool, in the order in which they are offered."""
     absent: Mapping[str, str] = field(default_factory=dict)
-    """Name → why the tool is not here."""
+    """Name → reason of absence."""
 
     def specs(self, names: Iterable[str]) -> tuple[ToolSpec, ...]:
         """Return the specs of those among `names` that are at hand."""

@@ -104,7 +104,7 @@ class Shown:
 class Session:
     """The tools bound to given images. Pictures become "Crop 1", "Crop 2", … and can be named in later calls.
 
-    toolbox: the tools at hand; `toolbox.absent` says which are not, and why.
+    toolbox: the tools at hand; `toolbox.absent` names the others, with the reason.
     store: holds the pixels. None makes a new one with each `open`.
     Calls from several threads run one after another, so that no two pictures get one name.
     """
