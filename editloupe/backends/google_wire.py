@@ -174,7 +174,7 @@ def _inline(part: ImagePart, encoded: Encoded) -> types.Part:
 
 
 def _said(message: Message, encoded: Encoded) -> list[types.Part]:
-    """The model's own message: as it came where it was signed, since a signature holds for its own part only."""
+    """Return the model's own message, as it came where it was signed: a signature holds for its own part only."""
     from google.genai import types
 
     signed = message.carry.get("parts") if isinstance(message.carry, Mapping) else None
@@ -187,7 +187,7 @@ def _said(message: Message, encoded: Encoded) -> list[types.Part]:
 
 
 def _as_it_came(item: JsonObject, calls: list[ToolCall]) -> list[types.Part]:
-    """A part of `Reply.carry`; calls are taken from `calls` in their order, which are those that will be answered."""
+    """Return a part of `Reply.carry`. Calls are taken from `calls` in their order: those that will be answered."""
     from google.genai import types
 
     text, signature = item.get("text"), item.get("thoughtSignature")
@@ -229,7 +229,7 @@ def _pictures(message: Message, encoded: Encoded) -> list[types.Part]:
 
 
 def _bytes(text: str) -> bytes:
-    """Base64 of either alphabet, with or without its padding, as bytes."""
+    """Decode base64 of either alphabet, with or without its padding."""
     plain = text.replace("-", "+").replace("_", "/")
     return base64.b64decode(plain + "=" * (-len(plain) % 4))
 
@@ -318,7 +318,7 @@ class _Parts:
             self.kept.append(kept)
 
     def _call(self, call: Json) -> bool:
-        """Whether it is one that can be answered."""
+        """Take in a call. Return True if it can be answered."""
         name = call.get("name") if isinstance(call, Mapping) else None
         if not isinstance(call, Mapping) or not isinstance(name, str) or not name:
             self.malformed.append(MalformedCall(raw=json.dumps(call), error="a tool call needs a name"))
@@ -337,7 +337,7 @@ class _Parts:
 
 
 def _signature(value: Json) -> str | None:
-    """A signature that is base64; what is not could not be sent back."""
+    """Return a signature that is base64, else None: another could not be sent back."""
     if not isinstance(value, str) or not value:
         return None
     try:
@@ -439,7 +439,7 @@ def backend_error(error: Exception, info: EndpointInfo) -> BackendError:
 
 
 def _error(payload: Json) -> JsonObject:
-    """The error's object: under "error", in a list of one, or the payload itself."""
+    """Return the error's object: under "error", in a list of one, or the payload itself."""
     if isinstance(payload, list) and payload:
         payload = payload[0]
     if not isinstance(payload, Mapping):
@@ -449,7 +449,7 @@ def _error(payload: Json) -> JsonObject:
 
 
 def _delay_s(details: Sequence[JsonObject], headers: Mapping[str, str]) -> float | None:
-    """The endpoint's wish in seconds: RetryInfo's "17.5s", or `Retry-After`; None where neither can be read."""
+    """Return the wait in seconds that the endpoint asks for: RetryInfo's "17.5s", or `Retry-After`; None for neither."""
     for detail in details:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))
         if match:

@@ -49,7 +49,7 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Our names for sampling, and the fields under which LangChain's model classes hold them; the first one found is set."""
 _DEFAULTS: Final[Mapping[str, Json]] = {"seed": DEFAULT_SEED, "max_tokens": DEFAULT_REPLY_TOKENS}
-"""What is asked for where nobody says otherwise: a model of one's own may have been made with something else."""
+"""What is asked for by default. A model of the caller's own may have been made with something else."""
 _SAYS_NONE: Final = frozenset(
     {"openai", "azure", "google_genai", "google_vertexai", "groq", "mistral", "xai", "deepseek", "fireworks", "together"}
 )
@@ -89,12 +89,12 @@ def open_backend(
     canonical = BackendURI(provider=uri.provider, model=uri.model, params=lasting)
     traits = replace(traits_of(chat), boxes=dialect, max_image_side=side)
     name = str(canonical).partition("/")[2]
-    # What its class has set is nobody's wish.
+    # What its class has set was not asked for.
     return LangChainLMM(chat, name=name, traits=traits, own_settings=False, policy=policy, sleep=sleep)
 
 
 def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, asked: bool) -> BaseChatModel:
-    """The chat model, without retries of its own where its class lets us say so. Raises ConfigError."""
+    """Return the chat model, without retries of its own where its class allows it. Raises ConfigError."""
     try:
         from langchain.chat_models import init_chat_model
     except ImportError as error:
@@ -194,7 +194,7 @@ class LangChainLMM(Remote):
         return lambda: self._negotiated(request, messages)
 
     def _negotiated(self, request: Request, messages: Sequence[BaseMessage]) -> Reply:
-        """One answer, without the parameters that this model turns out to refuse. Remembered: it is asked once."""
+        """Return one answer, without the parameters that this model refuses. Refusals are remembered."""
         while True:
             refused = self._refused
             model, sent = self._prepared(request, refused)
@@ -226,7 +226,7 @@ class LangChainLMM(Remote):
         return self.uri if self.endpoint in self.uri else f"{self.uri} ({self.endpoint})"
 
     def _prepared(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Json]]:
-        """The model with the request's sampling, and what to record of that and of its schema.
+        """Return the model with the request's sampling, and what to record of that and of its schema.
 
         Sampling is set on a copy of the model and not with the call: a class takes what it has a field for, and only that.
         """
@@ -237,7 +237,7 @@ class LangChainLMM(Remote):
             field = _field(self._model, ours)
             own: Json = None if field is None else getattr(self._model, field, None)
             if value is None or (self._own_settings and value == _DEFAULTS.get(ours) and own is not None):
-                # What the model was made with is on the wire where nobody asked for something else.
+                # What the model was made with is on the wire where nothing else was asked for.
                 if ours not in refused and own is not None:
                     set_[ours] = own
                 continue
@@ -269,7 +269,7 @@ class LangChainLMM(Remote):
         return model, sent
 
     def _with_tools(self, model: BaseChatModel, request: Request) -> tuple[Any, str | None]:
-        """The model with the request's tools bound, and the tool choice as it was sent; None without tools."""
+        """Return the model with the request's tools bound, and the tool choice as it was sent; None without tools."""
         if not request.tools:
             return model, None
         tools = [{"type": "function", "function": tool.to_json()} for tool in request.tools]
@@ -317,7 +317,7 @@ def _as_langchain(message: Message, image_url: ImageURL, by: str) -> BaseMessage
 
 
 def _blocks(parts: tuple[Part, ...], image_url: ImageURL) -> Any:
-    """A plain string where there is one text and nothing else, else blocks in the order of the parts."""
+    """Return a plain string for one text and nothing else, else blocks in the order of the parts."""
     if not parts:
         return ""
     if len(parts) == 1 and not isinstance(parts[0], ImagePart):
@@ -348,7 +348,7 @@ def traits_of(model: BaseChatModel) -> Traits:
 
 
 def _canonical(name: str, traits: Traits) -> BackendURI:
-    """The name as a URI, with what of the traits makes another judge. Raises ConfigError where it cannot stand in one."""
+    """Return the name as a URI, with the traits that make another judge. Raises ConfigError for a name that fits none."""
     uri = parse_uri(f"langchain/{name}")
     params = dict(uri.params)
     if traits.boxes != boxes.DEFAULT:
@@ -359,7 +359,7 @@ def _canonical(name: str, traits: Traits) -> BackendURI:
 
 
 def _field(model: BaseChatModel, ours: str) -> str | None:
-    """The field of the model that holds this sampling parameter; None where its class has none."""
+    """Return the field of the model that holds this sampling parameter; None where its class has none."""
     known = type(model).model_fields
     return next((name for name in _FIELDS[ours] if name in known), None)
 
@@ -380,7 +380,7 @@ def _model_name(model: BaseChatModel) -> str:
 
 
 def _endpoint(model: BaseChatModel) -> str:
-    """Where it answers, without credentials: the client's own address where it has one."""
+    """Return where the model answers, without credentials: the client's own address where it has one."""
     client = getattr(model, "root_client", None)
     for holder, name in ((client, "base_url"), *((model, n) for n in _ADDRESSES)):
         value = getattr(holder, name, None)
@@ -395,7 +395,7 @@ _ADDRESSES = ("base_url", "openai_api_base", "anthropic_api_url", "azure_endpoin
 
 
 def _identifying(model: BaseChatModel, secrets: Secrets) -> dict[str, Json]:
-    """What the model says identifies it, beyond its name and the sampling; without secrets."""
+    """Return what the model says identifies it, beyond its name and the sampling, without secrets."""
     ours = {"model", "model_name", "stream", "streaming", *(field for fields in _FIELDS.values() for field in fields)}
     # How long we wait and how often we ask do not change who judges.
     params = {
@@ -420,7 +420,7 @@ def _own_name(model: BaseChatModel, model_name: str, secrets: Secrets) -> str:
 
 
 def _refused_parameter(error: BackendError, sent: Mapping[str, Json]) -> str | None:
-    """The name of a parameter that was sent and that the model says it does not take."""
+    """Return the name of a parameter that was sent and that the model says it does not take."""
     if not isinstance(error, Rejected) or error.status not in (400, 422):
         return None
     words = str(error)

@@ -17,7 +17,7 @@ MOST: Final = 64
 _WAVES_SEEN = 4
 _REFUSED = 0.2
 """Share of refused calls above which the limit halves. One that comes now and then costs its own retry; halving for each
-would bring an endpoint that refuses one call in ten, whoever asks, down to one connection."""
+would bring an endpoint that always refuses one call in ten down to one connection."""
 _SEEN = 16
 """So many calls are looked at, or a wave if that is more, before a share of them says something."""
 _SLOWER = 3.0
@@ -134,7 +134,7 @@ class ConnectionLimit:
                 self._answered = 0
 
     def _end(self) -> None:
-        """One more call has ended without a change."""
+        """Count a call that ended without a change."""
         self._ended += 1
         if self._ended >= max(self.limit, _SEEN):
             self._ended = self._refused_lately = 0

@@ -127,7 +127,7 @@ _GAPS: Final = re.compile(_GAP.encode() + b"([0-9a-f]{64})")
 
 
 def _json(value: Json) -> bytes:
-    """As the SDK writes JSON. Half a surrogate pair, which JSON allows and UTF-8 does not, becomes its escape."""
+    """Write JSON as the SDK does. Half a surrogate pair, which JSON allows and UTF-8 does not, becomes its escape."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode("utf-8", "backslashreplace")
 
@@ -148,7 +148,7 @@ def _wire_message(message: Message, image_url: ImageURL, image_ids: bool) -> Jso
 
 
 def _wire_content(parts: tuple[Part, ...], image_url: ImageURL, image_ids: bool) -> Json:
-    """Blocks in the order of the parts; one text alone is a plain string, which every server takes for every role."""
+    """Return blocks in the order of the parts, or a plain string for one text, which every server takes for every role."""
     if not parts:
         return None
     if len(parts) == 1 and isinstance(parts[0], TextPart):
@@ -208,7 +208,7 @@ def read_reply(body: bytes, sent: JsonObject, info: EndpointInfo) -> Reply:
 
 
 def _logprob(value: Json) -> float | None:
-    """The natural logarithm of the answer's probability: that of its tokens, added up. None where one is missing."""
+    """Return the natural logarithm of the answer's probability: its tokens' added up. None where one is missing."""
     tokens = value.get("content") if isinstance(value, Mapping) else None
     if not isinstance(tokens, list) or not tokens:
         return None
@@ -228,7 +228,7 @@ def _payload(body: bytes, info: EndpointInfo) -> JsonObject:
 
 
 def _content_text(content: Json) -> str:
-    """A string, or the text of a list of blocks; anything else is no text."""
+    """Return a string, or the text of a list of blocks; anything else is no text."""
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else []
@@ -320,7 +320,7 @@ def filtered_reply(error: Exception, sent: JsonObject, info: EndpointInfo) -> Re
 
 
 def _failure(status: int, body: object, info: EndpointInfo, *, retry_after_s: float | None = None) -> BackendError:
-    """A failed answer as one of ours, with what to do about it."""
+    """Return a failed answer as one of our errors, with what to do about it."""
     words, code = said(body), error_code(body)
     message = f"{info.where}: HTTP {status}" + (f", {words}" if words else "")
     if status == 429 and code == "insufficient_quota":

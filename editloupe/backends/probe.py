@@ -176,7 +176,7 @@ class _Asking:
         )
 
     def ask(self, name: str, asked: str, request: Request, judge: Callable[[Reply], tuple[Result, str]]) -> None:
-        """One question; `judge` says what the reply shows, in a word and in words."""
+        """Ask one question. `judge` returns what the reply shows, as a result and in words."""
         self.listener(name)
         began = time.monotonic()
         try:
@@ -339,6 +339,6 @@ def _question(text: str, *pictures: tuple[str, ImageRef]) -> Request:
 
 
 def _names(text: str, words: list[str]) -> list[str]:
-    """Which of the words the text names, in its order, each once."""
+    """Return which of the words the text names, in its order, each once."""
     found = re.findall(rf"\b({'|'.join(words)})\b", text.lower())
     return list(dict.fromkeys(found))

@@ -173,7 +173,7 @@ def _images(message: Message) -> tuple[str, ...]:
 
 
 def _judges(folder: Path) -> dict[str, Mapping[str, Json]]:
-    """The judges of a run: id → what they are. Raises ConfigError where the folder is no run."""
+    """Return the judges of a run by id. Raises ConfigError where the folder is no run."""
     try:
         info = json.loads((folder / "run.json").read_bytes())
     except FileNotFoundError:

@@ -22,7 +22,7 @@ from editloupe.values import Json
 class Remote(ABC):
     """A model behind an address. Thread-safe; one HTTP client is shared.
 
-    uri: what the judge's identity rests on.   place: what is shown and recorded as the endpoint.   close: closes the
+    uri: the judge's identity.   place: what is shown and recorded as the endpoint.   close: closes the
     connections.   tool_images: where the pictures of a tool's message stand on the wire, for `Reply.sent`.
     """
 
@@ -80,4 +80,4 @@ class Remote(ABC):
 
     @abstractmethod
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
-        """Everything of a request that is made once, however often it is tried; what is returned tries once."""
+        """Make once what all attempts at a request share, and return a function that tries once."""

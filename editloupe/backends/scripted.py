@@ -1,4 +1,4 @@
-"""A backend that says what it was told to say: for tests, for demonstrations, and for dry runs of a rubric.
+"""A backend that plays a script: for tests, for demonstrations, and for dry runs of a rubric.
 
 `scripted/FILE` reads one reply a line: a JSON string, or an object with the fields of Reply (`text`, `finish`, ...) or
 with `error` ("rate_limited", "unavailable", "rejected", "context") for a failing endpoint. Each conversation starts at

@@ -49,7 +49,7 @@ def _traits(model: str, endpoint: str) -> Traits:
 
 
 def _extras(request: Request) -> dict[str, Json]:
-    """The schema of the answer; or the closed list of answers, with the probabilities of what is chosen from it."""
+    """Return the schema of the answer, or the closed list of answers with the probabilities of what is chosen."""
     if request.answer_schema is not None:
         return {"structured_outputs": {"json": dict(request.answer_schema)}}
     if request.choices is None:

@@ -100,7 +100,7 @@ class Batcher(Generic[In, Out]):
 
     def _put(self, job: _Job[In, Out]) -> None:
         while True:
-            # Under the lock, so that no job can slip in behind the mark that ends the worker.
+            # Under the lock, so that no job is queued behind the mark that ends the worker.
             with self._lock:
                 if self._closed:
                     raise RuntimeError(f"{self.name}: closed")

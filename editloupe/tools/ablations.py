@@ -66,7 +66,7 @@ class BlackPictures:
         if not seen.views:
             return seen
         black = {image: _black(image, context.images) for image in seen.images}
-        # A picture cut from a hidden one comes, for whoever follows where it came from, from the black one.
+        # A picture cut from a hidden one has the black one as its recorded origin.
         covers = {hidden: view.image for view in context.views.values() if (hidden := _hidden(view)) is not None}
 
         def covered(view: View) -> View:

@@ -164,7 +164,7 @@ class Toolbox:
     tools: Mapping[str, Tool]
     """Name → tool, in the order in which they are offered."""
     absent: Mapping[str, str] = field(default_factory=dict)
-    """Name → why the tool is not here."""
+    """Name → reason of absence."""
 
     def specs(self, names: Iterable[str]) -> tuple[ToolSpec, ...]:
         """Return the specs of those among `names` that are at hand."""
@@ -246,8 +246,13 @@ def open_toolbox(names: Iterable[str] = PAPER_TOOLS, settings: ToolSettings | No
 def _meant(properties: Mapping[str, Any], problems: Sequence[jsonschema.ValidationError]) -> str:
     """Return what the schema says about the first wrong argument."""
     for problem in problems:
+<<<<<<< HEAD
         name = next(iter(problem.absolute_path), None)
         if isinstance(name, str) and name in properties and properties[name].get("description"):
+=======
+        name = str(next(iter(problem.absolute_path), ""))
+        if name in properties and properties[name].get("description"):
+>>>>>>> slimlow
             return f". {name}: {properties[name]['description']}"
     return ""
 

@@ -20,7 +20,7 @@ def as_langchain(
     """Return the tools bound to `images`, to be given to a chat model and to LangGraph's `ToolNode`.
 
     images: name → file, PIL image, H×W×3 uint8 RGB array or ImageRef. The names are those that the prompt uses ("Original
-    Image", "Edited Image"). Or a Session, whose toolbox says which tools are absent, and why.
+    Image", "Edited Image"). Or a Session, whose toolbox names the absent tools.
     tools: names; None takes those of the paper's five that can be had here. Not with a Session, which has its own.
     settings: weights and device; None reads the environment. Not with a Session.
 

@@ -61,9 +61,13 @@ class Conversation:
             crops += 1
         spelt = {key: self._spelt(value) for key, value in arguments.items()}
         try:
+<<<<<<< HEAD
             call: tuple[str, ...] = (canonical_json({"name": tool, "arguments": spelt}),)
+=======
+            call = [canonical_json({"name": tool, "arguments": spelt})]
+>>>>>>> slimlow
         except ValueError:
-            call = ()  # the arguments hold NaN, with which no call succeeds
+            call = []  # the arguments hold NaN, with which no call succeeds
         return Conversation(panes=panes, crops=crops, past_calls=(*self.past_calls, *call))
 
     def _spelt(self, value: Json) -> Json:
@@ -104,7 +108,7 @@ class Shown:
 class Session:
     """The tools bound to given images. Pictures become "Crop 1", "Crop 2", … and can be named in later calls.
 
-    toolbox: the tools at hand; `toolbox.absent` says which are not, and why.
+    toolbox: the tools at hand; `toolbox.absent` names the others, with the reason.
     store: holds the pixels. None makes a new one with each `open`.
     Calls from several threads run one after another, so that no two pictures get one name.
     """
