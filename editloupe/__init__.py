@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from editloupe.runs.judge import Judge
     from editloupe.values import Box, ImageRef, Sample, Target, Turn, View
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _WHERE = {
     "Box": "editloupe.values",

@@ -28,7 +28,7 @@ class Traits:
     is_lmm: bool = True
     """False for the embedded baseline."""
     live: bool = True
-    """False where nobody is asked and nothing is spent, as with recorded answers."""
+    """False where no model is asked and nothing is spent, as with recorded answers."""
     native_tools: bool = False
     """Whether it takes `Request.tools` and answers with tool calls."""
     tool_result_images: bool = False
@@ -96,10 +96,8 @@ class BackendURI:
 
 NOT_LMMS = ("baseline", "scripted")
 """Providers of this package that are no LMM and cost nothing, for readers of a trace that holds no more than a URI."""
-
 _KEY = re.compile(r"(^|[/:=])(sk-[\w-]{16,}|AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|hf_\w{20,})")
 """How keys of OpenAI and Anthropic, Google, Groq, xAI and Hugging Face begin."""
-
 _SECRET_WORDS = ("key", "token", "secret", "password", "credential")
 
 

@@ -36,7 +36,6 @@ class ObservedRegion:
 
     box: Box
     """In px of the original image."""
-
     crop: str = ""
     """The name of its picture; "" where none was shown."""
 
@@ -46,29 +45,20 @@ class Question:
     """What is asked, and what has been seen so far."""
 
     criterion: str
-    """The criterion's name in the prompt."""
-
     instruction: str
     """The editing instruction; "" where the prompt has none."""
-
     to_be_named: str | None
     """The instruction whose object is to be named; None where the question is another."""
-
     labels: frozenset[str]
     """Names of the labels on offer."""
-
     original: ImageRef | None
     """The image before the edit; None where the request lacks it."""
-
     edited: ImageRef | None
     """The image after the edit; None where the request lacks it."""
-
     tools: frozenset[str]
     """Names of the tools on offer; empty once they are withdrawn."""
-
     called: tuple[str, ...]
     """Names of the tools that the baseline has called, in order."""
-
     observed: tuple[ObservedRegion, ...] | None
     """Regions that differ, strongest first; None where nothing was observed."""
 

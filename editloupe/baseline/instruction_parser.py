@@ -26,7 +26,6 @@ MATERIALS: Final[Mapping[str, tuple[str, ...]]] = {
     "velvet": (), "denim": ("blue", "gray"), "jade": ("green", "turquoise"), "porcelain": ("white", "gray", "beige"),
 }  # fmt: skip
 """What a material usually looks like, by colour; an empty list says nothing about colour."""
-
 _MATERIAL_FORMS: Final[Mapping[str, str]] = {
     "wooden": "wood", "metallic": "metal", "stony": "stone", "golden": "gold", "glassy": "glass", "bricks": "brick",
     "woolen": "wool", "woollen": "wool", "aluminium": "metal", "aluminum": "metal", "chrome": "metal",
@@ -78,22 +77,14 @@ class ParsedInstruction:
 
     action: Action
     """The kind of edit; "unknown" where no rule recognises it."""
-
     of: str | None = None
     """The target's colour before the edit; None where none is named."""
-
     to: str | None = None
     """The colour that is asked for; None where none is named."""
-
     material: str | None = None
-    """The material that is asked for."""
-
     outline: str | None = None
-    """The outline that is asked for."""
-
     places: tuple[str, ...] = ()
     """Where in the picture the target is: "left", "top", …"""
-
     change: int | None = None
     """How many more things are asked for; negative for fewer."""
 

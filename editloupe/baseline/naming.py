@@ -14,7 +14,6 @@ from editloupe.data.images import RGB
 
 Lab: TypeAlias = NDArray[np.float32]
 """…×3 float32: L 0..100, a and b about -100..100."""
-
 SHADES: Final[Mapping[str, tuple[str, ...]]] = {
     "red": ("#ff0000", "#dc143c", "#b22222", "#8b0000", "#e04040", "#c83232", "#6e1418"),
     "orange": ("#ffa500", "#ff8c00", "#ff7f3f", "#e87818", "#d26914", "#f4a460"),
@@ -46,8 +45,6 @@ _NEIGHBOURS: Final = frozenset(
                     ("gray", "white"), ("beige", "white"), ("beige", "yellow"), ("beige", "brown"), ("beige", "pink")))
 )  # fmt: skip
 """Names between which shade and light decide; a pixel of a neighbour counts half."""
-
-
 _ENOUGH: Final = 800
 
 

@@ -13,7 +13,6 @@ from editloupe.baseline.naming import NAMES, SYNONYMS
 
 WHOLE_IMAGE: Final = "image"
 """What DLEBench's Table 6 answers where an instruction is about the whole image."""
-
 _QUOTED = re.compile(r"(?<!\w)'[^']*'|\"[^\"]*\"|“[^”]*”|‘[^’]*’|«[^»]*»")
 _IMAGE = frozenset(("image", "picture", "photo", "photograph", "scene"))
 _PART_OF_ITS_NAME = frozenset(("frame", "frames", "album", "book"))
@@ -31,7 +30,6 @@ _ENDS = frozenset(
      "much")
 )  # fmt: skip
 """Words at which a noun phrase is over."""
-
 _THINGS_IN_ING = frozenset(
     ("building", "ring", "earring", "ceiling", "king", "wing", "string", "painting", "railing", "clothing", "swing",
      "awning", "bedding", "icing", "pudding", "dumpling", "duckling", "drawing", "stocking", "crossing", "lightning",
@@ -42,8 +40,8 @@ _ATTRIBUTES: Final = (
 )
 _PLAIN = frozenset(
     (*NAMES, *SYNONYMS, *MATERIALS, *OUTLINES, "wooden", "metallic", "golden", "light", "dark", "bright", "bigger",
-     "smaller", "larger", "taller",
-     "shorter", "big", "small", "large", "tall", "short", "transparent", "shiny", "visible", "invisible")
+     "smaller", "larger", "taller", "shorter", "big", "small", "large", "tall",
+     "short", "transparent", "shiny", "visible", "invisible")
 )  # fmt: skip
 
 _OF_ATTRIBUTE = re.compile(rf"\b(?:{_ATTRIBUTES})(?: and \w+)? of (.+)")
@@ -106,7 +104,7 @@ def _in_sentence(text: str, action: Action) -> str | None:
         if match is None:
             continue
         if re.match(r"(it|everything)\b", match[1]):
-            # Without a word on colour, material or the like, "it" is taken for the image; else nobody knows what it is.
+            # Without a word on colour, material or the like, "it" is taken for the image; else it is unknown.
             return WHOLE_IMAGE if action == "unknown" else None
         found = _noun(match[1])
         # Something added to "the image" is about nothing that is there.

@@ -1,6 +1,6 @@
 """Measures two images: each changed region closely, and the picture as a whole.
 
-Frames: `Pair` works on the aligned copies (`imaging.align`); boxes handed in and out are px of the original image.
+`ImagePair` works on the aligned copies (`imaging.align`); boxes handed in and out are px of the original image.
 """
 
 from __future__ import annotations
@@ -37,46 +37,32 @@ class RegionFeatures:
 
     box: Box
     """In px of the original image."""
-
     before: dict[str, float]
     """Share 0..1 of the object's changed pixels by colour name, in the original image."""
-
     after: dict[str, float]
     """The same in the edited image."""
-
     size_before: float
     """Pixels that stand out from the surroundings in the original image, as a share of the box."""
-
     size_after: float
     """The same in the edited image."""
-
     outline: float
     """How well the two silhouettes cover each other, 0..1."""
-
     edges: float
     """Correlation of edge strength, -1..1."""
-
     shift: float
     """Distance of the two median colours, ΔE in Lab."""
-
     steady: float
     """Median ΔE, pixel by pixel, of what stands out in both images; infinite where nothing does."""
-
     sharpness: float
     """Edge steepness for its contrast, after ÷ before."""
-
     detail: float
     """Fine structure inside the object, after ÷ before."""
-
     inner: float
     """Correlation of the structure inside the object, -1..1."""
-
     around: dict[str, float]
     """Share 0..1 of the pixels around it by colour name, in the original image."""
-
     form_before: str
     """Outline in the original image: "round", "square", "triangle", "star" or "other"."""
-
     form_after: str
     """The same in the edited image."""
 
@@ -97,19 +83,14 @@ class ImageFeatures:
 
     changed: float
     """Share of the image that differs clearly, 0..1."""
-
     structure: float
     """Correlation of the edge maps, -1..1. On a plain ground a few things decide it: one that goes takes it to 0."""
-
     redrawn: float
     """Share of the cells that have edges in either image and not the same ones: how far across the picture they differ."""
-
     palette: float
     """Overlap of the colour histograms, 0..1."""
-
     texture: float
     """Share of the cells whose structure of a few px grew or fell fourfold."""
-
     colour: float
     """Share of the cells whose mean colour moved by ΔE 12."""
 
@@ -130,15 +111,12 @@ class ImagePair:
 
     def features(self, box: Box) -> RegionFeatures:
         """Return the features of one region. box: px of the original image."""
-        patch = self._patch(box)
-        return _measured(box, patch)
+        return _measured(box, self._patch(box))
 
     def connected(self, a: Box, b: Box) -> bool:
         """Return True if one thing, in either image, reaches from box a to box b. a, b: px of the original image."""
         patch = self._patch(a.union(b))
-        masks = patch.standing_out
-        ends = [patch.inside(box) for box in (a, b)]
-        return any(_share_a_piece(mask | patch.changed, ends[0], ends[1]) for mask in masks)
+        return any(_share_a_piece(m | patch.changed, patch.inside(a), patch.inside(b)) for m in patch.standing_out)
 
     def _patch(self, box: Box) -> _Patch:
         height, width = self._second.shape[:2]
@@ -159,7 +137,8 @@ class ImagePair:
     @cached_property
     def whole(self) -> ImageFeatures:
         labs = [to_lab(image) for image in (self._first, self._second.astype(np.float32))]
-        first, second = (_thumbnail(lab) for lab in labs)
+        # At no more than 256 px a side.
+        first, second = (_prepared(lab, min(1.0, 256 / max(lab.shape[:2]))) for lab in labs)
         texture, colour = _changed_cells(*labs)
         return ImageFeatures(
             changed=self.found.changed_share,
@@ -177,16 +156,12 @@ class _Patch:
 
     before: Lab
     """h×w×3, of the original image."""
-
     after: Lab
     """h×w×3, of the edited image."""
-
     changed: Mask
     """h×w: True where the images differ."""
-
     box: Box
     """The region in px of the original image."""
-
     frame: tuple[float, float, float, float]
     """Scale and origin: (x, y) of the original image is (x · frame[0] - frame[2], y · frame[1] - frame[3]) here."""
 
@@ -364,11 +339,6 @@ def _mean(values: NDArray[np.float32], mask: Mask) -> float:
 
 
 # The picture as a whole ---------------------------------------------------------------------------------------------------
-
-
-def _thumbnail(lab: Lab) -> Lab:
-    """Return the picture at no more than 256 px a side."""
-    return _prepared(lab, min(1.0, 256 / max(lab.shape[:2])))
 
 
 def _redrawn_cells(first: Lab, second: Lab) -> float:

@@ -15,8 +15,8 @@ from editloupe.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editloupe.reports.align import AlignOptions, Dimension, JudgeAgreement
-    from editloupe.reports.columns import HumanLabels, JudgeColumn
+    from editloupe.reports.align import AlignOptions, JudgeAgreement
+    from editloupe.reports.columns import Dimension, HumanLabels, JudgeColumn
     from editloupe.reports.votes import VoteAgreement
     from editloupe.scores import Metric
     from editloupe.values import Json
@@ -122,19 +122,14 @@ def _of_run(
     options: AlignOptions,
 ) -> list[JudgeAgreement]:
     from editloupe.reports.columns import column_of
-    from editloupe.reports.human_labels import labels_in_run, read_human
+    from editloupe.reports.human_labels import read_people
     from editloupe.reports.judged import chosen as chosen_judges
-    from editloupe.reports.label_tables import column_names
     from editloupe.runs.store import RunStore
 
     store = RunStore.read(folder)
     for problem in store.problems:
         note(f"warning: {problem}")
-    metrics = store.metric_set()
-    if human is None:
-        people = labels_in_run(store)
-    else:
-        people = read_human(human, metrics.metrics, column_names(columns, "--columns"))
+    metrics, people = store.metric_set(), read_people(store, human, columns)
     wanted = [m for m in metrics.metrics if m.id in people.metrics]
     if chosen is not None:
         wanted = [metrics.metric(name) for name in chosen]
@@ -218,9 +213,7 @@ def _agreement(
     )
 
 
-def _print(
-    found: Sequence[JudgeAgreement] | Sequence[VoteAgreement], *, as_json: bool, as_csv: bool, as_markdown: bool
-) -> None:
+def _print(found: Sequence[JudgeAgreement | VoteAgreement], *, as_json: bool, as_csv: bool, as_markdown: bool) -> None:
     from editloupe.reports import pages, render
 
     if as_json:

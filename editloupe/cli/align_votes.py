@@ -45,7 +45,8 @@ def vote_agreements(
             if given is not None:
                 raise ConfigError(f"{name} is about scores; the judge of {votes} votes itself")
         one = agree_on_pairs(table.votes, "The judge's own votes", drawing=drawing)
-        judges, notes = {f"column {table.verdicts}": [one]}, ()
+        judges: dict[str, list[PairAgreement]] = {f"column {table.verdicts}": [one]}
+        notes: tuple[str, ...] = ()
     else:
         if not table.votes[0].a:
             raise ConfigError(
@@ -56,9 +57,9 @@ def vote_agreements(
             name: _pairs(table, column, metrics, chosen, good_from, tie, drawing, where=str(run or scores))
             for name, (column, metrics) in read.items()
         }
-    told = (*table.notes, *notes)
+    remarks = (*table.notes, *notes)
     return [
-        VoteAgreement(judge=name, people=str(votes), pairs=tuple(pairs), bootstrap=drawing, notes=told)
+        VoteAgreement(judge=name, people=str(votes), pairs=tuple(pairs), bootstrap=drawing, notes=remarks)
         for name, pairs in judges.items()
     ]
 

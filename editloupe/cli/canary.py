@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from editloupe.cli.judge_report import spent_told
-from editloupe.cli.options import settled
-from editloupe.cli.output import note, out, plain
+from editloupe.cli.options import AsJson, settled
+from editloupe.cli.output import note, out, print_json, say, say_first
 from editloupe.cli.progress import progress, stoppable
 from editloupe.cli.retry import recorded as recorded_runs
+from editloupe.cli.select import one_judge
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
 
 if TYPE_CHECKING:
-    from editloupe.reports.canary import Canary
+    from editloupe.reports.canary import Canary, Flip
 
 
 def canary(
@@ -32,22 +32,16 @@ def canary(
         float | None, typer.Option(min=0, max=1, help="Exit with 4 where a larger share of labels has flipped.")
     ] = None,
     out_dir: Annotated[Path | None, typer.Option("--out", help="For the new verdicts. Default: RUN/canary/TIME.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?"""
     from editloupe.reports import canary as report
     from editloupe.reports import render
-    from editloupe.reports.judged import chosen
     from editloupe.runs.execute import execute
     from editloupe.runs.setup import open_setup
     from editloupe.runs.store import RunStore
 
-    store = RunStore.read(run)
-    named = chosen(store, judge)
-    if len(named) > 1:
-        known = ", ".join(f"{j.title or j.backend} ({j.judge_id})" for j in named)
-        raise ConfigError(f"{run} has several judges, {known}; name one with --judge")
-    recorded = named[0]
+    recorded = one_judge(RunStore.read(run), judge)
     keys = report.fixed_set(recorded.findings, samples)
     if not keys:
         raise ConfigError(f"{run}: {recorded.name} gave no answer, so there is nothing to compare with")
@@ -64,35 +58,34 @@ def canary(
     found = report.canary(recorded.name, recorded.findings, outcome.findings, folder_before=run, folder_now=folder)
     code = 4 if fail_above is not None and (found.highest is None or found.highest > fail_above) else 0
     if as_json:
-        typer.echo(json.dumps({**found.to_json(), "run": str(run), "asked_in": str(folder), "exit": code}))
+        print_json({**found.to_json(), "run": str(run), "asked_in": str(folder), "exit": code})
         return code
-    console = out()
-    console.print(render.terminal(report.table(found, {c.id: c.short for c in recorded.metrics.metrics})))
-    for flip in found.flips[:10]:
-        about = [flip.sample, flip.criterion, f"turn {flip.turn}" if flip.turn else "", flip.part]
-        console.print(plain(f"  {', '.join(filter(None, about))}: {flip.before} → {flip.now}"), soft_wrap=True)
-    if len(found.flips) > 10:
-        console.print(f"  … and {len(found.flips) - 10} more")
+    out().print(render.terminal(report.table(found, {c.id: c.short for c in recorded.metrics.metrics})))
+    say_first([f"  {_about(flip)}: {flip.before} → {flip.now}" for flip in found.flips], 10)
     for status, count in found.not_judged_now.items():
-        console.print(plain(f"  {count} without an answer now: {status}"))
+        say(f"  {count} without an answer now: {status}")
     _models(found)
     if outcome.ledger.usage.total:
-        console.print(plain(spent_told(outcome.ledger, setup.backend)))
+        say(spent_told(outcome.ledger, setup.backend))
     if code:
-        console.print(plain("The judge has changed by more than --fail-above allows."), style="bold red")
+        say("The judge has changed by more than --fail-above allows.", "bold red")
     return code
+
+
+def _about(flip: Flip) -> str:
+    return ", ".join(filter(None, (flip.sample, flip.criterion, f"turn {flip.turn}" if flip.turn else "", flip.part)))
 
 
 def _models(found: Canary) -> None:
     before, now = (", ".join(names) for names in (found.models_before, found.models_now))
     if found.nobody_answered:
         then = f" Then it was {before}." if before else ""
-        out().print(plain(f"Nobody answered now.{then}"), style="bold yellow")
+        say(f"Nobody answered now.{then}", "bold yellow")
     elif before or now:
-        told = f"Answered then by {before or 'an unnamed model'}, now by {now or 'an unnamed model'}"
+        models = f"Answered then by {before or 'an unnamed model'}, now by {now or 'an unnamed model'}"
         same = "the same" if now == before else "no other than then" if now else "whether it is the same is not known"
         what = "ANOTHER model or version" if found.model_changed else same
-        out().print(plain(f"{told}: {what}."), style="bold yellow" if found.model_changed else None)
+        say(f"{models}: {what}.", "bold yellow" if found.model_changed else "")
 
 
 def _run_of(folder: Path, title: str, uri: str, backend: str | None) -> RunConfig:

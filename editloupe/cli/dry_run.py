@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from rich.table import Table
 
 from editloupe.cli.judge_report import heading_of
-from editloupe.cli.output import out, plain
+from editloupe.cli.output import out, print_json, say, say_first
 from editloupe.values import Json, sample_key
 
 if TYPE_CHECKING:
@@ -37,33 +35,31 @@ def dry_run(judges: Sequence[Setup], entries: Sequence[Entry], folder: Path, *, 
     together = total(list(zip(judges, found, strict=True)))
     if as_json:
         for setup, one in zip(judges, found, strict=True):
-            told = _as_json(setup, folder, heading_of(setup), one, prices.basis(setup.backend), RULES)
-            typer.echo(json.dumps(told, ensure_ascii=False))
+            print_json(_as_json(setup, folder, heading_of(setup), one, prices.basis(setup.backend), RULES))
         if len(judges) > 1:
-            ends = dict(zip(("least", "most"), (end.to_json() for end in together), strict=True))
-            told = {"event": "dry_run_total", "run": str(folder), "judges": len(judges), **ends}
-            typer.echo(json.dumps(told, ensure_ascii=False))
+            least, most = (end.to_json() for end in together)
+            common: dict[str, Json] = {"event": "dry_run_total", "run": str(folder), "judges": len(judges)}
+            print_json({**common, "least": least, "most": most})
         return 0
-    console = out()
-    console.print(plain("Dry run: nobody is asked and nothing is written.", "bold"))
+    say("Dry run: nobody is asked and nothing is written.", "bold")
     _of_data(ahead[0])
     for number, (setup, one) in enumerate(zip(judges, found, strict=True), start=1):
         if len(judges) > 1:
-            console.print(plain(f"\nJudge {number} of {len(judges)}: {setup.name}", "bold cyan"))
+            say(f"\nJudge {number} of {len(judges)}: {setup.name}", "bold cyan")
         _of_judge(setup, heading_of(setup), one, folder, prices)
     asks = any(setup.backend.traits.is_lmm for setup in judges)
     if len(judges) > 1:
-        console.print()
-        console.print(_table(together, f"All {len(judges)} judges together", is_lmm=asks))
+        say("")
+        out().print(_table(together, f"All {len(judges)} judges together", is_lmm=asks))
     if asks:
-        console.print(plain(f"Rough rules: {RULES}.", "dim"), soft_wrap=True)
+        say(f"Rough rules: {RULES}.", "dim")
     return 0
 
 
 def _of_data(ahead: Ahead) -> None:
     """What holds whoever judges."""
     for line in ahead.loaded.notes:
-        out().print(plain(line, "yellow"), soft_wrap=True)
+        say(line, "yellow")
     rejected = [f"{sample_key(row.editor, row.id)}: {row.message}" for row in ahead.loaded.rejected]
     _list("Rejected, and not asked about:", rejected)
     blocked = [(d.task, d.task.blocked) for d in ahead.due if d.task.blocked is not None]
@@ -74,22 +70,21 @@ def _of_data(ahead: Ahead) -> None:
 def _of_judge(setup: Setup, heading: Heading, found: Estimate, folder: Path, prices: Prices) -> None:
     from editloupe.runs.sent_sizes import small_targets_message
 
-    console, ahead, is_lmm = out(), found.ahead, setup.backend.traits.is_lmm
-    console.print(plain(heading.text), soft_wrap=True)
+    ahead, is_lmm = found.ahead, setup.backend.traits.is_lmm
+    say(heading.text)
     for line in heading.notes:
-        console.print(plain(line, "yellow"), soft_wrap=True)
-    console.print(plain(_of_run(folder, ahead, setup.repeats.count)), soft_wrap=True)
+        say(line, "yellow")
+    say(_of_run(folder, ahead, setup.repeats.count))
     if is_lmm:
         policy = setup.backend.traits.image_policy
         small = small_targets_message(ahead.loaded.samples, policy)
         sizes = [f"{key}, {t.role}: {t.name} is {t.sent_width:.0f}×{t.sent_height:.0f} px" for key, t in found.small]
         _list(small or "", sizes)
-    console.print()
-    console.print(_table((found.least, found.most), "Estimate", is_lmm=is_lmm))
+    say("")
+    out().print(_table((found.least, found.most), "Estimate", is_lmm=is_lmm))
     if is_lmm:
         image_rule = found.image_rule or "no formula is known for this model: unknown, and so is the cost"
-        told = prices.basis(setup.backend)
-        console.print(plain(f"Image tokens: {image_rule}. Prices: {told}.", "dim"), soft_wrap=True)
+        say(f"Image tokens: {image_rule}. Prices: {prices.basis(setup.backend)}.", "dim")
 
 
 def _of_run(folder: Path, ahead: Ahead, repeats: int) -> str:
@@ -120,17 +115,12 @@ def _known(count: int | None) -> str:
 
 
 def _list(title: str, lines: list[str]) -> None:
-    if not lines:
-        return
-    console = out()
-    console.print(plain(title, "yellow"), soft_wrap=True)
-    for line in lines[:_SHOWN]:
-        console.print(plain(f"  {line}"), soft_wrap=True)
-    if len(lines) > _SHOWN:
-        console.print(f"  … and {len(lines) - _SHOWN} more")
+    if lines:
+        say(title, "yellow")
+        say_first([f"  {line}" for line in lines], _SHOWN)
 
 
-def _as_json(setup: Setup, folder: Path, heading: Heading, found: Estimate, told: str, rules: str) -> dict[str, Json]:
+def _as_json(setup: Setup, folder: Path, heading: Heading, found: Estimate, basis: str, rules: str) -> dict[str, Json]:
     ahead = found.ahead
     blocked = Counter(str(d.task.blocked[0]) for d in ahead.due if d.task.blocked is not None)
     return {
@@ -153,7 +143,7 @@ def _as_json(setup: Setup, folder: Path, heading: Heading, found: Estimate, told
         "least": found.least.to_json(),
         "most": found.most.to_json(),
         "image_rule": found.image_rule or None,
-        "prices": told,
+        "prices": basis,
         "rules": rules,
         "notes": [*heading.notes, *ahead.loaded.notes],
     }

@@ -101,15 +101,10 @@ def gate(
 def _people(store: RunStore, judged: Judged, human: Path | None, columns: str | None, editor: str | None) -> People:
     """The judge's column with people's ratings. Raises ConfigError if there are none, or nothing meets."""
     from editloupe.reports.columns import column_of, join
-    from editloupe.reports.human_labels import labels_in_run, read_human
-    from editloupe.reports.label_tables import column_names
+    from editloupe.reports.human_labels import read_people
 
-    if human is None:
-        people = labels_in_run(store)
-    else:
-        people = read_human(human, judged.metrics.metrics, column_names(columns, "--columns"))
     column = column_of(judged)
-    items, joined = join(column.items, people, where=f"the run {judged.folder}", closed=True)
+    items, joined = join(column.items, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)
     for text in joined.notes:
         note(f"warning: {text}")
     return column, {key: item for key, item in items.items() if editor is None or key[0] == editor}, joined

@@ -13,7 +13,7 @@ import typer
 from editloupe.cli import judge_report
 from editloupe.cli.launch import before_launch, launch_of, launched, with_backend
 from editloupe.cli.options import OUTPUT, AsJson, read_config, run_options, settled
-from editloupe.cli.output import fail, note, out, plain, slug
+from editloupe.cli.output import fail, note, say, slug
 from editloupe.cli.progress import progress, stoppable
 from editloupe.config import RunConfig
 from editloupe.errors import BackendError, ConfigError
@@ -86,7 +86,7 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
             codes[title] = 5
             break
         if several and not as_json:
-            out().print(plain(f"\nJudge {number} of {len(runs)}: {title}", "bold cyan"))
+            say(f"\nJudge {number} of {len(runs)}: {title}", "bold cyan")
         try:
             outcome = _judge(run, folder, budget, entries, redo=redo, as_json=as_json)
         except BackendError as error:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from editloupe.cli.output import note, out, plain, slug
+from editloupe.cli.output import command, note, out, print_json, say, say_first, slug
 from editloupe.findings import PENDING
-from editloupe.values import Json, sample_key
+from editloupe.values import Json
 
 if TYPE_CHECKING:
     from editloupe.backends.base import LMM
@@ -69,8 +65,8 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
 
     held = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
     if held:
-        told = f"{held} of {len(outcome.findings)} labels come from a last word that was held to the list of labels."
-        heading = replace(heading, notes=(*heading.notes, told))
+        text = f"{held} of {len(outcome.findings)} labels come from a last word that was held to the list of labels."
+        heading = replace(heading, notes=(*heading.notes, text))
     heading = replace(heading, notes=(*heading.notes, *_self_agreement(outcome)))
     tables = closing.closing_tables(outcome.setup.protocol, outcome.scores)
     summary = closing.as_json(outcome.setup.protocol, outcome.scores, heading)
@@ -96,33 +92,32 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
             "seconds": round(outcome.seconds, 3),
             "summary": summary,
         }
-        typer.echo(json.dumps(done, ensure_ascii=False))
+        print_json(done)
         return
     for line in outcome.notes:
         note(line)
     if outcome.scores:
         out().print(closing.terminal(tables, heading))
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
-    out().print(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
+    say(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
     if outcome.ledger.usage.total or outcome.ledger.calls_without_usage:
-        out().print(plain(spent_told(outcome.ledger, outcome.setup.backend)))
+        say(spent_told(outcome.ledger, outcome.setup.backend))
     if outcome.cached:
         calls = outcome.tool_calls + outcome.cached
-        out().print(f"Tools: {calls:,} calls, {outcome.cached:,} of them answered from equal ones before.")
+        say(f"Tools: {calls:,} calls, {outcome.cached:,} of them answered from equal ones before.")
     if outcome.interrupted:
         why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
-        out().print(f"{why}. The same command goes on from here.")
+        say(f"{why}. The same command goes on from here.")
     elif outcome.failed and outcome.ledger.refused:
         left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
         why = f"Stopped asking, since every further question would be refused: {outcome.ledger.refused}"
-        out().print(plain(why), soft_wrap=True)
-        out().print(f"{left} left. Mend this, then the same command goes on from here.")
+        say(why)
+        say(f"{left} left. Mend this, then the same command goes on from here.")
     elif outcome.failed:
         _tell_failures(outcome, folder)
     if outcome.findings:
         first = outcome.findings[0]
-        words_ = ["editloupe", "show", str(folder), sample_key(first.editor, first.sample_id)]
-        out().print(plain(f"Look at one: {shlex.join(words_)}"), soft_wrap=True)
+        say(f"Look at one: {command('show', folder, first.about.key)}")
 
 
 def _summary_name(outcome: Outcome) -> str:
@@ -155,26 +150,21 @@ def spent_told(ledger: Ledger, backend: LMM) -> str:
     tokens = f"{both.input_tokens or 0:,} input and {both.output_tokens or 0:,} output tokens"
     tokens = f"about {tokens}" if more else tokens
     cost = "" if ledger.cost is None or not backend.traits.is_lmm else f", about {ledger.cost:.4g} USD"
-    told = f"Spent: {calls}, {tokens}{cost} ({ledger.prices.basis(backend)})."
+    spent = f"Spent: {calls}, {tokens}{cost} ({ledger.prices.basis(backend)})."
     if not ledger.calls_without_usage:
-        return told
+        return spent
     uncounted = f"{ledger.calls_without_usage:,} calls" if ledger.calls_without_usage > 1 else "1 call"
     guess = f": {more:,} of these tokens are estimated" if more else ", and no rule is known to estimate it"
-    return f"{told}\n{uncounted} told no usage{guess}."
+    return f"{spent}\n{uncounted} told no usage{guess}."
 
 
 def _tell_failures(outcome: Outcome, folder: Path) -> None:
     failures = [f for f in outcome.findings if f.status != "ok"]
-    for finding in failures[:5]:
-        where = sample_key(finding.editor, finding.sample_id)
-        reason = textwrap.shorten(finding.reason, 240, placeholder=" …")
-        out().print(plain(f"  {where}, {finding.metric}: {finding.status}: {reason}"), soft_wrap=True)
-    if len(failures) > 5:
-        out().print(f"  … and {len(failures) - 5} more")
+    reasons = [textwrap.shorten(f.reason, 240, placeholder=" …") for f in failures]
+    say_first([f"  {f.about.key}, {f.metric}: {f.status}: {r}" for f, r in zip(failures, reasons, strict=True)], 5)
     # Pending ones are always judged again; what a model caused only when it is named.
     final = sorted({f.status for f in failures} - PENDING)
-    words_ = ["editloupe", "retry", str(folder), *(["--status", ",".join(final)] if final else [])]
-    out().print(plain(f"Judge these again: {shlex.join(words_)}"), soft_wrap=True)
+    say(f"Judge these again: {command('retry', folder, *(['--status', ','.join(final)] if final else []))}")
 
 
 def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | None) -> None:
@@ -194,14 +184,8 @@ def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | N
         table = side_by_side(judged_in(outcome.store))
     if codes is not None:
         listed: list[Json] = [{"judge_id": id_, "name": name} for id_, name in names.items()]
-        told: dict[str, Json] = {
-            "event": "judges",
-            "run": str(folder),
-            "judges": listed,
-            "exit_codes": dict(codes),
-            "together": None if table is None else table.to_json(),
-        }
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        side = None if table is None else table.to_json()
+        print_json({"event": "judges", "run": str(folder), "judges": listed, "exit_codes": dict(codes), "together": side})
     elif table is not None:
-        out().print()
+        say("")
         out().print(render.terminal(table))

@@ -25,7 +25,6 @@ class Launch:
 
     uri: BackendURI
     """Names the model."""
-
     arguments: tuple[str, ...]
     """Arguments of `vllm serve`."""
 

@@ -63,9 +63,12 @@ _REPEATED: Final[Mapping[str, str]] = {
 OUTPUT: Final = "Output"
 """The panel of what a command itself adds: --out, --json."""
 
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object a line on standard output.", rich_help_panel=OUTPUT)
+    bool, typer.Option("--json", help="Print JSON on standard output, an object a line.", rich_help_panel=OUTPUT)
 ]
+FieldsFile = Annotated[Path | None, typer.Option("--fields", help="Field mapping (TOML) for the DLEBench importer.")]
+PricesFile = Annotated[Path | None, typer.Option("--prices", help="Prices (TOML) of models that no list has.")]
 
 
 def run_options(*, without: Collection[str] = ()) -> Callable[[Callable[..., int]], Callable[..., int]]:
@@ -202,6 +205,17 @@ def only(runs: Sequence[RunConfig], command: str) -> RunConfig:
     if len(runs) > 1:
         raise ConfigError(f"editloupe {command} takes one judge; found {', '.join(run.judge.title for run in runs)}")
     return settled(runs[0])
+
+
+def read_text(path: Path, option: str, expected: str) -> str:
+    """Return the text of an option's file, without the white space around it. Raises ConfigError."""
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{option} {path} cannot be read: {error}") from error
+    if not text:
+        raise ConfigError(f"{option} {path} is empty; expected {expected}")
+    return text
 
 
 def words(text: str | None) -> tuple[str, ...] | None:

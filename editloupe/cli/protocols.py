@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
-from rich.table import Table
 
-from editloupe.cli.output import note, out, plain
+from editloupe.cli.options import AsJson
+from editloupe.cli.output import print_json, say, table, warn
 from editloupe.errors import ConfigError
 from editloupe.values import Json
 
@@ -20,34 +19,33 @@ def listing() -> None:
     """List the protocols that --protocol takes."""
     from editloupe import plugins
 
-    table = Table("Protocol", "Package", "Paper", "Metrics")
+    rows: list[tuple[str, ...]] = []
     for name in plugins.names("protocols"):
         try:
             described = _described(name)
         except ConfigError as error:
-            note(f"warning: {error}")
-            table.add_row(plain(name), plain(plugins.origin("protocols", name)), "–", "–")
+            warn([str(error)])
+            rows.append((name, plugins.origin("protocols", name), "–", "–"))
             continue
         metrics = ", ".join(str(metric["short"] or metric["id"]) for metric in described["metrics"]) or "–"
-        table.add_row(plain(name), plain(described["package"]), plain(described["paper"] or "–"), plain(metrics))
-    out().print(table)
+        rows.append((name, described["package"], described["paper"] or "–", metrics))
+    table("Protocol", "Package", "Paper", "Metrics", rows=rows)
 
 
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="As --protocol takes it.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Show the roles, metrics, tables and options of a protocol."""
     described = _described(name)
     if as_json:
-        typer.echo(json.dumps(described, ensure_ascii=False))
+        print_json(described)
         return 0
-    console = out()
-    console.print(plain(f"{name} ({described['package']})", "bold"))
+    say(f"{name} ({described['package']})", "bold")
     if described["paper"]:
-        console.print(plain(f"{described['paper']} {described['url']}".rstrip()), soft_wrap=True)
+        say(f"{described['paper']} {described['url']}".rstrip())
     if described["problem"]:
-        console.print(plain(f"Without options: {described['problem']}", "yellow"), soft_wrap=True)
+        say(f"Without options: {described['problem']}", "yellow")
     _print("Roles", ("Role", "What it does"), [(role, text) for role, text in described["roles"].items()])
     metrics = [(m["id"], m["short"] or m["id"], _domain(m), m["better"] or "–", m["unit"]) for m in described["metrics"]]
     _print("Metrics", ("Metric", "Short", "Values", "Better", "Unit"), metrics)
@@ -62,13 +60,10 @@ def show(
 
 def _print(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if not rows:
-        out().print(plain(f"\n{title}: none"))
+        say(f"\n{title}: none")
         return
-    table = Table(*head, title=plain(title), title_justify="left")
-    for row in rows:
-        table.add_row(*(plain(str(cell)) for cell in row))
-    out().print()
-    out().print(table)
+    say("")
+    table(*head, rows=rows, title=title)
 
 
 def _described(name: str) -> dict[str, Any]:
@@ -107,6 +102,7 @@ def _table(table: Any) -> dict[str, Json]:
 
     if isinstance(table, TableSpec):
         return table.to_json()
+    table = getattr(table, "func", table)
     text = str(getattr(table, "__doc__", None) or getattr(table, "__name__", "a function")).strip().partition("\n")[0]
     return {"title": text, "metrics": [], "rows": "–", "cell": "–", "source": ""}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,8 +11,9 @@ import typer
 from editloupe.cli.judge import asked_name, budget_of, data_name, exit_code
 from editloupe.cli.judge_report import heading_of
 from editloupe.cli.options import OUTPUT, AsJson, only, run_options, words
-from editloupe.cli.output import note, out, plain, slug
+from editloupe.cli.output import note, out, print_json, say, slug
 from editloupe.cli.progress import progress, stoppable
+from editloupe.cli.select import one_judge
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, DataError
 from editloupe.values import Sample, digest
@@ -95,8 +95,8 @@ def rank(
             listener=listener,
             stop=stop,
         )
-    for told in outcome.notes:
-        note(told)
+    for text in outcome.notes:
+        note(text)
     samples, heading = outcome.loaded.samples, heading_of(setup)
     rankings = by_pairs(samples, outcome.findings, chosen) if pairwise else by_scores(samples, outcome.scores, chosen)
     report = RankReport(
@@ -186,16 +186,11 @@ def _check_several(samples: Sequence[Sample]) -> None:
 
 def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_json: bool) -> int:
     """Rank what a run holds; nothing is asked. Raises ConfigError: several judges, a criterion that was not asked."""
-    from editloupe.reports.judged import chosen as judges
     from editloupe.reports.ranking import OVERALL, RankReport, by_pairs, by_scores, unreadable
     from editloupe.runs.store import RunStore
 
     store = RunStore.read(folder)
-    found = judges(store, judge)
-    if len(found) > 1:
-        named = ", ".join(f"{j.backend} ({j.judge_id})" for j in found)
-        raise ConfigError(f"{folder} has several judges; name one with --judge: {named}")
-    (judged,) = found
+    judged = one_judge(store, judge)
     chosen = _ids(by, judged.metrics) or judged.criteria
     for criterion in chosen:
         if criterion not in (*judged.criteria, OVERALL):
@@ -225,26 +220,24 @@ def _show(report: RankReport, store: RunStore, *, as_json: bool) -> None:
     from editloupe.reports import render
 
     written = [
-        store.write_report(
-            "ranking.json", json.dumps(report.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        ),
+        store.write_report("ranking.json", render.json_text(report.to_json())),
         store.write_report("ranking.md", report.markdown()),
     ]
     if as_json:
-        typer.echo(json.dumps(report.to_json(), ensure_ascii=False, allow_nan=False))
+        print_json(report.to_json())
         return
     console = out()
-    console.print(plain(report.judge, "bold"))
-    for told in report.notes:
-        console.print(plain(told, "yellow"))
+    say(report.judge, "bold")
+    for text in report.notes:
+        say(text, "yellow")
     tables = list(report.tables())
     for table in tables[:SHOWN]:
         console.print(render.terminal(table))
     if len(tables) > SHOWN:
-        console.print(f"\n… and {len(tables) - SHOWN} more sources")
+        say(f"\n… and {len(tables) - SHOWN} more sources")
     if (summary := report.editors()) is not None:
         console.print(render.terminal(summary))
     for place in report.unread:
-        console.print(plain(f"not ranked: {place.edit}: {place.missing}"), soft_wrap=True)
-    console.print(plain(f"\n{report.caption}", "dim"))
-    console.print(plain(f"Written: {', '.join(map(str, written))}"), soft_wrap=True)
+        say(f"not ranked: {place.edit}: {place.missing}")
+    say(f"\n{report.caption}", "dim")
+    say(f"Written: {', '.join(map(str, written))}")

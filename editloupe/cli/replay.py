@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 from rich.table import Table
 
-from editloupe.cli.output import err, note, out, plain
+from editloupe.cli.options import AsJson, RunFolder
+from editloupe.cli.output import err, note, out, plain, print_json, say, warn
 from editloupe.cli.retry import recorded as recorded_runs
+from editloupe.cli.select import findings_of
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
 
@@ -28,7 +28,7 @@ _SHOWN = 20
 
 
 def replay(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: RunFolder,
     sample: Annotated[str | None, typer.Option(help="Only this sample: an id, or EDITOR/ID.")] = None,
     criterion: Annotated[str | None, typer.Option(help="Only this criterion, such as if.")] = None,
     model: Annotated[str, typer.Option(help="recorded: the replies of the traces. live: the model is asked.")] = "recorded",
@@ -38,7 +38,7 @@ def replay(
     ] = "none",
     backend: Annotated[str | None, typer.Option(help="Who is asked live. Default: the recorded judge.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, max=1024, help="Tasks at once, where something is live.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a task on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Replay a run from its traces. Recorded model with live tools tells whether tools have drifted (exit code 4)."""
     from editloupe.runs.recorder import Side
@@ -59,7 +59,7 @@ def replay(
     store = RunStore.edit(run) if asks else RunStore.read(run)
     try:
         store.refuse_rescored()
-        findings = chosen(store, sample, criterion)
+        findings = findings_of(store, sample=sample, criterion=criterion)
         sides = cast("tuple[Side, Side]", (model, tools))
         done: list[Replayed] = []
         with nullcontext() if as_json else err().status("replaying") as status:
@@ -69,29 +69,15 @@ def replay(
                     status.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
     finally:
         store.close()
-    if as_json:
-        for one in done:
-            typer.echo(json.dumps(one.to_json(), ensure_ascii=False))
-    else:
-        _report(done, store, f"{model} model, {tools} tools", untraced=sum(f.trace is None for f in findings))
-    for problem in store.problems:
-        note(f"warning: {problem}")
     if not done:
         raise ConfigError(f"{run}: nothing to replay: no finding has a trace")
+    if as_json:
+        for one in done:
+            print_json(one.to_json())
+    else:
+        _report(done, store, f"{model} model, {tools} tools", untraced=sum(f.trace is None for f in findings))
+    warn(store.problems)
     return exit_code(done, live_model=model == "live" or record_mode == "all")
-
-
-def chosen(store: RunStore, sample: str | None, criterion: str | None) -> list[Finding]:
-    """The run's findings of a sample and criterion. Raises ConfigError, which names those that are there."""
-    from editloupe.cli.show import criterion_id, of_sample
-
-    findings = store.current() if sample is None else of_sample(store, sample)
-    if criterion is not None:
-        wanted = criterion_id(store, criterion)
-        findings = [f for f in findings if f.metric == wanted]
-        if not findings:
-            raise ConfigError(f"{store.folder}: no finding for criterion {criterion!r} and sample {sample!r}")
-    return findings
 
 
 def run_toolbox(store: RunStore, names: Sequence[str] | None = None) -> Toolbox:
@@ -131,12 +117,12 @@ def _replayed(
         toolbox.prepare()
     judges = store.info.get("judges")
     assert isinstance(judges, dict)
-    for judge_id, uri in store.judges().items():
+    for judge_id in dict.fromkeys(f.judge_id for f in findings):
         mine = [f for f in findings if f.judge_id == judge_id]
-        if not mine:
-            continue
-        live = Live(backend=open_backend(backend or uri) if asks else None, toolbox=toolbox)
-        live.check(JudgeSpec.from_json(judges[judge_id]))
+        judge = JudgeSpec.from_json(judges[judge_id])
+        asked = asks and judge.kind == "lmm"
+        live = Live(backend=open_backend(backend or judge.backend) if asked else None, toolbox=toolbox)
+        live.check(judge)
         replay = Replay(
             folder=store.folder, live=live, model=model, tools=tools, record_mode=record_mode, run=store.identity
         )
@@ -148,36 +134,34 @@ def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: in
     judges = store.judge_names()
     several = len({one.recorded.judge_id for one in done if one.recorded is not None}) > 1
     counts = Counter(one.verdict for one in done)
-    told = ", ".join(f"{n} {_WORDS[verdict]}" for verdict, n in counts.items())
+    verdicts = ", ".join(f"{n} {_WORDS[verdict]}" for verdict, n in counts.items())
     if any(one.compared for one in done):
         console.print(_tools_table(done))
     changed = {name: v for one in done for name, v in (one.versions or {}).items()}
     for name, (then, now) in changed.items():
-        console.print(plain(f"{name} was recorded as version {then!r} and is {now!r} here."))
+        say(f"{name} was recorded as version {then!r} and is {now!r} here.")
     bad = [one for one in done if one.verdict != "same" or any(c.verdict == "not compared" for c in one.compared)]
     for one in bad[:_SHOWN]:
         who = f", {judges.get(one.recorded.judge_id)}" if several and one.recorded is not None else ""
         about = f"{one.about}, {one.metric}{who}"
-        console.print(plain(f"\n{about}: {_WORDS[one.verdict]}", "bold"))
+        say(f"\n{about}: {_WORDS[one.verdict]}", "bold")
         if one.message:
-            console.print(plain(f"  {one.message}"), soft_wrap=True)
+            say(f"  {one.message}")
         for compared in one.compared:
             if compared.verdict in ("drift", "not compared"):
-                console.print(plain(f"  step {compared.step}, {compared.tool}: {compared.verdict}", "yellow"))
+                say(f"  step {compared.step}, {compared.tool}: {compared.verdict}", "yellow")
                 for line in compared.reasons:
-                    console.print(plain(f"    {line}"), soft_wrap=True)
+                    say(f"    {line}")
         if one.trace is not None:
-            console.print(plain(f"  written: {one.trace}"), soft_wrap=True)
+            say(f"  written: {one.trace}")
     if len(bad) > _SHOWN:
-        console.print(f"\n… and {len(bad) - _SHOWN} more; --json lists all.")
+        say(f"\n… and {len(bad) - _SHOWN} more; --json lists all.")
     for one in done:
         for problem in one.problems:
             if problem != one.message:
                 note(f"warning: {problem}")
     skipped = f"; {untraced} findings have no trace" if untraced else ""
-    console.print(
-        plain(f"\nReplayed {len(done)} tasks of {store.folder} ({how}): {told or 'none'}{skipped}."), soft_wrap=True
-    )
+    say(f"\nReplayed {len(done)} tasks of {store.folder} ({how}): {verdicts or 'none'}{skipped}.")
 
 
 _WORDS = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from editloupe.cli.output import note, out, plain
+from editloupe.cli.options import AsJson, RunFolder
+from editloupe.cli.output import command, note, out, plain, print_json, say, say_first, warn
 from editloupe.errors import ConfigError
-from editloupe.values import sample_key
 
 if TYPE_CHECKING:
     from editloupe.findings import Finding
@@ -26,13 +24,13 @@ _SHOWN = 20
 
 
 def rescore(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: RunFolder,
     rubric: Annotated[str | None, typer.Option(help="A built-in rubric or your own .toml file.")] = None,
     option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Another option of the protocol; may be repeated.")
     ] = None,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write the findings as a run of their own.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a finding on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Read the recorded answers of a run by another rubric and say what changes. Nothing is written without --out."""
     from editloupe.config import pairs
@@ -54,36 +52,33 @@ def rescore(
         write_rescored(store, protocol, done, out_dir)
     if as_json:
         for one in done:
-            typer.echo(json.dumps(one.to_json(), ensure_ascii=False))
+            print_json(one.to_json())
     else:
         _report(done, store, protocol)
         if out_dir is not None:
-            out().print(plain(f"Written: {shlex.join(['editloupe', 'show', str(out_dir)])}"), soft_wrap=True)
-    for problem in store.problems:
-        note(f"warning: {problem}")
+            say(f"Written: {command('show', out_dir)}")
+    warn(store.problems)
     return 1 if all(one.now is None for one in done) else 0
 
 
 def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -> None:
-    console = out()
     for judge_id, name in store.judge_names().items():
         mine = [one for one in done if one.before.judge_id == judge_id]
         for criterion in dict.fromkeys(one.before.metric for one in mine):
             rows = [one for one in mine if one.before.metric == criterion and one.now is not None]
             if rows:
-                console.print(
-                    _table(rows, store, protocol, f"{criterion.replace('_', ' ').capitalize()}, judged by {name}")
-                )
+                title = f"{criterion.replace('_', ' ').capitalize()}, judged by {name}"
+                out().print(_table(rows, store, protocol, title))
     changed = [one for one in done if one.changed]
-    for one in changed[:_SHOWN]:
-        assert one.now is not None
-        key = sample_key(one.before.editor, one.before.sample_id)
-        console.print(plain(f"  {key}, {one.before.metric}: {_named(one.before)} → {_named(one.now)}"), soft_wrap=True)
-    if len(changed) > _SHOWN:
-        console.print(f"  … and {len(changed) - _SHOWN} more; --json lists all.")
+    lines = [
+        f"  {one.before.about.key}, {one.before.metric}: {_named(one.before)} → {_named(one.now)}"
+        for one in changed
+        if one.now is not None
+    ]
+    say_first(lines, _SHOWN, "; --json lists all.")
     for reason, count in Counter(one.reason for one in done if one.reason).items():
         note(f"warning: {count} findings are left out: {reason}")
-    console.print(plain(f"\n{len(changed)} of {len(done)} findings change; no model was asked."))
+    say(f"\n{len(changed)} of {len(done)} findings change; no model was asked.")
 
 
 def _table(rows: Sequence[Rescored], store: RunStore, protocol: EvalProtocol, title: str) -> Table:

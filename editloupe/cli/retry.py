@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.judge import judge_all, opened
-from editloupe.cli.options import read_config, words
+from editloupe.cli.options import AsJson, RunFolder, read_config, words
 from editloupe.cli.output import note
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
@@ -16,23 +16,20 @@ from editloupe.findings import FAILURES, PENDING
 
 
 def retry(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run_folder: RunFolder,
     status: Annotated[
         str | None,
         typer.Option(
             help="Also retry these statuses (comma-separated). Failures of network, server and files are always retried."
         ),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Judge the failed findings of a run again. Verdicts that stand are kept."""
     from editloupe.runs.store import RunStore
 
-    if not (run_folder / "run.json").exists():
-        raise ConfigError(f"{run_folder} is no run folder: it has no run.json")
-    chosen = words(status)
-    unknown = sorted(set(chosen or ()) - FAILURES)
-    if unknown:
+    chosen = frozenset(words(status) or ())
+    if unknown := sorted(chosen - FAILURES):
         raise ConfigError(f"--status {', '.join(unknown)}: expected some of {', '.join(sorted(FAILURES))}")
     # Whatever this run has been asked so far, and no more: a limit may have been lifted or set since.
     store = RunStore.read(run_folder)
@@ -41,7 +38,7 @@ def retry(
     ids = {opened(run).judge.id for run in runs}
     for name in (name for id_, name in store.judge_names().items() if id_ not in ids):
         note(f"warning: {name} is left out: how it was asked is not recorded. Name it again: editloupe judge … --backend")
-    return judge_all(runs, run_folder, redo=PENDING | frozenset(chosen or ()), as_json=json_)
+    return judge_all(runs, run_folder, redo=PENDING | chosen, as_json=as_json)
 
 
 def recorded(folder: Path) -> list[RunConfig]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from editloupe.cli.options import PANELS, only, run_options
+from editloupe.cli.options import PANELS, only, read_text, run_options
 from editloupe.cli.output import note
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, MissingExtra
@@ -144,13 +144,7 @@ def _token(file: Path | None) -> str | None:
     """Raises ConfigError for a file that cannot be read or is empty."""
     if file is None:
         return os.environ.get(TOKEN, "").strip() or None
-    try:
-        token = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--token-file {file} cannot be read: {error}") from error
-    if not token:
-        raise ConfigError(f"--token-file {file} is empty; expected the token that clients must show")
-    return token
+    return read_text(file, "--token-file", "the token that clients must show")
 
 
 def _is_loopback(host: str) -> bool:

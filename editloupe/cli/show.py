@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.rule import Rule
-from rich.table import Table
 
 from editloupe.answers import Record
-from editloupe.cli.output import note, out, plain
+from editloupe.cli.options import PricesFile, RunFolder
+from editloupe.cli.output import note, out, plain, say, table, warn
+from editloupe.cli.select import findings_of
 from editloupe.cli.steps import forks_of, show_image, show_step, show_tree
 from editloupe.errors import ConfigError
 from editloupe.protocols.repeats import counted
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: RunFolder,
     sample: Annotated[str | None, typer.Argument(help="A sample id, or EDITOR/ID.")] = None,
     criterion: Annotated[str | None, typer.Option(help="Only this metric or question, such as if.")] = None,
     judge: Annotated[
@@ -41,7 +42,7 @@ def show(
     diff: Annotated[
         Path | None, typer.Option(metavar="OTHER_RUN", help="Compare the sample's traces with those of another run.")
     ] = None,
-    prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
+    prices: PricesFile = None,
 ) -> None:
     """Show the findings of a run, or how one sample's findings came about."""
     from editloupe.backends.prices import read_prices
@@ -53,18 +54,7 @@ def show(
     if sample is None:
         _overview(store)
     else:
-        wanted = None if criterion is None else criterion_id(store, criterion)
-        findings = [f for f in of_sample(store, sample) if wanted in (None, f.metric)]
-        names = names_of(store.info.get("judges"))
-        judges = (
-            set(names) if judge is None else set(store.judges_called(judge)) | {i for i, n in names.items() if n == judge}
-        )
-        findings = [f for f in findings if f.judge_id in judges and repeat in (None, f.repeat + 1)]
-        if not findings:
-            asked = {"criterion": criterion, "judge": judge, "repeat": repeat}
-            wish = ", ".join(f"{name} {value!r}" for name, value in asked.items() if value is not None)
-            there = ", ".join(names.values())
-            raise ConfigError(f"{run}: sample {sample!r} has no finding for {wish}; the run's judges are {there}")
+        findings = findings_of(store, sample=sample, criterion=criterion, judge=judge, repeat=repeat)
         listed = read_prices(prices)
         other = None if diff is None else RunStore.read_sample(diff, sample)
         for finding in findings:
@@ -72,16 +62,17 @@ def show(
                 _compare(store, finding, other, listed)
             else:
                 _explain(store, finding, listed, fork)
-    for problem in store.problems:
-        note(f"warning: {problem}")
+    warn(store.problems)
 
 
 def _overview(store: RunStore) -> None:
+    if not store.findings and not store.probes():
+        raise ConfigError(f"{store.folder} holds no finding yet; judge something first: editloupe judge PATH --out …")
     names = store.judge_names()
     for judge_id, uri in store.judges().items():
         findings = store.current(judge_id)
         if not findings and len(names) > 1:
-            out().print(plain(f"Judge: {names[judge_id]} has judged nothing yet.\n"))
+            say(f"Judge: {names[judge_id]} has judged nothing yet.\n")
             continue
         metrics = store.metrics()
         asked = list(dict.fromkeys(f.metric for f in findings))
@@ -90,10 +81,7 @@ def _overview(store: RunStore) -> None:
         columns = [*(["Editor"] if editors else []), "Sample", *heads]
         # A line and not the table's title, which would be broken at the table's width.
         named = uri if names[judge_id].startswith(uri) else f"{names[judge_id]}, {uri}"
-        out().print(plain(f"Judge: {named} ({judge_id})", "italic"), soft_wrap=True)
-        table = Table()
-        for column in columns:
-            table.add_column(plain(column), overflow="fold")
+        say(f"Judge: {named} ({judge_id})", "italic")
         cells: dict[tuple[str, str], dict[str, Text]] = {}
         questions: dict[tuple[str, str, str, int, str], list[Finding]] = {}
         for f in findings:
@@ -103,15 +91,18 @@ def _overview(store: RunStore) -> None:
             row_of = cells.setdefault((editor, sample), {})
             # Turns and parts share a cell, a line each.
             row_of[metric] = text if metric not in row_of else row_of[metric] + plain("\n") + text
-        for (editor, sample), found in cells.items():
-            row = [plain(editor)] if editors else []
-            table.add_row(*row, plain(sample), *(found.get(metric, plain("–")) for metric in asked))
-        out().print(table)
+        table(
+            *columns,
+            rows=[
+                (*([editor] if editors else []), sample, *(found.get(metric, "–") for metric in asked))
+                for (editor, sample), found in cells.items()
+            ],
+        )
         judged = sum(f.status == "ok" for f in findings)
-        out().print(f"{judged} of {len(findings)} findings judged.\n")
+        say(f"{judged} of {len(findings)} findings judged.\n")
     for probed in store.probes():
         _probed(probed)
-    out().print(plain(f"One sample: editloupe show {store.folder} SAMPLE"), soft_wrap=True)
+    say(f"One sample: editloupe show {store.folder} SAMPLE")
 
 
 def _answers(repeats: list[Finding]) -> Text:
@@ -135,36 +126,17 @@ def _title(finding: Finding) -> str:
 
 def _probed(probed: Mapping[str, Json]) -> None:
     """What a backend was found to be able to do (`editloupe backends probe --run`)."""
-    table = Table(title=plain(f"Probed: {probed['backend']} ({probed.get('asked_at', '')})"), title_justify="left")
-    for column in ("Can it …", "", "Answered"):
-        table.add_column(plain(column), overflow="fold")
-    rows = probed["probes"]
-    for row in rows if isinstance(rows, list) else []:
-        if isinstance(row, Mapping):
-            table.add_row(*(plain(str(row.get(name, ""))) for name in ("name", "result", "answered")))
-    out().print(table)
-    out().print(plain(f"{probed.get('verdict', '')}\n"), soft_wrap=True)
-
-
-def of_sample(store: RunStore, wanted: str) -> list[Finding]:
-    """Return the findings on a sample (an id, or EDITOR/ID). Raises ConfigError, which names the samples there are."""
-    found = [f for f in store.current() if wanted in (f.sample_id, f.about.key)]
-    if not found:
-        known = list(dict.fromkeys(f.sample_id for f in store.current()))
-        near = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
-        raise ConfigError(f"{store.folder}: no finding for sample {wanted!r}; the samples are {near or 'none yet'}")
-    return found
-
-
-def criterion_id(store: RunStore, name: str) -> str:
-    """Return the id of a metric by id or short name, or of an intermediate question. Raises ConfigError."""
-    asked = {f.metric for f in store.findings.values()}
-    if name in asked:
-        return name
-    try:
-        return store.metric_set().metric(name).id
-    except ConfigError as error:
-        raise ConfigError(f"{store.folder}: {error}") from error
+    probes = probed["probes"]
+    table(
+        *("Can it …", "", "Answered"),
+        rows=[
+            [str(row.get(name, "")) for name in ("name", "result", "answered")]
+            for row in (probes if isinstance(probes, list) else [])
+            if isinstance(row, Mapping)
+        ],
+        title=f"Probed: {probed['backend']} ({probed.get('asked_at', '')})",
+    )
+    say(f"{probed.get('verdict', '')}\n")
 
 
 def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None) -> None:
@@ -181,7 +153,7 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
         turns = sample.turns[finding.turn - 1 : finding.turn] if finding.turn else sample.turns
         for number, turn in enumerate(turns, start=finding.turn or 1):
             which = f" {number}" if len(sample.turns) > 1 else ""
-            console.print(plain(f"Instruction{which}: {turn.instruction}"))
+            say(f"Instruction{which}: {turn.instruction}")
     shown: Finding | None = finding
     if finding.trace is None:
         _show_edit(store, sample)
@@ -205,19 +177,18 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
             # A fork may have another judge than those of the run.
             named = names_of(store.info.get("judges")).get(trace.header.judge_id, uri)
             role = "" if finding.role in ("judge", "measure") else f" (role {finding.role})"
-            console.print(plain(f"Judge: {titled(named, uri)}{role}"), soft_wrap=True)
-            console.print(plain(f"Trace: {store.folder / name}"), soft_wrap=True)
+            say(f"Judge: {titled(named, uri)}{role}")
+            say(f"Trace: {store.folder / name}")
             for number, step in enumerate(trace.steps(), start=1):
                 remark = ", shared with what it continues" if number <= kept else ""
                 show_step(number, step, store, partial(prices.of_uri, uri), remark)
             listed = finding if fork is None else None
             strange = [] if store.rescored else mismatches(trace, listed, store.identity)
-            for problem in (*trace.problems, *strange):
-                note(f"warning: {problem}")
+            warn((*trace.problems, *strange))
         if forks:
             show_tree(finding.trace, finding, store.judge_names().get(finding.judge_id, ""), forks)
     if shown is None:
-        console.print(plain("\nNot finished.", style="bold red"))
+        say("\nNot finished.", "bold red")
     else:
         _verdict(shown)
 
@@ -242,18 +213,18 @@ def _question(store: RunStore, trace: Trace) -> None:
         show_image(alias, image, store)
     sample = store.samples.get(task.about.key)
     for warning in sample.warnings if sample else ():
-        out().print(plain(f"  ({warning})"))
+        say(f"  ({warning})")
     if not task.views:
-        out().print(plain("  (text alone, no pictures)"))
+        say("  (text alone, no pictures)")
     if task.kind == "measure":
         version = trace.header.judge.get("backend_version")
-        out().print(plain(f"Measure: {task.measure}, version {version}, arguments {canonical_json(dict(task.args))}"))
+        say(f"Measure: {task.measure}, version {version}, arguments {canonical_json(dict(task.args))}")
     for id_ in task.rests_on:
         found = [f for f in store.current() if f.task_id == id_]
         for origin in found:
-            out().print(plain(f"Planned from {_title(origin)}: {origin.answer or origin.status}"), soft_wrap=True)
+            say(f"Planned from {_title(origin)}: {origin.answer or origin.status}")
         if not found:
-            out().print(plain(f"Planned from task {id_[:12]}, which has no finding here"))
+            say(f"Planned from task {id_[:12]}, which has no finding here")
 
 
 def _compare(store: RunStore, finding: Finding, other: RunStore, prices: Prices) -> None:
@@ -265,25 +236,25 @@ def _compare(store: RunStore, finding: Finding, other: RunStore, prices: Prices)
     console.print(Rule(plain(_title(finding)), align="left"))
     found = [f for f in other.current() if f.question == finding.question and f.repeat == finding.repeat]
     if not found:
-        console.print(plain(f"{other.folder} has no finding for it.\n"))
+        say(f"{other.folder} has no finding for it.\n")
         return
     for second in found:
         for where, f, run in (("here", finding, store), ("there", second, other)):
             judge = names_of(run.info.get("judges")).get(f.judge_id, "")
-            console.print(plain(f"{where.capitalize():<6} {f.answer or f.status}  ({judge}, {run.folder})"))
+            say(f"{where.capitalize():<6} {f.answer or f.status}  ({judge}, {run.folder})")
         if finding.trace is None or second.trace is None:
-            console.print("One of them has no trace.\n")
+            say("One of them has no trace.\n")
             continue
         pair = [(r, read_whole(r.folder, r.folder / str(f.trace))) for r, f in ((store, finding), (other, second))]
         divergence = first_divergence(pair[0][1], pair[1][1])
         if divergence is None:
-            console.print(plain(f"The same conversation to the end, {len(pair[0][1].steps())} steps.\n"))
+            say(f"The same conversation to the end, {len(pair[0][1].steps())} steps.\n")
             continue
         at = "in the question" if divergence.step == 0 else f"at step {divergence.step}"
         what = {"question": "", "reply": ", in the reply", "observation": ", in what was observed", "length": ""}[
             divergence.part
         ]
-        console.print(plain(f"They part {at}{what}: {divergence.message}", style="bold"), soft_wrap=True)
+        say(f"They part {at}{what}: {divergence.message}", "bold")
         for where, (run, trace) in zip(("here", "there"), pair, strict=True):
             steps = trace.steps()
             if 0 < divergence.step <= len(steps):
@@ -298,10 +269,10 @@ def _verdict(finding: Finding) -> None:
         value = "" if finding.value is None or finding.label is None else f" ({finding.value:g})"
         answer = finding.answer
         words = json.dumps(answer.data, indent=2, ensure_ascii=False) if isinstance(answer, Record) else str(answer)
-        console.print(plain(f"\nVerdict: {words}{value}", style="bold green"))
+        say(f"\nVerdict: {words}{value}", "bold green")
     else:
-        console.print(plain(f"\nNot judged: {finding.status}: {finding.reason}", style="bold red"), soft_wrap=True)
+        say(f"\nNot judged: {finding.status}: {finding.reason}", "bold red")
     for evidence in finding.evidence:
         x0, y0, x1, y1 = evidence.box.ints()
-        console.print(plain(f"  rests on {evidence.image}, x {x0}–{x1}, y {y0}–{y1}"))
+        say(f"  rests on {evidence.image}, x {x0}–{x1}, y {y0}–{y1}")
     console.print()

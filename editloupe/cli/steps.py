@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.padding import Padding
 from rich.tree import Tree
 
-from editloupe.cli.output import note, out, plain
+from editloupe.cli.output import note, out, plain, say
 from editloupe.values import ImageRef, View, canonical_json
 
 if TYPE_CHECKING:
@@ -26,16 +26,16 @@ def show_step(number: int, step: Step, store: RunStore, price: Callable[[Usage],
     from editloupe.chat import Reply
 
     console = out()
-    console.print(plain(f"\nStep {number}{told} ({', '.join(_spent(step, price))})", style="bold"))
+    say(f"\nStep {number}{told} ({', '.join(_spent(step, price))})", "bold")
     parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
     if parsed.thought:
-        console.print(plain("Thought", style="cyan"))
+        say("Thought", "cyan")
         console.print(Padding(plain(parsed.thought), (0, 2)))
     for call, observation, aliases in zip(step.calls, step.observations, step.aliases, strict=True):
-        console.print(plain(f"Call {call.name} {canonical_json(dict(call.arguments))}", style="magenta"))
+        say(f"Call {call.name} {canonical_json(dict(call.arguments))}", "magenta")
         _observation(observation, aliases, store)
     if parsed.answer is not None:
-        console.print(plain(f"Answer {parsed.answer}", style="green"))
+        say(f"Answer {parsed.answer}", "green")
     if step.note:
         console.print(Padding(plain(step.note, style="yellow"), (0, 2)))
 
@@ -50,7 +50,7 @@ def show_image(name: str, image: ImageRef, store: RunStore, views: Sequence[View
         x0, y0, x1, y1 = views[0].region.ints()
         shows = f", shows x {x0}–{x1}, y {y0}–{y1}"
     where = str(path) if path is not None else f"(missing: blobs/ has no {image.sha256[:12]}…)"
-    out().print(plain(f"  {name}: {image.width}×{image.height} px{shows}  {where}"), soft_wrap=True)
+    say(f"  {name}: {image.width}×{image.height} px{shows}  {where}")
 
 
 def forks_of(folder: Path, name: str) -> dict[str, tuple[Trace, Parent, Finding | None]]:
@@ -95,7 +95,7 @@ def show_tree(name: str, finding: Finding, judge: str, forks: Mapping[str, tuple
         if "backend" not in parent.changes:
             told += f"  ({trace.header.judge.get('backend')})"
         branches[path] = where.add(plain(told))
-    out().print(plain("\nForks", style="bold"))
+    say("\nForks", "bold")
     out().print(root)
 
 
@@ -122,7 +122,7 @@ def _spent(step: Step, price: Callable[[Usage], float | None]) -> list[str]:
 
 def _observation(observation: Observation, aliases: tuple[str, ...], store: RunStore) -> None:
     console = out()
-    console.print(plain("Observation", style="red" if observation.error else "cyan"))
+    say("Observation", "red" if observation.error else "cyan")
     console.print(Padding(plain(observation.text), (0, 2)))
     ablations = observation.data.get("ablations")
     if isinstance(ablations, list):

@@ -10,8 +10,8 @@ import typer
 
 from editloupe.cli.judge import budget_of, default_out
 from editloupe.cli.judge_report import spent_told
-from editloupe.cli.options import settled
-from editloupe.cli.output import note, out, plain
+from editloupe.cli.options import FieldsFile, PricesFile, settled
+from editloupe.cli.output import note, out, print_json, say
 from editloupe.cli.progress import progress, stoppable
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError, DataError, ImageError, ModelAbsent, StorageError
@@ -36,7 +36,7 @@ def targets(
     detector: Annotated[str | None, typer.Option(help="What finds them: a folder, file or hub id.")] = None,
     device: Annotated[str | None, typer.Option(help="For the detector: auto, cpu, cuda:0, … (default auto).")] = None,
     format: Annotated[str, typer.Option(help="A loader's name; auto: recognised.")] = "auto",
-    fields: Annotated[Path | None, typer.Option(help="Field mapping (TOML) for the DLEBench importer.")] = None,
+    fields: FieldsFile = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most N samples of each PATH.")] = None,
     out_file: Annotated[Path | None, typer.Option("--out", help="FILE.json or FILE.csv: every target.")] = None,
     plot: Annotated[Path | None, typer.Option(help="FILE.svg: cumulative distributions, a line for each PATH.")] = None,
@@ -45,7 +45,7 @@ def targets(
     ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, max=1024, help="LMM calls at once.")] = None,
     max_cost: Annotated[float | None, typer.Option(min=0, help="Money budget, USD.")] = None,
-    prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
+    prices: PricesFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Summaries and every target as JSON.")] = False,
 ) -> int:
     """Name each edit's target object, find it in the source image, and say what share of the image it takes.
@@ -117,14 +117,14 @@ def targets(
         else:
             note(f"no box was found, and {write} is not written")
     if as_json:
-        typer.echo(json.dumps(report.as_json(tables, notes=notes), ensure_ascii=False))
+        print_json(report.as_json(tables, notes=notes))
     else:
         out().print(report.terminal(tables, notes=notes))
         if out_file is None:
-            out().print("Objects, boxes and reasons, target by target: --out FILE.csv or FILE.json", style="dim")
+            say("Objects, boxes and reasons, target by target: --out FILE.csv or FILE.json", "dim")
         for one in outcomes:
             if one.ledger.calls and not report.by_rules(one.setup):
-                out().print(plain(spent_told(one.ledger, one.setup.backend)))
+                say(spent_told(one.ledger, one.setup.backend))
     stopped = [one for one in outcomes if one.interrupted]
     if stopped:
         return 5 if stopped[0].ledger.reason else 130

@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from editloupe.cli.options import words
-from editloupe.cli.output import fail, note, out, plain
+from editloupe.cli.output import fail, note, out, plain, print_json, say
 from editloupe.errors import ConfigError, DataError, ToolError, ToolFailed
 from editloupe.values import Json
 
@@ -48,7 +48,7 @@ def listing(settings: ToolSettings) -> None:
         arguments = ", ".join(properties) if isinstance(properties, dict) else ""
         table.add_row(plain(f"{name} {box.tools[name].version}"), plain(arguments), plain(offered.description))
     out().print(table)
-    out().print(plain(describe_reader(settings)))
+    say(describe_reader(settings))
 
 
 def warm(
@@ -365,7 +365,7 @@ def _all_pictures(shown: Shown) -> Iterator[tuple[Picture, bool]]:
 
 def _show(done: _Done, written: Mapping[int, Path]) -> None:
     console = out()
-    console.print(plain(done.shown.observation.text), soft_wrap=True)
+    say(done.shown.observation.text)
     if written:
         console.print()
     for index, (picture, kept) in enumerate(_all_pictures(done.shown)):
@@ -375,7 +375,7 @@ def _show(done: _Done, written: Mapping[int, Path]) -> None:
         )
         name = "plain, not shown to a judge" if kept else picture.name
         size = f"{picture.image.width}×{picture.image.height} px"
-        console.print(plain(f"{written[index]}  {name}: {size}; {places}"), soft_wrap=True)
+        say(f"{written[index]}  {name}: {size}; {places}")
     works = f", {'; '.join(done.models)}" if done.models else ""
     loading = f", loading {done.loading:.2f} s" if done.loading > 0.1 else ""
     note(f"{done.shown.tool}{works}: {done.seconds:.2f} s{loading}")
@@ -385,7 +385,7 @@ def _show(done: _Done, written: Mapping[int, Path]) -> None:
 
 
 def _print_json(value: Mapping[str, Json]) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    print_json(value, indent=2)
 
 
 def _everything(settings: ToolSettings) -> tuple[Toolbox, list[str]]:

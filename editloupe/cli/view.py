@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from editloupe.cli.output import note, out, plain
+from editloupe.cli.options import PricesFile
+from editloupe.cli.output import note, say
 
 
 def view(
@@ -20,7 +21,7 @@ def view(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further name under which browsers may come; may be repeated.")
     ] = None,
-    prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
+    prices: PricesFile = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the pages in a browser.")] = False,
 ) -> int:
     """Look at runs in a browser; a run under way is followed."""
@@ -33,7 +34,7 @@ def view(
     with Viewer(site, host=host, port=port, names=allow_host or ()) as server:
         if server.open_to_others:
             note(f"{host} is not loopback: whoever reaches this machine there can read these runs.")
-        out().print(plain(f"Serving {', '.join(map(str, runs))} at {server.url} (Ctrl-C ends it)"), soft_wrap=True)
+        say(f"Serving {', '.join(map(str, runs))} at {server.url} (Ctrl-C ends it)")
         if open_browser:
             import webbrowser
 

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
 from editloupe.data.tables import shown
 from editloupe.errors import ConfigError
@@ -25,7 +25,6 @@ FORMATS: Final[Mapping[str, tuple[BoxOrder, BoxScale]]] = {
     "yxyx_thousandths": ("yxyx", "thousandths"),
 }
 """What `bbox_format` may say: corners unless xywh, px unless unit (0..1) or thousandths (0..1000), x first unless yxyx."""
-
 _KEYS: Final[tuple[tuple[BoxOrder, tuple[str, str, str, str]], ...]] = (
     ("xywh", ("x", "y", "w", "h")),
     ("xywh", ("x", "y", "width", "height")),
@@ -39,7 +38,6 @@ _KEYS: Final[tuple[tuple[BoxOrder, tuple[str, str, str, str]], ...]] = (
 
 ROUNDING_PX: Final = 2.0
 """How far a box may reach beyond the image before it counts as wrong: annotation tools round."""
-
 _WRONG = 0.02
 _RULED_OUT = 0.10
 
@@ -73,10 +71,15 @@ def read_quads(value: Json) -> tuple[Quad, ...]:
     if all(isinstance(v, int | float) for v in value):
         return (_quad(value),)
     if len(value) == 2 and all(_is_point(v) for v in value):
-        first, second = value
-        assert isinstance(first, Sequence) and isinstance(second, Sequence)
-        return (Quad(values=_quad([*first, *second]).values, order="xyxy"),)
-    return tuple(quad for part in value for quad in _one_each(part))
+        corners = [number for point in cast("Sequence[Sequence[Json]]", value) for number in point]
+        return (Quad(values=_quad(corners).values, order="xyxy"),)
+    quads = []
+    for part in value:
+        found = read_quads(part)
+        if len(found) != 1:
+            raise ValueError(f"expected a list of boxes [[a, b, c, d], …], found {shown(part)} in it")
+        quads += found
+    return tuple(quads)
 
 
 def to_px(quad: Quad, bbox_format: str, *, width: int, height: int) -> Box:
@@ -181,13 +184,6 @@ def _from_object(value: Mapping[str, Json]) -> Quad:
         f"expected a box with the keys x, y, w, h or x0, y0, x1, y1 (or xmin, ymin, xmax, ymax), "
         f"found the keys {', '.join(map(str, value)) or 'none'}"
     )
-
-
-def _one_each(part: Json) -> tuple[Quad, ...]:
-    quads = read_quads(part)
-    if len(quads) != 1:
-        raise ValueError(f"expected a list of boxes [[a, b, c, d], …], found {shown(part)} in it")
-    return quads
 
 
 def _quad(values: Sequence[Json]) -> Quad:

@@ -17,7 +17,6 @@ Kind: TypeAlias = Literal[
     "row", "missing_file", "unreadable_image", "outside_folder", "duplicate_id", "no_instruction", "box", "no_match"
 ]
 """What is wrong with a row: the line or a value of it, a file, the id, the instruction, a box, nothing to pair it with."""
-
 IMAGE_ENDINGS: Final = frozenset(
     (".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic",
      ".heif", ".ppm", ".pgm", ".pnm")

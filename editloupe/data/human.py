@@ -18,19 +18,15 @@ from editloupe.scores import Binary, Metric
 Rating: TypeAlias = str | int | float
 Ratings: TypeAlias = Mapping[str, Mapping[str, Rating]]
 """By metric, then by rater."""
-
 Known: TypeAlias = Callable[[str], str | None]
 """The metric that a name means; None if it means none."""
-
 NO_RATER: Final = "human"
 """The rater of a column that names none."""
-
 CRITERIA: Final = (
     "instruction_following", "visual_consistency", "semantic_consistency", "perceptual_quality", "overall", "if", "vc",
     "sc", "pq",
 )  # fmt: skip
 """Names after `human_` that are whole metrics for a loader, which knows no protocol; the rater follows them."""
-
 _RATER = re.compile(r"(r|rater|a|annotator)?\d+", re.IGNORECASE)
 _YES_NO: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
@@ -107,7 +103,7 @@ def value_on(metric: Metric, rating: Rating) -> float | None:
 
 @lru_cache(maxsize=64)
 def _label_values(levels: tuple[LabelRule, ...]) -> Mapping[str, float]:
-    """Folded name or alias → value; a name that two labels share means neither."""
+    """Return folded name or alias → value. A name that two labels share means neither."""
     values: dict[str, set[float]] = {}
     for level in levels:
         for name in (level.name, *level.aliases):

@@ -31,36 +31,26 @@ class Exchange:
 
     number: int
     """From 1, in the trace."""
-
     ordinal: int
     """Of the request, from 0. A failed request and its repetition share it."""
-
     messages: tuple[Message, ...]
     """The whole conversation that was sent."""
-
     new: tuple[Message, ...]
     """Messages that no earlier request had."""
-
     reply: Reply | None
     """None if the endpoint failed."""
-
     failure: ModelFailure | None
     said: Message | None
     """The reply as the conversation keeps it."""
-
     results: tuple[ToolResult, ...]
     after: tuple[Message, ...]
     """Messages that followed before the next request."""
-
     added: tuple[Message, ...]
     """Messages that a fork put before this request."""
-
     started_ns: int
     """Unix time."""
-
     ended_ns: int
     """Unix time."""
-
     time: str
     shared: bool
     """In a fork: the parent did this."""
@@ -72,16 +62,13 @@ class Episode:
 
     name: str
     """Its path inside the run."""
-
     trace: Trace
     task: Task
     finding: Finding | None
     """None if it has not ended."""
-
     sample: Sample | None
     parent: Parent | None
     """For a fork."""
-
     exchanges: tuple[Exchange, ...]
     notes: tuple[Note, ...]
 
@@ -120,13 +107,10 @@ class Source:
     folder: Path
     judge: str | None = None
     """A name, an id, or its beginning; None for all."""
-
     samples: tuple[str, ...] = ()
     """Ids, or EDITOR/ID; () for all."""
-
     blob_base_url: str | None = None
     """Where `blobs/` can be reached; None for the folder's own file:// address."""
-
     prices: Prices = field(default_factory=Prices)
     problems: list[str] = field(default_factory=list)
     """What could not be read, filled while it is read."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from editloupe.errors import ConfigError, MissingExtra
+from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
 from editloupe.exports.write import json_bytes, whole
 from editloupe.findings import Finding
@@ -55,7 +55,7 @@ def write_findings(source: Source, path: Path) -> int:
     """Write the table in the form that the file's name asks for, and return its rows.
 
     JSONL keeps a finding as it stands in the run and adds `backend`, `dataset`, `edit_type`, `instruction`, `cost_usd`.
-    Raises ConfigError for another name, MissingExtra (Parquet without pyarrow), StorageError.
+    Raises ConfigError for another name, StorageError.
     """
     kind = path.suffix.lower()
     if kind not in (".jsonl", ".csv", ".parquet"):
@@ -104,16 +104,13 @@ def _csv(rows: list[dict[str, Any]]) -> bytes:
 
 
 def _parquet(rows: list[dict[str, Any]]) -> bytes:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtra("a Parquet file", "data") from error
-    columns = {
-        name: pa.array([_text(row[name]) for row in rows], type=getattr(pa, kind)()) for name, kind in COLUMNS.items()
-    }
+    import polars
+
+    types = {"string": polars.String, "int64": polars.Int64, "float64": polars.Float64}
+    schema = {name: types[kind] for name, kind in COLUMNS.items()}
     buffer = io.BytesIO()
-    pq.write_table(pa.table(columns), buffer)
+    values = [{name: _text(value) for name, value in row.items()} for row in rows]
+    polars.DataFrame(values, schema=schema, orient="row").write_parquet(buffer)
     return buffer.getvalue()
 
 

@@ -18,7 +18,7 @@ from editloupe.chat import Finish, ImagePart, Message, Reply, Usage
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Episode, Source
 from editloupe.exports.messages import lost
-from editloupe.exports.write import json_bytes, whole
+from editloupe.exports.write import json_bytes, whole, without_none
 from editloupe.findings import Finding
 
 VERSION: Final = 2
@@ -30,6 +30,9 @@ _STOP: Final[Mapping[Finish, str]] = {
     "refusal": "content_filter",
     "filter": "content_filter",
 }
+_METADATA: Final = ("sample_id", "editor", "metric", "turn", "part", "role", "status", "reason", "trace")
+"""Fields of a finding that a sample's metadata keeps."""
+
 _BROKEN: Final = {"tool_failed", "backend_failed", "missing_output", "input_error"}
 """Failures of the evaluation, not of the model: these are errors of a sample."""
 
@@ -155,17 +158,9 @@ def _sample(source: Source, finding: Finding, episode: Episode | None) -> dict[s
         "output": _output(source, finding, last, model),
         "scores": {},
         "metadata": {
-            "sample_id": finding.sample_id,
-            "editor": finding.editor,
-            "metric": finding.metric,
-            "turn": finding.turn,
-            "part": finding.part,
-            "role": finding.role,
-            "status": finding.status,
-            "reason": finding.reason,
+            **{name: getattr(finding, name) for name in _METADATA},
             "edit_type": None if sample is None else sample.edit_type,
             "instruction": None if sample is None else sample.instruction,
-            "trace": finding.trace,
         },
         "model_usage": {model: _usage(finding.usage, source.cost(backend, finding.usage))}
         if finding.usage.to_json()
@@ -241,13 +236,14 @@ def _output(source: Source, finding: Finding, reply: Reply | None, model: str) -
 def _usage(usage: Usage, cost: float | None) -> dict[str, Any]:
     """Inspect counts input apart from what came out of the cache; we count both as input, as most providers do."""
     cached = usage.cached_tokens
-    found = {
-        "input_tokens": max(0, (usage.input_tokens or 0) - (cached or 0)),
-        "output_tokens": usage.output_tokens or 0,
-        "total_tokens": usage.total,
-    }
-    more = {"input_tokens_cache_read": cached, "reasoning_tokens": usage.reasoning_tokens, "total_cost": cost}
-    return {**found, **{name: value for name, value in more.items() if value is not None}}
+    return without_none(
+        input_tokens=max(0, (usage.input_tokens or 0) - (cached or 0)),
+        output_tokens=usage.output_tokens or 0,
+        total_tokens=usage.total,
+        input_tokens_cache_read=cached,
+        reasoning_tokens=usage.reasoning_tokens,
+        total_cost=cost,
+    )
 
 
 def _sample_id(finding: Finding) -> str:

@@ -58,7 +58,6 @@ class _Span:
     end_ns: int
     attributes: dict[str, Json]
     """Plain values; None leaves one out."""
-
     events: list[dict[str, Any]] = field(default_factory=list)
     links: list[dict[str, Any]] = field(default_factory=list)
     error: str | None = None
@@ -169,7 +168,6 @@ def _root(source: Source, episode: Episode, trace_id: str, root: str, *, content
             values[semconv.OURS + "sample.instruction"] = episode.sample.instruction
         if finding is not None:
             values |= {semconv.OI_OUTPUT: _text(finding.to_json()), semconv.OI_OUTPUT_TYPE: "application/json"}
-    failed = finding is not None and finding.status != "ok"
     span = _Span(
         trace_id=trace_id,
         span_id=root,
@@ -179,7 +177,7 @@ def _root(source: Source, episode: Episode, trace_id: str, root: str, *, content
         start_ns=nanoseconds(header.time),
         end_ns=episode.ended_ns,
         attributes=values,
-        error=finding.status if finding is not None and failed else None,
+        error=None if finding is None or finding.status == "ok" else finding.status,
     )
     if episode.parent is not None:
         span.links.append(_link(source, episode))

@@ -33,10 +33,8 @@ class Run(Serialisable):
     schema: int
     identity: Mapping[str, Json]
     """What two visits to one run folder must share."""
-
     record: Mapping[str, Json]
     """How the last visit was made, with the metrics; never compared."""
-
     judges: Mapping[str, Judge]
     """Judge id → judge."""
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from editloupe.errors import ConfigError, StorageError
 from editloupe.values import Json
@@ -30,6 +30,11 @@ def whole(path: Path) -> Iterator[BinaryIO]:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def without_none(**values: Any) -> dict[str, Any]:
+    """Return the values by name, but for those that are None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def json_bytes(value: Json, *, indent: int | None = None) -> bytes:

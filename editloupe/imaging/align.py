@@ -18,7 +18,6 @@ from editloupe.values import Box
 
 WORKING_PIXELS: Final = 1_050_000
 """Most px of the copies on which differences are sought. Crops are cut from the images themselves."""
-
 _ASPECT_TOLERANCE = 0.02
 _MARGIN_PX = 3
 """Interpolation reaches so far over the border of what image 2 shows."""
@@ -30,13 +29,10 @@ class Motion:
 
     shift: tuple[float, float]
     """(dx, dy) of its middle in px."""
-
     zoom: tuple[float, float]
     """(across, down): how many times larger things became."""
-
     degrees: float
     """Turn, clockwise with y down."""
-
     most: float
     """px by which its farthest corner moved."""
 
@@ -47,25 +43,18 @@ class Alignment:
 
     first: RGB
     """h×w×3 uint8: image 1 times `scale`, which is at most 1 unless image 2 is smaller in all and longer one way."""
-
     second: RGB
     """h×w×3 uint8: image 2 in the frame of `first`."""
-
     size_1: tuple[int, int]
     """(width, height) of image 1 in px."""
-
     size_2: tuple[int, int]
     """(width, height) of image 2 in px."""
-
     tone: Tone
     """What the whole picture's levels became."""
-
     matrix: Floats
     """2×3: pixel (x, y) of `first` is at matrix · (x, y, 1) of image 2 scaled to the copies' size. Centres are integers."""
-
     drift: Drift | None
     """Displacement that is added to that place by place, in px of the copies; None where there is none."""
-
     valid: Box
     """The part of the copies that both images cover; integer corners."""
 
@@ -175,8 +164,7 @@ def align(image_1: RGB, image_2: RGB, *, max_pixels: int = WORKING_PIXELS) -> Al
     first, second = resize(image_1, width=width, height=height), resize(image_2, width=width, height=height)
     matrix, tone, drift = STILL, Tone(), None
     if not np.array_equal(first, second):
-        grey = cv2.cvtColor(first, cv2.COLOR_RGB2GRAY)
-        matrix = register(np.asarray(grey, dtype=np.uint8), _grey(second))
+        matrix = register(_grey(first), _grey(second))
         if matrix is not STILL:
             second = _moved(second, matrix)
         tone = estimate_tone(first, second)

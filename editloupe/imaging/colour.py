@@ -15,13 +15,11 @@ Curve: TypeAlias = tuple[float, float, float, float]
 
 MAX_OFFSET: Final = 64.0
 """Levels at mid grey. A larger change is shown, not removed."""
-
 _MOST_LEVELS = (2, 98)
 _ENOUGH_LEVELS = 16
 _MOST_BEND = 24.0
 _MOST_CONTRAST = 2.0
 """A change of exposure at most doubles or halves contrast, between the 2 % and the 98 % level where these are 16 apart."""
-
 _CELLS = 8
 _CELLS_THAT_MAY_SUFFER = 0.25
 _SAMPLES = 20_000
@@ -39,7 +37,6 @@ class Tone:
 
     a is an offset, b a gain, c bends the curve as gamma does, d makes it an S.
     """
-
     bends: tuple[tuple[float, ...], ...] = ()
     """What the curves leave, by channel, in levels at 33 knots from 0 to 255: clipping, and steep ends. () for nothing."""
 
@@ -123,7 +120,7 @@ def _basis(levels: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _robust_curve(x: NDArray[np.uint8], y: NDArray[np.uint8]) -> Curve:
-    """Return (a, b, c, d) of y − x by reweighted least squares (Tukey). In doubt the curve is straight."""
+    """Return (a, b, c, d) of y − x by reweighted least squares (Tukey). Too few pixels give a straight curve."""
     unclipped = (x > 2) & (x < 253) & (y > 2) & (y < 253)
     if unclipped.sum() < max(64, 0.05 * x.size):
         return _STRAIGHT

@@ -10,17 +10,15 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.imaging.differences import CLEAR, Differences, Region
+from editloupe.imaging.differences import CLEAR, Differences
 from editloupe.imaging.geometry import expand
 from editloupe.imaging.residual import Map
 from editloupe.values import Box
 
 _SHRINK: Final = (1.0, 0.7, 0.5, 0.35, 0.25)
 """Sizes to try, as shares of the region's sides. The first is taken where a place with its context holds no difference."""
-
 _GRID: Final = 33
 """Number of places tried in each direction."""
-
 _LEAST_SIDE_PX: Final = 6.0
 
 
@@ -30,10 +28,8 @@ class ControlRegion:
 
     box: Box
     """Whole px of image 1."""
-
     busy: float
     """Share 0..1 of the place and its context that differs all the same; 0 where the images leave room for a better one."""
-
     mean: float
     """Mean difference of the place, in levels 0..255."""
 
@@ -61,18 +57,14 @@ def swap_regions(found: Differences, controls: Sequence[ControlRegion]) -> Diffe
 
     The regions keep the strength and the mean that were measured where they really are.
     """
-    levels = found.levels.copy()
+    levels, moved = found.levels.copy(), []
     for region, control in zip(found.regions, controls, strict=True):
         here, there = _window(region.box, found), _window(control.box, found)
         levels[there], levels[here] = _fitted(found.levels[here], there), _fitted(found.levels[there], here)
-    moved = tuple(_moved(region, control) for region, control in zip(found.regions, controls, strict=True))
-    return replace(found, regions=moved, levels=levels)
-
-
-def _moved(region: Region, control: ControlRegion) -> Region:
-    """Return the region at its control; where that is smaller, with proportionally fewer changed pixels."""
-    share = min(1.0, control.box.area / region.box.area)
-    return replace(region, box=control.box, changed_px=region.changed_px * share)
+        # At a smaller place there are proportionally fewer changed pixels.
+        share = min(1.0, control.box.area / region.box.area)
+        moved.append(replace(region, box=control.box, changed_px=region.changed_px * share))
+    return replace(found, regions=tuple(moved), levels=levels)
 
 
 class _Sums:

@@ -24,29 +24,22 @@ from editloupe.values import Box
 
 CLEAR: Final = 25.0
 """Levels of 255; from here on a pixel is clearly different, however clean or noisy the images are."""
-
 REGENERATED_SHARE: Final = 0.4
 """Share of the image; where more is clearly different, the two differ as a whole."""
-
 REGENERATED_WANDER: Final = 0.0002
 """Share of the diagonal (0.3 px at 1 MP); where places drifted against each other by more, the two differ as a whole."""
-
 RESTYLED_NOISE: Final = 3.0
 _OF_GRAIN = 0.5
 """A picture is restyled where even its ordinary places differ by more than 3 levels, averaged over about 3 px, plus half
 the grain that one of the two shows for itself. Compression down to quality 50, autoencoders and drift leave at most 1.7.
 Without this test, a picture that changed throughout would be reported by its strongest places alone."""
-
 LEAST_AREA_PX: Final = 36.0
 """Least area of a region's changed pixels, in px² of image 1."""
-
 LEAST_MEAN: Final = 3.0
 """Least mean difference of a region in levels. A block that JPEG coded otherwise stands out from noise, not to an eye."""
-
 _UNEXPLAINED = 0.6
 _JOINED_GAP = 0.035
 """Share of the shorter side; two edits that are farther apart are two."""
-
 _STRONGEST_DECILE = 90.0
 
 
@@ -56,13 +49,10 @@ class Region:
 
     box: Box
     """Box of the changed pixels, in whole px of image 1."""
-
     changed_px: float
     """Area of the changed pixels, in px² of image 1."""
-
     mean: float
     """Mean difference of those pixels, in levels 0..255."""
-
     strength: float
     """Evidence in units of noise, summed over the changed pixels. Regions are ranked by it."""
 
@@ -73,31 +63,21 @@ class Differences:
 
     regions: tuple[Region, ...]
     """The places that differ, strongest first."""
-
     levels: Map
     """h×w float32, 0..255: how much each place differs, in the frame of `alignment.first`."""
-
     changed: NDArray[np.bool_]
     """h×w: the regions' pixels."""
-
     threshold: float
     """Levels that a place of ordinary texture must reach."""
-
     changed_share: float
     """Share 0..1 of the image that differs by more than CLEAR."""
-
     identical: bool
     """True where every pixel of both images is the same."""
-
     alignment: Alignment
-    """How the images were laid onto each other."""
-
     noise: float = 0.0
     """Levels by which places of ordinary texture differ, averaged over about 3 px, in light or in colour."""
-
     restyled: bool = False
     """True where `noise` exceeds what any delivery of a picture was seen to leave, and the noisier picture's own grain."""
-
     blurs: tuple[float, float] = (0.0, 0.0)
     """Standard deviations, in px of the copies, by which each was blurred to be equally sharp. At least one is 0."""
 

@@ -13,18 +13,14 @@ from editloupe.imaging.register import SMALLEST_SIDE, Grey
 
 _CELL = 32
 """px of the half-size picture that agree on a drift: 64 px at full size, far more than an edit may hide in."""
-
 _STEPS = 3
 _LEAST_PX = 0.2
 _MOST_PX = 4.0
 _MUST_FALL_TO = 0.98
 _CAP = 25.0
 """Levels; a larger difference counts no more: it is an edit, not a drift."""
-
 _RIDGE = 0.5
 """(Levels per px)²: a cell with no more structure than sensor noise has keeps no drift."""
-
-
 _BAND = 64
 """Rows that are drawn back at a time: a displacement for every pixel at once would take the most memory of all."""
 
@@ -35,10 +31,8 @@ class Drift:
 
     cells: NDArray[np.float32]
     """rows×columns×2: (dx, dy) in px of the picture, one for each cell of an even grid."""
-
     width: int
     """Of the picture in px."""
-
     height: int
     """Of the picture in px."""
 

@@ -17,12 +17,7 @@ S_MAX = 256.0
 
 
 def expansion_ratio(
-    s: float,
-    *,
-    lambda_max: float = LAMBDA_MAX,
-    lambda_min: float = LAMBDA_MIN,
-    s_min: float = S_MIN,
-    s_max: float = S_MAX,
+    s: float, *, lambda_max: float = LAMBDA_MAX, lambda_min: float = LAMBDA_MIN, s_min: float = S_MIN, s_max: float = S_MAX
 ) -> float:
     """Return λ(s) of DLEBench Eq. 1: 6.0 for s ≤ 32, 0.3 for s ≥ 256, linear between.
 

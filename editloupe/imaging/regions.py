@@ -16,20 +16,15 @@ from editloupe.values import Box
 
 STRONG: Final = 12.0
 """Least evidence of an object's strongest place. Normal noise stays far below, but real residuals have long tails."""
-
 WEAK: Final = 6.0
 """Least evidence of what is connected to a strong place and belongs to the object."""
-
 _OF_PEAK = 0.3
 """A pixel below this share of the strongest within two px, or within the reach of the averaging, is its spill."""
-
 _FAINT = 0.07
 """Of an object's strong pixels (the 75 % point): fainter ones are its shadow's end or what compression left around it."""
-
 _LEAST_RADIUS = 2
 _JOIN = 0.008
 """Of the shorter side: places so near each other are one object before sizes are asked."""
-
 _GAP_FOR_SIZE = 0.5
 """Of the larger object's shorter side: fragments of a recoloured thing lie apart by less, two things by more."""
 
@@ -40,10 +35,8 @@ class Object:
 
     box: Box
     """In px of the evidence's maps; integer corners."""
-
     changed: NDArray[np.bool_]
     """h×w of the box: its changed pixels."""
-
     significance: float
     """The evidence summed over the changed pixels."""
 
@@ -54,7 +47,8 @@ def find_objects(evidence: Sequence[EvidenceMap]) -> list[Object]:
     evidence: from the finest scale to the widest.
     """
     total, mask = _significant(evidence)
-    grown = _dilated(mask, max(3, round(_JOIN * min(total.shape))))
+    reach = max(3, round(_JOIN * min(total.shape))) | 1
+    grown = cv2.dilate(mask.astype(np.uint8), cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach, reach)))
     count, labels, stats, _ = cv2.connectedComponentsWithStats(grown, connectivity=8)
     found = []
     for index in range(1, count):
@@ -95,12 +89,6 @@ def _closed(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     padded = cv2.copyMakeBorder(mask.astype(np.uint8), 3, 3, 3, 3, cv2.BORDER_CONSTANT, value=0)
     closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones((7, 7), dtype=np.uint8))
     return np.asarray(closed[3:-3, 3:-3] > 0)
-
-
-def _dilated(mask: NDArray[np.bool_], reach: int) -> NDArray[np.uint8]:
-    """Return the mask dilated so that two places `reach` px apart become one."""
-    size = (reach | 1, reach | 1)
-    return np.asarray(cv2.dilate(mask.astype(np.uint8), cv2.getStructuringElement(cv2.MORPH_ELLIPSE, size)), dtype=np.uint8)
 
 
 def joined(objects: Sequence[Object], *, most_gap: float) -> list[Object]:

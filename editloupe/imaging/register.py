@@ -17,7 +17,6 @@ Floats: TypeAlias = NDArray[np.float64]
 
 SMALLEST_SIDE: Final = 32
 """px; a smaller picture holds too little for a motion to mean anything."""
-
 _POINTS = 16_000
 _STEPS = 8
 _COARSEST_SIDE = 40
@@ -27,15 +26,11 @@ _MUST_FALL_TO = 0.95
 _FAR_PX = 3.0
 _FAR_MUST_FALL_TO = 0.8
 """A far motion has to explain more: two unrelated pictures have some motion, too, that lowers what differs a little."""
-
 _LEAST_PLACES = 6.0
 _NARROW_MUST_FALL_TO = 0.5
 """Structure in few cells of an 8×8 grid may be the edit itself; a motion of the picture explains nearly all of it."""
-
 _CAP = 25.0
 """Levels; a larger difference counts no more: it is an edit, not a motion."""
-
-
 STILL: Final[Floats] = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 """No motion. A motion takes pixel (x, y) of the first picture to matrix · (x, y, 1) of the second, centres at integers."""
 
@@ -45,17 +40,11 @@ class _Points:
     """N places where the first picture has structure."""
 
     x: Floats
-    """In px, to the right."""
-
     y: Floats
-    """In px, down."""
-
     value: Floats
     """The picture's level there."""
-
     dx: Floats
     """Gradient to the right, levels per px."""
-
     dy: Floats
     """Gradient down, levels per px."""
 

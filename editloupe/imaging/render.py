@@ -16,10 +16,8 @@ from editloupe.values import Box
 
 SHORT_SIDE: Final = 256
 """px; a crop with a shorter side is enlarged before it is shown."""
-
 LONG_SIDE: Final = 1024
 """px; longest side of a pane. A larger crop is reduced."""
-
 DIVIDER_PX: Final = 8
 DIVIDER_RGB: Final = (255, 0, 0)
 

@@ -17,14 +17,12 @@ _Plane: TypeAlias = NDArray[np.uint8]
 
 _BLURS: Final = (0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.5)
 """Standard deviations in px to try: from what a resampling leaves to what an autoencoder does."""
-
 _TILE = 32
 _TILES = 64
 _MUST_FALL_TO = 0.98
 
 _COLOUR_IN_LEVELS = 1.5
 """A step of 1 in Cb or Cr is a step of about 1.4 to 1.8 in blue or red."""
-
 _MOST_SHIFT = 0.25
 _MOST_BLUR = 0.12
 _EXPLAINABLE_AREA = 20_000
@@ -37,31 +35,23 @@ class Residual:
 
     planes: tuple[tuple[_Plane, _Plane], ...]
     """Y, Cr, Cb of both, h×w uint8 each."""
-
     light: Map
     """h×w float32: first − second of Y, in levels (±255)."""
-
     red: Map
     """The same of Cr."""
-
     blue: Map
     """The same of Cb."""
-
     activity: Map
     """h×w float32, levels per px: the gradient of Y that both pictures show around a place.
 
     Where it is high, noise, compression and the smallest misplacement leave more.
     """
-
     colour_activity: Map
     """The same of Cr and Cb."""
-
     blurs: tuple[float, float]
     """Standard deviations in px by which each picture was blurred to be equally sharp."""
-
     grain: float
     """Noise in levels of Y that the noisier picture shows for itself, whatever the other one is."""
-
     colour_grain: float
     """The same of Cr and Cb."""
 
@@ -79,13 +69,10 @@ class Planes:
 
     light: _Plane
     """Luma, H×W."""
-
     half_light: _Plane
     """Luma at half size."""
-
     red: _Plane
     """Cr at half size."""
-
     blue: _Plane
     """Cb at half size."""
 

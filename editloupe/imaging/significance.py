@@ -15,43 +15,32 @@ from editloupe.imaging.residual import Map, Residual
 
 SCALES: Final = (0.8, 2.0, 4.0)
 """Standard deviations in px of the half-size maps over which signed differences are averaged."""
-
 _FLOOR_LIGHT = 0.8
 _FLOOR_COLOUR = 0.6
 _FLOOR_MEAN = 0.15
 """Levels that count as noise in any case: rounding leaves 0.3 to 0.4; over many px, a tone is known to about 0.15."""
-
 _OF_GRADIENT = 0.04
 """Noise at least this share of the local gradient: registration is good to a few hundredths of a px."""
-
 _CLIP = 6.0
 """Averages count no pixel for more, so that a strong object does not spread over the reach of the wide ones."""
-
 _SAMPLES = 40_000
 """Places at which noise is measured: a hundredth of them, the smallest group, still gives a median to 5 %."""
-
 _GROUP_ENDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 """Groups by rank of activity; the last ones are small, since noise grows fastest where activity is highest."""
-
 _STEPS_PER_E = 40
 """Activity in logarithmic steps of 2.5 %, so that 256 of them reach from 0 to 600 levels a px."""
-
 _SLACK = 3.0
 _TAIL_AT_MOST = 6.0
 """Tails of noise may be so many times as long as a normal distribution's; longer ones are an edit in the group."""
-
 _LEAST_PLACES = 6.0
 """Cells of an 8×8 grid over which a kind of place is spread, from which its noise is measured and not guessed."""
-
 _MOST_NOISE = 3.0
 _MOST_SLIP = 1.0
 _MOST_GRAIN = 3.0
 """Noise is at most 3 levels, plus a slip of a px over the gradient, plus three times the grain that one of the pictures has
 for itself. Compression, autoencoders and local drift leave a third of the first two at most places."""
-
 _MOST_SPREAD = 0.7
 """Units of noise that the wider averages leave where nothing changed: 0.4 by autoencoders, 0.7 by drift, 1 by edits."""
-
 _SLIP = 0.25
 """px of the half-size maps by which places may have slipped where nothing tells: half a px of the picture."""
 
@@ -62,7 +51,6 @@ class EvidenceMap:
 
     values: Map
     """h×w float32 of the half size, ≥ 0, in units of its own noise: the largest of light and the two colours."""
-
     reach: float
     """Standard deviation of the averaging, in px of the map."""
 
@@ -73,10 +61,8 @@ class Significance:
 
     evidence: tuple[EvidenceMap, ...]
     """From the finest scale to the widest."""
-
     noise: float
     """Levels of light at the finest scale and a typical place."""
-
     colour_noise: float
     """Levels of Cb or Cr at the finest scale and a typical place."""
 

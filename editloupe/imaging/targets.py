@@ -12,7 +12,6 @@ from editloupe.values import Box, ImageRef, Role, Sample, Target
 
 _BY_TRUST: tuple[Role, ...] = ("source", "reference", "edited")
 """Roles whose box is taken for a role that has none, in this order."""
-
 _PAD_PX = 2.0
 
 AREAS: Final = ((0.0007, "under 0.07 %"), (0.008, "0.07 to 0.8 %"), (0.1, "0.8 to 10 %"), (math.inf, "10 % and more"))
@@ -25,18 +24,13 @@ class Placed:
 
     box: Box
     """In px of the image."""
-
     scaled_from: Role | None = None
     """The image whose box was scaled to this one; None for a box of its own."""
 
 
 def images_of(sample: Sample) -> dict[Role, ImageRef]:
     """Return the images that a sample has, by role."""
-    found: dict[Role, ImageRef | None] = {
-        "source": sample.source,
-        "edited": sample.edited,
-        "reference": sample.reference,
-    }
+    found: dict[Role, ImageRef | None] = {"source": sample.source, "edited": sample.edited, "reference": sample.reference}
     return {role: image for role, image in found.items() if image is not None}
 
 

@@ -26,7 +26,6 @@ class Device:
 
     name: str
     """ "cpu", "cuda:0" or "mps"."""
-
     half: bool
     """True where networks compute in fp16."""
 

@@ -38,10 +38,8 @@ class Reading:
 
     text: str
     """Untrusted, as the reader gives it."""
-
     confidence: float
     """0..1; higher is surer."""
-
     box: Box
     """Upright, in px of the picture that was read."""
 

@@ -49,9 +49,7 @@ class OwnTemplate:
 
     name: str
     """The file's name, for messages."""
-
     text: str
-    """Markdown with Jinja2."""
 
     @classmethod
     def read(cls, path: str | Path) -> OwnTemplate:

@@ -112,7 +112,7 @@ class MetricAgreement(Serialisable):
     title: str
     raters: int
     all: GroupAgreement
-    by: Mapping[str, tuple[GroupAgreement, ...]]
+    by: Mapping[Dimension, tuple[GroupAgreement, ...]]
     """Dimension → groups."""
 
     averages: Averages | None
@@ -400,9 +400,9 @@ def _averages(found: Averages, inside: str) -> Iterator[Table]:
     title = f"Average over {over} ({_AVERAGES[found.how]})"
     yield _table("averages", title, ("Figure", "Value", inside, "Judged", over.capitalize()), rows)
     if groups:
-        told = [Row(cells=(words(g), words(", ".join(names)), words(why))) for (g, why), names in groups.items()]
+        lines = [Row(cells=(words(g), words(", ".join(names)), words(why))) for (g, why), names in groups.items()]
         columns = label_columns("", "Figures", "Because")
-        yield Table(name="left-out", title="Left out of the averages", columns=columns, rows=tuple(told), fixed=3)
+        yield Table(name="left-out", title="Left out of the averages", columns=columns, rows=tuple(lines), fixed=3)
 
 
 def _by(title: str, found: Sequence[GroupAgreement]) -> Table:

@@ -132,7 +132,7 @@ def join(
 
     where: what the items are from, for messages.   closed: an item that people rated and that is not there is left out and
     counted (a run holds what was asked); else it joins, without an answer.
-    Raises ConfigError if nothing meets, or if editors are named on one side only and cannot be told.
+    Raises ConfigError if nothing meets, or if editors are named on one side only and cannot be matched.
     """
     keys = _matched(items, people, where)
     missing = [key for key in keys if key not in items]

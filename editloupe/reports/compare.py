@@ -327,7 +327,7 @@ class _Joined:
         """Judges that have no verdict on this metric alone."""
         for judge, able in zip(self.judges, self.able, strict=True):
             if not able and any(score.value is not None for score in judge.scores):
-                yield f"{judge.name} has no verdict on {self.metric.short}; what all judged is told without it there"
+                yield f"{judge.name} has no verdict on {self.metric.short}; the means of what all judged leave it out there"
 
     def summaries(self) -> Iterator[JudgeSummary]:
         """Yield each judge on its own."""
@@ -461,8 +461,8 @@ def _check_same_data(judges: Sequence[Judged]) -> None:
             "targets; compare runs over the same folder"
         )
     if not set.intersection(*(set(j.samples) for j in judges)):
-        told = "; ".join(f"{j.folder} has {', '.join(list(j.samples)[:3])}, …" for j in judges)
-        raise ConfigError(f"the judges have no sample in common: {told}")
+        text = "; ".join(f"{j.folder} has {', '.join(list(j.samples)[:3])}, …" for j in judges)
+        raise ConfigError(f"the judges have no sample in common: {text}")
 
 
 def entropy(labels: Sequence[str | None]) -> float | None:

@@ -141,14 +141,14 @@ def _matrix(found: Comparison, metric: str) -> Table:
             words("·") if i == j else Cell(value=(upper if i < j else lower)[i][j], digits=2) for j in range(len(names))
         ]
         rows.append(_Line((words(f"{i + 1} {name}"), *cells)))
-    told = {"weighted_kappa": "quadratic κ", "kappa": "Cohen's κ", "spearman": "Spearman's ρ"}[above]
+    text = {"weighted_kappa": "quadratic κ", "kappa": "Cohen's κ", "spearman": "Spearman's ρ"}[above]
     share = "the share of equal labels" if below == "exact" else "the mean absolute error"
     return _table(
         f"agreement-{metric.replace('_', '-')}",
         f"{found.titles[metric][0]}: agreement",
         ("", *(str(i + 1) for i in range(len(names)))),
         rows,
-        caption=f"Above the diagonal {told}, below it {share}, on the samples that both judged.",
+        caption=f"Above the diagonal {text}, below it {share}, on the samples that both judged.",
     )
 
 
@@ -347,7 +347,8 @@ def _table(
     hidden = [Column(title=n, keys={"figure": n}, files_only=True) for n in names] or [Column(title="", files_only=True)]
 
     def row(line: _Line) -> Row:
-        found = [figure_record(line.figures[n]) if n in line.figures else {} for n in names] or [line.record]
+        found: list[Mapping[str, Json]] = [figure_record(f) if (f := line.figures.get(n)) else {} for n in names]
+        found = found or [line.record]
         shown = (replace(cell, name="") for cell in line.cells)
         return Row(cells=(*shown, *(Cell(name="", more=fields) for fields in found)), keys=line.record if names else {})
 

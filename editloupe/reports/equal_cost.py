@@ -46,7 +46,7 @@ def at_equal_cost(judges: Sequence[Judged], prices: Prices) -> tuple[list[Judged
     limit = _spend(measure, 1, common, prices, money=money)
     if not limit:
         raise ConfigError(f"{measure.name} spent nothing that its endpoint told; --equal-cost has no measure")
-    found, notes = [], [f"Equal cost: {measure.name} spent {_told(limit, money=money)} a question, which is the measure."]
+    found, notes = [], [f"Equal cost: {measure.name} spent {_spent(limit, money=money)} a question, which is the measure."]
     for judge in judges:
         if judge.repeats.count == 1:
             found.append(judge)
@@ -54,13 +54,13 @@ def at_equal_cost(judges: Sequence[Judged], prices: Prices) -> tuple[list[Judged
         spends = [_spend(judge, k, common, prices, money=money) for k in range(1, judge.repeats.count + 1)]
         k = max((n for n, spend in enumerate(spends, start=1) if spend <= limit), default=1)
         share = spends[k - 1] / limit
-        told = f"{judge.name}: {k} of {judge.repeats.count} repeats count, {_told(spends[k - 1], money=money)} a question"
+        text = f"{judge.name}: {k} of {judge.repeats.count} repeats count, {_spent(spends[k - 1], money=money)} a question"
         why = ""
         if share > 1:
             why = "; even one costs more than the measure"
         elif k == judge.repeats.count and share < 0.9:
             why = f"; that is {100 * share:.0f} % of the measure, so that more repeats would be its due"
-        notes.append(f"{told}{why}.")
+        notes.append(f"{text}{why}.")
         found.append(first_repeats(judge, k))
     return found, tuple(notes)
 
@@ -88,5 +88,5 @@ def _spend(
     return spent / len(questions)
 
 
-def _told(spend: float, *, money: bool) -> str:
+def _spent(spend: float, *, money: bool) -> str:
     return f"{spend:.3g} USD" if money else f"{spend:,.0f} tokens"

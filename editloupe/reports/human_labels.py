@@ -15,7 +15,16 @@ from editloupe.data.human import NO_RATER, Known, metric_and_rater, names_of
 from editloupe.data.tables import Table, TableLine, shown
 from editloupe.errors import ConfigError
 from editloupe.reports.columns import HumanLabels, Item, Key
-from editloupe.reports.label_tables import as_rating, find_roles, is_blank, lines_named, number_of, read_labels, text_of
+from editloupe.reports.label_tables import (
+    as_rating,
+    column_names,
+    find_roles,
+    is_blank,
+    lines_named,
+    number_of,
+    read_labels,
+    text_of,
+)
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.values import Json, Sample
@@ -70,13 +79,19 @@ def labels_in(samples: Iterable[Sample], metrics: Sequence[Metric], source: str)
     )
 
 
-def labels_in_run(store: RunStore) -> HumanLabels:
-    """Return the ratings that a run's samples carry. Raises ConfigError if there are none."""
-    found = labels_in(store.samples.values(), store.metric_set().metrics, str(store.folder / "samples.jsonl"))
+def read_people(store: RunStore, human: Path | None = None, columns: str | None = None) -> HumanLabels:
+    """Return people's ratings of a run: a table's, or those that its samples carry. Raises ConfigError if there are none.
+
+    columns: role → column as the user wrote it, if names do not say it.
+    """
+    metrics = store.metric_set().metrics
+    if human is not None:
+        return read_human(human, metrics, column_names(columns, "--columns"))
+    found = labels_in(store.samples.values(), metrics, str(store.folder / "samples.jsonl"))
     if not found.ratings:
-        told = f" ({'; '.join(found.notes)})" if found.notes else ""
+        text = f" ({'; '.join(found.notes)})" if found.notes else ""
         raise ConfigError(
-            f"{store.folder}: its samples carry no human labels{told}; name a table with --human FILE, or add columns "
+            f"{store.folder}: its samples carry no human labels{text}; name a table with --human FILE, or add columns "
             "human_<criterion> to the metadata and judge again"
         )
     return found
@@ -163,9 +178,9 @@ class _Reader:
             for column, (metric, rater) in self.wide.items():
                 self._rate(line, key, metric, rater, line.values.get(column))
             return None
-        metric = self._metric(line)
-        if metric is not None:
-            self._rate(line, key, metric, self._text(line, "rater") or NO_RATER, line.values.get(self.roles["label"]))
+        named = self._metric(line)
+        if named is not None:
+            self._rate(line, key, named, self._text(line, "rater") or NO_RATER, line.values.get(self.roles["label"]))
         return None
 
     def notes(self, name: str) -> list[str]:

@@ -8,15 +8,19 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from editloupe.errors import ConfigError
 from editloupe.protocols.repeats import Repeats
 from editloupe.reports.summary import (
+    BY_EDITOR,
     OVERALL,
     Mean,
     Summary,
     check_columns,
     column_of,
+    counted,
     on_hundred,
     row_order,
+    share_a_scale,
     statuses,
     summary,
     value_of,
@@ -35,7 +39,8 @@ _LABELS: Final = (
     "Samples by label, and the label's share of what was judged; samples judged of asked; then those without a label, and "
     "why."
 )
-_NAMES: Final[Mapping[str, str]] = {"rate": "rate", "geometric_mean": "geometric_mean", "count": "count"}
+_NAMES: Final = ("rate", "geometric_mean", "count")
+"""Kinds of cells whose figure has a name of its own in files; the others are means."""
 
 
 def spec_table(
@@ -49,14 +54,21 @@ def spec_table(
     """Return the table of a spec; None if no score has its metrics, and for a mean of several metrics if only one is left.
 
     cluster: by which intervals are resampled; None for no intervals.   keys: what all figures are of, for files.
-    Raises ConfigError if the scores lack a column of the spec.
+    Raises ConfigError if the scores lack a column of the spec, or metrics in one cell have no scale in common.
     """
+    scores = counted(spec, scores)
     asked = {score.metric for score in scores}
     metrics = [m for m in metrics if m.id in asked and (not spec.metrics or m.id in spec.metrics)]
     if not metrics or (spec.columns != "metric" and len(metrics) == 1 < len(spec.metrics)):
         return None
     scores = [score for score in scores if score.metric in {metric.id for metric in metrics}]
     check_columns(spec, scores)
+    if spec.columns != "metric" and len(metrics) > 1 and not share_a_scale(spec, metrics):
+        shorts = ", ".join(metric.short for metric in metrics)
+        raise ConfigError(
+            f"table {spec.title!r}: {shorts} would share a cell and have no common scale; name one of them in `metrics`, "
+            "set `normalise`, or give each a column (columns='metric')"
+        )
     return _Pivot(spec, scores, metrics, cluster).table(keys or {})
 
 
@@ -70,8 +82,10 @@ class _Pivot:
         self.by_metric = spec.columns == "metric"
         self.columns = self._columns(scores)
         self.readings = [("", scores)]
-        if spec.overall and spec.normalise and any(score.missing == "missing_output" for score in scores):
-            self.readings.append((", missing outputs as the worst", [_as_worst(spec, metrics, s) for s in scores]))
+        # A row over the only row would say the same again.
+        self.sums = spec.overall and (bool(spec.order) or len(row_order(spec, scores)) > 1)
+        if self.sums and spec.normalise and any(score.missing == "missing_output" for score in scores):
+            self.readings.append((", missing outputs as the worst", [_as_worst(metrics, s) for s in scores]))
 
     def _columns(self, scores: Sequence[Score]) -> list[tuple[str, tuple[str, ...], str | None]]:
         """(title, ids of the metrics, value of the column's dimension) of each column."""
@@ -91,7 +105,7 @@ class _Pivot:
         names = row_order(spec, scores)
         summaries = self._summaries(scores)
         rows = [self._body(name, summaries, scores) for name in names]
-        if spec.overall:
+        if self.sums:
             for words_, found in self.readings:
                 rows += self._sums(words_, self._summaries(found), found, any(name in spec.order for name in names))
         name = spec.name or re.sub(r"[^a-z0-9]+", "-", spec.title.lower()).strip("-")
@@ -132,7 +146,7 @@ class _Pivot:
         cells = []
         for (_, ids, _), found, own in zip(self.columns, summaries, self._split(scores), strict=True):
             figure = _figure(found.rows.get(name, {}), ids)
-            mine = [] if self.spec.overall else [s for s in own if column_of(s, self.spec.rows) == name]
+            mine = [] if self.sums else [s for s in own if column_of(s, self.spec.rows) == name]
             cells.append(self._cell(figure, ids, self._interval(mine, macro=False)))
         return Row(cells=(words(name), *cells), keys={self.spec.rows: _raw(name)})
 
@@ -164,13 +178,15 @@ class _Pivot:
         first = next(metric for metric in self.metrics if metric.id == ids[0])
         hundred = on_hundred(self.spec, first)
         mean = None if figure is None else figure.mean
+        narrow = first.domain.bounds is not None and first.domain.bounds[1] - first.domain.bounds[0] <= 1
+        digits = 0 if self.spec.cell == "count" else 3 if narrow and not hundred and self.spec.cell != "rate" else 2
         return Cell(
             value=mean,
-            name=_NAMES.get(self.spec.cell, "mean"),
-            digits=0 if self.spec.cell == "count" else 2,
+            name=self.spec.cell if self.spec.cell in _NAMES else "mean",
+            digits=digits,
             low=None if interval is None else interval.low,
             high=None if interval is None else interval.high,
-            interval_digits=1 if hundred or self.spec.cell == "rate" else 2,
+            interval_digits=1 if hundred or self.spec.cell == "rate" else digits,
             bounds=None if self.spec.cell == "count" or self.cluster is None else ("low", "high"),
             judged=0 if figure is None else figure.judged,
             asked=0 if figure is None else figure.asked,
@@ -201,18 +217,17 @@ class _Pivot:
         return replace(found, low=math.exp(found.low), high=math.exp(found.high))
 
     def _caption(self) -> str:
-        hundred = [on_hundred(self.spec, metric) for metric in self.metrics]
-        if all(hundred):
+        interval = "with their 95 % interval, resampled by source image, where there is one"
+        drawn = self.cluster is not None and self.spec.cell != "count"
+        if all(on_hundred(self.spec, metric) for metric in self.metrics):
             each = ", in Overall each once a metric" if any(len(ids) > 1 for _, ids, _ in self.columns) else ""
             told = f"Scores 0 to 100, higher is better; (samples judged/asked{each})."
-        else:
-            what = {"rate": "Rates in percent", "geometric_mean": "Geometric means", "count": "Counts"}
-            told = f"{what.get(self.spec.cell, 'Means')} in the metric's unit; (scores judged/asked)."
-        if lower := [metric.short for metric in self.metrics if metric.better == "lower"]:
-            told += f" Lower is better: {', '.join(lower)}."
-        if self.cluster is not None and self.spec.cell != "count":
-            told += " Means with their 95 % interval, resampled by source image, where there is one."
-        return told
+            return f"{told} Means {interval}." if drawn else told
+        what = {"rate": "Rates in percent", "geometric_mean": "Geometric means", "count": "Counts"}
+        told = what.get(self.spec.cell, "Means in the unit of the metric")
+        told = f"{told}, {interval}; (judged/asked)." if drawn else f"{told}; (judged/asked)."
+        lower = [metric.short for metric in self.metrics if metric.better == "lower"]
+        return f"{told} Lower is better: {', '.join(lower)}." if lower else told
 
     def _plots(self, name: str, summaries: Sequence[Summary]) -> Iterable[Plot]:
         """A radar of the listed rows, a polygon a column."""
@@ -259,10 +274,10 @@ def _plural(column: str) -> str:
     return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
 
 
-def _as_worst(spec: TableSpec, metrics: Sequence[Metric], score: Score) -> Score:
+def _as_worst(metrics: Sequence[Metric], score: Score) -> Score:
     """The other reading of a missing output: the editor's fault, so the metric's worst value."""
-    bounds = next(metric.domain.bounds for metric in metrics if metric.id == score.metric)
     metric = next(metric for metric in metrics if metric.id == score.metric)
+    bounds = metric.domain.bounds
     if score.missing != "missing_output" or bounds is None or metric.better is None:
         return score
     worst = bounds[metric.better == "lower"]
@@ -272,22 +287,53 @@ def _as_worst(spec: TableSpec, metrics: Sequence[Metric], score: Score) -> Score
 def label_tables(
     scores: Sequence[Score], metrics: Sequence[Metric], *, caption: str = "", keys: Mapping[str, Json] | None = None
 ) -> list[Table]:
-    """Return a table a metric: how often each label was given to each editor, and why scores are missing.
+    """Return how often each label was given to each editor, and why scores are missing.
 
-    Metrics without labels have one only if something is missing.
+    A metric with labels has a table of its own; the others share one of what is missing.
     """
-    found = (_label_table(metric, [s for s in scores if s.metric == metric.id], caption, keys or {}) for metric in metrics)
-    return [table for table in found if table is not None]
+    found, numbers = [], []
+    for metric in metrics:
+        own = counted(BY_EDITOR, [score for score in scores if score.metric == metric.id])
+        if labels := [level.name for level in reversed(metric.levels)] or _given(own):
+            found.append(_label_table(metric, own, labels, caption, keys or {}))
+        else:
+            numbers.append(metric)
+    missing = _missing_table(numbers, scores, keys or {})
+    return found if missing is None else [*found, missing]
 
 
-def _label_table(metric: Metric, scores: Sequence[Score], caption: str, keys: Mapping[str, Json]) -> Table | None:
-    labels = [level.name for level in reversed(metric.levels)] or _given(scores)
+def _missing_table(metrics: Sequence[Metric], scores: Sequence[Score], keys: Mapping[str, Json]) -> Table | None:
+    """A row an editor and status, a column a metric; None if nothing is missing."""
+    rows = []
+    scores = counted(BY_EDITOR, scores)
+    for editor in dict.fromkeys(score.editor for score in scores):
+        own = {metric.id: [s for s in scores if (s.editor, s.metric) == (editor, metric.id)] for metric in metrics}
+        lost = {metric: statuses(of) for metric, of in own.items()}
+        for status in dict.fromkeys(status for of in lost.values() for status in of):
+            counts = (Cell(value=lost[metric.id].get(status, 0), name="count") for metric in metrics)
+            cells = (words(editor or "(not named)"), words(status), *counts)
+            rows.append(Row(cells=cells, keys={"editor": editor, "status": status}))
+    if not rows:
+        return None
+    return Table(
+        name="missing",
+        title="Not judged",
+        columns=(*label_columns("Editor", "Status"), *(Column(title=m.short, keys={"metric": m.id}) for m in metrics)),
+        rows=tuple(rows),
+        fixed=2,
+        caption="Scores without a value, by what happened to the question.",
+        keys=keys,
+        at_once=6,
+    )
+
+
+def _label_table(
+    metric: Metric, scores: Sequence[Score], labels: Sequence[str], caption: str, keys: Mapping[str, Json]
+) -> Table:
     editors = list(dict.fromkeys(score.editor for score in scores))
     own = [[score for score in scores if score.editor == editor] for editor in editors]
     lost = [statuses(of) for of in own]
     missing = list(dict.fromkeys(status for of in lost for status in of))
-    if not labels and not missing:
-        return None
     counts = [{label: sum(s.label == label for s in of) for label in labels} for of in own]
     judged = [sum(s.value is not None for s in of) for of in own]
     rows = [
@@ -306,17 +352,16 @@ def _label_table(metric: Metric, scores: Sequence[Score], caption: str, keys: Ma
     names = [editor or "(not named)" for editor in editors]
     name = f"labels-{metric.id.replace('_', '-')}"
     bars = tuple((editor, tuple(count.items())) for editor, count in zip(names, counts, strict=True))
-    told = _LABELS if labels else "Scores judged of asked; then those without a value, and why."
     columns = (Column(title=title, keys={"editor": editor}) for title, editor in zip(names, editors, strict=True))
     return Table(
         name=name,
-        title=f"{metric.name}: labels" if labels else f"{metric.name}: judged of asked",
-        columns=(*label_columns("Label" if labels else "Status"), *columns),
+        title=f"{metric.name}: labels",
+        columns=(*label_columns("Label"), *columns),
         rows=tuple(rows),
-        caption=" ".join(filter(None, (told, caption))),
+        caption=" ".join(filter(None, (_LABELS, caption))),
         keys=keys,
         at_once=6,
-        plots=(BarPlot(name=name, title=f"{metric.name}: labels", rows=bars),) if labels else (),
+        plots=(BarPlot(name=name, title=f"{metric.name}: labels", rows=bars),),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from editloupe.findings import Finding
 from editloupe.protocols.base import groups
 from editloupe.reports import render
+from editloupe.reports.summary import BY_EDITOR, counted
 from editloupe.scores import Score
 from editloupe.tables import NONE, Cell, Column, Row, Table, label_columns, simple, words
 from editloupe.tasks import About
@@ -107,7 +108,7 @@ def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[s
     by: criteria, and "overall" for the mean of all that were asked.
     """
     found: dict[str, dict[str, list[Score]]] = {}
-    for score in scores:
+    for score in counted(BY_EDITOR, scores):
         found.setdefault(score.key, {}).setdefault(score.metric, []).append(score)
 
     def place(sample: Sample) -> Place:
@@ -232,7 +233,7 @@ def table_of(ranking: Ranking, name: str, names: Mapping[str, str], *, pairs: bo
     """Return one group as a table.   names: metric → heading."""
     by = list(ranking.places[0].figures) if ranking.places else []
     why = any(place.missing for place in ranking.places)
-    rows = []
+    rows: list[Sequence[str | Cell]] = []
     for place in ranking.places:
         figures = []
         for c in by:

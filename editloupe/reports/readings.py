@@ -97,16 +97,16 @@ class MetricReading:
             {rater: found for rater, v in r.items() if (found := read(v, "people's")) is not None} for r in rated
         ]
         self.labels = [_most_frequent(r, self.ruler.scale) for r in self.ratings]
-        self.notes = [f"{name}: {told}" for told in self._told(unknown)]
+        self.notes = [f"{name}: {text}" for text in self._remarks(unknown)]
 
-    def _told(self, unknown: Mapping[tuple[str, str], int]) -> Iterable[str]:
+    def _remarks(self, unknown: Mapping[tuple[str, str], int]) -> Iterable[str]:
         """What was left out, and why."""
         scale = self.ruler.scale
         if unknown:
-            told = ", ".join(f"{whose} {value} ({n})" for (whose, value), n in list(unknown.items())[:_NAMED])
-            told += f" and {len(unknown) - _NAMED} others" if len(unknown) > _NAMED else ""
+            text = ", ".join(f"{whose} {value} ({n})" for (whose, value), n in list(unknown.items())[:_NAMED])
+            text += f" and {len(unknown) - _NAMED} others" if len(unknown) > _NAMED else ""
             expected = "" if scale is None else f"; its labels are {', '.join(scale.names)}"
-            yield f"no label of the metric and left out: {told}{expected}"
+            yield f"no label of the metric and left out: {text}{expected}"
         if scale is not None:
             drawn = sum(label is None and bool(r) for label, r in zip(self.labels, self.ratings, strict=True))
             if drawn:
@@ -142,9 +142,9 @@ def _ruler_shown(name: str, ours: Iterable[Answer], theirs: Iterable[Answer], go
     given = judged | rated
     words = sorted(v for v in given if isinstance(v, str))
     if words and len(words) < len(given):
-        told = ", ".join(map(repr, words[:4])) + (", …" if len(words) > 4 else "")
+        text = ", ".join(map(repr, words[:4])) + (", …" if len(words) > 4 else "")
         raise ConfigError(
-            f"{name} holds numbers and words ({told}), and nothing says how they go together; expected one kind, "
+            f"{name} holds numbers and words ({text}), and nothing says how they go together; expected one kind, "
             "or a rubric that names the labels (--rubric)"
         )
     if words:

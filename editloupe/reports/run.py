@@ -47,7 +47,7 @@ class Run:
         from editloupe.reports.frame import frame
         from editloupe.reports.judged import judged_in
 
-        return frame(judged_in(self._store))
+        return frame(judged_in(self._store), people=True)
 
     def trace(self, finding: Finding) -> Trace:
         """Return the recorded steps of a finding. Raises ConfigError if it has none here, TraceError if it is damaged."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from editloupe.reports.judged import Judged
-from editloupe.reports.summary import on_hundred, specs, value_of
+from editloupe.reports.summary import counted, on_hundred, specs, value_of
 from editloupe.scores import Metric, Score
 from editloupe.stats import bootstrap
 from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, words
@@ -103,7 +103,7 @@ def not_side_by_side(all_judged: Sequence[Judged]) -> str:
 def _values(judged: Judged, metric: Metric) -> dict[_Place, float | None]:
     """What a judge says of a metric, by what it is about; None where it says nothing."""
     spec = specs(judged.protocol)[0]
-    own = (score for score in judged.scores if score.metric == metric.id)
+    own = counted(spec, (score for score in judged.scores if score.metric == metric.id))
     return {_place(score): value_of(spec, metric, score) for score in own}
 
 

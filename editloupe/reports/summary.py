@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,7 +17,8 @@ OVERALL: Final = "overall"
 """Stands for the mean of all metrics, where they share a scale."""
 
 BY_EDITOR: Final = TableSpec(title="Scores", name="scores", rows="editor", columns="metric", overall=False)
-"""The table of a protocol that has none."""
+BY_TURN: Final = TableSpec(title="Scores by turn", name="scores-by-turn", rows="turn", columns="metric", overall=False)
+"""The tables of a protocol that has none; the second only if there are turns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,18 +66,22 @@ class Summary(Serialisable):
 
 
 def specs(protocol: EvalProtocol) -> list[TableSpec]:
-    """Return the tables of a protocol that are declared, not computed; one by editor for a protocol without any."""
-    return [table for table in protocol.tables if isinstance(table, TableSpec)] or [BY_EDITOR]
+    """Return the tables that a protocol declares; for a protocol without any, by editor and by turn."""
+    return [table for table in protocol.tables if isinstance(table, TableSpec)] or [BY_EDITOR, BY_TURN]
 
 
-def edit_types(protocol: EvalProtocol) -> tuple[str, ...]:
-    """Return the edit types that a protocol's tables list, in their order; () if it has none."""
-    return next((t.order for t in specs(protocol) if t.rows == "edit_type"), ())
+def counted(spec: TableSpec, scores: Iterable[Score]) -> list[Score]:
+    """Return the scores that a table counts.
 
-
-def type_order(types: Sequence[str]) -> Callable[[str], tuple[int, str]]:
-    """Return a sort key: the given types in their order, then others by name."""
-    return lambda name: (types.index(name), "") if name in types else (len(types), name)
+    A table by turn or part counts the scores of turns or parts. For any other, a sample's score as a whole stands for those
+    of its turns and parts, so that nothing counts twice.
+    """
+    by = {spec.rows, spec.columns}
+    scores = [s for s in scores if (s.turn or "turn" not in by) and (s.part or "part" not in by)]
+    if by & {"turn", "part"}:
+        return scores
+    whole = {(s.key, s.metric) for s in scores if not s.turn and not s.part}
+    return [s for s in scores if (s.key, s.metric) not in whole or (not s.turn and not s.part)]
 
 
 def column_of(score: Score, name: str) -> str:
@@ -112,6 +117,7 @@ def summarise(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Summary]:
 
 def summary(spec: TableSpec, metrics: Sequence[Metric], scores: Sequence[Score], *, editor: str = "") -> Summary:
     """Return the summary of these scores, by the rows of a table. Metrics that no score has are left out."""
+    scores = counted(spec, scores)
     asked = {score.metric for score in scores}
     metrics = [m for m in metrics if m.id in asked and (not spec.metrics or m.id in spec.metrics)]
     ordered = row_order(spec, scores)
@@ -119,7 +125,7 @@ def summary(spec: TableSpec, metrics: Sequence[Metric], scores: Sequence[Score],
     for score in scores:
         if (key := (score.metric, column_of(score, spec.rows))) in by:
             by[key].append(score)
-    shared = bool(metrics) and all(on_hundred(spec, metric) for metric in metrics)
+    shared = share_a_scale(spec, metrics)
 
     def whole(cells: dict[str, Mean]) -> dict[str, Mean]:
         return cells | {OVERALL: overall_cell(cells.values())} if shared else cells
@@ -146,12 +152,21 @@ def summary(spec: TableSpec, metrics: Sequence[Metric], scores: Sequence[Score],
 def row_order(spec: TableSpec, scores: Iterable[Score]) -> list[str]:
     """Return the rows that the scores have: the listed ones in order, then others by name. Without a list, as they come."""
     rows = list(dict.fromkeys(column_of(score, spec.rows) for score in scores))
-    return sorted(rows, key=type_order(spec.order)) if spec.order else rows
+    listed = {name: number for number, name in enumerate(spec.order)}
+    return sorted(rows, key=lambda row: (listed.get(row, len(listed)), row)) if spec.order else rows
 
 
 def on_hundred(spec: TableSpec, metric: Metric) -> bool:
     """Return whether a table shows the metric on 0 to 100. A metric without bounds stays in its unit."""
     return spec.normalise and metric.domain.bounds is not None
+
+
+def share_a_scale(spec: TableSpec, metrics: Sequence[Metric]) -> bool:
+    """Return whether a mean of these metrics means something: all on 0 to 100, or all of one range and unit in one cell."""
+    if all(on_hundred(spec, metric) for metric in metrics):
+        return bool(metrics)
+    scales = {(metric.domain.bounds, metric.unit) for metric in metrics}
+    return spec.columns != "metric" and len(scales) == 1 and None not in {bounds for bounds, _ in scales}
 
 
 def value_of(spec: TableSpec, metric: Metric, score: Score) -> float | None:

@@ -11,13 +11,4 @@ from editloupe.rubrics.model import (
     schema_text,
 )
 
-__all__ = [
-    "Citation",
-    "Criterion",
-    "Level",
-    "Rubric",
-    "builtin_rubrics",
-    "load_rubric",
-    "rubric_schema",
-    "schema_text",
-]
+__all__ = ["Citation", "Criterion", "Level", "Rubric", "builtin_rubrics", "load_rubric", "rubric_schema", "schema_text"]

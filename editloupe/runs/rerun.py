@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from editloupe.agent.judge import finding_of, initial_state, resume_loop
 from editloupe.agent.nodes import run_nodes
 from editloupe.agent.state import ToolOutcome
 from editloupe.data.images import ImageStore
-from editloupe.errors import ImageError, ReplayMiss, TraceError
+from editloupe.errors import ImageError, MeasureError, ReplayMiss, TraceError
 from editloupe.findings import PENDING, Finding, Observation
+from editloupe.imaging.views import make_view
+from editloupe.measures.base import Models, run_measure
 from editloupe.runs.cassette import RecordingEnds
 from editloupe.runs.drift import Compared, compare
 from editloupe.runs.executors import in_threads
 from editloupe.runs.live import Live, begin_child, context_of, judge_of, versions_changed
 from editloupe.runs.recorder import RecorderMode, Side, TraceRecorder
 from editloupe.runs.recording import MALFORMED, Recording, read_recording
-from editloupe.tasks import About, Ask
+from editloupe.tasks import About, Ask, Measure, Status, task_from_json
 from editloupe.tools.tolerance import EXACT, tolerance_of
-from editloupe.traces.events import ToolResult
-from editloupe.traces.lineage import Parent, mismatches
+from editloupe.traces.events import FindingEvent, ToolResult
+from editloupe.traces.lineage import Parent, mismatches, read_whole
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json
 
@@ -69,7 +71,7 @@ class Replayed:
     """Tool → (recorded version, version here), where they differ."""
 
     @classmethod
-    def of(cls, name: str, asked: Ask | Finding | None, recorded: Finding | None) -> Replayed:
+    def of(cls, name: str, asked: Ask | Measure | Finding | None, recorded: Finding | None) -> Replayed:
         """Return the result of a trace that replays as recorded; `asked` names what is judged."""
         about, metric = (About(sample_id=""), "") if asked is None else (asked.about, asked.metric)
         return cls(name=name, about=about, metric=metric, verdict="same", recorded=recorded)
@@ -122,6 +124,8 @@ class Replay:
         """
         problems: tuple[str, ...] = ()
         try:
+            if listed is not None and listed.role == "measure":
+                return self._measured(name, listed)
             recording = read_recording(self.folder, name)
             foreign = mismatches(recording.trace, listed, self.run)
             problems = (*foreign, *recording.trace.problems)
@@ -133,6 +137,27 @@ class Replay:
         except MALFORMED as error:
             message = f"{name} cannot be replayed: its content does not fit together ({error!r})"
         return replace(Replayed.of(name, listed, listed), verdict="damaged", message=message, problems=problems)
+
+    def _measured(self, name: str, listed: Finding) -> Replayed:
+        """Hold a measure's trace against the run's finding. With live tools, it is computed again first."""
+        trace = read_whole(self.folder, self.folder / name)
+        task = task_from_json(trace.header.task)
+        found = [event.finding for event in trace.events if isinstance(event, FindingEvent)]
+        if task.kind != "measure" or not found:
+            raise TraceError(f"{name} cannot be replayed: it holds no measure with a finding")
+        recorded = Finding.from_json(found[-1])
+        now = recorded
+        if self.tools == "live":
+            images = ImageStore(self.folder / "blobs", writes=False)
+            pixels = {r.alias: images.array(make_view(r, images).image) for r in task.views}
+            try:
+                now = replace(recorded, status="ok", answer=run_measure(task.measure, task.args, pixels, Models()))
+            except MeasureError as error:
+                now = replace(recorded, status=cast(Status, error.status), answer=None, reason=str(error))
+        fields = _differing(listed, now)
+        message = f"the measure says otherwise in {', '.join(fields)}" if fields else ""
+        verdict: Verdict = "differs" if fields else "same"
+        return replace(Replayed.of(name, task, listed), verdict=verdict, message=message, finding=now)
 
     def _replay(self, recording: Recording) -> Replayed:
         model, tools, mode = self.model, self.tools, self.record_mode

@@ -27,13 +27,10 @@ class Limits:
 
     max_body: int
     """Bytes of one request."""
-
     max_pixels: int
     """Of one image."""
-
     token: str | None = None
     """The token that a client must show; None for none."""
-
     hosts: frozenset[str] | None = None
     """Names by which the service may be called; None for any."""
 

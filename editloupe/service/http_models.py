@@ -60,19 +60,14 @@ class EditFields(_In):
 
     instruction: str = Field(min_length=1, max_length=8000, pattern=r"\S")
     """What the editing model was asked to do."""
-
     id: str | None = Field(default=None, max_length=200)
     """Comes back with the verdict, and has no other effect."""
-
     boxes: list[Quad] = Field(default=[], max_length=MOST_BOXES)
     """Targets in the source image: [x0, y0, x1, y1] in px."""
-
     edit_type: str | None = Field(default=None, max_length=200)
     """The benchmark's name for this kind of edit."""
-
     criteria: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(default=[], max_length=MOST_CRITERIA)
     """The metrics to judge by, as ids or short names; empty for all of the service's."""
-
     repeat: int = Field(default=0, ge=0, le=9999)
     """The same edit with another number is judged again, independently."""
 
@@ -82,10 +77,8 @@ class Edit(EditFields):
 
     source: Picture
     """The image before the edit."""
-
     edited: Picture
     """The image after it."""
-
     reference: Picture | None = None
     """A right answer, where there is one."""
 
@@ -101,7 +94,6 @@ class Place(_Out):
 
     image: str
     """The image's name in the prompt."""
-
     box: list[float]
     """[x0, y0, x1, y1] in px, x right, y down, the end exclusive."""
 
@@ -111,47 +103,34 @@ class FindingOut(_Out):
 
     metric: str
     """Id of the metric, or of a question on which metrics rest."""
-
     turn: int
     """From 1; 0 for the edit as a whole."""
-
     part: str
     """For example "target 2"; "" for all of it."""
-
     role: str
     """Who answered: "judge", "measure", or a role of the protocol's own."""
-
     status: Status
     answer: str | None
     """Null unless status is ok."""
-
     label: str | None
     """The name of a label or an option; null for other answers."""
-
     value: float | None
     """The answer as a number in the metric's unit; null for an answer without one."""
-
     reason: str
     """The model's own words, or what went wrong."""
-
     evidence: list[Place]
     turns: int
     """Turns with tool calls."""
-
     seconds: float
     tokens: int
     reused: bool
     """The run folder held it before this request."""
-
     task: str
     """Id of the task."""
-
     trace: str | None
     """Path of the trace inside the run folder."""
-
     criterion: str = Field(deprecated=True)
     """The same as `metric`."""
-
     target: int | None = Field(deprecated=True)
     """The number in a `part` such as "target 2"; else null."""
 
@@ -164,10 +143,8 @@ class ScoreOut(_Out):
     part: str
     value: float | None
     """In the metric's unit."""
-
     label: str | None
     """The label behind the value, where there is one."""
-
     missing: str | None
     """The status that left the score without a value."""
 
@@ -177,10 +154,8 @@ class Reward(_Out):
 
     value: float | None
     """Mean of `scores`, 0 to 100, 100 the best; null if one of them is null."""
-
     why: str | None
     """Why there is no value."""
-
     scores: dict[str, float | None]
     """Metric → its mean score, 0 to 100, 100 the best; null if a score has no value or the metric no bounds."""
 
@@ -190,13 +165,10 @@ class Verdict(_Out):
 
     id: str | None
     """As the request has it."""
-
     sample: str
     """Its id in the run folder: editloupe show RUN SAMPLE."""
-
     judge: str
     """Id of the judge: equal for judges whose verdicts are comparable."""
-
     reward: Reward
     scores: list[ScoreOut]
     findings: list[FindingOut]
@@ -238,23 +210,17 @@ class Ready(_Out):
     backend: str
     judge: str
     """Id of the judge."""
-
     protocol: str
     options: dict[str, Any]
     """The protocol's options; a rubric, a prompt or another object by its name."""
-
     mode: str | None
     """The option `mode`; null if the protocol has none."""
-
     rubric: str | None
     """The option `rubric`; null if the protocol has none."""
-
     criteria: list[str]
     """Ids of the metrics that a request may name."""
-
     places: int
     """Edits that may be judged or wait at once."""
-
     taken: int
     """Edits that are judged or wait."""
 

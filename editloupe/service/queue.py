@@ -73,7 +73,6 @@ class Slot:
 
     size: int
     """How many edits it has room for."""
-
     until: float
     """The event loop's time at which the request's time is up."""
 
@@ -85,10 +84,8 @@ class InFlight:
     job: Future[Result]
     future: asyncio.Future[Result]
     """The job, for the event loop."""
-
     stop: threading.Event
     """Ends the job with its next step."""
-
     waiting: int = 0
     """Requests that wait for it."""
 

@@ -113,7 +113,7 @@ def _unlinked(wins: Floats, editors: Sequence[str]) -> str:
     never = [e for i, e in enumerate(editors) if not wins[i].any()]
     always = [e for i, e in enumerate(editors) if not wins[:, i].any()]
     if never or always:
-        told = [f"{', '.join(never)} never won"] if never else []
-        told += [f"{', '.join(always)} never lost"] if always else []
-        return f"{' and '.join(told)}, so that no finite strength fits"
+        parts = [f"{', '.join(never)} never won"] if never else []
+        parts += [f"{', '.join(always)} never lost"] if always else []
+        return f"{' and '.join(parts)}, so that no finite strength fits"
     return "the editors fall into groups that wins do not link both ways"

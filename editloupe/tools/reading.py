@@ -23,17 +23,13 @@ from editloupe.values import Box, ImageRef, Json, View
 
 REVISION: Final = "1"
 """Of what is done around a reader. It changes with anything that changes what an observation says about text."""
-
 LEAST_CONFIDENCE: Final = 0.85
 """Least confidence of a text that is reported. Words drawn on photographs are nearly always read at 0.95 and more. Most of
 what a reader sees in texture is below 0.85."""
-
 LEAST_CONFIDENCE_OF_SHORT: Final = 0.95
 """The same for one or two characters: a reader easily takes a knob, a wheel or gravel for them."""
-
 MAX_CHARACTERS: Final = 80
 """Longest text in an observation. The rest is left out, which an ellipsis shows. The whole text is compared."""
-
 LISTED: Final = 6
 """Readings of one kind that are written out; the rest are counted."""
 
@@ -48,11 +44,10 @@ LEAST_SIDE_PX: Final = 6
 
 @dataclass(frozen=True)
 class NoReader:
-    """Stands where text is not read, and says why."""
+    """Stands in for a reader where text is not read, with the reason."""
 
     reason: str
     """For example "the extra `ocr` is not installed"."""
-
     absent: bool = False
     """True where a reader was wanted and cannot be had; False where reading was switched off."""
 
@@ -72,7 +67,7 @@ def open_reader(settings: ToolSettings) -> TextReader | NoReader:
 
 
 def describe_reader(settings: ToolSettings) -> str:
-    """Return one sentence for people: what reads the text in crops, or why nothing does. Raises as `open_reader`."""
+    """Return one sentence: what reads the text in crops, or the reason why nothing does. Raises as `open_reader`."""
     reader = open_reader(settings)
     if isinstance(reader, NoReader):
         return f"Text in crops is not read: {reader.reason}."
@@ -85,13 +80,10 @@ class Text:
 
     text: str
     """As `cleaned` returns it."""
-
     confidence: float
     """0..1."""
-
     box: Box
     """In px of the image."""
-
     cut: tuple[str, ...] = ()
     """Sides where the crop ends within the text: "left", "right", "above", "below"."""
 
@@ -126,7 +118,6 @@ class TextNotes:
 
     lines: tuple[str, ...]
     """For the LMM; () where no text was read."""
-
     data: Mapping[str, Json]
     """For programs, to be merged into `Observation.data`."""
 
@@ -264,10 +255,8 @@ class _Compared:
 
     only: tuple[Sequence[Text], Sequence[Text]]
     """For each image, what the other does not have."""
-
     both: Sequence[Text]
     """What both have, as it was read in the first."""
-
     none: tuple[bool, bool]
     """For each image, True where nothing sure was read."""
 

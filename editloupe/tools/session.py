@@ -27,7 +27,6 @@ from editloupe.values import ImageRef, Json, View, canonical_json
 
 ImageLike: TypeAlias = "str | PathLike[str] | Image.Image | NDArray[np.uint8] | ImageRef"
 """A file, a PIL image, an H×W×3 uint8 RGB array, or an image that the session's store holds."""
-
 _PNG: Final = ImagePolicy(formats=("image/png",))
 _CROP = re.compile(r"crop \d+")
 
@@ -38,10 +37,8 @@ class Conversation:
 
     panes: Mapping[str, tuple[View, ...]]
     """Image name → its Views; several for a picture of several panes."""
-
     crops: int = 0
     """Number of pictures that tools have shown so far."""
-
     past_calls: tuple[str, ...] = ()
     """Canonical JSON of each call that was made."""
 
@@ -63,7 +60,15 @@ class Conversation:
             panes[name] = tuple(view for view in observation.views if view.image == image)
             crops += 1
         spelt = {key: self._spelt(value) for key, value in arguments.items()}
-        return Conversation(panes=panes, crops=crops, past_calls=(*self.past_calls, *_key(tool, spelt)))
+        try:
+<<<<<<< HEAD
+            call: tuple[str, ...] = (canonical_json({"name": tool, "arguments": spelt}),)
+=======
+            call = [canonical_json({"name": tool, "arguments": spelt})]
+>>>>>>> slimlow
+        except ValueError:
+            call = []  # the arguments hold NaN, with which no call succeeds
+        return Conversation(panes=panes, crops=crops, past_calls=(*self.past_calls, *call))
 
     def _spelt(self, value: Json) -> Json:
         """Return an image's name as the conversation spells it, so that a call in other letters counts as the same."""
@@ -77,13 +82,8 @@ class Picture:
 
     name: str
     """For example "Crop 2"; "" for a picture that is kept and not shown."""
-
     panes: tuple[View, ...]
-    """Its Views."""
-
     png: bytes = field(repr=False)
-    """The file's bytes."""
-
     origins: tuple[str, ...]
     """For each pane the name of the image that it shows; "" where the conversation has no name for it."""
 
@@ -98,17 +98,9 @@ class Shown:
     """The answer to one call."""
 
     tool: str
-    """The tool's name."""
-
     version: str
-    """The tool's version."""
-
     observation: Observation
-    """What the tool returned."""
-
     pictures: tuple[Picture, ...]
-    """The pictures that are shown."""
-
     kept: tuple[Picture, ...]
     """Pictures that are kept beside them and not shown."""
 
@@ -116,7 +108,7 @@ class Shown:
 class Session:
     """The tools bound to given images. Pictures become "Crop 1", "Crop 2", … and can be named in later calls.
 
-    toolbox: the tools at hand; `toolbox.absent` says which are not, and why.
+    toolbox: the tools at hand; `toolbox.absent` names the others, with the reason.
     store: holds the pixels. None makes a new one with each `open`.
     Calls from several threads run one after another, so that no two pictures get one name.
     """
@@ -232,14 +224,6 @@ def _added(store: ImageStore, name: str, image: ImageLike) -> ImageRef:
             raise ImageError(f"{name}: expected an H×W×3 uint8 RGB array, found {image.shape} {image.dtype}")
         return store.add_bytes(encode_png(image), name=name)
     return store.add_file(Path(fspath(image)))
-
-
-def _key(tool: str, arguments: Mapping[str, Json]) -> tuple[str, ...]:
-    """Return the call as `ToolContext.past_calls` has it; () where the arguments hold NaN, with which no call succeeds."""
-    try:
-        return (canonical_json({"name": tool, "arguments": dict(arguments)}),)
-    except ValueError:
-        return ()
 
 
 def _png(image: Image.Image) -> bytes:

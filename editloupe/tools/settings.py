@@ -13,17 +13,14 @@ class ToolSettings:
 
     device: str = "auto"
     """ "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps"."""
-
     detector: str | None = None
     """A model folder, an original GroundingDINO checkpoint (.pth, .safetensors), or a hub id.
 
     A hub id is `owner/name` or `owner/name@revision`; it is downloaded where it is not in the local cache. None takes
     DEFAULT_DETECTOR from the local cache, and never downloads.
     """
-
     upscaler: str | None = None
     """A file of weights (.pth, .safetensors); None is Lanczos."""
-
     reader: str = "auto"
     """Of text in crops: "auto" (RapidOCR where it is installed), "off" or "rapidocr"."""
 

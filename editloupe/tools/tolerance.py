@@ -18,13 +18,10 @@ class Tolerance:
 
     max_abs: int = 0
     """Most that a pixel's channel may differ, in levels of 255. It must hold together with `psnr_db`."""
-
     psnr_db: float = math.inf
     """Least PSNR of a picture in dB; higher is nearer."""
-
     iou: float = 1.0
     """Least IoU of each box with the recorded one, 0..1. A box that moved within it is compared without its picture."""
-
     text: float = 0.0
     """Share of characters that may differ, 0..1."""
 
@@ -42,10 +39,8 @@ EXACT: Final = Tolerance()
 
 RESAMPLED: Final = Tolerance(max_abs=8, psnr_db=45.0, iou=0.99, text=0.0)
 """For what is cut out and scaled: another build of the image libraries may round otherwise."""
-
 MEASURED: Final = Tolerance(max_abs=8, psnr_db=45.0, iou=0.9, text=0.05)
 """For places found by thresholds on pixels: a border may move by a px, and with it the numbers in the text."""
-
 LEARNED: Final = Tolerance(max_abs=48, psnr_db=32.0, iou=0.9, text=0.1)
 """For networks: another device, precision or kernel gives other last digits."""
 

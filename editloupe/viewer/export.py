@@ -25,7 +25,6 @@ class Exported:
 
     index: Path
     """The page to open."""
-
     pages: int
     pictures: int
     size_bytes: int

@@ -27,13 +27,10 @@ class JudgeNumbers:
 
     judge: str
     """Its name with its URI."""
-
     tables: tuple[Markup, ...] = ()
     """Scores: a table an editor, or of many editors one with a row each and one of all together."""
-
     plots: tuple[Markup, ...] = ()
     """How often each label was given, a plot a metric."""
-
     problem: str = ""
     """Why there are no tables; "" if there are."""
 

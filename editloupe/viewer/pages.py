@@ -84,7 +84,6 @@ class Site:
     runs: tuple[Run, ...]
     live: bool = False
     """Served, so that pages ask for news; a static site does not."""
-
     numbers: Numbers = field(default_factory=Numbers)
     _rows: dict[tuple[str, str, bool], tuple[RunSample, list[str], str]] = field(default_factory=dict)
 

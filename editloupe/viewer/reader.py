@@ -35,21 +35,16 @@ class RunSample:
 
     key: str
     """Unique in the run."""
-
     slug: str
     """Its name in addresses."""
-
     id: str
     editor: str
     sample: Sample | None
     """None if its row could not be read."""
-
     rejected: Mapping[str, Json] | None
     """The row that could not be read, with the reason."""
-
     findings: tuple[Finding, ...]
     """The latest of each judge, question and repeat."""
-
     open: tuple[str, ...] = ()
     """Traces without a finding that are still being written."""
 

@@ -38,7 +38,6 @@ class Mark:
     id: str = ""
     verdict: str = ""
     """Id of the verdict that it belongs to; "" for a target."""
-
     step: str = ""
     """Id of the step that it belongs to."""
 
@@ -52,7 +51,6 @@ class Shown:
     op: str
     on: tuple[Mark, ...]
     """Where its pixels come from, a mark an origin."""
-
     kept: bool = False
     """The model did not see it."""
 
@@ -65,7 +63,6 @@ class Call:
     arguments: tuple[tuple[str, str], ...]
     observation: str = ""
     """"" while it runs."""
-
     error: bool = False
     pictures: tuple[Shown, ...] = ()
     running: bool = False
@@ -81,12 +78,10 @@ class TimelineStep:
     calls: tuple[Call, ...]
     malformed: tuple[tuple[str, str], ...]
     """(what the model wrote, what is wrong with it)."""
-
     answer: str | None
     usage: Usage
     cost: float | None
     """USD; None if no price is known."""
-
     seconds: float
     note: str
 
@@ -115,54 +110,39 @@ class Verdict:
 
     id: str
     """For links, the same in every visit."""
-
     metric: str
     """Id of the metric or of the intermediate question."""
-
     name: str
     """The metric's name in words, or the intermediate question's id."""
-
     intermediate: bool
     """The question is no metric of the protocol; others are planned from it, or scores are made of it."""
-
     scope: str
     """For example "turn 2, target 3"; "" for the sample as a whole."""
-
     role: str
     judge: str
     """The judge's URI."""
-
     by: str
     """What the run calls the judge."""
-
     repeat: int
     """From 0."""
-
     finding: Finding | None
     """None while the trace is being written."""
-
     tone: str
     computed: Computed | None = None
     """For a measure."""
-
     inputs: tuple[str, ...] | None = None
     """The pictures that were shown, in words; None if that is not known."""
-
     rests_on: tuple[Link, ...] = ()
     steps: tuple[TimelineStep, ...] = ()
     """Of a fork its own only."""
-
     marks: tuple[Mark, ...] = ()
     fork: str = ""
     """For a fork, where it parts and what was changed, in words."""
-
     parent_id: str = ""
     """For a fork, the verdict that it continues."""
-
     trace: str | None = None
     problems: tuple[str, ...] = ()
     """What is wrong with the trace."""
-
     events: tuple[tuple[str, str, str], ...] = ()
     """(kind, time, JSON)."""
 

@@ -244,7 +244,8 @@ def test_without_tools_it_answers_at_once_from_the_two_images() -> None:
 
 def test_it_concludes_when_tools_are_withdrawn_before_it_could_look() -> None:
     talk = Talk(picture(*ALL), changed(MUG, None), prompt(IF, "Remove the red mug.", ("localize_differences",)))
-    talk.messages.append(Message.of_text("user", render_prompt("agent/last_turn", labels=["Flawless Execution"])))
+    answer = load_rubric("dlebench").criterion("if").answer()
+    talk.messages.append(Message.of_text("user", render_prompt("agent/last_turn", native=False, answer=answer)))
     assert talk.to_the_end() == "Flawless Execution"
 
 
@@ -366,9 +367,9 @@ def test_the_examples_are_judged_as_their_readme_says() -> None:
     wrong = []
     for sample in loaded.samples:
         for finding in judge.judge(sample):
-            (truth,) = sample.human[finding.criterion].values()
+            (truth,) = sample.human[finding.metric].values()
             if finding.label != truth:
-                wrong.append((sample.id, finding.criterion))
+                wrong.append((sample.id, finding.metric))
     # The one that needs reading.
     assert wrong == [("street-sign", "instruction_following")]
 

@@ -47,7 +47,7 @@ def test_a_folder_is_judged_shown_and_reported(editloupe: Run, edits: Edits, scr
     assert json.loads((out / "report" / "summary.json").read_text())["editors"][0]["micro"]["instruction_following"] == {
         "mean": pytest.approx(100 / 3), "judged": 3, "asked": 3,
     }  # fmt: skip
-    assert "| Change Color | 2 | 33.33 (2/2) |" in (out / "report" / "summary.md").read_text()
+    assert "| Change Color | 33.33 (2/2) |" in (out / "report" / "summary.md").read_text()
 
     code, said, _ = editloupe("show", out)
     assert code == 0
@@ -91,7 +91,7 @@ def test_markup_and_escape_codes_in_the_data_are_shown_as_they_stand(
     assert "[/x]␛]0;pwned" in said
     assert "[/ed]" in said
     assert "\x1b" not in said
-    assert "| [/x]␛]0;pwned \\| y | 1 |" in (Path("run") / "report" / "summary.md").read_text()
+    assert "| [/x]␛]0;pwned \\| y |" in (Path("run") / "report" / "summary.md").read_text()
     assert "a[/b]" in editloupe("show", "run")[1]
     assert editloupe("show", "run", "a[/b]")[0] == 0
     assert editloupe("check", folder)[0] == 0

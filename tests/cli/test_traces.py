@@ -129,7 +129,7 @@ def test_a_fork_under_another_backbone_shares_its_beginning_and_show_draws_it(
         (("--at", "1", "--of", "7"), "has no fork 7"),
         (("--at", "2", "--edit-observation", "told.txt"), "step 2 has 2 observations (1 zoom_in, 2 zoom_in)"),
         (("--at", "4", "--edit-observation", "told.txt"), "no tool was called there"),
-        (("--at", "1", "--add-instruction", "none.txt"), "cannot be read as text"),
+        (("--at", "1", "--add-instruction", "none.txt"), "--add-instruction none.txt cannot be read"),
     ],
 )
 def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(

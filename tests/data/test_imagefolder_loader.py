@@ -5,17 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import polars
 import pytest
 from PIL import Image
 
 from editloupe.data.human import human_column
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load, load_sample
-from editloupe.errors import ConfigError, DataError, ImageError, MissingExtra, SampleError
+from editloupe.errors import ConfigError, DataError, ImageError, SampleError
 from editloupe.values import Box, Sample
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
@@ -256,31 +256,18 @@ def test_a_missing_column_is_named_with_those_that_are_there(pair: Callable[...,
 
 
 def test_parquet_is_read_and_its_not_a_numbers_are_no_ratings(pair: Callable[..., dict], tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     rows = [
         pair("cat", bbox=[1, 2, 30, 40], human_if=2.0, noise=float("nan")),
         pair("dog", bbox=None, human_if=float("nan"), noise=1.0),
     ]
-    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "set" / "metadata.parquet")
+    polars.DataFrame(rows).write_parquet(tmp_path / "set" / "metadata.parquet")
     loaded = opened(tmp_path / "set")
     (sample,) = loaded.samples
     assert sample.human == {"if": {"human": 2.0}} and sample.extra == {"noise": None}
     assert loaded.rejected[0].line == 2 and "human_if" in loaded.rejected[0].message
 
 
-def test_parquet_without_pyarrow_says_what_to_install(
-    pair: Callable[..., dict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair("cat")
-    (tmp_path / "set" / "metadata.parquet").write_bytes(b"PAR1")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtra, match=r"metadata\.parquet needs .*editloupe\[data\]"):
-        opened(tmp_path / "set")
-
-
 def test_a_parquet_file_that_is_none_is_an_error_of_the_data(pair: Callable[..., dict], tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
     pair("cat")
     (tmp_path / "set" / "metadata.parquet").write_bytes(b"nonsense")
     with pytest.raises(SampleError, match="not a Parquet file"):

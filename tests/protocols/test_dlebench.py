@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-from pathlib import Path
-
 import pytest
 
 from editloupe.answers import Label
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known, groups, make_protocol, scored
-from editloupe.protocols.dlebench.protocol import EDIT_TYPES, DLEBench, edit_type_name, macro_mean, overall
+from editloupe.protocols.dlebench.protocol import edit_type_name
+from editloupe.reports.summary import Summary, summarise
 from editloupe.scores import Score
 from editloupe.values import ImageRef, Sample, Turn
 
-TABLES = Path(__file__).parents[3] / "shared" / "data" / "paper-tables"
 IF, VC = "instruction_following", "visual_consistency"
 
 
@@ -41,13 +38,10 @@ def scores_of(labels: dict[str, tuple[str | None, str | None, str | None]]) -> l
     return scored(protocol, samples, done)
 
 
-def means(scores: list[Score], metric: str) -> dict[str, float]:
-    """The mean of each edit type's normalised values; no entry where nothing was judged."""
-    found: dict[str, list[float]] = {}
-    for score in scores:
-        if score.metric == metric and score.normalised is not None:
-            found.setdefault(score.edit_type, []).append(score.normalised)
-    return {edit_type: sum(values) / len(values) for edit_type, values in found.items()}
+def summary_of(scores: list[Score]) -> Summary:
+    """The means that a report shows."""
+    (found,) = summarise(make_protocol("dlebench"), scores)
+    return found
 
 
 def test_the_mean_over_types_counts_every_type_the_same_and_the_overall_is_the_mean_of_both_criteria():
@@ -60,15 +54,14 @@ def test_the_mean_over_types_counts_every_type_the_same_and_the_overall_is_the_m
         }
     )
     assert [s.normalised for s in scores if s.metric == IF] == [100, 100, 0]
-    assert means(scores, IF) == {"Change Color": 100, "Removal Object": 0}
+    found = summary_of(scores)
+    assert {row: cells[IF].mean for row, cells in found.rows.items()} == {"Change Color": 100, "Removal Object": 0}
+    assert (found.macro[IF].mean, found.micro[IF].mean) == (50, pytest.approx(200 / 3))
     # VC values 4, 3, 1 → 100, 66.67, 0: colour 83.33, removal 0, macro 41.67.
-    assert means(scores, VC) == {"Change Color": pytest.approx(250 / 3), "Removal Object": 0}
-    averages = {metric: macro_mean(means(scores, metric)) for metric in (IF, VC)}
-    assert averages == {IF: 50, VC: pytest.approx(250 / 6)}
-    assert overall(averages) == pytest.approx((50 + 250 / 6) / 2)
-    (table,) = DLEBench.tables
-    assert (table.rows, table.cell, table.order) == ("edit_type", "macro", EDIT_TYPES)
-    assert len(EDIT_TYPES) == 7
+    assert found.rows["Change Color"][VC].mean == pytest.approx(250 / 3)
+    assert found.macro[VC].mean == pytest.approx(250 / 6)
+    assert found.macro["overall"].mean == pytest.approx((50 + 250 / 6) / 2)
+    assert (found.types_present["overall"], found.types_known) == (2, 7)
 
 
 def test_a_failure_has_a_status_and_no_number():
@@ -84,15 +77,24 @@ def test_a_failure_has_a_status_and_no_number():
         (None, None, "refused"),
         (None, None, "refused"),
     ]
+    found = summary_of(scores)
     # The type without any verdict is missing from the macro mean; it does not pull it to zero.
-    assert macro_mean(means(scores, IF)) == 100.0
-    assert means(scores, VC) == {"Change Count": 100.0}
+    assert found.macro[IF].mean == 100.0
+    assert (found.rows["Change Count"][IF].judged, found.rows["Change Count"][IF].asked) == (1, 2)
+    assert found.rows["Change Shape"]["overall"].mean is None
+    assert found.types_present == {IF: 1, VC: 1, "overall": 1}
+    assert found.statuses[IF] == {"refused": 2}
 
 
 def test_types_that_the_paper_does_not_know_keep_their_own_name():
     scores = scores_of({"a": ("style", "Wrong Action", "Scene Collapse"), "b": (None, "Wrong Action", "Scene Collapse")})
+    found = summary_of(scores)
     # Value 2 → (2−1)/3·100.
-    assert means(scores, IF) == {"style": pytest.approx(100 / 3), "(none)": pytest.approx(100 / 3)}
+    assert {row: cells[IF].mean for row, cells in found.rows.items()} == {
+        "style": pytest.approx(100 / 3), "(none)": pytest.approx(100 / 3),
+    }  # fmt: skip
+    # None of the seven types is there: no mean over them.
+    assert found.macro[IF].mean is None
 
 
 @pytest.mark.parametrize(
@@ -137,28 +139,3 @@ def test_a_task_is_known_by_its_content_and_not_by_its_judge():
 def test_samples_of_one_source_and_instruction_are_one_group():
     a, b = sample("a", None), sample("b", None)
     assert [len(g) for g in groups([a, b, a])] == [2, 1]
-
-
-@pytest.mark.skipif(not TABLES.is_dir(), reason="the paper's tables are not here (shared/data/paper-tables)")
-def test_table_4_gives_table_1_in_every_cell():
-    with (TABLES / "dlebench_table4_by_criterion.csv").open() as file:
-        by_criterion = list(csv.DictReader(file))
-    with (TABLES / "dlebench_table1_overall.csv").open() as file:
-        published = {row.pop("edit_type"): {e: float(v) for e, v in row.items()} for row in csv.DictReader(file)}
-    editors = list(published["Average"])
-    cells = 0
-    for editor in editors:
-        columns: dict[str, dict[str, float]] = {}
-        for row in by_criterion:
-            columns.setdefault(row["criterion"], {})[row["edit_type"]] = float(row[editor])
-        for edit_type in EDIT_TYPES:
-            ours = overall({c: values[edit_type] for c, values in columns.items()})
-            # The inputs are rounded to 0.01, so the mean of two may be off by as much.
-            assert ours == pytest.approx(published[edit_type][editor], abs=0.0101), (edit_type, editor)
-            cells += 1
-        averages = {c: macro_mean({t: values[t] for t in EDIT_TYPES}) for c, values in columns.items()}
-        for criterion, average in averages.items():
-            assert average == pytest.approx(columns[criterion]["Average"], abs=0.0101), (criterion, editor)
-        assert overall(averages) == pytest.approx(published["Average"][editor], abs=0.0101), editor
-        cells += 1
-    assert cells == 80

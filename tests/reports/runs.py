@@ -1,4 +1,4 @@
-"""Run folders of schema version 1 written by hand: labels in, a folder that `report`, `compare` and `align` read out."""
+"""Run folders written by hand: labels and answers in, a folder that `report`, `compare` and `align` read out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from editloupe.rubrics.model import load_rubric
+from editloupe.scores import Metric
 from editloupe.values import digest
 
 IF, VC = "instruction_following", "visual_consistency"
@@ -96,6 +97,57 @@ def write_run(
         "judges": {ids[name]: {"name": name, "backend": (backends or {}).get(name, "baseline")} for name in judges},
     }
     rows = [{"judge_id": ids[name], **row} for name, findings in judges.items() for row in findings]
+    (folder / "run.json").write_text(json.dumps(info), encoding="utf-8")
+    for file, lines in (("samples.jsonl", samples), ("findings.jsonl", rows)):
+        (folder / file).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return folder
+
+
+def answered(
+    of: Row, metric: str, given: float | str | None, *, turn: int = 0, part: str = "", status: str = "ok", **more: Any
+) -> Row:
+    """A line of findings.jsonl of version 2. given: a number, "yes" or "no"; None with a status."""
+    answer: Row | None = None
+    if isinstance(given, str):
+        answer = {"kind": "choice", "name": given}
+    elif given is not None:
+        answer = {"kind": "number", "value": given}
+    return {
+        "task_id": digest([of["editor"], of["id"], metric, turn, part]),
+        "repeat": 0,
+        "sample_id": of["id"],
+        "editor": of["editor"],
+        "turn": turn,
+        "part": part,
+        "metric": metric,
+        "status": status,
+        "answer": answer,
+        "usage": {"input_tokens": 100, "output_tokens": 10},
+        "turns": 1,
+        "seconds": 2.0,
+        **more,
+    }
+
+
+def write_protocol_run(
+    folder: Path,
+    protocol: str,
+    metrics: Sequence[Metric],
+    samples: Sequence[Row],
+    judges: Mapping[str, Sequence[Row]],
+    *,
+    options: Mapping[str, Any] | None = None,
+) -> Path:
+    """A run folder of version 2 of any protocol. judges: backend URI → findings."""
+    folder.mkdir(parents=True)
+    ids = {uri: digest(uri)[:16] for uri in judges}
+    info = {
+        "schema": 2,
+        "identity": {"protocol": protocol},
+        "record": {"options": dict(options or {}), "metrics": [metric.to_json() for metric in metrics]},
+        "judges": {id_: {"backend": uri} for uri, id_ in ids.items()},
+    }
+    rows = [{"judge_id": ids[uri], **row} for uri, findings in judges.items() for row in findings]
     (folder / "run.json").write_text(json.dumps(info), encoding="utf-8")
     for file, lines in (("samples.jsonl", samples), ("findings.jsonl", rows)):
         (folder / file).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

@@ -161,7 +161,7 @@ def test_a_judge_without_any_verdict_empties_nobodys_mean(compared: Comparer):
 def test_a_criterion_that_a_judge_was_not_asked_is_told_of_the_others(compared: Comparer):
     both = [*said(A), *(finding(edit(i), "Perfect Consistency", criterion=VC) for i in range(8))]
     found = compared({"a": both, "b": both, "if only": said(B)})
-    assert "if only, tool has no verdict on VC; what all judged is told without it there" in found["notes"]
+    assert "if only, tool has no verdict on VC; the means of what all judged leave it out there" in found["notes"]
     common = {(s["judge"].removesuffix(", tool"), s["criterion"]): s["common"]["judged"] for s in found["summaries"]}
     assert common["a", VC] == common["b", VC] == common["if only", IF] == 8
     assert common["if only", VC] == 0

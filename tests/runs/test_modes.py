@@ -280,13 +280,13 @@ def test_each_mode_runs_with_the_baseline_on_the_command_line(
     assert done["asked"] - done["judged"] == 2
     rows = [json.loads(line) for line in (out / "findings.jsonl").read_text().splitlines()]
     assert {row["status"] for row in rows} == {"ok", "missing_output"}
-    labels = {(r["editor"], r["sample_id"], r["criterion"], r.get("target")): r["label"] for r in rows}
+    labels = {(r["editor"], r["sample_id"], r["metric"], r["part"]): r["label"] for r in rows}
     # What each editor did is plain to see: the baseline must tell them apart in every mode.
-    target = 1 if mode == "oracle" else None
+    target = "target 1" if mode == "oracle" else ""
     assert labels["careless", "colour", "instruction_following", target] == "Localization Failure"
     assert labels["steady", "colour", "instruction_following", target] == "Flawless Execution"
-    assert labels["careless", "colour", "visual_consistency", None] == "Single Anomaly"
-    assert labels["steady", "colour", "visual_consistency", None] == "Perfect Consistency"
+    assert labels["careless", "colour", "visual_consistency", ""] == "Single Anomaly"
+    assert labels["steady", "colour", "visual_consistency", ""] == "Perfect Consistency"
 
 
 def test_an_estimate_counts_the_crops_as_they_are_shown(folder: Path, tmp_path: Path):

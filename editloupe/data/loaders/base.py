@@ -22,7 +22,6 @@ class DataSet:
     edited: Mapping[str, Path] = field(default_factory=dict)
     """Folder of outputs by the editor's name."""
     fields: Path | None = None
-    """A mapping file."""
     outputs: bool = True
     """False where edited images are not needed, and may be absent as a whole."""
     progress: OnProgress | None = None

@@ -53,12 +53,7 @@ def load(data: DataSet) -> Loaded:
     else:
         final = named(rows)
     return assemble(
-        final,
-        format="imagefolder",
-        dataset=root.resolve().name,
-        metadata=metadata,
-        notes=notes,
-        progress=data.progress,
+        final, format="imagefolder", dataset=root.resolve().name, metadata=metadata, notes=notes, progress=data.progress
     )
 
 

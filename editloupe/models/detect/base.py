@@ -21,10 +21,8 @@ class Detection:
 
     box: Box
     """In px of the image."""
-
     score: float
     """0 to 1; higher is surer."""
-
     label: str = ""
     """The words that the box matched; "" where the detector does not say."""
 
@@ -35,10 +33,8 @@ class DetectionResult:
 
     detections: tuple[Detection, ...]
     """Boxes of any overlap, inside the image, best first."""
-
     width: int
     """Width in px at which the network saw the image."""
-
     height: int
     """Height in px at which the network saw the image."""
 
@@ -76,10 +72,8 @@ class Weights:
 
     path: Path
     """A model folder, or an original GroundingDINO checkpoint."""
-
     identity: str
     """Hub id and commit, or name and digest."""
-
     family: str
     """A key of FAMILIES."""
 

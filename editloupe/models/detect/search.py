@@ -20,7 +20,6 @@ MAX_PHRASE: Final = 200
 _OVERLAP = 0.2
 _NEAR = 0.01
 """A box that ends within this share of its tile's side from a border counts as cut by it."""
-
 _LEAST_SIDE_PX = 48
 """An image under twice that a side is not tiled: a tile would show nothing that the whole image did not."""
 
@@ -30,17 +29,12 @@ class Search:
     """What a search found, and how it was made."""
 
     phrase: str
-    """What was searched for."""
-
     detections: tuple[Detection, ...]
     """Best first, without duplicates."""
-
     whole: tuple[int, int]
     """(width, height) in px at which the network saw the whole image."""
-
     tiles: tuple[Box, ...] = ()
     """Tiles that were searched after the whole image gave nothing; () where there was no need or the image is too small."""
-
     tile_seen: tuple[int, int] | None = None
     """(width, height) in px at which the network saw the first tile; None without tiles."""
 
@@ -88,14 +82,14 @@ def tiles_of(width: int, height: int, *, side: int) -> tuple[Box, ...]:
     if max(width, height) < 2 * _LEAST_SIDE_PX:
         return ()
     while True:
-        rows, columns = (_row(s, min(side, max(_LEAST_SIDE_PX, -(-6 * s // 10)))) for s in (height, width))
+        sides = [min(side, max(_LEAST_SIDE_PX, -(-6 * length // 10))) for length in (height, width)]
+        rows, columns = (
+            spans(length, tile=tile, overlap=int(_OVERLAP * tile))
+            for length, tile in zip((height, width), sides, strict=True)
+        )
         if len(rows) * len(columns) <= MAX_TILES:
             return tuple(Box(x0, y0, x1, y1) for (y0, y1), (x0, x1) in product(rows, columns))
         side = -(-side * 5 // 4)
-
-
-def _row(length: int, tile: int) -> list[tuple[int, int]]:
-    return spans(length, tile=tile, overlap=int(_OVERLAP * tile))
 
 
 def _joined(tiles: Sequence[Box], results: Sequence[DetectionResult], *, width: int, height: int) -> tuple[Detection, ...]:

@@ -23,7 +23,6 @@ BOX_THRESHOLD: Final = 0.30
 TEXT_THRESHOLD: Final = 0.25
 OWL_THRESHOLD: Final = 0.10
 """transformers' own default; OWLv2's scores run lower than GroundingDINO's."""
-
 MAX_BATCH: Final = 8
 """Images in a batch on a GPU. On a CPU it is one: one image keeps every core busy, and more only take more memory."""
 
@@ -34,13 +33,8 @@ class Loaded:
 
     model: Any
     """transformers' model, on `device`."""
-
     processor: Any
-    """transformers' processor."""
-
     device: Device
-    """Where the model computes."""
-
     max_tokens: int
     """Most tokens of a phrase, with the markers at both ends."""
 
@@ -51,16 +45,11 @@ class _Item:
 
     pixels: Any
     """What the processor made of the image, without the batch's axis."""
-
     mask: Any
     """The processor's pixel mask, without the batch's axis; None where it makes none."""
-
     phrase: str
-    """What to find."""
-
     width: int
     """Of the image in px."""
-
     height: int
     """Of the image in px."""
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 TILE_PX: Final = 256
 OVERLAP_PX: Final = 32
 """Half of it, 16 px, is context on each side of a seam; the official inference script takes 10."""
-
 MAX_BATCH: Final = 4
 """Tiles in a batch on a GPU. On a CPU it is one: one tile keeps every core busy, and more only take more memory."""
 
@@ -37,15 +36,10 @@ class _Network:
 
     run: Any
     """The module: B×3×H×W, RGB 0..1, to B×3×(scale·H)×(scale·W)."""
-
     scale: int
-    """How many times it enlarges."""
-
     multiple: int
     """Both sides of its input must be multiples of this."""
-
     device: Device
-    """Where it computes."""
 
 
 class NetworkUpscaler:

@@ -25,13 +25,9 @@ class Shape:
 
     scale: int = 4
     """Of the whole network: 4, 2 or 1."""
-
     features: int = 64
     """Channels between the blocks."""
-
     blocks: int = 23
-    """Number of residual-in-residual dense blocks."""
-
     growth: int = 32
     """Channels that each convolution of a dense block adds."""
 

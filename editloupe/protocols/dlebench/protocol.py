@@ -317,13 +317,3 @@ def _score_of(sample: Sample, criterion: Criterion, found: Sequence[Finding | No
         parts=tuple(named) if several else (),
         dims={"edit_type": edit_type_name(sample.edit_type), "target_area": relative_area(sample)},
     )
-
-
-def overall(criteria: Mapping[str, float]) -> float:
-    """Return Table 1 from Table 4: the plain mean over the criteria of one edit type (or of their averages)."""
-    return sum(criteria.values()) / len(criteria)
-
-
-def macro_mean(by_type: Mapping[str, float]) -> float:
-    """Return the average row of Tables 1 and 4: every edit type counts the same."""
-    return sum(by_type.values()) / len(by_type)
