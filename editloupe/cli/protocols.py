@@ -103,14 +103,9 @@ def _table(table: Any) -> dict[str, Json]:
 
     if isinstance(table, TableSpec):
         return table.to_json()
-<<<<<<< HEAD
-    table = getattr(table, "func", table)
-    text = str(getattr(table, "__doc__", None) or getattr(table, "__name__", "a function")).strip().partition("\n")[0]
-=======
     # A partial's own docstring is Python's.
     made = table.func if isinstance(table, partial) else table
     text = str(getattr(made, "__doc__", None) or getattr(made, "__name__", "a function")).strip().partition("\n")[0]
->>>>>>> pages
     return {"title": text, "metrics": [], "rows": "–", "cell": "–", "source": ""}
 
 
