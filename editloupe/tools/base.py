@@ -246,13 +246,8 @@ def open_toolbox(names: Iterable[str] = PAPER_TOOLS, settings: ToolSettings | No
 def _meant(properties: Mapping[str, Any], problems: Sequence[jsonschema.ValidationError]) -> str:
     """Return what the schema says about the first wrong argument."""
     for problem in problems:
-<<<<<<< HEAD
-        name = next(iter(problem.absolute_path), None)
-        if isinstance(name, str) and name in properties and properties[name].get("description"):
-=======
         name = str(next(iter(problem.absolute_path), ""))
         if name in properties and properties[name].get("description"):
->>>>>>> slimlow
             return f". {name}: {properties[name]['description']}"
     return ""
 

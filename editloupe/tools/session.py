@@ -61,11 +61,7 @@ class Conversation:
             crops += 1
         spelt = {key: self._spelt(value) for key, value in arguments.items()}
         try:
-<<<<<<< HEAD
-            call: tuple[str, ...] = (canonical_json({"name": tool, "arguments": spelt}),)
-=======
             call = [canonical_json({"name": tool, "arguments": spelt})]
->>>>>>> slimlow
         except ValueError:
             call = []  # the arguments hold NaN, with which no call succeeds
         return Conversation(panes=panes, crops=crops, past_calls=(*self.past_calls, *call))

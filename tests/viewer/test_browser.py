@@ -286,12 +286,12 @@ def test_steps_and_verdicts_by_keyboard_and_by_address(open_page: Callable[..., 
     page.keyboard.press("k")
     assert page.locator(".turn.current h3 a").text_content() == "Step 1"
     page.keyboard.press("]")
-    assert page.locator(".verdict.open h2").text_content() == "Visual consistency"
+    assert page.locator(".verdict.open h2").text_content() == "Visual Consistency"
     assert page.locator("[role=tab][aria-selected=true]").count() == 1
     # A link to one step opens its verdict and the step.
     again = open_page(address.removeprefix(root))
     assert again.locator(".turn.current h3 a").text_content() == "Step 2"
-    assert again.locator(".verdict.open h2").text_content() == "Instruction following"
+    assert again.locator(".verdict.open h2").text_content() == "Instruction Following"
     again.keyboard.press("?")
     assert again.locator("dialog").is_visible()
     again.keyboard.press("Escape")
