@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -104,14 +103,8 @@ def _table(table: Any) -> dict[str, Json]:
 
     if isinstance(table, TableSpec):
         return table.to_json()
-<<<<<<< HEAD
-    # A partial's own docstring is Python's.
-    made = table.func if isinstance(table, partial) else table
-    text = str(getattr(made, "__doc__", None) or getattr(made, "__name__", "a function")).strip().partition("\n")[0]
-=======
     function = table.func if isinstance(table, functools.partial) else table
     text = str(function.__doc__ or getattr(function, "__name__", "a function")).strip().partition("\n")[0]
->>>>>>> slimcli
     return {"title": text, "metrics": [], "rows": "–", "cell": "–", "source": ""}
 
 

@@ -130,12 +130,7 @@ def test_protocols_are_listed_and_shown(editloupe: Run):
     assert re.search(r"│ dlebench +│ editloupe [\d.]+ +│ DLEBench.+│ IF, VC +│", said)
     code, said, _ = editloupe("protocols", "show", "dlebench")
     assert code == 0
-<<<<<<< HEAD
-    by_type = "Visual Consistency, by edit type"
-    for told in ("answers the questions", "Flawless Execution 4", by_type, "tool|oracle|plain", "mask_pad"):
-=======
     for told in ("answers the questions", "Flawless Execution 4", "by edit type", "tool|oracle|plain", "mask_pad"):
->>>>>>> slimcli
         assert told in said
     code, said, _ = editloupe("protocols", "show", "dlebench", "--json")
     found = json.loads(said)
@@ -154,11 +149,7 @@ def test_a_protocol_of_another_package_is_chosen_judged_and_printed_without_labe
     folder = edits(3)
     code, said, _ = editloupe("judge", folder, "--protocol", "pixels")
     assert code == 0
-<<<<<<< HEAD
-    assert "protocol pixels" in said and "Means" in said and "(3/3)" in said
-=======
     assert "protocol pixels" in said and "Lower is better: share." in said and "6 of 6 findings judged" in said
->>>>>>> slimcli
     # No model is asked, so no judge names the folder.
     assert [path.name for path in Path("runs").iterdir()] == ["edits-pixels"]
     (editor,) = json.loads(Path("runs/edits-pixels/report/summary.json").read_text())["editors"]
