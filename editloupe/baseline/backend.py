@@ -78,8 +78,8 @@ class PixelBaseline:
         place = verdict.place
         zooms = "zoom_in" in question.tools and "zoom_in" not in question.called
         if zooms and place is not None and min(place.width, place.height) < _SMALL_PX:
-            size = {"width": original.width, "height": original.height}
-            bbox = list(place.clipped(**size).to_thousandths(**size))
+            width, height = original.width, original.height
+            bbox = list(place.clipped(width=width, height=height).to_thousandths(width=width, height=height))
             reason = f"{thought} The place is small; a closer look before the verdict."
             return _call(reason, "zoom_in", {"target_image": EDITED, "bbox": bbox})
         return _answer(verdict.label, f"{thought} {verdict.reason}")

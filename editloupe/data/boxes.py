@@ -73,7 +73,7 @@ def read_quads(value: Json) -> tuple[Quad, ...]:
     if len(value) == 2 and all(_is_point(v) for v in value):
         corners = [number for point in cast("Sequence[Sequence[Json]]", value) for number in point]
         return (Quad(values=_quad(corners).values, order="xyxy"),)
-    quads = []
+    quads: list[Quad] = []
     for part in value:
         found = read_quads(part)
         if len(found) != 1:
