@@ -141,7 +141,7 @@ class LabelRule(Serialisable):
 
 
 def _distinct(what: str, words: Sequence[tuple[str, str]], *, least: int) -> None:
-    """Raises ConfigError for too few words, an empty word, and two words of different options that fold to the same."""
+    """Raise ConfigError for too few words, an empty word, and two words of different options that fold to the same."""
     if len(words) < least:
         raise ConfigError(f"expected at least {least} answers to choose from, found {len(words)}")
     seen: dict[str, str] = {}
@@ -151,7 +151,7 @@ def _distinct(what: str, words: Sequence[tuple[str, str]], *, least: int) -> Non
             raise ConfigError(f"{what} {word!r} holds no letter, digit or symbol that an answer could be matched by")
         if seen.setdefault(folded, owner) != owner:
             raise ConfigError(f"{what} {word!r} of {owner!r} reads the same as {seen[folded]!r}; answers must differ")
-        if word == owner and list(w for w, _ in words).count(word) > 1:
+        if word == owner and [w for w, _ in words].count(word) > 1:
             raise ConfigError(f"{what} {word!r} stands twice; answers must differ")
 
 
@@ -344,7 +344,7 @@ class FreeText(Serialisable):
 
     def instructions(self) -> str:
         """Return the sentence that says what may be answered."""
-        return "The answer is plain text." if self.max_words is None else f"The answer has at most {self.max_words} words."
+        return f"The answer has at most {self.max_words} words." if self.max_words else "The answer is plain text."
 
     def parse(self, text: str) -> Text:
         """Return the text, white space folded. Raises ReplyError for an empty or overlong one, and for "Cannot Judge"."""
@@ -387,8 +387,8 @@ class BoxList(Serialisable):
     def instructions(self) -> str:
         """Return the sentence that says what may be answered."""
         return (
-            "The answer is a JSON list of boxes, each four whole numbers [x0, y0, x1, y1] in thousandths (0 to 1000) of the "
-            "image's width and height, the origin at the top left; [] where there is none."
+            "The answer is a JSON list of boxes, each four whole numbers [x0, y0, x1, y1] in thousandths (0 to 1000) of "
+            "the image's width and height, the origin at the top left; [] where there is none."
         )
 
     def parse(self, text: str) -> Boxes:

@@ -26,7 +26,7 @@ SHORTHANDS: Final = ("mode", "rubric", "criteria", "prompt")
 
 
 def _words(value: Any) -> Any:
-    """ "if,vc" as ("if", "vc")."""
+    """Return "if,vc" as ("if", "vc")."""
     if not isinstance(value, str):
         return value
     words = tuple(word for part in value.split(",") if (word := part.strip()))
@@ -51,7 +51,7 @@ def _pairs(value: Any) -> Any:
 
 
 def _by_backend(value: Any) -> Any:
-    """{"decompose": "openai/m"} as {"decompose": {"backend": "openai/m"}}."""
+    """Return {"decompose": "openai/m"} as {"decompose": {"backend": "openai/m"}}."""
     value = _pairs(value)
     if not isinstance(value, Mapping):
         return value
@@ -264,7 +264,7 @@ def folded(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _options_of(name: Any, given: Any) -> dict[str, Any]:
-    """The options of a named judge. Raises ConfigError, which names judge and key."""
+    """Return the options of a named judge. Raises ConfigError, which names judge and key."""
     if not isinstance(name, str) or not name.strip():
         raise ConfigError(f"a judge's name must be a word, found {name!r}")
     own = {"backend": given} if isinstance(given, str) else given

@@ -259,7 +259,7 @@ class Finding(Serialisable):
 
 
 def _upgraded(data: object) -> object:
-    """A finding of version 1 named its metric "criterion" and numbered the target that it was about."""
+    """Return a finding of version 1, which has a criterion and the number of a target, in today's shape."""
     if not isinstance(data, Mapping) or "criterion" not in data:
         return data
     target = data.get("target")

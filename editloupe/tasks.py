@@ -173,7 +173,7 @@ def task_from_json(data: object) -> Ask | Measure:
 
 
 def _upgraded(data: object) -> object:
-    """A task of version 1 asked for a label of a criterion, of a sample or one of its numbered targets."""
+    """Return a task of version 1, which has a criterion and the number of a target, in today's shape."""
     if not isinstance(data, Mapping) or data.get("kind") != "judge":
         return data
     target = data.get("target")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from editloupe.cli.judge_report import spent_told
-from editloupe.cli.options import AsJson, settled
+from editloupe.cli.options import AsJson, JudgeName, settled
 from editloupe.cli.output import note, out, print_json, say, say_first
 from editloupe.cli.progress import progress, stoppable
 from editloupe.cli.retry import recorded as recorded_runs
@@ -26,7 +26,7 @@ def canary(
     backend: Annotated[
         str | None, typer.Option(help="Whom to ask: provider/model. Default: the judge that the run was judged by.")
     ] = None,
-    judge: Annotated[str | None, typer.Option(help="Of several judges of the run, by name, id or URI.")] = None,
+    judge: JudgeName = None,
     samples: Annotated[int, typer.Option(min=1, help="How many samples are asked again; always the same ones.")] = 20,
     fail_above: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit with 4 where a larger share of labels has flipped.")

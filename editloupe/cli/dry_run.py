@@ -38,8 +38,7 @@ def dry_run(judges: Sequence[Setup], entries: Sequence[Entry], folder: Path, *, 
             print_json(_as_json(setup, folder, heading_of(setup), one, prices.basis(setup.backend), RULES))
         if len(judges) > 1:
             least, most = (end.to_json() for end in together)
-            common = {"event": "dry_run_total", "run": str(folder), "judges": len(judges)}
-            print_json({**common, "least": least, "most": most})
+            print_json({"event": "dry_run_total", "run": str(folder), "judges": len(judges), "least": least, "most": most})
         return 0
     say("Dry run: nobody is asked and nothing is written.", "bold")
     _of_data(ahead[0])

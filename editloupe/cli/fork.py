@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe.cli.options import AsJson, RunFolder, read_text, words
+from editloupe.cli.options import AsJson, CriterionName, JudgeName, RepeatNumber, RunFolder, read_text, words
 from editloupe.cli.output import command, print_json, say
 from editloupe.cli.select import findings_of
 from editloupe.errors import ConfigError
@@ -24,9 +24,9 @@ def fork(
     at: Annotated[
         int, typer.Option("--at", min=0, help="Steps to keep, as show numbers them; 0 keeps the question alone.")
     ],
-    criterion: Annotated[str | None, typer.Option(help="Of which criterion, such as if.")] = None,
-    judge: Annotated[str | None, typer.Option(help="Of which judge, where the run has several: its name or id.")] = None,
-    repeat: Annotated[int | None, typer.Option(min=1, help="Of which repeat, where there are several, from 1.")] = None,
+    criterion: CriterionName = None,
+    judge: JudgeName = None,
+    repeat: RepeatNumber = None,
     of: Annotated[int | None, typer.Option(min=1, help="Continue this fork, as show numbers them.")] = None,
     backend: Annotated[str | None, typer.Option(help="Who goes on. Default: who judged.")] = None,
     add_instruction: Annotated[Path | None, typer.Option(help="A text file: said to the model after that step.")] = None,

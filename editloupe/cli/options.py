@@ -67,6 +67,11 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print JSON on standard output, an object a line.", rich_help_panel=OUTPUT)
 ]
+JudgeName = Annotated[
+    str | None, typer.Option("--judge", help="One judge of the run: its name, its URI, or the beginning of its id.")
+]
+CriterionName = Annotated[str | None, typer.Option("--criterion", help="Only this metric or question, such as if.")]
+RepeatNumber = Annotated[int | None, typer.Option("--repeat", min=1, help="Only this repeat of a question, from 1.")]
 FieldsFile = Annotated[Path | None, typer.Option("--fields", help="Field mapping (TOML) for the DLEBench importer.")]
 PricesFile = Annotated[Path | None, typer.Option("--prices", help="Prices (TOML) of models that no list has.")]
 

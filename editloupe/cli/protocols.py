@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,7 +103,8 @@ def _table(table: Any) -> dict[str, Json]:
 
     if isinstance(table, TableSpec):
         return table.to_json()
-    text = str(getattr(table, "__doc__", None) or getattr(table, "__name__", "a function")).strip().partition("\n")[0]
+    function = table.func if isinstance(table, functools.partial) else table
+    text = str(function.__doc__ or getattr(function, "__name__", "a function")).strip().partition("\n")[0]
     return {"title": text, "metrics": [], "rows": "–", "cell": "–", "source": ""}
 
 

@@ -10,7 +10,7 @@ import typer
 
 from editloupe.cli.judge import asked_name, budget_of, data_name, exit_code
 from editloupe.cli.judge_report import heading_of
-from editloupe.cli.options import OUTPUT, AsJson, only, run_options, words
+from editloupe.cli.options import OUTPUT, AsJson, JudgeName, only, run_options, words
 from editloupe.cli.output import note, out, print_json, say, slug
 from editloupe.cli.progress import progress, stoppable
 from editloupe.cli.select import one_judge
@@ -55,7 +55,7 @@ def rank(
         Path | None,
         typer.Option("--out", help="Run folder. Default: runs/rank-NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
     ] = None,
-    judge: Annotated[str | None, typer.Option(help="Of a run folder: which judge, by id or URI.")] = None,
+    judge: JudgeName = None,
     as_json: AsJson = False,
 ) -> int:
     """Rank several edits of one source and instruction. The same command again continues the run."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import typer
 from rich.table import Table
 
-from editloupe.cli.options import AsJson, RunFolder
+from editloupe.cli.options import AsJson, CriterionName, RunFolder
 from editloupe.cli.output import err, note, out, plain, print_json, say, warn
 from editloupe.cli.retry import recorded as recorded_runs
 from editloupe.cli.select import findings_of
@@ -30,7 +30,7 @@ _SHOWN = 20
 def replay(
     run: RunFolder,
     sample: Annotated[str | None, typer.Option(help="Only this sample: an id, or EDITOR/ID.")] = None,
-    criterion: Annotated[str | None, typer.Option(help="Only this criterion, such as if.")] = None,
+    criterion: CriterionName = None,
     model: Annotated[str, typer.Option(help="recorded: the replies of the traces. live: the model is asked.")] = "recorded",
     tools: Annotated[str, typer.Option(help="recorded: the observations of the traces. live: tools run.")] = "recorded",
     record_mode: Annotated[

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.text import Text
 
 from editloupe.cli.options import AsJson, RunFolder
-from editloupe.cli.output import command, note, out, plain, print_json, say, say_first, warn
+from editloupe.cli.output import command, plain, print_json, say, say_first, table, warn
 from editloupe.errors import ConfigError
 
 
@@ -28,18 +29,16 @@ def runs(
         for one in found:
             print_json(one.to_json())
         return
-    table = Table("Run", "Judges")
-    for name in ("Samples", "Judged", "Last written"):
-        table.add_column(name, justify="right")
+    rows: list[Sequence[str | Text]] = []
     for one in found:
         if one.problem:
-            table.add_row(plain(str(one.folder)), plain("cannot be read", "red"), "–", "–", "–")
-            note(f"warning: {one.folder}: {one.problem}")
+            rows.append((str(one.folder), plain("cannot be read", "red"), "–", "–", "–"))
+            warn([f"{one.folder}: {one.problem}"])
             continue
         judged = f"{one.statuses.get('ok', 0)} of {sum(one.statuses.values())}"
         when = datetime.fromtimestamp(one.written).strftime("%Y-%m-%d %H:%M")
-        table.add_row(plain(str(one.folder)), plain("\n".join(one.judges)), str(one.samples), judged, when)
-    out().print(table)
+        rows.append((str(one.folder), "\n".join(one.judges), str(one.samples), judged, when))
+    table("Run", "Judges", "Samples", "Judged", "Last written", rows=rows)
 
 
 def merge(

@@ -12,7 +12,7 @@ import typer
 from rich.rule import Rule
 
 from editloupe.answers import Record
-from editloupe.cli.options import PricesFile, RunFolder
+from editloupe.cli.options import CriterionName, JudgeName, PricesFile, RepeatNumber, RunFolder
 from editloupe.cli.output import note, out, plain, say, table, warn
 from editloupe.cli.select import findings_of
 from editloupe.cli.steps import forks_of, show_image, show_step, show_tree
@@ -33,11 +33,9 @@ if TYPE_CHECKING:
 def show(
     run: RunFolder,
     sample: Annotated[str | None, typer.Argument(help="A sample id, or EDITOR/ID.")] = None,
-    criterion: Annotated[str | None, typer.Option(help="Only this metric or question, such as if.")] = None,
-    judge: Annotated[
-        str | None, typer.Option(help="Only this judge: its name, its URI, or the beginning of its id.")
-    ] = None,
-    repeat: Annotated[int | None, typer.Option(min=1, help="Only this repeat of a question, from 1.")] = None,
+    criterion: CriterionName = None,
+    judge: JudgeName = None,
+    repeat: RepeatNumber = None,
     fork: Annotated[int | None, typer.Option(min=1, help="Show this fork, by its number in the tree.")] = None,
     diff: Annotated[
         Path | None, typer.Option(metavar="OTHER_RUN", help="Compare the sample's traces with those of another run.")

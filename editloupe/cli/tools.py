@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.table import Table
+from rich.text import Text
 
-from editloupe.cli.options import words
-from editloupe.cli.output import fail, note, out, plain, print_json, say
+from editloupe.cli.options import AsJson, words
+from editloupe.cli.output import fail, note, out, plain, print_json, say, table
 from editloupe.errors import ConfigError, DataError, ToolError, ToolFailed
 from editloupe.values import Json
 
@@ -38,16 +38,16 @@ def listing(settings: ToolSettings) -> None:
     from editloupe.tools.reading import describe_reader
 
     box, names = _everything(settings)
-    table = Table("Tool", "Arguments", "What it does")
+    rows: list[Sequence[str | Text]] = []
     for name in names:
         if name in box.absent:
-            table.add_row(plain(name), "", plain(f"absent: {box.absent[name]}"), style="dim")
+            rows.append([plain(text, "dim") for text in (name, "", f"absent: {box.absent[name]}")])
             continue
         offered = spec(box.tools[name])
         properties = offered.parameters.get("properties", {})
         arguments = ", ".join(properties) if isinstance(properties, dict) else ""
-        table.add_row(plain(f"{name} {box.tools[name].version}"), plain(arguments), plain(offered.description))
-    out().print(table)
+        rows.append((f"{name} {box.tools[name].version}", arguments, offered.description))
+    table("Tool", "Arguments", "What it does", rows=rows)
     say(describe_reader(settings))
 
 
@@ -69,10 +69,10 @@ def warm(
 
     settings = _settings(context, device=device, detector=detector, upscaler=upscaler, reader=reader)
     box, listed = (open_toolbox(names, settings), list(names)) if names else _everything(settings)
-    table = Table("Tool", "Version", "Works with", "Seconds")
+    rows: list[Sequence[str | Text]] = []
     for name in listed:
         if name in box.absent:
-            table.add_row(plain(name), "", plain(f"absent: {box.absent[name]}"), "", style="dim")
+            rows.append([plain(text, "dim") for text in (name, "", f"absent: {box.absent[name]}", "")])
             continue
         tool = box.tools[name]
         began = time.perf_counter()
@@ -80,8 +80,8 @@ def warm(
             tool.prepare()
         seconds = time.perf_counter() - began
         described = tool.describe() if isinstance(tool, Describes) else ("nothing to load",)
-        table.add_row(plain(name), plain(tool.version), plain("\n".join(described)), f"{seconds:.2f}")
-    out().print(table)
+        rows.append((name, tool.version, "\n".join(described), f"{seconds:.2f}"))
+    table("Tool", "Version", "Works with", "Seconds", rows=rows)
     return 2 if names and box.absent else 0
 
 
@@ -106,7 +106,7 @@ def call(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Folder for the pictures. Default: a new one, editloupe-tool-NAME."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: AsJson = False,
     device: Device = None,
     detector: Detector = None,
     upscaler: Upscaler = None,
@@ -126,11 +126,11 @@ def call(
         written = _written(done, out_dir)
     except (ConfigError, DataError, ToolError) as error:
         if as_json:
-            _print_json({"error": {"kind": type(error).__name__, "message": str(error)}})
+            print_json({"error": {"kind": type(error).__name__, "message": str(error)}}, indent=2)
         fail(str(error))
         return 1 if isinstance(error, ToolFailed) else 2
     if as_json:
-        _print_json(done.to_json(written))
+        print_json(done.to_json(written), indent=2)
     else:
         _show(done, written)
     return 0
@@ -384,10 +384,6 @@ def _show(done: _Done, written: Mapping[int, Path]) -> None:
         note(", ".join(used))
 
 
-def _print_json(value: Mapping[str, Json]) -> None:
-    print_json(value, indent=2)
-
-
 def _everything(settings: ToolSettings) -> tuple[Toolbox, list[str]]:
     from editloupe import plugins
     from editloupe.tools.base import PAPER_TOOLS, open_toolbox
@@ -400,13 +396,10 @@ def group_settings(**given: str | None) -> ToolSettings:
     """The settings of the environment with what `editloupe tools` was given in their place, by field of ToolSettings."""
     from editloupe.tools.settings import ToolSettings
 
-    return _replaced(ToolSettings.from_environment(), given)
+    return replace(ToolSettings.from_environment(), **{name: value for name, value in given.items() if value})
 
 
 def _settings(context: typer.Context, **given: str | None) -> ToolSettings:
-    """Those of the group with the command's own in their place."""
-    return _replaced(context.obj, given)
-
-
-def _replaced(base: ToolSettings, given: Mapping[str, str | None]) -> ToolSettings:
-    return replace(base, **{name: value for name, value in given.items() if value})
+    """Return those of the group with the command's own in their place."""
+    settings: ToolSettings = context.obj
+    return replace(settings, **{name: value for name, value in given.items() if value})

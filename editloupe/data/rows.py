@@ -33,12 +33,12 @@ class RejectedRow(Serialisable):
     id: str
     """Unique among samples and rejected rows of its editor; "line-7" where the row has none."""
     editor: str
-    edit_type: str | None
+    edit_type: str | None = None
     message: str
     """Complete in itself."""
-    file: Path | None
+    file: Path | None = None
     """The file that it is about."""
-    line: int | None
+    line: int | None = None
     """In the metadata, from 1."""
     kind: Kind = "row"
 

@@ -334,7 +334,7 @@ def described(protocol: EvalProtocol) -> str:
 
 
 def _raised(error: BaseException) -> str:
-    """Return the exception with the place in the code where it was raised: "ZeroDivisionError: … (protocol.py, line 12)"."""
+    """Return the exception with the place where it was raised: "ZeroDivisionError: … (protocol.py, line 12)"."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{place}"

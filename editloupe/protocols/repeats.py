@@ -90,7 +90,7 @@ def join(findings: Sequence[Finding], rule: Repeats) -> Joined:
 
 
 def joined(findings: Iterable[Finding], rule: Repeats) -> list[Joined]:
-    """Return one for each question, in the order in which they first appear. Of several findings of a repeat the last counts."""
+    """Return one for each question, in order of appearance. Of several findings of a repeat the last counts."""
     latest: dict[tuple[object, ...], dict[int, Finding]] = {}
     for finding in findings:
         latest.setdefault((finding.role, finding.question), {})[finding.repeat] = finding

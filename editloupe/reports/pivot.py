@@ -66,7 +66,7 @@ def spec_table(
     if spec.columns != "metric" and len(metrics) > 1 and not share_a_scale(spec, metrics):
         shorts = ", ".join(metric.short for metric in metrics)
         raise ConfigError(
-            f"table {spec.title!r}: {shorts} would share a cell and have no scale in common; name one of them in `metrics`, "
+            f"table {spec.title!r}: {shorts} would share a cell and have no common scale; name one of them in `metrics`, "
             "set `normalise`, or give each a column (columns='metric')"
         )
     return _Pivot(spec, scores, metrics, cluster).table(keys or {})

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from editloupe.agent.judge import finding_of, initial_state, resume_loop
+from editloupe.agent.judge import finding_of, initial_state, resume_loop, tool_specs
 from editloupe.agent.nodes import run_nodes
 from editloupe.agent.state import Context, LoopState
 from editloupe.backends.base import LMM
@@ -20,7 +19,6 @@ from editloupe.prompts.tags import neutralise
 from editloupe.runs.live import Live, begin_child, context_of, judge_of
 from editloupe.runs.recorder import RecorderMode, TraceRecorder
 from editloupe.runs.recording import Recording, read_recording
-from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
 from editloupe.traces.lineage import Parent
 from editloupe.traces.record import TraceWriter
@@ -170,17 +168,10 @@ def _apply(state: LoopState, context: Context, changes: Changes) -> LoopState:
     text = render(
         "agent/fork",
         instruction=None if changes.instruction is None else neutralise(changes.instruction.strip()),
-        tools=None if changes.tools is None else _specs(context, context.task),
+        tools=None if changes.tools is None else tool_specs(context.toolbox, context.task.tools),
         native=context.native,
         calls=bool(context.task.tools) and not state["last"],
         answer=context.task.answer,
     )
     head = context.recorder.add(Message.of_text("user", text), state["history"][-1])
     return {**state, "history": [*state["history"], head], "answer": None, "outcome": None, "problem": "", "next": "think"}
-
-
-def _specs(context: Context, task: Ask) -> Sequence[Mapping[str, str]]:
-    return [
-        {"name": s.name, "description": s.description, "schema": json.dumps(s.parameters, ensure_ascii=False)}
-        for s in context.toolbox.specs(task.tools)
-    ]

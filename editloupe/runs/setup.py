@@ -185,7 +185,7 @@ def identity_options(protocol: EvalProtocol) -> dict[str, Json]:
 
 
 def _free(protocol: EvalProtocol) -> frozenset[str]:
-    """Options that may differ from visit to visit, such as which metrics are asked. A run is reported without them."""
+    """Return options that may differ from visit to visit, such as the metrics. A run is reported without them."""
     free: frozenset[str] = getattr(protocol.Options, "free", frozenset())
     return free
 
@@ -241,7 +241,7 @@ def _respondent(given: JudgeConfig, toolbox: Toolbox, questions: str) -> Respond
 
 
 def _tool_protocol(given: JudgeConfig, backend: LMM) -> ToolProtocol:
-    """Raises ConfigError for native tools that the backend cannot call."""
+    """Return how the judge calls tools. Raises ConfigError for native tools that the backend cannot call."""
     can = backend.traits.native_tools
     if given.tool_protocol == "native" and not can:
         raise ConfigError(f"{backend.uri} cannot call tools natively; use the tool protocol text (the default) or auto")

@@ -33,7 +33,7 @@ class _In(BaseModel):
 
 
 class _Out(BaseModel):
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(use_attribute_docstrings=True, from_attributes=True)
 
 
 class Inline(_In):
@@ -295,18 +295,6 @@ def finding_out(result: Result) -> FindingOut:
         trace=f.trace,
         criterion=f.metric,
         target=int(number) if word == "target" and number.isdecimal() else None,
-    )
-
-
-def score_out(score: Score) -> ScoreOut:
-    """Return a score as the answer shows it."""
-    return ScoreOut(
-        metric=score.metric,
-        turn=score.turn,
-        part=score.part,
-        value=score.value,
-        label=score.label,
-        missing=score.missing,
     )
 
 

@@ -35,6 +35,7 @@ from editloupe.service.http_models import (
     Health,
     Problem,
     Ready,
+    ScoreOut,
     Verdict,
 )
 from editloupe.service.queue import JudgeQueue, QueueFull, ShuttingDown, Slot, Timeout
@@ -159,7 +160,7 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
             sample=sample.id,
             judge=queue.setup.judge.id,
             reward=wire.reward_of(scores, [metric for metric in protocol.metrics if metric.id in asked]),
-            scores=[wire.score_out(score) for score in scores],
+            scores=[ScoreOut.model_validate(score) for score in scores],
             findings=[wire.finding_out(result) for result in results],
             warnings=list(wire.warnings_of(sample)),
         )

@@ -40,9 +40,9 @@ def check_protocol(
     target, one whose output is missing.
     answers: the text that answers a question; None makes one up from the question's AnswerSpec.
 
-    Checked: `plan` is pure, ends, and never plans two tasks for one question; task ids are stable and survive JSON; the order
-    of findings does not matter; every declared metric is scored for every sample, with a value in the metric's domain or a
-    reason; n judged + n missing = n asked; a question that failed and a missing output are never a number.
+    Checked: `plan` is pure, ends, and never plans two tasks for one question; task ids are stable and survive JSON; the
+    order of findings does not matter; every declared metric is scored for every sample, with a value in the metric's
+    domain or a reason; n judged + n missing = n asked; a question that failed and a missing output are never a number.
 
     Raises AssertionError, which names the protocol and what it broke.
     """
@@ -137,7 +137,7 @@ def _bare(scores: Iterable[Score]) -> list[tuple[object, ...]]:
 def _answered(
     protocol: EvalProtocol, samples: Sequence[Sample], outcome: Callable[[Task], Answer | None]
 ) -> tuple[list[Finding], list[Task]]:
-    """All findings and tasks of a run; a task without an outcome fails."""
+    """Return all findings and tasks of a run; a task without an outcome fails."""
     schedule = Schedule(protocol, samples, Repeats(), lambda task, repeat: None)
     while (place := schedule.next()) is not None:
         task = place.task
@@ -187,7 +187,7 @@ def example(task: Ask) -> str:
 
 
 def _instance(schema: Any, root: Mapping[str, Json]) -> Json:
-    """A small instance of a JSON Schema as pydantic writes them."""
+    """Return a small instance of a JSON Schema as pydantic writes them."""
     if "$ref" in schema:
         found: Any = root
         for name in schema["$ref"].removeprefix("#/").split("/"):

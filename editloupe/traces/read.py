@@ -157,8 +157,8 @@ def verify(events: Iterable[Event], *, name: str) -> list[str]:
         reply = replies.get(str(event.parent)) if isinstance(event, MessageEvent) else None
         if reply is not None and isinstance(event, MessageEvent) and not _says(event, reply):
             problems.append(
-                f"{name}: model call {reply.ordinal + 1} was changed after it was recorded: its reply is not that of message "
-                f"{event.hash[:12]} recorded from it"
+                f"{name}: model call {reply.ordinal + 1} was changed after it was recorded: its reply is not that of "
+                f"message {event.hash[:12]} recorded from it"
             )
     return problems
 

@@ -130,7 +130,7 @@ def test_protocols_are_listed_and_shown(editloupe: Run):
     assert re.search(r"│ dlebench +│ editloupe [\d.]+ +│ DLEBench.+│ IF, VC +│", said)
     code, said, _ = editloupe("protocols", "show", "dlebench")
     assert code == 0
-    for told in ("answers the questions", "Flawless Execution 4", "Scores by edit type", "tool|oracle|plain", "mask_pad"):
+    for told in ("answers the questions", "Flawless Execution 4", "by edit type", "tool|oracle|plain", "mask_pad"):
         assert told in said
     code, said, _ = editloupe("protocols", "show", "dlebench", "--json")
     found = json.loads(said)
@@ -149,12 +149,12 @@ def test_a_protocol_of_another_package_is_chosen_judged_and_printed_without_labe
     folder = edits(3)
     code, said, _ = editloupe("judge", folder, "--protocol", "pixels")
     assert code == 0
-    assert "protocol pixels" in said and "Means of all scores" in said and "of 255 (3/3)" in said
+    assert "protocol pixels" in said and "Lower is better: share." in said and "6 of 6 findings judged" in said
     # No model is asked, so no judge names the folder.
     assert [path.name for path in Path("runs").iterdir()] == ["edits-pixels"]
-    means = json.loads(Path("runs/edits-pixels/report/summary.json").read_text())["means"]
-    share, red = (next(one for one in means if one["metric"] == metric) for metric in ("share", "red"))
-    assert (red["unit"], red["judged"], red["asked"]) == ("of 255", 3, 3)
+    (editor,) = json.loads(Path("runs/edits-pixels/report/summary.json").read_text())["editors"]
+    share, red = (editor["micro"][metric] for metric in ("share", "red"))
+    assert (red["judged"], red["asked"]) == (3, 3)
     # Squares of 24 px: 0, 1 and 2 of them on 240×320 px.
     assert share["mean"] == pytest.approx((0 + 1 + 2) / 3 * 24 * 24 / (240 * 320), rel=0.05)
     code, _, told = editloupe("judge", folder, "--protocol", "objects")
