@@ -80,11 +80,6 @@ class Setup:
         return self.main.title
 
     @property
-    def tool_protocol(self) -> ToolProtocol:
-        """How the judge calls tools."""
-        return self.main.tool_protocol
-
-    @property
     def repeats(self) -> Repeats:
         """How often each question of the judge is asked, and how the answers become one."""
         config = self.config

@@ -44,7 +44,7 @@ def check_tool(
 
     Raises AssertionError, which names the tool and what it broke.
     """
-    inputs = dict(images) if images is not None else _drawn_pair()
+    inputs = dict(images) if images is not None else drawn_pair()
     store = ImageStore()
     views = {name: View.whole(store.add_array(rgb)) for name, rgb in inputs.items()}
     context = ToolContext(images=store, views=views)
@@ -394,7 +394,7 @@ class _BackendCheck:
         calls = reply.tool_calls or (ToolCall(id="call_1", name="zoom_in", arguments={"target_image": "Edited Image"}),)
         carry = reply.carry if reply.tool_calls else None
         said = Message(role="assistant", parts=(), tool_calls=calls, carry=carry)
-        crop = images.add_array(_drawn_pair()["Edited Image"][100:140, 140:190])
+        crop = images.add_array(drawn_pair()["Edited Image"][100:140, 140:190])
         shown = (TextPart(text="Observation of zoom_in:"), TextPart(text="Crop 1:"), ImagePart(image=crop, alias="Crop 1"))
         results = tuple(Message(role="tool", parts=shown, tool_call_id=call.id) for call in calls)
         talk = (first, said, *results, Message.of_text("user", "What colour is it? One word."))
@@ -484,11 +484,11 @@ def _plain_question(images: ImageStore, most: int | None) -> Request:
 
 
 def _three() -> list[tuple[str, RGB]]:
-    pair = _drawn_pair()
+    pair = drawn_pair()
     return [*pair.items(), ("Reference Image", np.ascontiguousarray(pair["Original Image"][::-1]))]
 
 
-def _drawn_pair() -> dict[str, RGB]:
+def drawn_pair() -> dict[str, RGB]:
     """Return a grey slope with a blue square that turns red: 320×240 px, the same pixels every time."""
     slope = np.linspace(90, 160, 320, dtype=np.float64).astype(np.uint8)
     original = np.repeat(np.tile(slope, (240, 1))[..., None], 3, axis=2)

@@ -13,6 +13,7 @@ from editloupe.answers import answer_from_json
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.tasks import STATUSES
+from editloupe.testing.contracts import drawn_pair
 from editloupe.values import Json
 
 
@@ -53,7 +54,7 @@ def check_measure(
     else:
         require(False, "Args takes an unknown argument; derive it from editloupe.measures.base.Args")
     given = made.Args.model_validate(dict(args or {}))
-    pictures = dict(images) if images is not None else _pair()
+    pictures = dict(images) if images is not None else drawn_pair()
 
     def said(what: str, inputs: Mapping[str, RGB]) -> str:
         before = {alias: rgb.copy() for alias, rgb in inputs.items()}
@@ -84,11 +85,3 @@ def check_measure(
         said("images of two sizes", {a: rgb if i else rgb[:-1] for i, (a, rgb) in enumerate(pictures.items())}),
         said("no image", {}),
     ]
-
-
-def _pair() -> dict[str, RGB]:
-    rng = np.random.default_rng(0)
-    before: RGB = rng.integers(60, 200, (48, 64, 3), dtype=np.uint8)
-    after = before.copy()
-    after[10:20, 20:40] = (220, 20, 20)
-    return {"Original Image": before, "Edited Image": after}

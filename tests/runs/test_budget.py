@@ -95,7 +95,7 @@ def test_answers_without_usage_are_estimated_and_said_to_be(tmp_path: Path):
     read = sum(200 + -(-characters // 4) for characters in asked)
     written = 12 * -(-len(final("Wrong Action")) // 4)
     ledger = outcome.ledger
-    assert (ledger.calls, ledger.untold, ledger.usage.total) == (12, 12, 0)
+    assert (ledger.calls, ledger.calls_without_usage, ledger.usage.total) == (12, 12, 0)
     assert ledger.estimated == Usage(input_tokens=read, output_tokens=written)
     assert ledger.cost == pytest.approx((2 * read + 10 * written) / 1e6)
     assert ledger.to_json()["calls_without_usage"] == 12
@@ -120,7 +120,7 @@ def test_a_budget_that_cannot_be_kept_stops_the_run_and_says_why(tmp_path: Path,
 
 def test_without_a_budget_nothing_stops_for_missing_usage(tmp_path: Path):
     outcome = run(tmp_path, prices=CHEAP, lmm=silent(None))
-    assert (outcome.ledger.calls, outcome.ledger.untold, outcome.ledger.cost) == (12, 12, None)
+    assert (outcome.ledger.calls, outcome.ledger.calls_without_usage, outcome.ledger.cost) == (12, 12, None)
     told = spent_told(outcome.ledger, outcome.setup.backend)
     assert told.endswith("12 calls told no usage, and no rule is known to estimate it.")
 
