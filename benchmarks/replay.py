@@ -106,13 +106,13 @@ def long_trace(out: Path) -> Size:
 
     script = [f"<Start Thinking>Place {i + 1}.</Start Thinking>\n{call(i)}" for i in range(TURNS)]
     script.append("<Start Final Answer>Flawless Execution</Start Final Answer>")
-    settings: dict[str, Any] = dict(
+    setup = open_with(
         backend=ScriptedLMM(script),
         criteria=("if",),
         budget=Budget(max_turns=TURNS),
         weights=ToolSettings(reader="off"),
     )
-    outcome = run_over(open_with(**settings), EXAMPLES, out, config={}, concurrency=1, limit=1)
+    outcome = run_over(setup, EXAMPLES, out, config={}, concurrency=1, limit=1)
     (finding,) = outcome.findings
     path = out / str(finding.trace)
     trace = read_trace(path)

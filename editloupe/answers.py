@@ -29,7 +29,6 @@ class Confidence:
 
     value: float
     """0 to 1, higher is surer."""
-
     source: ConfidenceSource
     """Where the value comes from: token probabilities, a detector's score, or the model's own words."""
 
@@ -44,7 +43,6 @@ class Label(Serialisable):
     name: str
     value: float
     """On the scale of the metric."""
-
     confidence: _MaybeConfidence = None
     kind: Literal["label"] = "label"
 
@@ -100,7 +98,6 @@ class Boxes(Serialisable):
 
     boxes: tuple[Box, ...]
     """In thousandths (0 to 1000) of the image's width and height, [x0, y0, x1, y1]."""
-
     confidence: _MaybeConfidence = None
     kind: Literal["boxes"] = "boxes"
     value: ClassVar[None] = None
@@ -144,7 +141,7 @@ class LabelRule(Serialisable):
 
 
 def _distinct(what: str, words: Sequence[tuple[str, str]], *, least: int) -> None:
-    """Raises ConfigError for too few words, an empty word, and two words of different options that fold to the same."""
+    """Raise ConfigError for too few words, an empty word, and two words of different options that fold to the same."""
     if len(words) < least:
         raise ConfigError(f"expected at least {least} answers to choose from, found {len(words)}")
     seen: dict[str, str] = {}
@@ -154,7 +151,7 @@ def _distinct(what: str, words: Sequence[tuple[str, str]], *, least: int) -> Non
             raise ConfigError(f"{what} {word!r} holds no letter, digit or symbol that an answer could be matched by")
         if seen.setdefault(folded, owner) != owner:
             raise ConfigError(f"{what} {word!r} of {owner!r} reads the same as {seen[folded]!r}; answers must differ")
-        if word == owner and list(w for w, _ in words).count(word) > 1:
+        if word == owner and [w for w, _ in words].count(word) > 1:
             raise ConfigError(f"{what} {word!r} stands twice; answers must differ")
 
 
@@ -164,7 +161,6 @@ class Labels(Serialisable):
 
     labels: tuple[LabelRule, ...]
     """Best first, as the prompt lists them."""
-
     kind: Literal["labels"] = "labels"
     noun: ClassVar[str] = "label"
 
@@ -211,7 +207,6 @@ class Scale(Serialisable):
     high: float
     whole: bool = False
     """Only whole numbers count."""
-
     kind: Literal["scale"] = "scale"
     noun: ClassVar[str] = "number"
 
@@ -277,13 +272,10 @@ class OneOf(Serialisable):
 
     options: tuple[str, ...]
     """As the prompt lists them."""
-
     aliases: Annotated[Mapping[str, tuple[str, ...]], Field(exclude_if=is_empty)] = field(default_factory=dict)
     """Option → other spellings of it, for example the letter under which the prompt shows it."""
-
     abstain: Annotated[str | None, Field(exclude_if=is_empty)] = None
     """The option by which a judge says that it cannot tell. Its findings are `abstained`."""
-
     kind: Literal["one_of"] = "one_of"
     noun: ClassVar[str] = "answer"
 
@@ -352,7 +344,7 @@ class FreeText(Serialisable):
 
     def instructions(self) -> str:
         """Return the sentence that says what may be answered."""
-        return "The answer is plain text." if self.max_words is None else f"The answer has at most {self.max_words} words."
+        return f"The answer has at most {self.max_words} words." if self.max_words else "The answer is plain text."
 
     def parse(self, text: str) -> Text:
         """Return the text, white space folded. Raises ReplyError for an empty or overlong one, and for "Cannot Judge"."""
@@ -395,8 +387,8 @@ class BoxList(Serialisable):
     def instructions(self) -> str:
         """Return the sentence that says what may be answered."""
         return (
-            "The answer is a JSON list of boxes, each four whole numbers [x0, y0, x1, y1] in thousandths (0 to 1000) of the "
-            "image's width and height, the origin at the top left; [] where there is none."
+            "The answer is a JSON list of boxes, each four whole numbers [x0, y0, x1, y1] in thousandths (0 to 1000) of "
+            "the image's width and height, the origin at the top left; [] where there is none."
         )
 
     def parse(self, text: str) -> Boxes:
@@ -431,7 +423,6 @@ class RecordOf(Serialisable):
 
     schema: Mapping[str, Json]
     """JSON Schema (draft 2020-12)."""
-
     kind: Literal["record_of"] = "record_of"
     noun: ClassVar[str] = "JSON object"
 

@@ -193,7 +193,7 @@ class Request:
         return text_digest("{" + ",".join(f'"{name}":{fields[name]}' for name in sorted(fields)) + "}")
 
     def _settings(self) -> dict[str, Json]:
-        """Everything but the messages."""
+        """Return everything but the messages."""
         data: dict[str, Json] = {
             "tools": [t.to_json() for t in self.tools],
             "sampling": self.sampling.to_json(),

@@ -26,7 +26,7 @@ SHORTHANDS: Final = ("mode", "rubric", "criteria", "prompt")
 
 
 def _words(value: Any) -> Any:
-    """ "if,vc" as ("if", "vc")."""
+    """Return "if,vc" as ("if", "vc")."""
     if not isinstance(value, str):
         return value
     words = tuple(word for part in value.split(",") if (word := part.strip()))
@@ -51,7 +51,7 @@ def _pairs(value: Any) -> Any:
 
 
 def _by_backend(value: Any) -> Any:
-    """{"decompose": "openai/m"} as {"decompose": {"backend": "openai/m"}}."""
+    """Return {"decompose": "openai/m"} as {"decompose": {"backend": "openai/m"}}."""
     value = _pairs(value)
     if not isinstance(value, Mapping):
         return value
@@ -94,25 +94,20 @@ class JudgeConfig(_Strict):
 
     temperature: Number | None = Field(default=0.0, ge=0)
     """Sampling temperature."""
-
     top_p: Number | None = Field(default=None, ge=0, le=1)
     """Nucleus sampling."""
-
     seed: Whole | None = DEFAULT_SEED
     """Seed of the first repeat; each further one adds 1."""
-
     reply_tokens: Whole | None = Field(default=DEFAULT_REPLY_TOKENS, ge=1)
     """Maximum tokens of one reply."""
 
     tool_protocol: ToolProtocolChoice = "text"
     """How tools are called: text (the same for every backend), native, or auto (native where the backend can)."""
-
     constrain_labels: bool = False
     """Constrain the last answer to the allowed ones, if the backend can."""
 
     launch: bool = False
     """Start vllm serve for the backend vllm/MODEL."""
-
     launch_args: str | None = None
     """Arguments for that vllm serve, in one string."""
 
@@ -141,94 +136,72 @@ class RunConfig(_Strict):
 
     path: Path | None = None
     """Folder of edits, or a metadata file."""
-
     format: str = "auto"
     """Layout of the data: auto, imagefolder, pairs or dlebench."""
-
     edited: Annotated[dict[str, Path], BeforeValidator(_pairs)] = Field(default_factory=dict)
     """Folder of an editor's outputs; may be repeated."""
-
     fields: Path | None = None
     """Field mapping (TOML) for the DLEBench importer."""
-
     limit: Whole | None = Field(default=None, ge=1)
     """At most N samples, in the order of the data."""
-
     sample: tuple[str, ...] = ()
     """Only this sample id; may be repeated."""
 
     protocol: str = "dlebench"
     """Which questions are asked and how they are scored (editloupe protocols)."""
-
     option: Annotated[dict[str, Any], BeforeValidator(_pairs)] = Field(default_factory=dict)
     """Option of the protocol, such as mask_pad=0.1; may be repeated."""
 
     judge: JudgeConfig = JudgeConfig()
     """Who has the role "judge"."""
-
     role: Annotated[dict[str, JudgeConfig], BeforeValidator(_by_backend)] = Field(default_factory=dict)
     """Backend for another role of the protocol; may be repeated."""
 
     repeats: Whole = Field(default=1, ge=1, le=100)
     """Ask each question this many times."""
-
     aggregate_repeats: Aggregation = "median"
     """How the answers of repeats become one."""
-
     abstain_above: Number | None = Field(default=None, ge=0)
     """Give no score if the entropy of the answers exceeds this many bits."""
 
     tools: Words | None = None
     """Comma-separated tools on offer. Default: the paper's five."""
-
     ablate: Words = ()
     """Hide or falsify what tools show: black-crops, sham-differences or both."""
-
     device: str | None = None
     """Device for weights: auto, cpu, cuda:0, … Default: auto."""
-
     detector: str | None = None
     """Detector for grounding and detect_object: a folder, file or hub id."""
-
     upscaler: str | None = None
     """Upscaler for enlarged crops: a Real-ESRGAN checkpoint."""
-
     reader: str | None = None
     """Reader of text in crops: auto, off or rapidocr. Default: auto."""
 
     max_turns: Whole = Field(default=6, ge=0, le=100)
     """Maximum turns with tool calls in one task."""
-
     max_calls_per_turn: Whole = Field(default=8, ge=1, le=100)
     """Maximum tool calls in one turn; further ones are refused."""
-
     max_reminders: Whole = Field(default=2, ge=0, le=100)
     """Maximum format reminders in one task, extra to the turns."""
-
     max_tokens: Whole | None = Field(default=None, ge=1)
     """Token budget of one task."""
-
     max_seconds: Number | None = Field(default=None, gt=0)
     """Time budget of one task."""
 
     concurrency: Whole | None = Field(default=None, ge=1, le=1024)
     """Tasks at once. Default: one a core in process, else what the endpoint takes."""
-
     max_connections: Whole | None = Field(default=None, ge=1, le=1024)
     """Calls at once at the endpoint. Default: as many as it takes."""
 
     max_run_tokens: Whole | None = Field(default=None, ge=1)
     """Token budget of the whole run."""
-
     max_run_seconds: Number | None = Field(default=None, gt=0)
     """Time budget of the whole run."""
-
     max_cost: Number | None = Field(default=None, ge=0)
     """Money budget of the whole run, in USD."""
 
     prices: Path | None = None
     """Prices (TOML) of models that no list has."""
-
     fail_on_error: Number = Field(default=0.0, ge=0, le=1)
     """Tolerated share of findings that are not ok."""
 
@@ -291,7 +264,7 @@ def folded(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _options_of(name: Any, given: Any) -> dict[str, Any]:
-    """The options of a named judge. Raises ConfigError, which names judge and key."""
+    """Return the options of a named judge. Raises ConfigError, which names judge and key."""
     if not isinstance(name, str) or not name.strip():
         raise ConfigError(f"a judge's name must be a word, found {name!r}")
     own = {"backend": given} if isinstance(given, str) else given
@@ -326,7 +299,6 @@ class RunSpec:
 
     identity: Mapping[str, Json]
     """What two visits to one folder must share: protocol, options, roles, tools, budget of a task."""
-
     record: Mapping[str, Json] = field(default_factory=dict)
     """How this visit was made: version, repeats. Never compared."""
 

@@ -117,7 +117,7 @@ class BackendError(EditLoupeError):
 
 
 class RateLimited(BackendError):
-    """Too many requests; `retry_after_s` is the endpoint's own wish where it gave one."""
+    """Too many requests; `retry_after_s` is what the endpoint asks for, if it does."""
 
     retryable = True
 

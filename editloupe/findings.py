@@ -61,26 +61,20 @@ class JudgeSpec(Serialisable):
 
     kind: Annotated[JudgeKind, Field(exclude_if=lambda kind: kind == "lmm")] = "lmm"
     """A model, a measure, a person, or a known answer."""
-
     backend: str
     """Canonical URI; of a measure "measure/NAME"."""
-
     backend_version: str = ""
     """Version of the code behind the URI, where that is ours."""
-
     endpoint: str
     """Where it answers; "in process" for embedded ones."""
-
     sampling: Sampling = field(default_factory=Sampling)
     tool_protocol: str = "text"
     image_policy: str = ""
     constrain_labels: bool = False
     prompts: str = ""
     """Digest of the agent's own templates."""
-
     questions: str = ""
     """Digest of the protocol with its options, of which rubric and prompt are a part."""
-
     tools: Mapping[str, str] = field(default_factory=dict)
     """Name → version."""
 
@@ -106,16 +100,12 @@ class Observation(Serialisable):
 
     text: str
     """For the model."""
-
     views: tuple[View, ...] = ()
     """Pictures in the order in which they are shown; the panes of one picture are consecutive Views of the same image."""
-
     data: Mapping[str, Json] = field(default_factory=dict)
     """The same facts for programs."""
-
     error: bool = False
     """True if the text is an error that the model may mend."""
-
     kept: tuple[View, ...] = ()
     """Pictures for the trace that the model is not shown."""
 
@@ -145,7 +135,6 @@ class Evidence(Serialisable):
 
     image: str
     """The name of an input image."""
-
     box: Box
     """In px of that image."""
 
@@ -158,7 +147,6 @@ class Finding(Serialisable):
     judge_id: str
     repeat: int
     """Which time the question was asked, from 0."""
-
     sample_id: str
     editor: str
     turn: int = 0
@@ -166,24 +154,19 @@ class Finding(Serialisable):
     metric: str
     role: Annotated[str, Field(exclude_if=lambda role: role == "judge")] = "judge"
     """Who was asked: "judge", "measure", or a role of the protocol's own."""
-
     status: Status
     answer: Answer | None = None
     ending: Ending = ""
     reason: str = ""
     """The model's own words, or what went wrong."""
-
     evidence: tuple[Evidence, ...] = ()
     usage: Usage = field(default_factory=Usage)
     turns: int = 0
     """Turns with tool calls."""
-
     counts: Mapping[str, int] = field(default_factory=dict)
     """Malformed calls, tool errors, tool calls answered from a cache, reminders."""
-
     seconds: float = 0.0
     """Wall time of the task."""
-
     trace: str | None = None
     """Path of the trace inside the run folder."""
 
@@ -276,7 +259,7 @@ class Finding(Serialisable):
 
 
 def _upgraded(data: object) -> object:
-    """A finding of version 1 named its metric "criterion" and numbered the target that it was about."""
+    """Return a finding of version 1, which has a criterion and the number of a target, in today's shape."""
     if not isinstance(data, Mapping) or "criterion" not in data:
         return data
     target = data.get("target")

@@ -19,7 +19,6 @@ class Levels:
 
     levels: tuple[LabelRule, ...]
     """Worst first."""
-
     kind: Literal["levels"] = "levels"
 
     @property
@@ -68,25 +67,18 @@ class Metric(Serialisable):
 
     id: str
     """Stable name in files, for example "instruction_following"."""
-
     name: str = ""
     """Name in words, for example "Instruction Following"; "" for the id."""
-
     short: str = ""
     """Name in tables, for example "IF"; "" for the name."""
-
     domain: Domain
     """Which values there are."""
-
     better: Literal["higher", "lower"] | None = "higher"
     """Direction of improvement; None if the metric has none."""
-
     unit: str = ""
     """For example "dB"; "" for a plain number."""
-
     source: str = ""
     """Where the paper defines it."""
-
     concerns: Literal["target", "surroundings"] | None = None
     """What of the image it is about; None for all of it."""
 
@@ -118,37 +110,26 @@ class Score(Serialisable):
     editor: str = ""
     turn: int = 0
     """From 1; 0 for the sample as a whole."""
-
     part: str = ""
     """For example "target 2"; "" for all of it."""
-
     metric: str
     """Id of the metric."""
-
     value: float | None
     """In the metric's unit; None if `missing` says why."""
-
     label: str | None = None
     """The label behind the value, where there is one."""
-
     missing: str | None = None
     """The status that left the score without a value, or "not judged yet"."""
-
     reason: str = ""
     """What is known of why it is missing."""
-
     findings: tuple[str, ...] = ()
     """Task ids of the findings that it rests on."""
-
     parts: tuple[str, ...] = ()
     """Where several parts make the score, each part's label, or its status in brackets."""
-
     dims: Annotated[Mapping[str, str | int | float | None], Field(exclude_if=is_empty)] = field(default_factory=dict)
     """Columns of the protocol's own by which tables group: edit type, task, language."""
-
     normalised: float | None = None
     """The value on 0 to 100. `protocols.base.scored` fills it in for metrics with bounds."""
-
     entropy: float | None = None
     """Bits by which the answers of repeats differ; None where the question was asked once."""
 
@@ -188,31 +169,22 @@ class TableSpec(Serialisable):
     title: str
     metrics: tuple[str, ...] = ()
     """Ids of the metrics; () for all."""
-
     rows: str = "editor"
     """A column of the frame: editor, judge, turn, or a dimension of the protocol."""
-
     columns: str = "metric"
     """A column of the frame."""
-
     cell: CellKind = "mean"
     """How the scores of a cell become one number. A cell of several metrics is the mean of theirs."""
-
     order: tuple[str, ...] = ()
     """The first rows in this order; the others follow by name. Without one, rows stand as they come."""
-
     overall: bool = True
     """Add a row over all rows. Without one, each cell has its interval."""
-
     normalise: bool = False
     """Show values on 0 to 100."""
-
     source: str = ""
     """The paper's table."""
-
     name: str = ""
     """Of its files, without ending; "" for one made of the title."""
-
     caption: str = ""
     """Said below the table, behind how to read it."""
 
@@ -223,7 +195,6 @@ class MetricSet:
 
     id: str
     """The rubric's id, where the protocol has a rubric; else the protocol's name."""
-
     metrics: tuple[Metric, ...]
 
     def metric(self, id_or_short: str) -> Metric:

@@ -44,7 +44,6 @@ class About(Serialisable):
     editor: str = ""
     turn: int = 0
     """From 1; 0 for the sample as a whole."""
-
     part: str = ""
     """For example "target 2" or "difference 3"; "" for all of it."""
 
@@ -80,16 +79,12 @@ class Budget(Serialisable):
 
     max_turns: int = 6
     """Turns with at least one tool call."""
-
     max_reminders: int = 2
     """Format reminders, extra to the turns."""
-
     max_tokens: int | None = None
     """Input plus output tokens over all calls."""
-
     max_seconds: float | None = None
     """Wall time, in s."""
-
     max_calls_per_turn: int = 8
     """Further calls of a turn are refused."""
 
@@ -106,14 +101,11 @@ class Recipe(Serialisable):
 
     alias: str
     """The name under which the conversation speaks of it."""
-
     origin: ImageRef
     op: str = "whole"
     """A name of `editloupe.imaging.views`."""
-
     region: Box | None = None
     """In px of `origin`; None for the whole image."""
-
     params: Mapping[str, Json] = field(default_factory=dict)
     """What the op is given."""
 
@@ -123,17 +115,13 @@ class _Task(Serialisable):
     protocol: str
     metric: str
     """Id of the metric or of the intermediate question."""
-
     about: About
     views: tuple[Recipe, ...] = ()
     """Pictures in the order in which they are shown; none for a question about text alone."""
-
     role: str = "judge"
     """Who answers; a protocol says which roles it has. A measure has the role "measure"."""
-
     rests_on: Annotated[tuple[str, ...], Field(exclude_if=is_empty)] = ()
     """Ids of the tasks whose findings this one was planned from."""
-
     blocked: tuple[Status, str] | None = None
     """Status and reason where the question cannot be asked, for example for a missing output."""
 
@@ -155,11 +143,9 @@ class Ask(_Task):
 
     prompt: str
     """The question, without any word on tools or on the form of the reply."""
-
     answer: AnswerSpec
     tools: tuple[str, ...] = ()
     """Names of the tools on offer, in the order of the prompt."""
-
     budget: Budget = field(default_factory=Budget)
     kind: Literal["ask"] = "ask"
 
@@ -170,10 +156,8 @@ class Measure(_Task):
 
     measure: str
     """Name of an installed measure."""
-
     args: Mapping[str, Json] = field(default_factory=dict)
     """Checked by the measure's own model."""
-
     role: str = "measure"
     kind: Literal["measure"] = "measure"
 
@@ -189,7 +173,7 @@ def task_from_json(data: object) -> Ask | Measure:
 
 
 def _upgraded(data: object) -> object:
-    """A task of version 1 asked for a label of a criterion, of a sample or one of its numbered targets."""
+    """Return a task of version 1, which has a criterion and the number of a target, in today's shape."""
     if not isinstance(data, Mapping) or data.get("kind") != "judge":
         return data
     target = data.get("target")

@@ -29,17 +29,17 @@ _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensu
 
 
 def canonical_json(value: Json) -> str:
-    """The one text of a JSON value: keys sorted, no spaces, UTF-8 kept, NaN and infinity refused (ValueError)."""
+    """Return the one text of a JSON value: keys sorted, no spaces, UTF-8 kept, NaN and infinity refused (ValueError)."""
     return _CANONICAL.encode(value)
 
 
 def digest(value: Json) -> str:
-    """SHA-256 (64 hex digits) of the canonical JSON of `value`."""
+    """Return the SHA-256 (64 hex digits) of the canonical JSON of `value`."""
     return text_digest(canonical_json(value))
 
 
 def text_digest(canonical: str) -> str:
-    """`digest` of the value whose canonical JSON this is."""
+    """Return the `digest` of the value whose canonical JSON this is."""
     # Half a surrogate pair, which JSON allows and UTF-8 does not, becomes its JSON escape.
     return hashlib.sha256(canonical.encode("utf-8", "backslashreplace")).hexdigest()
 
@@ -88,16 +88,12 @@ class ImageRef(Serialisable):
 
     sha256: str
     """64 hex digits, of the file's bytes."""
-
     width: int
     """In px, after EXIF rotation."""
-
     height: int
     """In px, after EXIF rotation."""
-
     media_type: str
     """For example "image/png"."""
-
     path: _LocalPath = field(default=None, compare=False, repr=False)
     """Where the bytes were read from. It is not compared, not hashed and not recorded."""
 
@@ -125,7 +121,7 @@ class Box:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type[Box], handler: GetCoreSchemaHandler) -> CoreSchema:
-        """In JSON a box is a list of four numbers."""
+        """Return the schema by which a box is a list of four numbers in JSON."""
         four = core_schema.list_schema(core_schema.float_schema(), min_length=4, max_length=4)
         from_list = core_schema.no_info_after_validator_function(lambda values: cls(*values), four)
         return core_schema.json_or_python_schema(
@@ -157,28 +153,28 @@ class Box:
 
     @classmethod
     def whole(cls, *, width: float, height: float) -> Box:
-        """The box that is the whole image."""
+        """Return the box that is the whole image."""
         return cls(0.0, 0.0, float(width), float(height))
 
     @classmethod
     def from_unit(cls, values: Sequence[float], *, width: float, height: float, order: AxisOrder = "xyxy") -> Box:
-        """From four numbers in 0..1 of an image that is `width` × `height` px."""
+        """Return a box from four numbers in 0..1 of an image that is `width` × `height` px."""
         a, b, c, d = values
         x0, y0, x1, y1 = (a, b, c, d) if order == "xyxy" else (b, a, d, c)
         return cls(x0 * width, y0 * height, x1 * width, y1 * height)
 
     @classmethod
     def from_thousandths(cls, values: Sequence[float], *, width: float, height: float, order: AxisOrder = "xyxy") -> Box:
-        """From four numbers in 0..1000 of an image that is `width` × `height` px."""
+        """Return a box from four numbers in 0..1000 of an image that is `width` × `height` px."""
         return cls.from_unit([v / 1000 for v in values], width=width, height=height, order=order)
 
     def to_unit(self, *, width: float, height: float, order: AxisOrder = "xyxy") -> tuple[float, float, float, float]:
-        """As fractions 0..1 of an image that is `width` × `height` px."""
+        """Return fractions 0..1 of an image that is `width` × `height` px."""
         x0, y0, x1, y1 = self.x0 / width, self.y0 / height, self.x1 / width, self.y1 / height
         return (x0, y0, x1, y1) if order == "xyxy" else (y0, x0, y1, x1)
 
     def to_thousandths(self, *, width: float, height: float, order: AxisOrder = "xyxy") -> tuple[int, int, int, int]:
-        """As integers 0..1000, rounded outward, so that the box never loses a pixel."""
+        """Return integers 0..1000, rounded outward, so that the box never loses a pixel."""
         x0, y0, x1, y1 = self.to_unit(width=width, height=height)
         # 1e-9 keeps a value that is an integer but for floating-point dust from growing by one.
         low = [max(0, math.floor(v * 1000 + 1e-9)) for v in (x0, y0)]
@@ -188,37 +184,37 @@ class Box:
         return low[1], low[0], high[1], high[0]
 
     def rounded_out(self) -> Box:
-        """The smallest box with integer corners that contains this one."""
+        """Return the smallest box with integer corners that contains this one."""
         return Box(
             math.floor(self.x0 + 1e-9), math.floor(self.y0 + 1e-9), math.ceil(self.x1 - 1e-9), math.ceil(self.y1 - 1e-9)
         )
 
     def ints(self) -> tuple[int, int, int, int]:
-        """The corners of `rounded_out()` as integers, ready to slice an H×W array."""
+        """Return the corners of `rounded_out()` as integers, ready to slice an H×W array."""
         x0, y0, x1, y1 = self.rounded_out()
         return int(x0), int(y0), int(x1), int(y1)
 
     def clipped(self, *, width: float, height: float) -> Box:
-        """The part that lies inside a `width` × `height` image. Raises ValueError where nothing does."""
+        """Return the part that lies inside a `width` × `height` image. Raises ValueError if nothing does."""
         return Box(max(self.x0, 0.0), max(self.y0, 0.0), min(self.x1, float(width)), min(self.y1, float(height)))
 
     def intersection(self, other: Box) -> Box | None:
-        """What both cover; None where they do not overlap."""
+        """Return what both cover; None if they do not overlap."""
         x0, y0 = max(self.x0, other.x0), max(self.y0, other.y0)
         x1, y1 = min(self.x1, other.x1), min(self.y1, other.y1)
         return Box(x0, y0, x1, y1) if x0 < x1 and y0 < y1 else None
 
     def union(self, other: Box) -> Box:
-        """The smallest box around both."""
+        """Return the smallest box around both."""
         return Box(min(self.x0, other.x0), min(self.y0, other.y0), max(self.x1, other.x1), max(self.y1, other.y1))
 
     def iou(self, other: Box) -> float:
-        """Intersection over union, 0..1."""
+        """Return the intersection over union, 0..1."""
         common = self.intersection(other)
         return 0.0 if common is None else common.area / (self.area + other.area - common.area)
 
     def scaled(self, sx: float, sy: float) -> Box:
-        """Every x times `sx`, every y times `sy`."""
+        """Return the box with every x times `sx` and every y times `sy`."""
         return Box(self.x0 * sx, self.y0 * sy, self.x1 * sx, self.y1 * sy)
 
     def shifted(self, dx: float, dy: float) -> Box:
@@ -231,35 +227,30 @@ class View(Serialisable):
 
     image: ImageRef
     """The picture that is shown."""
-
     origin: ImageRef
     """The image that it was made from."""
-
     region: Box
     """In px of `origin`."""
-
     window: Box
     """In px of `image`. It is the whole picture, except in a picture of several panes, which has one View a pane."""
-
     op: str
     """"whole", "crop", "side_by_side", "enhance", ..."""
-
     params: Mapping[str, Json] = field(default_factory=dict)
     """What the operation was given."""
 
     @classmethod
     def whole(cls, image: ImageRef) -> View:
-        """The image as it is."""
+        """Return the view of an image as it is."""
         box = Box.whole(width=image.width, height=image.height)
         return cls(image=image, origin=image, region=box, window=box, op="whole")
 
     def to_origin(self, box: Box) -> Box:
-        """A box in px of `image` as a box in px of `origin`."""
+        """Return a box in px of `image` as a box in px of `origin`."""
         sx, sy = self.region.width / self.window.width, self.region.height / self.window.height
         return box.shifted(-self.window.x0, -self.window.y0).scaled(sx, sy).shifted(self.region.x0, self.region.y0)
 
     def from_origin(self, box: Box) -> Box:
-        """A box in px of `origin` as a box in px of `image`."""
+        """Return a box in px of `origin` as a box in px of `image`."""
         sx, sy = self.window.width / self.region.width, self.window.height / self.region.height
         return box.shifted(-self.region.x0, -self.region.y0).scaled(sx, sy).shifted(self.window.x0, self.window.y0)
 
@@ -273,7 +264,6 @@ class Target(Serialisable):
 
     name: str | None = None
     """In words; None where nobody named it."""
-
     boxes: Mapping[Role, Box] = field(default_factory=dict)
     """By role, each in px of that role's image. A missing role is scaled from the source box, and the view says so."""
 
@@ -284,7 +274,6 @@ class Turn(Serialisable):
 
     instruction: str
     """As the editor was given it."""
-
     edited: ImageRef | None
     """None where no output exists."""
 
@@ -295,37 +284,26 @@ class Sample(Serialisable):
 
     id: str
     """Unique per editor."""
-
     dataset: str = ""
     """Where it comes from."""
-
     editor: str = ""
     """The editing model; "" where unknown."""
-
     source: ImageRef
     """The image before the edit."""
-
     turns: tuple[Turn, ...]
     """At least one."""
-
     reference: ImageRef | None = None
     """A right outcome, where one exists."""
-
     targets: tuple[Target, ...] = ()
     """The objects that the instruction is about."""
-
     masks: Mapping[str, ImageRef] = field(default_factory=dict)
     """Images by role; "edit" is white where change was allowed."""
-
     edit_type: str | None = None
     """As the data set spells it."""
-
     human: Mapping[str, Mapping[str, str | int | float]] = field(default_factory=dict)
     """Ratings by metric, then by rater."""
-
     extra: Mapping[str, Json] = field(default_factory=dict)
     """Every other column."""
-
     warnings: tuple[str, ...] = field(default=(), compare=False)
     """What a reader should know about the files, for example "alpha composited on white"."""
 
@@ -368,7 +346,7 @@ class Sample(Serialisable):
 
 
 def sample_key(editor: str, id: str) -> str:
-    """`id`, or `EDITOR/id` where an editor is named. A "/" in an editor's name is written %2F, so that no two keys meet."""
+    """Return `id`, or `EDITOR/id` with an editor. A "/" in the editor's name becomes %2F, so that keys differ."""
     return f"{editor.replace('%', '%25').replace('/', '%2F')}/{id}" if editor else id
 
 

@@ -29,7 +29,7 @@ def open_with(
     repeats: Repeats | None = None,
     **given: Any,
 ) -> Setup:
-    """Open a setup: the judge's own words, the protocol's options (mode, rubric, criteria, prompt) and the run's by name."""
+    """Open a setup by names of the judge, of the protocol (mode, rubric, criteria, prompt) and of the run."""
     judge = {name: given.pop(name) for name in OF_JUDGE if name in given}
     if sampling is not None:
         judge |= {

@@ -44,9 +44,9 @@ def _run(*, crops: bool) -> Work:
     import openai  # noqa: F401 - before the clock starts
 
     from editloupe.findings import Observation
-        from tests.setups import open_with, run_over
     from editloupe.tools.settings import ToolSettings
     from editloupe.tools.zoom_in import ZoomIn
+    from tests.setups import open_with, run_over
 
     class Words(ZoomIn):
         def __call__(self, args: Any, context: Any) -> Observation:

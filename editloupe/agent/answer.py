@@ -25,10 +25,8 @@ class Parsed:
 
     thought: str
     calls: tuple[ToolCall, ...]
-
     malformed: tuple[MalformedCall, ...]
     """What looks like a call and cannot be read."""
-
     answer: str | None
     """Text between the answer tags, several joined by newlines; None without tags."""
 
@@ -44,7 +42,7 @@ CUT = "the reply was cut off at its token limit before the call was complete: th
 def parse_reply(
     reply: Reply, *, turn: int, native: bool = False, choices: tuple[str, ...] | None = None, whole: bool = False
 ) -> Parsed:
-    """Thought, calls and answer of one reply; calls that the adapter found stand first. `turn` numbers the calls.
+    """Parse one reply. Calls that the adapter found stand first. `turn` numbers the calls.
 
     native: tools are called through the provider's own tool calling; a call in the text is then a malformed one.
     choices: what the reply was held to; one of them alone, without tags, is then the answer. A backend that writes the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
@@ -14,6 +14,7 @@ from editloupe.chat import ImagePart, Message, Part, TextPart, Usage
 from editloupe.findings import Ending, Evidence, Finding
 from editloupe.prompts import prompt_digest, render
 from editloupe.tasks import Status
+from editloupe.tools.base import Toolbox
 from editloupe.values import Box, Json, View
 
 if TYPE_CHECKING:
@@ -44,14 +45,19 @@ def first_message(context: Context, views: Mapping[str, View]) -> Message:
     sections = []
     if task.tools:
         absent = {name: reason for name, reason in box.absent.items() if name in task.tools}
-        specs = [
-            {"name": s.name, "description": s.description, "schema": json.dumps(s.parameters, ensure_ascii=False)}
-            for s in box.specs(task.tools)
-        ]
         turns, native = task.budget.max_turns, context.native
-        sections.append(render("agent/tools", tools=specs, absent=absent, max_turns=turns, native=native))
+        tools = tool_specs(box, task.tools)
+        sections.append(render("agent/tools", tools=tools, absent=absent, max_turns=turns, native=native))
     sections.append(render("agent/format", tools=bool(task.tools), answer=task.answer, native=context.native))
     return Message(role="user", parts=(*parts, TextPart(text="\n\n".join(sections))))
+
+
+def tool_specs(toolbox: Toolbox, names: Sequence[str]) -> list[dict[str, str]]:
+    """Return tools as the templates show them: name, description and JSON Schema."""
+    return [
+        {"name": s.name, "description": s.description, "schema": json.dumps(s.parameters, ensure_ascii=False)}
+        for s in toolbox.specs(names)
+    ]
 
 
 def initial_state(context: Context, views: Mapping[str, View], message: Message | None = None) -> LoopState:

@@ -279,7 +279,7 @@ def _ask(context: Context, request: Request) -> Reply:
 
 
 def _missing_usage(context: Context, request: Request, reply: Reply) -> dict[str, int]:
-    """For a budget of tokens: those of an answer of which the endpoint tells none, estimated; or that they cannot be."""
+    """Return counters for a budget of tokens if the endpoint gives no usage: an estimate, or that there can be none."""
     if context.task.budget.max_tokens is None or not context.backend.traits.is_lmm or not lacks_usage(reply.usage):
         return {}
     guess = estimate_usage(request, reply, context.backend.traits)
@@ -287,7 +287,7 @@ def _missing_usage(context: Context, request: Request, reply: Reply) -> dict[str
 
 
 def _exceeded(context: Context, spent: Usage, counts: Mapping[str, int]) -> tuple[Ending, str] | None:
-    """Which budget is used up, for programs and in words; None where none is."""
+    """Return which budget is used up, for programs and in words; None if none is."""
     budget, more = context.task.budget, counts.get("estimated_tokens", 0)
     if budget.max_tokens is not None and spent.total + more >= budget.max_tokens:
         about = "about " if more else ""

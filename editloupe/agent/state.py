@@ -23,49 +23,34 @@ class LoopState(TypedDict):
 
     history: list[str]
     """Message hashes, first to last."""
-
     views: dict[str, list[Json]]
     """Image name → its Views; an image of several panes has several."""
-
     crops: int
     """Number of images that tools have shown."""
-
     past_calls: list[str]
     """Canonical JSON of all calls so far."""
-
     calls: list[Json]
     """Calls that `act` is to run."""
-
     malformed: list[Json]
     """What looks like a call and cannot be read, with the reason."""
-
     problem: str
     """What was wrong with the last reply."""
-
     thought: str
     """The last thought."""
-
     answer: str | None
     """Text between the answer tags; None without tags."""
-
     turns: int
     """Number of turns with at least one call."""
-
     reminders: int
     """Number of reminders sent."""
-
     last: bool
     """Whether no more calls are allowed."""
-
     usage: dict[str, Json]
     """Tokens so far (`chat.Usage`)."""
-
     counts: dict[str, int]
     """Counters for the finding, such as `tool_errors`."""
-
     outcome: dict[str, Json] | None
     """Status, answer and reason; None while the loop runs."""
-
     next: Next
     """The next node."""
 
@@ -97,13 +82,10 @@ class ToolOutcome:
     """The outcome of one tool call."""
 
     observation: Observation
-
     aliases: tuple[str, ...] = ()
     """Names under which the observation's images are shown."""
-
     crashed: str | None = None
     """Type and text of an unexpected exception of the tool."""
-
     cached: bool = False
     """Whether the result of an equal call was used, and the tool did not run."""
 
@@ -119,17 +101,12 @@ class Context:
     task: Ask
     clock: Callable[[], float]
     """Returns seconds; wall time, for `Budget.max_seconds`."""
-
     started: float
     """Reading of the clock at the start of the task."""
-
     sampling: Sampling = field(default_factory=Sampling)
-
     constrain_labels: bool = False
     """Whether the last answer is to be held to the labels."""
-
     tool_protocol: ToolProtocol = "text"
-
     cache: ToolCache | None = None
     """Earlier results of tools; None runs every call."""
 

@@ -28,7 +28,7 @@ class Traits:
     is_lmm: bool = True
     """False for the embedded baseline."""
     live: bool = True
-    """False where nobody is asked and nothing is spent, as with recorded answers."""
+    """False where no model is asked and nothing is spent, as with recorded answers."""
     native_tools: bool = False
     """Whether it takes `Request.tools` and answers with tool calls."""
     tool_result_images: bool = False

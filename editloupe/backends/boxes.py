@@ -120,7 +120,7 @@ def incoming(reply: Reply, dialect: str, sizes: Sizes) -> Reply:
 
 
 def _size(sizes: Sizes, name: str) -> tuple[int, int] | None:
-    """The image's size; as the tools do, without regard to case where no name fits exactly."""
+    """Return the image's size. As with the tools, case does not count where no name fits exactly."""
     folded = name.strip().casefold()
     return sizes.get(name) or next((size for known, size in sizes.items() if known.casefold() == folded), None)
 
@@ -147,9 +147,9 @@ def to_thousandths(box: Four, dialect: str, size: tuple[int, int] | None) -> Fou
 
 
 def _scaled(box: Four, whole: tuple[int, int], into: tuple[int, int]) -> Four:
-    """Rounded to the nearest, which loses nothing on the way to px and back where a side has 1000 px or more.
+    """Return the box scaled, rounded to the nearest: nothing is lost on the way to px and back from 1000 px a side.
 
-    Two edges that fall on one are drawn apart by one where they were apart before.
+    Two edges that fall on one stay one apart where they were apart before.
     """
     edges = [0.0, 0.0, 0.0, 0.0]
     for axis in (0, 1):
@@ -196,7 +196,7 @@ def _call(call: ToolCall, convert: Convert) -> ToolCall:
 
 
 def _calls_in_text(text: str, convert: Convert) -> str:
-    """The text with the boxes of its <tool_call> blocks converted and every other character as it was."""
+    """Return the text with the boxes of its <tool_call> blocks converted and every other character as it was."""
     return _BLOCK.sub(lambda block: _in_block(block[0], convert), text)
 
 
@@ -212,7 +212,7 @@ def _in_block(block: str, convert: Convert) -> str:
 
 
 def _object_around(text: str, at: int) -> tuple[int, int]:
-    """Where the innermost {…} around a place begins and ends; braces in strings do not count."""
+    """Return where the innermost {…} around a place begins and ends. Braces in strings do not count."""
     opened: list[int] = []
     quoted = False
     start, end = 0, len(text)
@@ -234,7 +234,7 @@ def _object_around(text: str, at: int) -> tuple[int, int]:
 
 
 def _numbers(text: str) -> Four:
-    """The four numbers of a match of _LIST."""
+    """Return the four numbers of a match of _LIST."""
     x, y, z, w = (float(number) for number in re.findall(_NUMBER, text))
     return x, y, z, w
 
@@ -281,7 +281,7 @@ class _Outgoing:
 
     @staticmethod
     def first(request: Request) -> int:
-        """Where the first message of a user stands: it holds the rule."""
+        """Return the index of the first message of a user, which holds the rule."""
         return next((i for i, m in enumerate(request.messages) if m.role == "user"), -1)
 
     def tool(self, tool: ToolSpec) -> ToolSpec:
@@ -317,7 +317,7 @@ class _Outgoing:
         return replace(message, parts=parts, tool_calls=tuple(_call(c, convert) for c in message.tool_calls))
 
     def _rule(self, part: TextPart) -> TextPart:
-        """The rule once, and the schemas, each on a line of its own."""
+        """Render the rule once, and the schemas, each on a line of its own."""
         head = "  Parameters (JSON Schema): "
         lines = part.text.replace(self._plain.rule, self._words.rule, 1).split("\n")
         for i, line in enumerate(lines):
@@ -331,7 +331,7 @@ class _Outgoing:
         return replace(part, text="\n".join(lines))
 
     def _schema(self, schema: Mapping[str, Json]) -> dict[str, Json]:
-        """The schema of a tool's arguments; only the box's own part changes."""
+        """Return the schema of a tool's arguments. Only the box's own part changes."""
         properties = schema.get("properties")
         box = properties.get(ARGUMENT) if isinstance(properties, Mapping) else None
         if not isinstance(properties, Mapping) or not isinstance(box, Mapping):

@@ -21,7 +21,7 @@ CONNECT_TIMEOUT_S: Final = 10.0
 MAX_REPLY_BYTES: Final = 64 * 2**20
 """A longer answer is no answer of a chat model; reading stops there."""
 SMALLEST_SIDE_PX: Final = 64
-"""A smaller `max_image_side` is a slip: nothing of an edit would be left to see."""
+"""A smaller `max_image_side` is a mistake: nothing of an edit would be visible."""
 _SHORTEST_SECRET = 8
 """Shorter keys are placeholders ("none", "EMPTY"): taking them out of a reply would change the model's words."""
 TOO_LONG_ADVICE: Final = (
@@ -84,7 +84,7 @@ class Address:
     """A backend's URI, read."""
 
     uri: BackendURI
-    """What the judge's identity rests on: provider, model, base_url, box dialect and image limit."""
+    """The judge's identity: provider, model, base_url, box dialect and image limit."""
     endpoint: str
     """Where requests go."""
     dialect: str
@@ -167,7 +167,7 @@ def bounded(
     """Return a subclass of an HTTP client (httpx, or httpx2 with the same methods) that bounds each answer.
 
     The client's own time-out starts anew with every byte: a server that sends a blank now and then to keep the connection
-    would hold a worker for ever. Here an answer is read whole within `info.timeout_s` and `MAX_REPLY_BYTES`. A later or
+    would hold a worker indefinitely. Here an answer is read whole within `info.timeout_s` and `MAX_REPLY_BYTES`. A later or
     longer one raises BackendError.
 
     check: is called with status, body and headers of each answer; what it raises goes to the caller.

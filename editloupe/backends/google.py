@@ -93,12 +93,12 @@ class GoogleBackend(Remote):
         self._dropped: frozenset[str] = frozenset()
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
-        policy = self._traits.image_policy
+        policy = self.traits.image_policy
         system, contents = wire.contents_of(request, lambda ref: images.encoded(ref, policy))
         return lambda: self._negotiated(request, system, contents)
 
     def _negotiated(self, request: Request, system: Any, contents: list[Any]) -> Reply:
-        """One answer, without the parameters that this model turns out to refuse. Remembered: it is asked once."""
+        """Return one answer, without the parameters that this model refuses. Refusals are remembered."""
         while True:
             dropped = self._dropped
             sent, config = wire.config_of(self._uri.model, request, system, dropped)
@@ -118,7 +118,7 @@ class GoogleBackend(Remote):
         return wire.read_reply(body, {**sent, "dropped": missing} if missing else sent, self._info)
 
     def _post(self, contents: list[Any], config: Any) -> bytes:
-        """The answer's bytes, as they came. Raises BackendError."""
+        """Return the answer's bytes, as they came. Raises BackendError."""
         try:
             answer = self._client.models.generate_content(model=self._uri.model, contents=contents, config=config)
         except BackendError:

@@ -14,7 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, EndpointInfo
-from editloupe.backends.payload import REPLY_BOUND, JsonObject, clean_text, cleaned, count, loads, retry_after_s
+from editloupe.backends.payload import (
+    REPLY_BOUND,
+    JsonObject,
+    clean_text,
+    cleaned,
+    count,
+    loads,
+    one_line,
+    parse_answer,
+    retry_after_s,
+)
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.data.images import EncodedImage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
@@ -164,7 +174,7 @@ def _inline(part: ImagePart, encoded: Encoded) -> types.Part:
 
 
 def _said(message: Message, encoded: Encoded) -> list[types.Part]:
-    """The model's own message: as it came where it was signed, since a signature holds for its own part only."""
+    """Return the model's own message, as it came where it was signed: a signature holds for its own part only."""
     from google.genai import types
 
     signed = message.carry.get("parts") if isinstance(message.carry, Mapping) else None
@@ -177,7 +187,7 @@ def _said(message: Message, encoded: Encoded) -> list[types.Part]:
 
 
 def _as_it_came(item: JsonObject, calls: list[ToolCall]) -> list[types.Part]:
-    """A part of `Reply.carry`; calls are taken from `calls` in their order, which are those that will be answered."""
+    """Return a part of `Reply.carry`. Calls are taken from `calls` in their order: those that will be answered."""
     from google.genai import types
 
     text, signature = item.get("text"), item.get("thoughtSignature")
@@ -219,7 +229,7 @@ def _pictures(message: Message, encoded: Encoded) -> list[types.Part]:
 
 
 def _bytes(text: str) -> bytes:
-    """Base64 of either alphabet, with or without its padding, as bytes."""
+    """Decode base64 of either alphabet, with or without its padding."""
     plain = text.replace("-", "+").replace("_", "/")
     return base64.b64decode(plain + "=" * (-len(plain) % 4))
 
@@ -308,7 +318,7 @@ class _Parts:
             self.kept.append(kept)
 
     def _call(self, call: Json) -> bool:
-        """Whether it is one that can be answered."""
+        """Take in a call. Return True if it can be answered."""
         name = call.get("name") if isinstance(call, Mapping) else None
         if not isinstance(call, Mapping) or not isinstance(name, str) or not name:
             self.malformed.append(MalformedCall(raw=json.dumps(call), error="a tool call needs a name"))
@@ -327,7 +337,7 @@ class _Parts:
 
 
 def _signature(value: Json) -> str | None:
-    """A signature that is base64; what is not could not be sent back."""
+    """Return a signature that is base64, else None: another could not be sent back."""
     if not isinstance(value, str) or not value:
         return None
     try:
@@ -338,15 +348,7 @@ def _signature(value: Json) -> str | None:
 
 
 def _payload(body: bytes, info: EndpointInfo) -> JsonObject:
-    try:
-        # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
-        payload = cleaned(loads(info.scrub(body.decode("utf-8-sig", "replace"))), info.scrub)
-    except (ValueError, RecursionError) as error:
-        if body.lstrip()[:1] == b"<":
-            raise Rejected(f"{info.where}: answered with a web page, not JSON; {_ADDRESS_HINT}") from error
-        raise Unavailable(f"{info.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
-    if not isinstance(payload, Mapping):
-        raise Unavailable(f"{info.where}: expected a JSON object, found {str(payload)[:80]!r}")
+    payload = parse_answer(body, info, _ADDRESS_HINT)
     if payload.get("error") and not payload.get("candidates"):
         # Some gateways report a failure with HTTP 200 and an error in place of the answer.
         code = _error(payload).get("code")
@@ -387,8 +389,7 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], info: Endpoint
         words, details = clean_text(body[:2000].decode("utf-8", "replace"), info.scrub), []
     if words.lstrip().startswith("<"):
         words = "(a web page)"
-    words = " ".join(words.split())
-    words = words if len(words) <= 400 else words[:399] + "…"
+    words = one_line(words)
     message = f"{info.where}: HTTP {status}" + (f", {words}" if words else "")
     if status == 429:
         if any("PerDay" in json.dumps(d) for d in details):
@@ -438,7 +439,7 @@ def backend_error(error: Exception, info: EndpointInfo) -> BackendError:
 
 
 def _error(payload: Json) -> JsonObject:
-    """The error's object: under "error", in a list of one, or the payload itself."""
+    """Return the error's object: under "error", in a list of one, or the payload itself."""
     if isinstance(payload, list) and payload:
         payload = payload[0]
     if not isinstance(payload, Mapping):
@@ -448,7 +449,7 @@ def _error(payload: Json) -> JsonObject:
 
 
 def _delay_s(details: Sequence[JsonObject], headers: Mapping[str, str]) -> float | None:
-    """The endpoint's wish in seconds: RetryInfo's "17.5s", or `Retry-After`; None where neither can be read."""
+    """Return the wait in seconds that the endpoint asks for: RetryInfo's "17.5s", or `Retry-After`; None for neither."""
     for detail in details:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))
         if match:

@@ -99,7 +99,7 @@ def _finish(metadata: Mapping[str, Any]) -> Finish:
 
 
 def _blocked(metadata: Mapping[str, Any]) -> str:
-    """Gemini's reason for answering nothing, which its class keeps beside an empty message; "" where there is none."""
+    """Return Gemini's reason for answering nothing, which its class keeps beside an empty message; "" for none."""
     feedback = metadata.get("prompt_feedback")
     reason = feedback.get("block_reason") if isinstance(feedback, Mapping) else None
     return str(getattr(reason, "name", reason)) if reason else ""
@@ -115,7 +115,7 @@ def _refusal(message: AIMessage) -> str:
 
 
 def _reasoning(message: AIMessage) -> str:
-    """The thoughts that the provider shows; "" where it shows none."""
+    """Return the thoughts that the provider shows; "" where it shows none."""
     found = [b["reasoning"] for b in message.content_blocks if b["type"] == "reasoning" and b.get("reasoning")]
     plain = message.additional_kwargs.get("reasoning_content")
     return "\n".join(found) or (plain if isinstance(plain, str) else "")
@@ -146,7 +146,7 @@ def filtered_reply(error: Exception, sent: Mapping[str, Json], scrub: Scrub) -> 
 
 
 def _carry(message: AIMessage, by: str, scrub: Scrub) -> Json:
-    """The provider's own blocks and keywords (thoughts with their signatures), where the plain reply does not hold them."""
+    """Return the provider's own blocks and keywords (signed thoughts), where the plain reply does not hold them."""
     blocks = message.content if isinstance(message.content, list) else []
     plain = all(isinstance(b, str) or (b.get("type") == "text" and set(b) <= {"type", "text", "index"}) for b in blocks)
     further = {k: v for k, v in message.additional_kwargs.items() if k not in _OWN_KEYS and v}
@@ -264,7 +264,7 @@ def cleaned_cause(error: Exception, scrub: Scrub) -> Exception | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, and what it says it comes from."""
+    """Yield the error, and each error that it comes from."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen and len(seen) < 16:
@@ -295,7 +295,7 @@ def _retry_after_s(error: BaseException) -> float | None:
 
 
 def _words(chain: list[BaseException]) -> str:
-    """What the provider says: its body's message where it has one, else the error's text; one line."""
+    """Return what the provider says on one line: its body's message where it has one, else the error's text."""
     body = next((b for e in chain if (b := getattr(e, "body", None))), None)
     if body is not None:
         code = payload.error_code(body)
@@ -306,4 +306,4 @@ def _words(chain: list[BaseException]) -> str:
         # "Connection error." alone says nothing.
         last = chain[-1]
         text = f"{text} ({type(last).__name__}: {' '.join(str(last).split())})"
-    return text if len(text) <= 400 else text[:399] + "…"
+    return payload.one_line(text)

@@ -55,7 +55,7 @@ def _traits(model: str, endpoint: str) -> Traits:
 
 
 def _extras(request: Request) -> dict[str, Json]:
-    """The schema of the answer."""
+    """Return the field that holds the schema of the answer."""
     if request.answer_schema is None:
         return {}
     return {"response_format": wire.response_format(request.answer_schema)}
@@ -180,14 +180,14 @@ class OpenAIBackend(Remote):
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
         messages = wire.Spliced.of(
             lambda image_url: wire.messages_of(
-                request, image_url, tool_images=self._traits.tool_result_images, image_ids=self._service.image_ids
+                request, image_url, tool_images=self.traits.tool_result_images, image_ids=self._service.image_ids
             ),
             lambda ref: self._image_urls.ascii(images, ref),
         )
         return lambda: self._negotiated(request, messages)
 
     def _negotiated(self, request: Request, messages: wire.Spliced) -> Reply:
-        """One answer, without the parameters that this model turns out to refuse. Remembered: it is asked once."""
+        """Return one answer, without the parameters that this model refuses. Refusals are remembered."""
         import openai
 
         unbounded: dict[str, None] = {}
@@ -230,13 +230,13 @@ class OpenAIBackend(Remote):
 
 
 def _refuses_bound(error: openai.APIStatusError, sent: Mapping[str, Json]) -> bool:
-    """Whether the reply was bounded higher than the server takes. Without a bound it takes its own."""
+    """Return True if the reply was bounded higher than the server takes. Without a bound it takes its own."""
     bounded = "max_tokens" in sent or "max_completion_tokens" in sent
     return bounded and error.status_code in (400, 422) and bool(REPLY_BOUND.search(said(error.body)))
 
 
 def _refused_parameter(error: openai.APIStatusError, sent: Mapping[str, Json]) -> str | None:
-    """Our name of a parameter that was sent, that the model says it does not take, and that we can do without.
+    """Return our name of a parameter that was sent, that the model does not take, and that we can do without.
 
     Some servers do not say under `param` which it is, but in their words alone.
     """

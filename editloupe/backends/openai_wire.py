@@ -11,7 +11,6 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, cast
 
 from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, EndpointInfo
@@ -26,10 +25,10 @@ from editloupe.backends.payload import (
     count,
     error_code,
     loads,
-    pictures,
+    move_pictures,
+    parse_answer,
     retry_after_s,
     said,
-    without_pictures,
 )
 from editloupe.chat import (
     Finish,
@@ -41,7 +40,6 @@ from editloupe.chat import (
     Request,
     TextPart,
     ToolCall,
-    ToolSpec,
     Usage,
 )
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
@@ -73,7 +71,7 @@ def parameters_of(model: str, request: Request, renamed: Mapping[str, str | None
         if value is not None and wire_name is not None:
             wire[wire_name] = value
     if request.tools:
-        wire["tools"] = [_wire_tool(tool) for tool in request.tools]
+        wire["tools"] = [{"type": "function", "function": tool.to_json()} for tool in request.tools]
         wire["tool_choice"] = "auto" if request.calls_allowed else "none"
     return wire
 
@@ -86,24 +84,11 @@ def response_format(schema: JsonObject) -> dict[str, Json]:
 def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool = False, image_ids: bool = False) -> list[Json]:
     """Return the conversation.
 
-    tool_images: whether the endpoint takes pictures in a tool's message. Where it does not, a tool's message keeps its
-    text, and its pictures follow, under their names, in a user's message behind the last tool's message of the turn:
-    between them, an endpoint refuses it.
+    tool_images: whether the endpoint takes pictures in a tool's message. Where it does not, `move_pictures` moves them.
     image_ids: whether each picture carries its digest as `uuid`, by which the server knows it again.
     """
-    wire: list[Json] = []
-    waiting: list[Part] = []
-    for message in request.messages:
-        if message.role != "tool" and waiting:
-            wire.append({"role": "user", "content": _wire_content(tuple(waiting), image_url, image_ids)})
-            waiting = []
-        if message.role == "tool" and not tool_images and message.images:
-            waiting += pictures(message)
-            message = replace(message, parts=without_pictures(message))
-        wire.append(_wire_message(message, image_url, image_ids))
-    if waiting:
-        wire.append({"role": "user", "content": _wire_content(tuple(waiting), image_url, image_ids)})
-    return wire
+    messages = request.messages if tool_images else move_pictures(request.messages)
+    return [_wire_message(message, image_url, image_ids) for message in messages]
 
 
 class Spliced:
@@ -142,7 +127,7 @@ _GAPS: Final = re.compile(_GAP.encode() + b"([0-9a-f]{64})")
 
 
 def _json(value: Json) -> bytes:
-    """As the SDK writes JSON. Half a surrogate pair, which JSON allows and UTF-8 does not, becomes its escape."""
+    """Write JSON as the SDK does. Half a surrogate pair, which JSON allows and UTF-8 does not, becomes its escape."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode("utf-8", "backslashreplace")
 
@@ -163,7 +148,7 @@ def _wire_message(message: Message, image_url: ImageURL, image_ids: bool) -> Jso
 
 
 def _wire_content(parts: tuple[Part, ...], image_url: ImageURL, image_ids: bool) -> Json:
-    """Blocks in the order of the parts; one text alone is a plain string, which every server takes for every role."""
+    """Return blocks in the order of the parts, or a plain string for one text, which every server takes for every role."""
     if not parts:
         return None
     if len(parts) == 1 and isinstance(parts[0], TextPart):
@@ -178,10 +163,6 @@ def _wire_content(parts: tuple[Part, ...], image_url: ImageURL, image_ids: bool)
         else {"type": "text", "text": part.text}
         for part in parts
     ]
-
-
-def _wire_tool(tool: ToolSpec) -> JsonObject:
-    return {"type": "function", "function": tool.to_json()}
 
 
 # wire → Reply
@@ -209,10 +190,11 @@ def read_reply(body: bytes, sent: JsonObject, info: EndpointInfo) -> Reply:
     text, refusal = _content_text(message.get("content")), message.get("refusal")
     if isinstance(refusal, str) and refusal:
         text, finish = refusal, "refusal"
+    thoughts = (message.get("reasoning_content"), message.get("reasoning"))
     model, fingerprint = payload.get("model"), payload.get("system_fingerprint")
     return Reply(
         text=text,
-        reasoning=_first_text(message, "reasoning_content", "reasoning"),
+        reasoning=next((v for v in thoughts if isinstance(v, str) and v), ""),
         tool_calls=calls,
         malformed_calls=malformed,
         finish=finish,
@@ -226,7 +208,7 @@ def read_reply(body: bytes, sent: JsonObject, info: EndpointInfo) -> Reply:
 
 
 def _logprob(value: Json) -> float | None:
-    """The natural logarithm of the answer's probability: that of its tokens, added up. None where one is missing."""
+    """Return the natural logarithm of the answer's probability: its tokens' added up. None where one is missing."""
     tokens = value.get("content") if isinstance(value, Mapping) else None
     if not isinstance(tokens, list) or not tokens:
         return None
@@ -236,15 +218,7 @@ def _logprob(value: Json) -> float | None:
 
 
 def _payload(body: bytes, info: EndpointInfo) -> JsonObject:
-    try:
-        # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
-        payload = cleaned(loads(info.scrub(body.decode("utf-8-sig", "replace"))), info.scrub)
-    except (ValueError, RecursionError) as error:
-        if body.lstrip()[:1] == b"<":
-            raise Rejected(f"{info.where}: answered with a web page, not JSON; {_BASE_URL_HINT}") from error
-        raise Unavailable(f"{info.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
-    if not isinstance(payload, Mapping):
-        raise Unavailable(f"{info.where}: expected a JSON object, found {str(payload)[:80]!r}")
+    payload = parse_answer(body, info, _BASE_URL_HINT)
     # Some gateways report a failure with HTTP 200 and an error in place of the answer.
     error_body = payload.get("error")
     if error_body and not payload.get("choices"):
@@ -254,15 +228,11 @@ def _payload(body: bytes, info: EndpointInfo) -> JsonObject:
 
 
 def _content_text(content: Json) -> str:
-    """A string, or the text of a list of blocks; anything else is no text."""
+    """Return a string, or the text of a list of blocks; anything else is no text."""
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else []
     return "".join(str(b["text"]) for b in blocks if isinstance(b, Mapping) and isinstance(b.get("text"), str))
-
-
-def _first_text(message: JsonObject, *names: str) -> str:
-    return next((v for v in (message.get(name) for name in names) if isinstance(v, str) and v), "")
 
 
 def _calls(value: Json, scrub: Callable[[str], str]) -> tuple[tuple[ToolCall, ...], tuple[MalformedCall, ...]]:
@@ -350,7 +320,7 @@ def filtered_reply(error: Exception, sent: JsonObject, info: EndpointInfo) -> Re
 
 
 def _failure(status: int, body: object, info: EndpointInfo, *, retry_after_s: float | None = None) -> BackendError:
-    """A failed answer as one of ours, with what to do about it."""
+    """Return a failed answer as one of our errors, with what to do about it."""
     words, code = said(body), error_code(body)
     message = f"{info.where}: HTTP {status}" + (f", {words}" if words else "")
     if status == 429 and code == "insufficient_quota":

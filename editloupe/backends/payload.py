@@ -10,11 +10,14 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias, cast
 
+from editloupe.backends.endpoint import EndpointInfo
 from editloupe.chat import Message, Part, Request, TextPart
 from editloupe.data.images import ImagePolicy, ImageStore
+from editloupe.errors import Rejected, Unavailable
 from editloupe.values import ImageRef, Json
 
 IMAGE_TEXT_BYTES: Final = 64 * 2**20
@@ -79,21 +82,47 @@ class ImageURLs:
 
 
 def moves_pictures(request: Request) -> bool:
-    """Return whether a tool's message of the request holds pictures, which `messages_of` may have to move."""
+    """Return whether a tool's message of the request holds pictures, which an adapter may have to move."""
     return any(message.role == "tool" and message.images for message in request.messages)
 
 
-def pictures(message: Message) -> list[Part]:
-    """Return a message's pictures, each behind its name."""
-    return [p for image in message.images for p in (TextPart(text=f"{image.alias}:"), image)]
+def move_pictures(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages with the pictures of tools' messages moved into a user's message, each behind its name.
+
+    It stands behind the last tool's message of the turn, since endpoints refuse it between them.
+    """
+    found: list[Message] = []
+    waiting: list[Part] = []
+    for message in messages:
+        if message.role != "tool" and waiting:
+            found.append(Message(role="user", parts=tuple(waiting)))
+            waiting = []
+        if message.role == "tool" and message.images:
+            names = [image.alias for image in message.images]
+            labels = {f"{name}:" for name in names}
+            texts = [p for p in message.parts if isinstance(p, TextPart) and p.text not in labels]
+            where = TextPart(text=f"Pictures in the next message: {', '.join(names)}.")
+            waiting += [part for image in message.images for part in (TextPart(text=f"{image.alias}:"), image)]
+            message = replace(message, parts=(*texts, where))
+        found.append(message)
+    return [*found, Message(role="user", parts=tuple(waiting))] if waiting else found
 
 
-def without_pictures(message: Message) -> tuple[Part, ...]:
-    """Return the text of a message, with the names of its pictures and where they are."""
-    names = {f"{image.alias}:" for image in message.images}
-    kept = [p for p in message.parts if isinstance(p, TextPart) and p.text not in names]
-    where = f"Pictures in the next message: {', '.join(image.alias for image in message.images)}."
-    return (*kept, TextPart(text=where))
+def parse_answer(body: bytes, info: EndpointInfo, address_hint: str) -> JsonObject:
+    """Parse an answer's body, cleaned of the key.
+
+    Raises Rejected for a web page, with `address_hint`, and Unavailable for what is no whole JSON object.
+    """
+    try:
+        # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
+        payload = cleaned(loads(info.scrub(body.decode("utf-8-sig", "replace"))), info.scrub)
+    except (ValueError, RecursionError) as error:
+        if body.lstrip()[:1] == b"<":
+            raise Rejected(f"{info.where}: answered with a web page, not JSON; {address_hint}") from error
+        raise Unavailable(f"{info.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
+    if not isinstance(payload, Mapping):
+        raise Unavailable(f"{info.where}: expected a JSON object, found {str(payload)[:80]!r}")
+    return payload
 
 
 def loads(text: str | bytes) -> Json:
@@ -161,5 +190,10 @@ def said(body: object) -> str:
     inner = error_body(body)
     if isinstance(inner, Mapping):
         inner = inner.get("message") or inner.get("detail") or json.dumps(inner)
-    text = "" if inner is None else " ".join(str(inner).split())
-    return text if len(text) <= 400 else text[:399] + "…"
+    return "" if inner is None else one_line(str(inner))
+
+
+def one_line(text: str, most: int = 400) -> str:
+    """Return a text on one line, cut to `most` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"

@@ -15,7 +15,7 @@ from editloupe.backends.base import LMM, NOT_LMMS, parse_uri
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
 
-_LISTED_PROVIDERS: Final = {"openai": "openai", "google": "google"}
+_LISTED_PROVIDERS: Final = {"openai": "openai", "google": "google", "google_genai": "google"}
 """Backends whose own endpoint has list prices. One with a base_url may charge anything."""
 _NAMES = ("input", "output", "cached_input")
 
@@ -61,7 +61,7 @@ class Prices:
             if name in self.by_name:
                 return self.by_name[name].of(usage)
         provider, _, model = uri.model.partition(":") if uri.provider == "langchain" else (uri.provider, "", uri.model)
-        listed = _LISTED_PROVIDERS.get({"google_genai": "google"}.get(provider, provider))
+        listed = _LISTED_PROVIDERS.get(provider)
         if listed is None or "base_url" in uri.params:
             return None
         return _listed(listed, model, usage)

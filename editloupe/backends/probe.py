@@ -14,10 +14,11 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from editloupe.backends.base import LMM, parse_uri
+from editloupe.backends.payload import one_line
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, ToolSpec, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError
-from editloupe.values import ImageRef, Json
+from editloupe.values import ImageRef, Json, Serialisable
 
 Result: TypeAlias = Literal["yes", "no", "failed", "not offered", "not asked", "not told"]
 
@@ -56,7 +57,7 @@ class TellsLimit(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probed:
+class Probed(Serialisable):
     """One probe."""
 
     name: str
@@ -66,15 +67,6 @@ class Probed:
     """The model's own words, or why there are none."""
     seconds: float = 0.0
     """Of the call, retries included."""
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "name": self.name,
-            "result": self.result,
-            "asked": self.asked,
-            "answered": self.answered,
-            "seconds": round(self.seconds, 3),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,10 +171,12 @@ class _Asking:
     images: ImageStore = field(default_factory=ImageStore)
 
     def note(self, name: str, result: Result, asked: str, answered: str, seconds: float = 0.0) -> None:
-        self.rows.append(Probed(name=name, result=result, asked=asked, answered=_short(answered), seconds=seconds))
+        self.rows.append(
+            Probed(name=name, result=result, asked=asked, answered=one_line(answered, 300), seconds=round(seconds, 3))
+        )
 
     def ask(self, name: str, asked: str, request: Request, judge: Callable[[Reply], tuple[Result, str]]) -> None:
-        """One question; `judge` says what the reply shows, in a word and in words."""
+        """Ask one question. `judge` returns what the reply shows, as a result and in words."""
         self.listener(name)
         began = time.monotonic()
         try:
@@ -345,11 +339,6 @@ def _question(text: str, *pictures: tuple[str, ImageRef]) -> Request:
 
 
 def _names(text: str, words: list[str]) -> list[str]:
-    """Which of the words the text names, in its order, each once."""
+    """Return which of the words the text names, in its order, each once."""
     found = re.findall(rf"\b({'|'.join(words)})\b", text.lower())
     return list(dict.fromkeys(found))
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 300 else line[:299] + "…"

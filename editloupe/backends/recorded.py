@@ -59,6 +59,8 @@ class RecordedLMM:
     how many there are. A recorded failure without a later answer fails again, with its message, and is not tried again.
     """
 
+    endpoint, version = "in process", ""
+
     def __init__(self, folder: Path, judge_id: str, judge: Mapping[str, Json]) -> None:
         self._folder = folder
         self._answers: dict[str, _Recorded] = {}
@@ -75,7 +77,8 @@ class RecordedLMM:
         ]
         name = recorded.provider + (f"/{recorded.model}" if recorded.model else "")
         params = {**recorded.params, "run": digest(content)[:12]}
-        self._uri = str(BackendURI(provider="recorded", model=name, params=params))
+        # The recorded judge's backend, with a digest of all its answers: what the folder is called is no part.
+        self.uri = str(BackendURI(provider="recorded", model=name, params=params))
         self.traits = Traits(
             describes=f"what {recorded} answered in {folder.name}, from its traces",
             is_lmm=recorded.provider not in NOT_LMMS,
@@ -87,20 +90,7 @@ class RecordedLMM:
         )
 
     def __repr__(self) -> str:
-        return f"RecordedLMM({self._uri!r})"
-
-    @property
-    def uri(self) -> str:
-        """The recorded judge's backend, with a digest of all its recorded answers: what the folder is called is no part."""
-        return self._uri
-
-    @property
-    def endpoint(self) -> str:
-        return "in process"
-
-    @property
-    def version(self) -> str:
-        return ""
+        return f"RecordedLMM({self.uri!r})"
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
         """Return the recorded answer. Raises NotRecorded where there is none, else the recorded failure."""
@@ -165,10 +155,8 @@ class RecordedLMM:
                 return f"{head}: none of its {count} conversations begins with these images"
             path = max(candidates, key=lambda p: _likeness(read_trace(p), request))
         trace = read_trace(path)
-        header = trace.header
-        asked = task_from_json(header.task)
-        task = f"{asked.about}, {asked.metric}"
-        nearest = f"{head}; the nearest is {path.relative_to(self._folder)} ({task})"
+        asked = task_from_json(trace.header.task)
+        nearest = f"{head}; the nearest is {path.relative_to(self._folder)} ({asked.about}, {asked.metric})"
         return f"{nearest}, and differs in {difference(trace, request, shared)}"
 
 
@@ -185,7 +173,7 @@ def _images(message: Message) -> tuple[str, ...]:
 
 
 def _judges(folder: Path) -> dict[str, Mapping[str, Json]]:
-    """The judges of a run: id → what they are. Raises ConfigError where the folder is no run."""
+    """Return the judges of a run by id. Raises ConfigError where the folder is no run."""
     try:
         info = json.loads((folder / "run.json").read_bytes())
     except FileNotFoundError:

@@ -26,8 +26,11 @@ def difference(trace: Trace, request: Request, shared: int) -> str:
     return _settings_difference(trace.header, call, request)
 
 
-def message_difference(recorded: Message, now: Message) -> str:
-    """Return the first field in which two messages differ: "FIELD: recorded …, now …"."""
+def message_difference(recorded: Message, now: Message, *, was: str = "recorded", is_: str = "now") -> str:
+    """Return the first field in which two messages differ: "FIELD: recorded …, now …".
+
+    was, is_: what the two are called.
+    """
     for name, old, new in (
         ("role", recorded.role, now.role),
         ("tool_call_id", recorded.tool_call_id, now.tool_call_id),
@@ -35,11 +38,11 @@ def message_difference(recorded: Message, now: Message) -> str:
         ("images", [p.to_json() for p in recorded.images], [p.to_json() for p in now.images]),
     ):
         if old != new:
-            return f"{name}: recorded {short(old)}, now {short(new)}"
+            return f"{name}: {was} {short(old)}, {is_} {short(new)}"
     if recorded.text != now.text:
         at = next((i for i, (a, b) in enumerate(zip(recorded.text, now.text, strict=False)) if a != b), None)
         at = min(len(recorded.text), len(now.text)) if at is None else at
-        return f"text, from character {at + 1}: recorded {_around(recorded.text, at)}, now {_around(now.text, at)}"
+        return f"text, from character {at + 1}: {was} {_around(recorded.text, at)}, {is_} {_around(now.text, at)}"
     return "the parts' order" if recorded.parts != now.parts else "carry"
 
 

@@ -7,14 +7,12 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from editloupe.backends.limits import ConnectionLimit
 from editloupe.errors import BackendError, RateLimited
 
 T = TypeVar("T")
-
-
 _TOO_MUCH = (503, 529)
 
 
@@ -49,17 +47,6 @@ class RetryPolicy:
 DEFAULT_POLICY: Final = RetryPolicy()
 
 
-@dataclass(frozen=True, kw_only=True)
-class RetryOutcome(Generic[T]):
-    """What `fn` returned at last."""
-
-    value: T
-    attempts: int
-    """How often it was called."""
-    waited_s: float
-    """Seconds slept between, added up."""
-
-
 def call(
     fn: Callable[[], T],
     *,
@@ -68,20 +55,21 @@ def call(
     sleep: Callable[[float], None] = time.sleep,
     rng: Callable[[], float] = random.random,
     clock: Callable[[], float] = time.monotonic,
-) -> RetryOutcome[T]:
-    """Call `fn` until it returns. Raises its last BackendError, with the attempts made, where the policy is used up.
+) -> tuple[T, int]:
+    """Call `fn` until it returns. Return its value and the number of attempts.
+
+    Raises the last BackendError, with the attempts made, where the policy is used up.
 
     Only errors that say `retryable` are tried again, a 400 never is. An endpoint's own `retry_after_s` is the shortest
     wait; one that does not fit into what is left of `total_s` is not slept through, the error is raised at once.
     limit: each attempt waits for its turn there; the sleep between two holds no place.   rng: 0 <= x < 1.
     clock: seconds, never going back.
     """
-    start, waited = clock(), 0.0
+    start = clock()
     for attempt in range(1, policy.attempts + 1):
         try:
             with nullcontext() if limit is None else limit.call():
-                value = fn()
-            return RetryOutcome(value=value, attempts=attempt, waited_s=waited)
+                return fn(), attempt
         except BackendError as error:
             if not error.retryable:
                 raise
@@ -89,7 +77,7 @@ def call(
             wait = max(policy.wait_s(attempt, rng(), lost=lost), error.retry_after_s or 0.0)
             elapsed = clock() - start
             if attempt == policy.attempts or elapsed + wait > policy.total_s:
-                summary = f"gave up after {_times(attempt)} in {elapsed:.0f} s"
+                summary = f"gave up after {attempt} {'attempt' if attempt == 1 else 'attempts'} in {elapsed:.0f} s"
                 if attempt < policy.attempts and error.retry_after_s and elapsed + error.retry_after_s > policy.total_s:
                     summary += (
                         f": the endpoint asks to wait {error.retry_after_s:,.0f} s, and a call has {policy.total_s:g} s"
@@ -97,9 +85,4 @@ def call(
                 error.args = (f"{error} ({summary})",)
                 raise
             sleep(wait)
-            waited += wait
     raise AssertionError("unreachable: the last attempt returns or raises")
-
-
-def _times(attempts: int) -> str:
-    return "1 attempt" if attempts == 1 else f"{attempts} attempts"

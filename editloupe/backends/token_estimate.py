@@ -42,5 +42,5 @@ def _calls(calls: tuple[ToolCall, ...]) -> int:
 
 
 def _tokens(characters: int) -> int:
-    """Never none: a call that took nothing would never use a budget up."""
+    """Return at least 1: a call that took nothing would never use a budget up."""
     return max(1, -(-characters // CHARACTERS_A_TOKEN))

@@ -33,7 +33,7 @@ from editloupe.errors import ConfigError, Unavailable
 START_S: Final = 3600.0
 """A large model may have to be fetched first."""
 GRACE_S: Final = 15.0
-"""Between the polite signal and the other one."""
+"""Seconds between SIGTERM and SIGKILL."""
 LOG_LINES: Final = 15
 """Of the server's log, where it fails."""
 _PR_SET_PDEATHSIG = 1
@@ -49,7 +49,7 @@ _OURS: Final = {
     "--api-key": "keys come from the environment: set VLLM_API_KEY",
     "--hf-token": "keys come from the environment: set HF_TOKEN",
 }
-"""Arguments that cannot be passed on, and why."""
+"""Arguments that cannot be passed on, with the reason."""
 
 
 def check_launch(uri: BackendURI, arguments: Sequence[str]) -> None:
@@ -175,7 +175,7 @@ class Server:
             time.sleep(0.2)
 
     def stop(self) -> None:
-        """End the whole process group: politely, then not. Does nothing the second time."""
+        """End the whole process group: SIGTERM, then SIGKILL. The second call does nothing."""
         try:
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(self._process.pid, signal.SIGTERM)
@@ -213,7 +213,8 @@ class Server:
         if len(key) >= 8:
             text = text.replace(key, "***")
         # A progress bar writes its line again and again behind carriage returns.
-        lines = [printable for line in text.splitlines() if (printable := _printable(line))]
+        lines = ["".join(c if c.isprintable() else " " for c in line).rstrip() for line in text.splitlines()]
+        lines = [line for line in lines if line]
         return [line if len(line) <= _LINE_BYTES else line[: _LINE_BYTES - 1] + "…" for line in lines[-count:]]
 
     def _healthy(self) -> bool:
@@ -233,7 +234,7 @@ class Server:
 
 
 def _dies_with_us() -> Callable[[], None] | None:
-    """What the new process does before it becomes the server: on Linux it asks to end when we do, even by SIGKILL.
+    """Return what makes the new process end when this one does, even by SIGKILL; None where the system cannot.
 
     The system watches the thread that starts it, so only the main one may ask this.
     """
@@ -241,7 +242,7 @@ def _dies_with_us() -> Callable[[], None] | None:
         return None
     import ctypes
 
-    # Loaded here and not behind the fork, where an import may wait for ever for another thread's lock.
+    # Loaded here and not behind the fork, where an import may block on another thread's lock.
     prctl, us = ctypes.CDLL(None).prctl, os.getpid()
 
     def ask() -> None:
@@ -256,10 +257,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _printable(line: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in line).rstrip()
 
 
 def _ending(code: int) -> str:

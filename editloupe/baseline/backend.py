@@ -20,7 +20,7 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError
 from editloupe.parsing import CANNOT_JUDGE
 from editloupe.prompts.tags import FINAL_ANSWER, THINKING, TOOL_CALL, neutralise
-from editloupe.values import Box, ImageRef, Json
+from editloupe.values import ImageRef, Json
 
 VERSION: Final = "3"
 DESCRIBES: Final = "pixel baseline: rules on pixels, not an LMM"
@@ -28,6 +28,8 @@ DESCRIBES: Final = "pixel baseline: rules on pixels, not an LMM"
 _OPENING: Final = "This is a pixel baseline: rules on pixels, not an LMM."
 _SMALL_PX: Final = 48.0
 _PAIRS_KEPT: Final = 4
+_MOST_PLACES: Final = 16
+"""More places than this are no list of edits any more."""
 
 
 def open_backend(uri: BackendURI) -> PixelBaseline:
@@ -74,10 +76,12 @@ class PixelBaseline:
         pair = self._pair(original, edited, images)
         verdict, thought = _judged(question, pair)
         place = verdict.place
-        if place is not None and "zoom_in" in question.tools and "zoom_in" not in question.called and _is_small(place):
-            return _call(
-                f"{thought} The place is small; a closer look before the verdict.", "zoom_in", _zoom(place, original)
-            )
+        zooms = "zoom_in" in question.tools and "zoom_in" not in question.called
+        if zooms and place is not None and min(place.width, place.height) < _SMALL_PX:
+            width, height = original.width, original.height
+            bbox = list(place.clipped(width=width, height=height).to_thousandths(width=width, height=height))
+            reason = f"{thought} The place is small; a closer look before the verdict."
+            return _call(reason, "zoom_in", {"target_image": EDITED, "bbox": bbox})
         return _answer(verdict.label, f"{thought} {verdict.reason}")
 
     def _pair(self, original: ImageRef, edited: ImageRef, images: ImageStore) -> ImagePair:
@@ -106,7 +110,7 @@ class PixelBaseline:
 
 
 def _unfit(question: Question) -> str:
-    """Return why the baseline cannot answer the question; "" where it can."""
+    """Return the reason why the baseline cannot answer the question; "" where it can."""
     if question.labels not in (FOLLOWING, CONSISTENCY):
         named = ", ".join(sorted(question.labels)) or "none"
         return (
@@ -135,32 +139,15 @@ def _judged(question: Question, pair: ImagePair) -> tuple[Verdict, str]:
     return judge(instruction, measured), thought
 
 
-_MOST_PLACES: Final = 16
-"""More places than this are no list of edits any more."""
-
-
-def _is_small(place: Box) -> bool:
-    return min(place.width, place.height) < _SMALL_PX
-
-
-def _zoom(place: Box, original: ImageRef) -> dict[str, Json]:
-    box = place.clipped(width=original.width, height=original.height)
-    bbox = list(box.to_thousandths(width=original.width, height=original.height))
-    return {"target_image": EDITED, "bbox": bbox}
-
-
 def _call(thought: str, name: str, parameters: dict[str, Json]) -> Reply:
     body = json.dumps({"name": name, "parameters": parameters})
-    return _reply(f"{_think(thought)}\n<{TOOL_CALL}>\n{body}\n</{TOOL_CALL}>")
+    return _reply(thought, f"<{TOOL_CALL}>\n{body}\n</{TOOL_CALL}>")
 
 
 def _answer(label: str | None, thought: str) -> Reply:
-    return _reply(f"{_think(thought)}\n<{FINAL_ANSWER}>{label or CANNOT_JUDGE}</{FINAL_ANSWER}>")
+    return _reply(thought, f"<{FINAL_ANSWER}>{label or CANNOT_JUDGE}</{FINAL_ANSWER}>")
 
 
-def _think(thought: str) -> str:
-    return f"<{THINKING}>{_OPENING} {thought}</{THINKING}>"
-
-
-def _reply(text: str) -> Reply:
+def _reply(thought: str, act: str) -> Reply:
+    text = f"<{THINKING}>{_OPENING} {thought}</{THINKING}>\n{act}"
     return Reply(text=text, model=f"pixel-baseline-{VERSION}")

@@ -40,8 +40,8 @@ _ATTRIBUTES: Final = (
 )
 _PLAIN = frozenset(
     (*NAMES, *SYNONYMS, *MATERIALS, *OUTLINES, "wooden", "metallic", "golden", "light", "dark", "bright", "bigger",
-     "smaller", "larger", "taller",
-     "shorter", "big", "small", "large", "tall", "short", "transparent", "shiny", "visible", "invisible")
+     "smaller", "larger", "taller", "shorter", "big", "small", "large", "tall",
+     "short", "transparent", "shiny", "visible", "invisible")
 )  # fmt: skip
 
 _OF_ATTRIBUTE = re.compile(rf"\b(?:{_ATTRIBUTES})(?: and \w+)? of (.+)")
@@ -104,7 +104,7 @@ def _in_sentence(text: str, action: Action) -> str | None:
         if match is None:
             continue
         if re.match(r"(it|everything)\b", match[1]):
-            # Without a word on colour, material or the like, "it" is taken for the image; else nobody knows what it is.
+            # Without a word on colour, material or the like, "it" is taken for the image; else it is unknown.
             return WHOLE_IMAGE if action == "unknown" else None
         found = _noun(match[1])
         # Something added to "the image" is about nothing that is there.

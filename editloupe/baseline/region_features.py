@@ -1,6 +1,6 @@
 """Measures two images: each changed region closely, and the picture as a whole.
 
-Frames: `Pair` works on the aligned copies (`imaging.align`); boxes handed in and out are px of the original image.
+`ImagePair` works on the aligned copies (`imaging.align`); boxes handed in and out are px of the original image.
 """
 
 from __future__ import annotations
@@ -111,15 +111,12 @@ class ImagePair:
 
     def features(self, box: Box) -> RegionFeatures:
         """Return the features of one region. box: px of the original image."""
-        patch = self._patch(box)
-        return _measured(box, patch)
+        return _measured(box, self._patch(box))
 
     def connected(self, a: Box, b: Box) -> bool:
         """Return True if one thing, in either image, reaches from box a to box b. a, b: px of the original image."""
         patch = self._patch(a.union(b))
-        masks = patch.standing_out
-        ends = [patch.inside(box) for box in (a, b)]
-        return any(_share_a_piece(mask | patch.changed, ends[0], ends[1]) for mask in masks)
+        return any(_share_a_piece(m | patch.changed, patch.inside(a), patch.inside(b)) for m in patch.standing_out)
 
     def _patch(self, box: Box) -> _Patch:
         height, width = self._second.shape[:2]
@@ -140,7 +137,8 @@ class ImagePair:
     @cached_property
     def whole(self) -> ImageFeatures:
         labs = [to_lab(image) for image in (self._first, self._second.astype(np.float32))]
-        first, second = (_thumbnail(lab) for lab in labs)
+        # At no more than 256 px a side.
+        first, second = (_prepared(lab, min(1.0, 256 / max(lab.shape[:2]))) for lab in labs)
         texture, colour = _changed_cells(*labs)
         return ImageFeatures(
             changed=self.found.changed_share,
@@ -341,11 +339,6 @@ def _mean(values: NDArray[np.float32], mask: Mask) -> float:
 
 
 # The picture as a whole ---------------------------------------------------------------------------------------------------
-
-
-def _thumbnail(lab: Lab) -> Lab:
-    """Return the picture at no more than 256 px a side."""
-    return _prepared(lab, min(1.0, 256 / max(lab.shape[:2])))
 
 
 def _redrawn_cells(first: Lab, second: Lab) -> float:

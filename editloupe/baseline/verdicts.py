@@ -85,9 +85,9 @@ def measure(pair: ImagePair, boxes: Sequence[Box], *, crops: Mapping[str, Box]) 
     boxes: px of the original image.   crops: name of a picture that was shown → the box that it is about.
     """
     regions = [pair.features(box) for box in joined(pair, boxes)]
-    return Measurements(
-        regions=tuple(region for region in regions if not _trivial(region)), whole=pair.whole, size=pair.size, crops=crops
-    )
+    # The same silhouette, colour and edges: no person would call it a change.
+    changed = tuple(r for r in regions if r.outline <= 0.85 or r.shift >= 9 or r.edges <= 0.85)
+    return Measurements(regions=changed, whole=pair.whole, size=pair.size, crops=crops)
 
 
 def joined(pair: ImagePair, boxes: Sequence[Box]) -> list[Box]:
@@ -263,20 +263,16 @@ def _shape(region: RegionFeatures, instruction: ParsedInstruction) -> tuple[str,
 def _remove(region: RegionFeatures, instruction: ParsedInstruction) -> tuple[str, str]:
     if region.vanished:
         return FLAWLESS, f"{_gone(region)}, and the place looks like its surroundings."
-    return (
-        WRONG,
-        f"Something still stands out there ({region.size_after:.0%} of the box): changed, not removed ({_moved(region)}).",
-    )
+    rest = f"Something still stands out there ({region.size_after:.0%} of the box)"
+    return WRONG, f"{rest}: changed, not removed ({_moved(region)})."
 
 
 def _replace(region: RegionFeatures, instruction: ParsedInstruction) -> tuple[str, str]:
     if region.vanished:
         return WRONG, f"{_gone(region)}, and nothing stands there now: removed, not replaced."
     if region.edges > 0.6 and region.outline > 0.9:
-        return (
-            WRONG,
-            f"It has its old outline (cover {region.outline:.2f}, r = {region.edges:.2f}): recoloured, not replaced.",
-        )
+        kept = f"It has its old outline (cover {region.outline:.2f}, r = {region.edges:.2f})"
+        return WRONG, f"{kept}: recoloured, not replaced."
     if instruction.to is not None and share_of(region.after, instruction.to) < 0.35:
         return WRONG, f"What stands there now is {leading(region.after)} and not {instruction.to}."
     right = f"Something with another outline stands there (cover {region.outline:.2f}, r = {region.edges:.2f})"
@@ -315,13 +311,9 @@ def _counted(instruction: ParsedInstruction, able: Sequence[RegionFeatures], mea
     gone, new = [region for region in able if region.vanished], [region for region in able if region.appeared]
     other = [region for region in able if not region.vanished and not region.appeared]
     if gone or new:
-        # One of the group looks like the others in size; a thing of another size is a bystander of the same colour.
+        # One of the group looks like the others in size; a thing of another size only has the same colour.
         usual = [median(sides) for sides in zip(*map(_sides, (*gone, *new)), strict=True)]
-        other = [
-            region
-            for region in other
-            if all(0.75 < side / of < 1.34 for side, of in zip(_sides(region), usual, strict=True))
-        ]
+        other = [r for r in other if all(0.75 < side / of < 1.34 for side, of in zip(_sides(r), usual, strict=True))]
     elif len(other) < 2:
         # A single thing of that colour that changed in place says nothing about a number.
         return None
@@ -357,9 +349,8 @@ def consist(instruction: ParsedInstruction, measured: Measurements) -> Verdict:
         return Verdict(label=PERFECT, reason=f"{lead} Nothing else changed visibly; {_scene(whole)}.")
     listed = "; ".join(f"{measured.at(region)} {_what(region)}" for region in strays)
     label = SINGLE if len(strays) == 1 else MULTIPLE
-    return Verdict(
-        label=label, reason=f"{lead} {len(strays)} other {_places(len(strays))} changed: {listed}.", place=strays[0].box
-    )
+    places = "1 other place" if len(strays) == 1 else f"{len(strays)} other places"
+    return Verdict(label=label, reason=f"{lead} {places} changed: {listed}.", place=strays[0].box)
 
 
 def _another_scene(whole: ImageFeatures) -> bool:
@@ -382,11 +373,6 @@ def _collapsed(whole: ImageFeatures) -> bool:
 
 
 # Words -------------------------------------------------------------------------------------------------------------------
-
-
-def _trivial(region: RegionFeatures) -> bool:
-    """Return True for what no person would call a change: the same silhouette, colour and edges."""
-    return region.outline > 0.85 and region.shift < 9 and region.edges > 0.85
 
 
 def _scene(whole: ImageFeatures) -> str:
@@ -425,10 +411,6 @@ def _gone(region: RegionFeatures) -> str:
 
 def _moved(region: RegionFeatures) -> str:
     return f"{leading(region.before)} to {leading(region.after)}, ΔE {region.shift:.0f}"
-
-
-def _places(count: int) -> str:
-    return "place" if count == 1 else "places"
 
 
 def _inside(part: Box, whole: Box) -> bool:

@@ -100,7 +100,7 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
         out().print(closing.terminal(tables, heading))
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     say(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
-    if outcome.ledger.usage.total or outcome.ledger.untold:
+    if outcome.ledger.usage.total or outcome.ledger.calls_without_usage:
         say(spent_message(outcome.ledger, outcome.setup.backend))
     if outcome.cached:
         calls = outcome.tool_calls + outcome.cached
@@ -151,11 +151,11 @@ def spent_message(ledger: Ledger, backend: LMM) -> str:
     tokens = f"about {tokens}" if more else tokens
     cost = "" if ledger.cost is None or not backend.traits.is_lmm else f", about {ledger.cost:.4g} USD"
     spent = f"Spent: {calls}, {tokens}{cost} ({ledger.prices.basis(backend)})."
-    if not ledger.untold:
+    if not ledger.calls_without_usage:
         return spent
-    untold = f"{ledger.untold:,} calls" if ledger.untold > 1 else "1 call"
+    uncounted = f"{ledger.calls_without_usage:,} calls" if ledger.calls_without_usage > 1 else "1 call"
     guess = f": {more:,} of these tokens are estimated" if more else ", and no rule is known to estimate it"
-    return f"{spent}\n{untold} told no usage{guess}."
+    return f"{spent}\n{uncounted} told no usage{guess}."
 
 
 def _tell_failures(outcome: Outcome, folder: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
 from editloupe.data.tables import shown
 from editloupe.errors import ConfigError
@@ -71,10 +71,15 @@ def read_quads(value: Json) -> tuple[Quad, ...]:
     if all(isinstance(v, int | float) for v in value):
         return (_quad(value),)
     if len(value) == 2 and all(_is_point(v) for v in value):
-        first, second = value
-        assert isinstance(first, Sequence) and isinstance(second, Sequence)
-        return (Quad(values=_quad([*first, *second]).values, order="xyxy"),)
-    return tuple(quad for part in value for quad in _one_each(part))
+        corners = [number for point in cast("Sequence[Sequence[Json]]", value) for number in point]
+        return (Quad(values=_quad(corners).values, order="xyxy"),)
+    quads: list[Quad] = []
+    for part in value:
+        found = read_quads(part)
+        if len(found) != 1:
+            raise ValueError(f"expected a list of boxes [[a, b, c, d], …], found {shown(part)} in it")
+        quads += found
+    return tuple(quads)
 
 
 def to_px(quad: Quad, bbox_format: str, *, width: int, height: int) -> Box:
@@ -179,13 +184,6 @@ def _from_object(value: Mapping[str, Json]) -> Quad:
         f"expected a box with the keys x, y, w, h or x0, y0, x1, y1 (or xmin, ymin, xmax, ymax), "
         f"found the keys {', '.join(map(str, value)) or 'none'}"
     )
-
-
-def _one_each(part: Json) -> tuple[Quad, ...]:
-    quads = read_quads(part)
-    if len(quads) != 1:
-        raise ValueError(f"expected a list of boxes [[a, b, c, d], …], found {shown(part)} in it")
-    return quads
 
 
 def _quad(values: Sequence[Json]) -> Quad:

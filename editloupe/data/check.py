@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from editloupe.data.folders import Kind
@@ -14,7 +13,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.rows import OnProgress, size_note
 from editloupe.data.samples import load
 from editloupe.errors import ImageError
-from editloupe.values import ImageRef, Json, Sample
+from editloupe.values import ImageRef, Json, Sample, Serialisable
 
 Severity: TypeAlias = Literal["error", "warning"]
 
@@ -26,11 +25,10 @@ size or aspect, a mask of another size, an output that is its source byte for by
 notes of the loader on a sample."""
 ASPECT_TOLERANCE: Final = 0.01
 """Relative difference of width/height from which on the aspect counts as another one."""
-_NO_EDITORS: Final[Mapping[str, Path]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataProblem:
+class DataProblem(Serialisable):
     """One thing that is wrong or worth knowing."""
 
     kind: ProblemKind
@@ -40,15 +38,6 @@ class DataProblem:
     """Its key; the first sample's for a note on an image."""
     file: Path | None
     message: str
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "kind": self.kind,
-            "severity": self.severity,
-            "sample": self.sample,
-            "file": None if self.file is None else str(self.file),
-            "message": self.message,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +90,7 @@ def check(
     *,
     store: ImageStore,
     format: str = "auto",
-    edited: Mapping[str, Path] = _NO_EDITORS,
+    edited: Mapping[str, Path] | None = None,
     fields: Path | None = None,
     progress: OnProgress | None = None,
 ) -> DataReport:
@@ -132,7 +121,7 @@ def check(
 
 
 def _of_images(sample: Sample, store: ImageStore, decoded: dict[str, str | None]) -> list[DataProblem]:
-    """Each image is decoded once; damage is a problem of every sample that uses it, a note is given once.
+    """Decode each image once. Damage is a problem of every sample that uses it; a note is given once.
 
     decoded: by SHA-256 the error, None where there was none; added to here.
     """
@@ -143,11 +132,9 @@ def _of_images(sample: Sample, store: ImageStore, decoded: dict[str, str | None]
                 notes = store.notes(ref)
                 decoded[ref.sha256] = None
             except ImageError as error:
-                notes = ()
-                decoded[ref.sha256] = str(error)
+                notes, decoded[ref.sha256] = (), str(error)
             problems.extend(_problem("image", "warning", sample, ref, note) for note in notes)
-        damage = decoded[ref.sha256]
-        if damage is not None:
+        if (damage := decoded[ref.sha256]) is not None:
             problems.append(_problem("damaged_image", "error", sample, ref, damage))
     return problems
 
@@ -180,12 +167,8 @@ def _of_sample(sample: Sample) -> list[DataProblem]:
     if sample.edited.sha256 == sample.source.sha256:
         message = "the edited image is its source, byte for byte"
         problems.append(_problem("unchanged", "warning", sample, sample.edited, message))
-    problems.extend(
-        _problem("sample", "warning", sample, None, warning)
-        for warning in sample.warnings
-        if warning != size_note(sample.source, sample.edited)
-    )
-    return problems
+    known = size_note(sample.source, sample.edited)
+    return problems + [_problem("sample", "warning", sample, None, note) for note in sample.warnings if note != known]
 
 
 def _problem(kind: ProblemKind, severity: Severity, sample: Sample, ref: ImageRef | None, message: str) -> DataProblem:

@@ -103,7 +103,7 @@ def value_on(metric: Metric, rating: Rating) -> float | None:
 
 @lru_cache(maxsize=64)
 def _label_values(levels: tuple[LabelRule, ...]) -> Mapping[str, float]:
-    """Folded name or alias → value; a name that two labels share means neither."""
+    """Return folded name or alias → value. A name that two labels share means neither."""
     values: dict[str, set[float]] = {}
     for level in levels:
         for name in (level.name, *level.aliases):

@@ -17,7 +17,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -134,7 +134,7 @@ class ImageStore:
             found = path.stat()
             if stat.S_ISDIR(found.st_mode):
                 raise ImageError(f"{path}: is a folder; expected an image file")
-            # A pipe or a device would block for ever.
+            # A pipe or a device would block.
             if not stat.S_ISREG(found.st_mode):
                 raise ImageError(f"{path}: is not a regular file; expected an image file")
             if found.st_size > MAX_BYTES:
@@ -149,7 +149,7 @@ class ImageStore:
         ref = self._identify(data, str(path))
         with self._lock:
             self._paths.setdefault(ref.sha256, path)
-        return ImageRef(sha256=ref.sha256, width=ref.width, height=ref.height, media_type=ref.media_type, path=path)
+        return replace(ref, path=path)
 
     def add_bytes(self, data: bytes, *, name: str = "image") -> ImageRef:
         """Add the bytes of an image file, kept in the folder or in memory. Raises ImageError as `add_file`."""
@@ -238,16 +238,16 @@ class ImageStore:
             if key in self._encoded:
                 self._encoded.move_to_end(key)
                 return self._encoded[key]
-        size = policy.size(ref.width, ref.height)
-        if size != (ref.width, ref.height):
-            small = Image.fromarray(self.array(ref)).resize(size, Image.Resampling.LANCZOS)
-            made = EncodedImage(data=encode_png(np.asarray(small)), media_type="image/png", width=size[0], height=size[1])
-        elif ref.media_type in policy.formats and not self.notes(ref):
-            made = EncodedImage(data=self.data(ref), media_type=ref.media_type, width=ref.width, height=ref.height)
+        width, height = policy.size(ref.width, ref.height)
+        same_size = (width, height) == (ref.width, ref.height)
+        if same_size and ref.media_type in policy.formats and not self.notes(ref):
+            data, media_type = self.data(ref), ref.media_type
         else:
-            made = EncodedImage(
-                data=encode_png(self.array(ref)), media_type="image/png", width=ref.width, height=ref.height
-            )
+            rgb = self.array(ref)
+            if not same_size:
+                rgb = np.asarray(Image.fromarray(rgb).resize((width, height), Image.Resampling.LANCZOS))
+            data, media_type = encode_png(rgb), "image/png"
+        made = EncodedImage(data=data, media_type=media_type, width=width, height=height)
         with self._lock:
             made = self._encoded.setdefault(key, made)
             # A run's crops are asked for in their own conversation only: an eighth is enough for those under way.
@@ -353,7 +353,7 @@ def _register_heif(name: str) -> None:
 
 @contextmanager
 def _no_warnings() -> Iterator[None]:
-    """Pillow warns of large images and odd metadata; the size is checked by us and the metadata is not used.
+    """Silence Pillow on large images and odd metadata: the size is checked here, the metadata is not used.
 
     The lock is there because `warnings` keeps its filters for all threads together.
     """
@@ -385,7 +385,7 @@ def _orientation(image: Image.Image, data: bytes) -> int | None:
 
 
 def _has_16_bits(image: Image.Image, data: bytes) -> bool:
-    """Whether the file holds more than 8 bits a channel, also where Pillow's mode no longer shows it."""
+    """Return True if the file holds more than 8 bits a channel, also where Pillow's mode no longer shows it."""
     if image.mode.startswith("I") or image.mode == "F":
         return True
     if image.format == "PNG":
@@ -397,7 +397,7 @@ def _has_16_bits(image: Image.Image, data: bytes) -> bool:
 
 
 def _flattened(image: Image.Image, notes: list[str], *, deep: bool) -> Image.Image:
-    """Any mode as RGB: 16 bits to 8, alpha on white, ICC colours to sRGB, palettes, grey and CMYK expanded."""
+    """Return any mode as RGB: 16 bits to 8, alpha on white, ICC colours to sRGB, palettes, grey and CMYK expanded."""
     profile = image.info.get("icc_profile")
     colour, alpha = _split(image, deep=deep)
     if deep:
@@ -414,7 +414,7 @@ def _flattened(image: Image.Image, notes: list[str], *, deep: bool) -> Image.Ima
 
 
 def _split(image: Image.Image, *, deep: bool) -> tuple[Image.Image, Image.Image | None]:
-    """8-bit colour without alpha, and the alpha channel where there is one."""
+    """Return 8-bit colour without alpha, and the alpha channel where there is one."""
     clear = image.info.get("transparency")
     if image.mode.startswith("I") or image.mode == "F":
         values = np.asarray(image)
@@ -435,7 +435,7 @@ def _split(image: Image.Image, *, deep: bool) -> tuple[Image.Image, Image.Image 
 
 
 def _to_8_bits(values: NDArray[np.number]) -> RGB:
-    """16-bit or float grey as 8 bits: the high byte, as Pillow does for 16-bit colour; floats from 0..1 or 0..255."""
+    """Return 16-bit or float grey as 8 bits: the high byte, as Pillow does; floats from 0..1 or 0..255."""
     if values.dtype.kind != "f":
         high: RGB = np.right_shift(np.clip(values, 0, 65535).astype(np.uint16), 8).astype(np.uint8)
         return high
@@ -449,7 +449,7 @@ def _to_8_bits(values: NDArray[np.number]) -> RGB:
 
 
 def _to_srgb(colour: Image.Image, profile: bytes, notes: list[str]) -> Image.Image:
-    """Colours of an embedded ICC profile brought to sRGB."""
+    """Return the colours of an embedded ICC profile brought to sRGB."""
     try:
         source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
         if "srgb" in (ImageCms.getProfileDescription(source) or "").lower():
@@ -465,7 +465,7 @@ def _to_srgb(colour: Image.Image, profile: bytes, notes: list[str]) -> Image.Ima
 
 
 def _write_once(path: Path, data: bytes) -> None:
-    """Whole or not at all: a reader never sees half a file."""
+    """Write the file whole or not at all: a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".part-{uuid.uuid4().hex}")
     temporary.write_bytes(data)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from editloupe.data.folders import Folder, ImageFile, open_folder
+from editloupe.data.folders import Folder, ImageFile, RowError, open_folder
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import BrokenRow, DataRow
+from editloupe.data.rows import BrokenRow, DataRow, broken
 from editloupe.errors import ConfigError, DataError
 
 PARTS: Final = ("id", "source", "edited", "reference", "edit_type", "index")
@@ -56,7 +56,7 @@ def with_outputs(
             found = by_name.get(name, []) if name is not None else []
             used.update(found)
             if isinstance(row, BrokenRow):
-                # The row is rejected, and its output is still no stranger.
+                # The row is rejected, and its output still belongs to it.
                 used.update(file for its in _names_of(pattern, row, index) for file in by_name.get(its, []))
             out.append(_with_output(row, editor, folder, found))
         left[editor] = tuple(file for file in files if file not in used)
@@ -82,7 +82,7 @@ def _check(pattern: str) -> None:
 def _best(
     rows: Sequence[DataRow | BrokenRow], patterns: Sequence[str], by_name: Mapping[str, list[str]], path: Path
 ) -> tuple[str, list[str | None]]:
-    """The pattern that finds most files, and the name that it gives to each row."""
+    """Return the pattern that finds most files, and the name that it gives to each row."""
     tried: list[tuple[str, list[str | None]]] = []
     repeated = []
     for pattern in patterns:
@@ -114,7 +114,7 @@ def _best(
 
 
 def _filled(pattern: str, row: DataRow | BrokenRow, index: int) -> str | None:
-    """The name, None where the row lacks a part of it."""
+    """Return the name; None where the row lacks a part of it."""
     if isinstance(row, BrokenRow):
         return None
     parts = {
@@ -129,7 +129,7 @@ def _filled(pattern: str, row: DataRow | BrokenRow, index: int) -> str | None:
 
 
 def _names_of(pattern: str, row: BrokenRow, index: int) -> set[str]:
-    """What the output of a rejected row may be called: where it states no id, a stem of its files would be its id."""
+    """Return what a rejected row's output may be called: without an id, a stem of its files would be its id."""
     ids = row.id, *row.stems.values()
     parts = {"edit_type": row.edit_type, "index": str(index), **row.stems}
     return {name for id_ in ids if (name := _made(pattern, {**parts, "id": id_})) is not None}
@@ -146,15 +146,9 @@ def _with_output(row: DataRow | BrokenRow, editor: str, folder: Folder, found: S
     if isinstance(row, BrokenRow):
         return replace(row, editor=editor)
     if len(found) > 1:
-        return BrokenRow(
-            line=row.line,
-            id=row.id,
-            editor=editor,
-            edit_type=row.edit_type,
-            kind="no_match",
-            message=f"{folder.root}: several files could be the output: {', '.join(found)}; remove all but one",
-            file=folder.root / found[0],
-        )
+        message = f"{folder.root}: several files could be the output: {', '.join(found)}; remove all but one"
+        error = RowError("no_match", message, path=folder.root / found[0])
+        return broken(error, line=row.line, id=row.id, editor=editor, edit_type=row.edit_type)
     return replace(row, editor=editor, edited=ImageFile(folder=folder, name=found[0]) if found else None)
 
 

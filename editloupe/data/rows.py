@@ -1,4 +1,4 @@
-"""Rows of a data set: read by column, named, and made into samples. A row that cannot be judged says why and is kept."""
+"""Rows of a data set: read by column, named, and made into samples. A row that cannot be judged is kept with its reason."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
-from editloupe.data.folders import Folder, ImageFile, Kind, RowError
+from editloupe.data.folders import Folder, ImageFile, Kind, RowError, plain_stem
 from editloupe.data.human import Ratings, human_column
 from editloupe.data.tables import TableLine, shown
-from editloupe.values import Box, ImageRef, Json, Role, Sample, Target, Turn, digest, sample_key
+from editloupe.values import Box, ImageRef, Json, Role, Sample, Serialisable, Target, Turn, digest, sample_key
 
 OnProgress: TypeAlias = Callable[[int, int | None], None]
 """Called with (done, total); total is None where it is not known."""
@@ -27,18 +27,18 @@ _OTHER_ROLES: Final[tuple[Role, ...]] = ("reference", "edited")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RejectedRow:
+class RejectedRow(Serialisable):
     """A row that cannot be judged. It becomes an `input_error` finding."""
 
     id: str
     """Unique among samples and rejected rows of its editor; "line-7" where the row has none."""
     editor: str
-    edit_type: str | None
+    edit_type: str | None = None
     message: str
     """Complete in itself."""
-    file: Path | None
+    file: Path | None = None
     """The file that it is about."""
-    line: int | None
+    line: int | None = None
     """In the metadata, from 1."""
     kind: Kind = "row"
 
@@ -46,17 +46,6 @@ class RejectedRow:
     def key(self) -> str:
         """As `Sample.key`."""
         return sample_key(self.editor, self.id)
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "id": self.id,
-            "editor": self.editor,
-            "edit_type": self.edit_type,
-            "message": self.message,
-            "file": None if self.file is None else str(self.file),
-            "line": self.line,
-            "kind": self.kind,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +119,8 @@ def read_row(line: TableLine, *, folder: Folder, text_only: bool, bbox_format: s
         return _read(values, line.number, known, folder=folder, text_only=text_only, bbox_format=bbox_format)
     except RowError as error:
         found = broken(error, line=line.number, id=known["id"], editor=known["editor"] or "", edit_type=known["edit_type"])
-        named = {role: values.get(f"{role}_file_name") for role in ("source", "edited", "reference")}
-        return replace(found, stems={role: _stem(name) for role, name in named.items() if isinstance(name, str) and name})
+        files = {role: values.get(f"{role}_file_name") for role in ("source", "edited", "reference")}
+        return replace(found, stems={role: plain_stem(f) for role, f in files.items() if isinstance(f, str) and f})
 
 
 def broken(error: RowError, *, line: int | None, id: str | None, editor: str, edit_type: str | None) -> BrokenRow:
@@ -250,13 +239,11 @@ def _read(
     role_quads = {role: found for role in _OTHER_ROLES if (found := _quads(values, f"{role}_"))}
     for role, found in role_quads.items():
         if quads and len(found) != len(quads):
-            raise RowError(
-                "box", f"{len(found)} of '{role}_bbox' for {len(quads)} of 'bbox'; expected one a target, in the same order"
-            )
+            counts = f"{len(found)} of '{role}_bbox' for {len(quads)} of 'bbox'"
+            raise RowError("box", f"{counts}; expected one a target, in the same order")
     if len({len(found) for found in role_quads.values()}) > 1:
-        raise RowError(
-            "box", "'reference_bbox' and 'edited_bbox' differ in number; expected one a target, in the same order"
-        )
+        counts = "'reference_bbox' and 'edited_bbox' differ in number"
+        raise RowError("box", f"{counts}; expected one a target, in the same order")
     return DataRow(
         line=line,
         id=known["id"],
@@ -291,7 +278,7 @@ def _identifier(value: Json) -> str | None:
 
 
 def _text(values: Mapping[str, Json], column: str) -> str | None:
-    """None where the value is null or blank."""
+    """Return the column's text; None where it is null or blank."""
     value = values.get(column)
     if value is None:
         return None
@@ -304,10 +291,6 @@ def _place(values: Mapping[str, Json], column: str, folder: Folder) -> ImageFile
     # Not stripped: a file's name may begin or end with a space.
     name = values.get(column) if _text(values, column) else None
     return ImageFile(folder=folder, name=name) if isinstance(name, str) else None
-
-
-def _stem(name: str) -> str:
-    return PurePosixPath(name.replace("\\", "/")).stem
 
 
 def _quads(values: Mapping[str, Json], prefix: str = "") -> tuple[Quad, ...]:
@@ -343,7 +326,7 @@ def _rating(column: str, value: Json, text_only: bool) -> str | float | None:
 
 
 def _storable(value: Json) -> Json:
-    """A column that only travels along; what is no number in Parquet is null in JSON."""
+    """Return a column that only travels along as JSON: a number that is not finite is null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
@@ -374,7 +357,7 @@ def _duplicate(row: DataRow | BrokenRow, what: str, *, taken: dict[str, int | No
 
 
 def _free(editor: str, name: str, taken: Mapping[str, int | None]) -> str:
-    """`name`, or `name-2`, `name-3`, … where it is taken."""
+    """Return `name`, or `name-2`, `name-3`, … where it is taken."""
     tried, n = name, 1
     while sample_key(editor, tried) in taken:
         n += 1
@@ -441,11 +424,8 @@ def _box(quad: Quad, bbox_format: str, image: ImageRef) -> Box:
         inside(box, width=image.width, height=image.height)
     except ValueError as error:
         written = [round(v, 4) for v in quad.values]
-        raise RowError(
-            "box",
-            f"{error}; written as {written} and read as {bbox_format} (is another bbox_format meant? "
-            f"known: {', '.join(FORMATS)})",
-        ) from error
+        meant = f"is another bbox_format meant? known: {', '.join(FORMATS)}"
+        raise RowError("box", f"{error}; written as {written} and read as {bbox_format} ({meant})") from error
     return box
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from editloupe import plugins
@@ -21,7 +20,6 @@ __all__ = ["Loaded", "OnProgress", "RejectedRow", "box_file", "formats", "load",
 
 GENERAL: Final = "imagefolder"
 """The format of a metadata file that no other loader knows."""
-_NO_EDITORS: Final[Mapping[str, Path]] = MappingProxyType({})
 
 
 def formats() -> tuple[str, ...]:
@@ -34,7 +32,7 @@ def load(
     *,
     store: ImageStore,
     format: str = "auto",
-    edited: Mapping[str, Path] = _NO_EDITORS,
+    edited: Mapping[str, Path] | None = None,
     fields: Path | None = None,
     outputs: bool = True,
     progress: OnProgress | None = None,
@@ -48,15 +46,14 @@ def load(
     """
     if format not in formats():
         raise ConfigError(f"unknown format {format!r}; expected one of {', '.join(formats())}")
-    metadata: Path | None = None
-    root = path
+    root, metadata = path, None
     if path.is_file():
         if path.suffix.lower() not in ENDINGS:
             raise DataError(f"{path}: expected a folder or a metadata file ({', '.join(ENDINGS)}), found another file")
-        metadata, root = path, path.parent
+        root, metadata = path.parent, path
     open_folder(root, store, what="a folder of edits")
     data = DataSet(
-        root=root, store=store, metadata=metadata, edited=edited, fields=fields, outputs=outputs, progress=progress
+        root=root, store=store, metadata=metadata, edited=edited or {}, fields=fields, outputs=outputs, progress=progress
     )
     if fields is None:
         return _loader(_recognised(data) if format == "auto" else format).load(data)
@@ -90,7 +87,7 @@ def load_sample(
     edit_type: str | None = None,
     reference: str | Path | None = None,
 ) -> Sample:
-    """Make a sample of two image files and an instruction; `id` defaults to the edited file's stem. The images are decoded.
+    """Make a sample of two image files and an instruction. The images are decoded.
 
     id: None takes the stem of the edited file's name.
     Raises ImageError where a file is missing or cannot be decoded, SampleError where the instruction is empty.

@@ -49,12 +49,7 @@ def read_table(file: Path) -> Table:
     """
     ending = file.suffix.lower()
     try:
-        if ending == ".parquet":
-            table = _read_parquet(file)
-        elif ending in (".csv", ".tsv"):
-            table = _read_csv(file)
-        else:
-            table = _read_jsonl(file)
+        table = {".parquet": _read_parquet, ".csv": _read_csv, ".tsv": _read_csv}.get(ending, _read_jsonl)(file)
     except OSError as error:
         raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
     if not table.lines:
@@ -79,19 +74,20 @@ def _json_line(number: int, raw: bytes) -> TableLine:
         # A lone surrogate ("\ud800") is read but could never be written again.
         json.dumps(values, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as error:
-        return TableLine(number=number, values={}, fault=f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8")
+        fault = f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8"
     except UnicodeEncodeError:
-        return TableLine(number=number, values={}, fault="holds half of a surrogate pair, which is no character")
+        fault = "holds half of a surrogate pair, which is no character"
     except RecursionError:
-        return TableLine(number=number, values={}, fault="is nested too deeply; expected one JSON object")
+        fault = "is nested too deeply; expected one JSON object"
     except json.JSONDecodeError as error:
         fault = f"is broken JSON: {error.msg} at column {error.colno}; expected one object on the line"
-        return TableLine(number=number, values={}, fault=fault)
     except ValueError as error:
-        return TableLine(number=number, values={}, fault=str(error))
-    if not isinstance(values, dict):
-        return TableLine(number=number, values={}, fault=f"expected one JSON object {{…}}, found {shown(values)}")
-    return TableLine(number=number, values=values)
+        fault = str(error)
+    else:
+        if isinstance(values, dict):
+            return TableLine(number=number, values=values)
+        fault = f"expected one JSON object {{…}}, found {shown(values)}"
+    return TableLine(number=number, values={}, fault=fault)
 
 
 def _refuse(constant: str) -> float:
@@ -141,7 +137,7 @@ def _read_csv(file: Path) -> Table:
 
 
 def _csv_rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str], str | None]]:
-    """(line where the row begins, cells, fault) of each row that is not blank."""
+    """Yield (line where the row begins, cells, fault) of each row that is not blank."""
     while True:
         number = int(getattr(reader, "line_num", 0)) + 1
         try:
@@ -171,7 +167,7 @@ def _read_parquet(file: Path) -> Table:
 
 
 def _as_json(value: object) -> Json:
-    """A Parquet value as JSON. NaN stays, so that the reader of the column can refuse or drop it."""
+    """Return a Parquet value as JSON. NaN stays, so that the reader of the column can refuse or drop it."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):

@@ -164,8 +164,7 @@ def align(image_1: RGB, image_2: RGB, *, max_pixels: int = WORKING_PIXELS) -> Al
     first, second = resize(image_1, width=width, height=height), resize(image_2, width=width, height=height)
     matrix, tone, drift = STILL, Tone(), None
     if not np.array_equal(first, second):
-        grey = cv2.cvtColor(first, cv2.COLOR_RGB2GRAY)
-        matrix = register(np.asarray(grey, dtype=np.uint8), _grey(second))
+        matrix = register(_grey(first), _grey(second))
         if matrix is not STILL:
             second = _moved(second, matrix)
         tone = estimate_tone(first, second)

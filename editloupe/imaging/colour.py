@@ -120,7 +120,7 @@ def _basis(levels: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _robust_curve(x: NDArray[np.uint8], y: NDArray[np.uint8]) -> Curve:
-    """Return (a, b, c, d) of y − x by reweighted least squares (Tukey). In doubt the curve is straight."""
+    """Return (a, b, c, d) of y − x by reweighted least squares (Tukey). Too few pixels give a straight curve."""
     unclipped = (x > 2) & (x < 253) & (y > 2) & (y < 253)
     if unclipped.sum() < max(64, 0.05 * x.size):
         return _STRAIGHT

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.imaging.differences import CLEAR, Differences, Region
+from editloupe.imaging.differences import CLEAR, Differences
 from editloupe.imaging.geometry import expand
 from editloupe.imaging.residual import Map
 from editloupe.values import Box
@@ -57,18 +57,14 @@ def swap_regions(found: Differences, controls: Sequence[ControlRegion]) -> Diffe
 
     The regions keep the strength and the mean that were measured where they really are.
     """
-    levels = found.levels.copy()
+    levels, moved = found.levels.copy(), []
     for region, control in zip(found.regions, controls, strict=True):
         here, there = _window(region.box, found), _window(control.box, found)
         levels[there], levels[here] = _fitted(found.levels[here], there), _fitted(found.levels[there], here)
-    moved = tuple(_moved(region, control) for region, control in zip(found.regions, controls, strict=True))
-    return replace(found, regions=moved, levels=levels)
-
-
-def _moved(region: Region, control: ControlRegion) -> Region:
-    """Return the region at its control; where that is smaller, with proportionally fewer changed pixels."""
-    share = min(1.0, control.box.area / region.box.area)
-    return replace(region, box=control.box, changed_px=region.changed_px * share)
+        # At a smaller place there are proportionally fewer changed pixels.
+        share = min(1.0, control.box.area / region.box.area)
+        moved.append(replace(region, box=control.box, changed_px=region.changed_px * share))
+    return replace(found, regions=tuple(moved), levels=levels)
 
 
 class _Sums:

@@ -47,7 +47,8 @@ def find_objects(evidence: Sequence[EvidenceMap]) -> list[Object]:
     evidence: from the finest scale to the widest.
     """
     total, mask = _significant(evidence)
-    grown = _dilated(mask, max(3, round(_JOIN * min(total.shape))))
+    reach = max(3, round(_JOIN * min(total.shape))) | 1
+    grown = cv2.dilate(mask.astype(np.uint8), cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach, reach)))
     count, labels, stats, _ = cv2.connectedComponentsWithStats(grown, connectivity=8)
     found = []
     for index in range(1, count):
@@ -88,12 +89,6 @@ def _closed(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     padded = cv2.copyMakeBorder(mask.astype(np.uint8), 3, 3, 3, 3, cv2.BORDER_CONSTANT, value=0)
     closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones((7, 7), dtype=np.uint8))
     return np.asarray(closed[3:-3, 3:-3] > 0)
-
-
-def _dilated(mask: NDArray[np.bool_], reach: int) -> NDArray[np.uint8]:
-    """Return the mask dilated so that two places `reach` px apart become one."""
-    size = (reach | 1, reach | 1)
-    return np.asarray(cv2.dilate(mask.astype(np.uint8), cv2.getStructuringElement(cv2.MORPH_ELLIPSE, size)), dtype=np.uint8)
 
 
 def joined(objects: Sequence[Object], *, most_gap: float) -> list[Object]:

@@ -30,14 +30,15 @@ def make_view(recipe: Recipe, images: ImageStore) -> View:
 
     Raises ImageError for an image that cannot be decoded, ConfigError for an op that is not known or lacks a parameter.
     """
-    op = op_named(recipe.op)
+    if recipe.op not in OPS:
+        raise ConfigError(f"unknown view op {recipe.op!r}; known: {', '.join(OPS)}")
     # Decoded here, so that a damaged file is found before a model is asked.
     rgb = images.array(recipe.origin)
     images.keep(recipe.origin)
     if recipe.op == "whole":
         return View.whole(recipe.origin)
     try:
-        picture, region = op(rgb, recipe.region, recipe.params, images)
+        picture, region = OPS[recipe.op](rgb, recipe.region, recipe.params, images)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"view {recipe.alias!r}: op {recipe.op!r} cannot use its parameters ({error!r})") from error
     image = images.add_array(picture)
@@ -54,19 +55,12 @@ def size_of(recipe: Recipe) -> ImageRef:
     return replace(recipe.origin, width=width, height=height, media_type="image/png")
 
 
-def op_named(name: str) -> Op:
-    """Return a view op. Raises ConfigError, which lists the known."""
-    if name not in OPS:
-        raise ConfigError(f"unknown view op {name!r}; known: {', '.join(OPS)}")
-    return OPS[name]
-
-
 def _whole(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
     return rgb, _all_of(rgb)
 
 
 def _crop(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
-    """The region; a small one enlarged by a whole factor (Lanczos) to 256 px a side."""
+    """Show the region; a small one is enlarged by a whole factor (Lanczos) to 256 px a side."""
     if region is None:
         raise ValueError("a crop needs a region")
     cut, scale = render.crop(rgb, region), _scale(region)
@@ -74,12 +68,12 @@ def _crop(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: Imag
 
 
 def _mask(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
-    """The image with the `boxes` painted white."""
+    """Show the image with the `boxes` painted white."""
     return render.masked(rgb, _boxes(params)), _all_of(rgb)
 
 
 def _outline(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
-    """The image with the `boxes` outlined in `color` ([r, g, b], default red), `width` px wide (default 3)."""
+    """Show the image with the `boxes` outlined in `color` ([r, g, b], default red), `width` px wide (default 3)."""
     drawn, color, width = rgb.copy(), params.get("color", [255, 0, 0]), params.get("width", 3)
     red, green, blue = (int(v) for v in color)  # type: ignore[union-attr, arg-type]
     for box in _boxes(params):
@@ -89,7 +83,7 @@ def _outline(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: I
 
 
 def _patch(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
-    """The image with `region` taken from the image `source` (an ImageRef as JSON), scaled to the same size."""
+    """Show the image with `region` taken from the image `source` (an ImageRef as JSON), scaled to the same size."""
     if region is None:
         raise ValueError("a patch needs a region")
     source = images.array(ImageRef.from_json(params["source"]))

@@ -34,13 +34,10 @@ class MeasureFn(Protocol):
 
     name: ClassVar[str]
     """As the entry point has it."""
-
     version: ClassVar[str]
     """A new one for every change that can change a value."""
-
     Args: ClassVar[type[BaseModel]]
     """The model of the arguments."""
-
     needs: ClassVar[tuple[str, ...]]
     """Kinds of models that it opens, for example "features"; () for none."""
 
@@ -59,10 +56,8 @@ class Models:
 
     device: str = "auto"
     """As `editloupe.models.get` takes it."""
-
     names: Mapping[str, str | None] = field(default_factory=dict)
     """Kind → weights; None for the kind's default."""
-
     _opened: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def get(self, kind: str, name: str | None = None) -> Any:
@@ -112,9 +107,7 @@ def judge_of(name: str, models: Models) -> JudgeSpec:
     )
 
 
-def run_measure(
-    name: str, args: Mapping[str, Json], images: Mapping[str, RGB], models: Models | None = None
-) -> Answer:
+def run_measure(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], models: Models | None = None) -> Answer:
     """Return what a measure says of these images.
 
     Raises MeasureError if it has no value, raises, or lacks its weights, and UnknownPlugin or ConfigError if it cannot be

@@ -35,7 +35,7 @@ class PSNR:
     needs: tuple[str, ...] = ()
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Number:
-        """Return the ratio. Raises MeasureError for images of different sizes, and for equal images, where it is infinite."""
+        """Return the ratio. Raises MeasureError for images of different sizes and for equal images: it is infinite."""
         error = _mse(images)
         if error == 0:
             raise MeasureError("the images are equal: PSNR is infinite")

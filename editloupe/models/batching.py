@@ -100,7 +100,7 @@ class Batcher(Generic[In, Out]):
 
     def _put(self, job: _Job[In, Out]) -> None:
         while True:
-            # Under the lock, so that no job can slip in behind the mark that ends the worker.
+            # Under the lock, so that no job is queued behind the mark that ends the worker.
             with self._lock:
                 if self._closed:
                     raise RuntimeError(f"{self.name}: closed")
@@ -158,16 +158,13 @@ class Batcher(Generic[In, Out]):
             return
         # Outside the handler: what the failed batch held is free before its parts are tried.
         if len(jobs) == 1:
-            self._fail(jobs[0], _too_large(self.name, failed) if isinstance(failed, MemoryError) else failed)
+            jobs[0].error = _too_large(self.name, failed) if isinstance(failed, MemoryError) else failed
+            jobs[0].done.set()
             return
         step = (len(jobs) + 1) // 2 if isinstance(failed, MemoryError) else 1
         del failed
         for start in range(0, len(jobs), step):
             self._answer(jobs[start : start + step])
-
-    def _fail(self, job: _Job[In, Out], error: BaseException) -> None:
-        job.error = error
-        job.done.set()
 
 
 def _too_large(name: str, error: MemoryError) -> ToolError:

@@ -90,10 +90,8 @@ class EvalProtocol(Protocol):
 
     name: ClassVar[str]
     """As the entry point has it."""
-
     Options: ClassVar[type[BaseModel]]
     """The model of the protocol's own options."""
-
     roles: ClassVar[Mapping[str, str]]
     """Role → what it does. "judge" is the usual one; a protocol without an LMM has none."""
 
@@ -131,7 +129,6 @@ class BaseProtocol:
     roles: ClassVar[Mapping[str, str]] = {"judge": "answers the questions"}
     outputs: ClassVar[bool] = True
     """False for a protocol that looks at no edited image: the data may then have none."""
-
     metrics: Sequence[Metric] = ()
     tables: Sequence[TableSpec | Callable[..., Any]] = ()
 
@@ -285,32 +282,41 @@ def scored(
         known = known_of((f for sample in group for f in by_sample.get(sample.key, ())), repeats)
         for score in _scores(protocol, group, known):
             # Of several findings the one whose answers differ most.
-            doubt = max((known.entropy[id_] for id_ in score.findings if id_ in known.entropy), default=None)
+            entropy = max((known.entropy[id_] for id_ in score.findings if id_ in known.entropy), default=None)
             value = None if score.value is None else metrics[score.metric].normalise(score.value)
-            scores.setdefault(score.key, []).append(replace(score, entropy=doubt, normalised=value))
+            scores.setdefault(score.key, []).append(replace(score, entropy=entropy, normalised=value))
     return [score for sample in samples for score in scores.get(sample.key, [])]
 
 
-def _scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Score]:
-    known_metrics = {metric.id for metric in protocol.metrics}
+def group_scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Score]:
+    """Return what a protocol scores of a group.
+
+    Raises ProtocolError if `score` raises, or gives a score of another group or of a metric that is not declared.
+    """
+    where = described(protocol)
     try:
         scores = list(protocol.score(group, known))
-        unknown = next((s.metric for s in scores if s.metric not in known_metrics), None)
-        if unknown is not None:
-            raise ValueError(f"a score of the metric {unknown!r}, which is not declared")
-        keys = {sample.key for sample in group}
-        stranger = next((s.key for s in scores if s.key not in keys), None)
-        if stranger is not None:
-            raise ValueError(f"a score of the sample {stranger!r}, which is not in the group")
-        return scores
-    except Exception as error:  # noqa: BLE001 - recorded as missing scores, which say what was raised
-        reason = f"{described(protocol)} raised in score: {_raised(error)}"
+    except Exception as error:
+        raise ProtocolError(f"{where} raised in score: {_raised(error)}") from error
+    metrics, keys = {metric.id for metric in protocol.metrics}, {sample.key for sample in group}
+    for score in scores:
+        if score.metric not in metrics:
+            raise ProtocolError(f"{where} gave a score of the metric {score.metric!r}, which is not declared")
+        if score.key not in keys:
+            raise ProtocolError(f"{where} gave a score of the sample {score.key!r}, which is not in the group")
+    return scores
+
+
+def _scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Score]:
+    """Return the scores of a group. If there are none, they are missing for the reason that the protocol gives."""
+    try:
+        return group_scores(protocol, group, known)
+    except ProtocolError as error:
+        missing, reason = "input_error", str(error)
         return [
-            Score(
-                sample_id=sample.id, editor=sample.editor, metric=metric, value=None, missing="input_error", reason=reason
-            )
-            for sample in group
-            for metric in known_metrics
+            Score(sample_id=one.id, editor=one.editor, metric=metric.id, value=None, missing=missing, reason=reason)
+            for one in group
+            for metric in protocol.metrics
         ]
 
 
@@ -328,7 +334,7 @@ def described(protocol: EvalProtocol) -> str:
 
 
 def _raised(error: BaseException) -> str:
-    """The exception with the place in the code where it was raised: "ZeroDivisionError: … (protocol.py, line 12)"."""
+    """Return the exception with the place where it was raised: "ZeroDivisionError: … (protocol.py, line 12)"."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{place}"

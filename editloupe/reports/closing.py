@@ -57,14 +57,14 @@ def closing_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Tabl
     return [*score_tables(protocol, scores), *label_tables(scores, protocol.metrics)]
 
 
-def score_tables(protocol: EvalProtocol, scores: Sequence[Score], *, many: int = MANY_EDITORS) -> list[Table]:
-    """Return one table an editor; of more than `many` editors one table with a row an editor and one of all together."""
+def score_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Table]:
+    """Return one table an editor; of more than `MANY_EDITORS` one table with a row an editor and one of all together."""
     spec = replace(specs(protocol)[0], columns="metric", metrics=(), name="scores")
     by_editor = replace(spec, title="Editors (means of all samples)", rows="editor", order=(), cell="mean", overall=False)
     editors = dict.fromkeys(score.editor for score in scores)
     if spec.rows == "editor":
         wanted = [(spec, list(scores))]
-    elif len(editors) > many:
+    elif len(editors) > MANY_EDITORS:
         wanted = [(by_editor, list(scores)), (replace(spec, title=f"All {len(editors)} editors together"), list(scores))]
     else:
         wanted = [

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from editloupe.errors import ConfigError
 from editloupe.protocols.repeats import Repeats
 from editloupe.reports.summary import (
     BY_EDITOR,
@@ -19,6 +20,7 @@ from editloupe.reports.summary import (
     counted,
     on_hundred,
     row_order,
+    share_a_scale,
     statuses,
     summary,
     value_of,
@@ -37,7 +39,8 @@ _LABELS: Final = (
     "Samples by label, and the label's share of what was judged; samples judged of asked; then those without a label, and "
     "why."
 )
-_NAMES: Final[Mapping[str, str]] = {"rate": "rate", "geometric_mean": "geometric_mean", "count": "count"}
+_NAMES: Final = ("rate", "geometric_mean", "count")
+"""Kinds of cells whose figure has a name of its own in files; the others are means."""
 
 
 def spec_table(
@@ -51,7 +54,7 @@ def spec_table(
     """Return the table of a spec; None if no score has its metrics, and for a mean of several metrics if only one is left.
 
     cluster: by which intervals are resampled; None for no intervals.   keys: what all figures are of, for files.
-    Raises ConfigError if the scores lack a column of the spec.
+    Raises ConfigError if the scores lack a column of the spec, or metrics in one cell have no scale in common.
     """
     scores = counted(spec, scores)
     asked = {score.metric for score in scores}
@@ -60,6 +63,12 @@ def spec_table(
         return None
     scores = [score for score in scores if score.metric in {metric.id for metric in metrics}]
     check_columns(spec, scores)
+    if spec.columns != "metric" and len(metrics) > 1 and not share_a_scale(spec, metrics):
+        shorts = ", ".join(metric.short for metric in metrics)
+        raise ConfigError(
+            f"table {spec.title!r}: {shorts} would share a cell and have no common scale; name one of them in `metrics`, "
+            "set `normalise`, or give each a column (columns='metric')"
+        )
     return _Pivot(spec, scores, metrics, cluster).table(keys or {})
 
 
@@ -76,7 +85,7 @@ class _Pivot:
         # A row over the only row would say the same again.
         self.sums = spec.overall and (bool(spec.order) or len(row_order(spec, scores)) > 1)
         if self.sums and spec.normalise and any(score.missing == "missing_output" for score in scores):
-            self.readings.append((", missing outputs as the worst", [_as_worst(spec, metrics, s) for s in scores]))
+            self.readings.append((", missing outputs as the worst", [_as_worst(metrics, s) for s in scores]))
 
     def _columns(self, scores: Sequence[Score]) -> list[tuple[str, tuple[str, ...], str | None]]:
         """(title, ids of the metrics, value of the column's dimension) of each column."""
@@ -173,7 +182,7 @@ class _Pivot:
         digits = 0 if self.spec.cell == "count" else 3 if narrow and not hundred and self.spec.cell != "rate" else 2
         return Cell(
             value=mean,
-            name=_NAMES.get(self.spec.cell, "mean"),
+            name=self.spec.cell if self.spec.cell in _NAMES else "mean",
             digits=digits,
             low=None if interval is None else interval.low,
             high=None if interval is None else interval.high,
@@ -265,10 +274,10 @@ def _plural(column: str) -> str:
     return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
 
 
-def _as_worst(spec: TableSpec, metrics: Sequence[Metric], score: Score) -> Score:
+def _as_worst(metrics: Sequence[Metric], score: Score) -> Score:
     """The other reading of a missing output: the editor's fault, so the metric's worst value."""
-    bounds = next(metric.domain.bounds for metric in metrics if metric.id == score.metric)
     metric = next(metric for metric in metrics if metric.id == score.metric)
+    bounds = metric.domain.bounds
     if score.missing != "missing_output" or bounds is None or metric.better is None:
         return score
     worst = bounds[metric.better == "lower"]

@@ -233,7 +233,7 @@ def table_of(ranking: Ranking, name: str, names: Mapping[str, str], *, pairs: bo
     """Return one group as a table.   names: metric → heading."""
     by = list(ranking.places[0].figures) if ranking.places else []
     why = any(place.missing for place in ranking.places)
-    rows = []
+    rows: list[Sequence[str | Cell]] = []
     for place in ranking.places:
         figures = []
         for c in by:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -84,16 +84,6 @@ def counted(spec: TableSpec, scores: Iterable[Score]) -> list[Score]:
     return [s for s in scores if (s.key, s.metric) not in whole or (not s.turn and not s.part)]
 
 
-def edit_types(protocol: EvalProtocol) -> tuple[str, ...]:
-    """Return the edit types that a protocol's tables list, in their order; () if it has none."""
-    return next((t.order for t in specs(protocol) if t.rows == "edit_type"), ())
-
-
-def type_order(types: Sequence[str]) -> Callable[[str], tuple[int, str]]:
-    """Return a sort key: the given types in their order, then others by name."""
-    return lambda name: (types.index(name), "") if name in types else (len(types), name)
-
-
 def column_of(score: Score, name: str) -> str:
     """Return a score's value in a column of the frame, or a dimension of the protocol, as text; "(none)" if it has none."""
     own: dict[str, Any] = {
@@ -135,7 +125,7 @@ def summary(spec: TableSpec, metrics: Sequence[Metric], scores: Sequence[Score],
     for score in scores:
         if (key := (score.metric, column_of(score, spec.rows))) in by:
             by[key].append(score)
-    shared = bool(metrics) and all(on_hundred(spec, metric) for metric in metrics)
+    shared = share_a_scale(spec, metrics)
 
     def whole(cells: dict[str, Mean]) -> dict[str, Mean]:
         return cells | {OVERALL: overall_cell(cells.values())} if shared else cells
@@ -162,12 +152,21 @@ def summary(spec: TableSpec, metrics: Sequence[Metric], scores: Sequence[Score],
 def row_order(spec: TableSpec, scores: Iterable[Score]) -> list[str]:
     """Return the rows that the scores have: the listed ones in order, then others by name. Without a list, as they come."""
     rows = list(dict.fromkeys(column_of(score, spec.rows) for score in scores))
-    return sorted(rows, key=type_order(spec.order)) if spec.order else rows
+    listed = {name: number for number, name in enumerate(spec.order)}
+    return sorted(rows, key=lambda row: (listed.get(row, len(listed)), row)) if spec.order else rows
 
 
 def on_hundred(spec: TableSpec, metric: Metric) -> bool:
     """Return whether a table shows the metric on 0 to 100. A metric without bounds stays in its unit."""
     return spec.normalise and metric.domain.bounds is not None
+
+
+def share_a_scale(spec: TableSpec, metrics: Sequence[Metric]) -> bool:
+    """Return whether a mean of these metrics means something: all on 0 to 100, or all of one range and unit in one cell."""
+    if all(on_hundred(spec, metric) for metric in metrics):
+        return bool(metrics)
+    scales = {(metric.domain.bounds, metric.unit) for metric in metrics}
+    return spec.columns != "metric" and len(scales) == 1 and None not in {bounds for bounds, _ in scales}
 
 
 def value_of(spec: TableSpec, metric: Metric, score: Score) -> float | None:

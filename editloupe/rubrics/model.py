@@ -1,7 +1,7 @@
 """Rubrics: what is judged, in which order one looks, and which labels with which values one may give.
 
 A rubric is a TOML file, built in or the user's own (docs/rubrics.md). `load_rubric` reads it strictly: a rubric with a
-slip in it would judge a whole folder by something that its author did not mean.
+mistake would judge a whole folder by something that its author did not mean.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Concerns: TypeAlias = Literal["target", "surroundings"]
 
 
 def _one_line(text: str) -> str:
-    """Prompts keep one line for each text, and how a file wraps its lines must not change the digest."""
+    """Return a text on one line: how a file wraps its lines must not change the digest."""
     return " ".join(text.split())
 
 
@@ -263,7 +263,7 @@ def _in_file(loc: tuple[int | str, ...], raw: Mapping[str, object]) -> tuple[int
 
 
 def _explain(kind: str, loc: Sequence[int | str], message: str, found: object, ctx: Mapping[str, object]) -> str:
-    """One complaint of pydantic in our words, behind the key that it is about."""
+    """Return one complaint of pydantic in our words, behind the key that it is about."""
     where, known = _where(loc), _known_keys(loc[:-1])
     if kind == "extra_forbidden":
         near = difflib.get_close_matches(str(loc[-1]), known, n=1)
@@ -308,7 +308,7 @@ def _shorten(found: object) -> str:
 
 
 def _where(loc: Iterable[int | str]) -> str:
-    """("criteria", "x", "levels", 1, "name") as `criteria.x.levels[1].name`; places in lists count from 0."""
+    """Return ("criteria", "x", "levels", 1, "name") as `criteria.x.levels[1].name`; places in lists count from 0."""
     text = ""
     for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -328,7 +328,7 @@ def _known_keys(loc: Sequence[int | str]) -> tuple[str, ...]:
 
 
 def _clashes(rubric: Rubric) -> Iterable[str]:
-    """What the types cannot say: names that mean two things, values out of order, labels that no answer could give."""
+    """Yield what the types cannot say: names with two meanings, values out of order, labels that no answer could give."""
     criteria = rubric.criteria
     yield from _twice(((f"criteria.{c.id}", c.id) for c in criteria), "the id", str.casefold)
     yield from _twice(((f"criteria.{c.id}.name", c.name) for c in criteria), "the name", fold)
@@ -367,7 +367,7 @@ def _level_clashes(where: str, levels: Sequence[Level]) -> Iterable[str]:
 
 
 def _twice(named: Iterable[tuple[str, str]], what: str, key: Callable[[str], str]) -> Iterable[str]:
-    """A complaint for every (place, word) whose word was there before, case and (for labels) punctuation aside."""
+    """Yield a complaint for each (place, word) whose word was there before, as `key` compares words."""
     first: dict[str, tuple[str, str]] = {}
     for place, word in named:
         where, before = first.setdefault(key(word), (place, word))

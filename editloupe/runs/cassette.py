@@ -26,19 +26,14 @@ class Cassette:
 
     events: tuple[Event, ...]
     """All events, in the order of the trace."""
-
     messages: Mapping[str, Message]
     """Message hash → message."""
-
     following: Mapping[str | None, str]
     """Message hash → hash of the next message. None leads to the question."""
-
     models: tuple[ModelCall, ...]
     """Answered requests, by ordinal."""
-
     tools: tuple[ToolResult, ...]
     """Tool results, by ordinal."""
-
     failures: Mapping[int, ModelFailure]
     """Ordinal → the last failure of a request that was never answered."""
 

@@ -27,23 +27,17 @@ class Compared:
 
     step: int
     """Step as `editloupe show` numbers it."""
-
     tool: str
     verdict: Verdict
     tolerance: Tolerance
-
     max_abs: int | None = None
     """Largest difference of a channel over the compared images, 0 to 255; None if no image differs."""
-
     psnr_db: float | None = None
     """Lowest PSNR over the compared images, in dB; None if no image differs."""
-
     iou: float = 1.0
     """Lowest IoU over the boxes, 0 to 1."""
-
     text: float = 0.0
     """Share of the text that differs, 0 to 1."""
-
     reasons: tuple[str, ...] = ()
     """What exceeds the tolerance, or why nothing was compared, one line each."""
 

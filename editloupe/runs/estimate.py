@@ -28,7 +28,7 @@ from editloupe.runs.execute import selected, standing_in
 from editloupe.runs.judges import Entry
 from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.schedule import Place, Schedule
-from editloupe.runs.sent_sizes import SentTarget, sent_targets
+from editloupe.runs.sent_sizes import SentTarget, sent_targets, shown_whole
 from editloupe.runs.setup import Respondent, Setup
 from editloupe.runs.store import RunStore
 from editloupe.runs.worker import ends_the_same, trace_path
@@ -54,13 +54,10 @@ class Ahead:
     loaded: Loaded
     due: tuple[Place, ...]
     """Tasks to be run, once for each repeat, blocked ones (a missing output) included."""
-
     reused: int
     """Findings of an earlier visit that stand."""
-
     begun: int
     """Due tasks that go on from a trace."""
-
     grows: bool
     """True if further questions may follow from the answers; they are not counted here."""
 
@@ -72,17 +69,21 @@ class Ahead:
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """One end of the range. image_tokens, cost: None where unknown; images: pictures sent, again with each call."""
+    """One end of the range."""
 
     calls: int
     images: int
+    """Pictures sent, again with each call."""
     text_tokens: int
     image_tokens: int | None
+    """None if unknown."""
     output_tokens: int
     cost: float | None
+    """In USD; None if unknown."""
 
     @property
     def input_tokens(self) -> int | None:
+        """Tokens of text and images; None if unknown."""
         return None if self.image_tokens is None else self.text_tokens + self.image_tokens
 
     def to_json(self) -> dict[str, Json]:
@@ -99,17 +100,17 @@ class End:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """least: one call a task.   most: every turn, every reminder and the last word used.
-
-    image_rule: how an image's tokens were counted; "" where no formula is known.   small: targets that are sent under
-    16 px, with their sample's key.
-    """
+    """The calls, tokens and cost of a visit."""
 
     ahead: Ahead
     least: End
+    """One call a task."""
     most: End
+    """Every turn, every reminder and the last word used."""
     image_rule: str
+    """How an image's tokens were counted; "" if no formula is known."""
     small: tuple[tuple[str, SentTarget], ...]
+    """Targets that are sent under 16 px, with their sample's key."""
 
 
 def look_ahead(setup: Setup, out: Path, *, redo: frozenset[str] = PENDING, entries: Iterable[Entry] = ()) -> Ahead:
@@ -135,8 +136,7 @@ def estimate(setup: Setup, ahead: Ahead, prices: Prices) -> Estimate:
         tasks = [task for task in ahead.asked if task.role == role]
         ends.append((respondent, *_ends(setup, respondent, tasks, prices)))
     rule, policy = setup.backend.traits.image_tokens, setup.backend.traits.image_policy
-    # A crop of a small target is enlarged.
-    whole = {task.about.key for task in ahead.asked if task.views and all(v.op == "whole" for v in task.views)}
+    whole = {task.about.key for task in ahead.asked if shown_whole(task)}
     shown = [sample for sample in ahead.loaded.samples if sample.key in whole]
     small = [(sample.key, target) for sample in shown for target in sent_targets(sample, policy) if target.small]
     return Estimate(
@@ -165,14 +165,15 @@ def _ends(setup: Setup, respondent: Respondent, tasks: Sequence[Ask], prices: Pr
 
 
 def total(judges: Sequence[tuple[Setup, Estimate]]) -> tuple[End, End]:
-    """Both ends of several judges together. What is not known of one is not known of all; one that is no LMM is sent
-    nothing, and adds its calls alone.
+    """Return both ends of several judges together. What is not known of one is not known of all.
+
+    A judge that is no LMM is sent nothing, and adds its calls alone.
     """
     return _together([(s.backend, e.least) for s, e in judges]), _together([(s.backend, e.most) for s, e in judges])
 
 
 def most_calls(respondent: Respondent, task: Ask) -> int:
-    """The calls of a task in which every turn calls a tool, every reminder is used, and a last word is asked for."""
+    """Return the calls of a task in which every turn calls a tool, every reminder is used, and a last word is asked for."""
     budget = task.budget
     if task.tools:
         return budget.max_turns + budget.max_reminders + 1 if budget.max_turns else 1
@@ -189,7 +190,7 @@ class _Sum:
     output: int = 0
 
     def add(self, calls: int, *, text: int, images: int, image_tokens: int, crop_tokens: int, turns: int) -> None:
-        """A conversation of so many calls, each of which sends all that was before it."""
+        """Add a conversation of so many calls, each of which sends all that was before it."""
         for call in range(calls):
             seen = min(call, turns)
             self.text += text + call * REPLY_TOKENS + seen * OBSERVATION_TOKENS
@@ -228,7 +229,7 @@ def _together(judges: Sequence[tuple[LMM, End]]) -> End:
 
 
 def _first_message(setup: Setup, respondent: Respondent, task: Ask) -> tuple[Message, int]:
-    """The task's first message, and the characters of natively offered tools beside it."""
+    """Return the task's first message, and the characters of natively offered tools beside it."""
     context = Context(
         backend=respondent.backend,
         toolbox=setup.toolbox,

@@ -12,7 +12,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from editloupe.backends.base import LMM
 from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
 from editloupe.backends.prices import Prices
 from editloupe.config import RunConfig
@@ -25,7 +24,7 @@ from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import as_ready
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Place, Schedule
-from editloupe.runs.sent_sizes import sent_targets, small_targets_message
+from editloupe.runs.sent_sizes import sent_targets, shown_whole, small_targets_message
 from editloupe.runs.setup import Setup, weights_of
 from editloupe.runs.store import RunStore
 from editloupe.runs.worker import Job, Worker, ends_the_same, run_task, tool_cache_of, trace_path
@@ -45,13 +44,10 @@ class Progress:
     done: int
     total: int
     """Of the tasks that are known so far; it grows while findings make further tasks ready."""
-
     failed: int
     """Findings that are not ok, of those `done`."""
-
     grows: bool = False
     """True if further tasks may follow from findings that are not there yet."""
-
     finding: Finding | None = None
 
 
@@ -64,23 +60,18 @@ class Outcome:
     loaded: Loaded
     findings: tuple[Finding, ...]
     """In the order of the samples, those of the other roles and of measures included."""
-
     scores: tuple[Score, ...]
     asked: int
     reused: int
     """Findings of earlier visits."""
-
     interrupted: bool
     seconds: float
     ledger: Ledger
     """What this visit spent, and which budget ended it."""
-
     tool_calls: int = 0
     """Calls of tools in this visit that ran."""
-
     cached: int = 0
     """Calls of tools that were answered from equal ones before."""
-
     notes: tuple[str, ...] = ()
     """What a reader should know of the data and of how it was sent."""
 
@@ -145,17 +136,15 @@ def execute(
         schedule = Schedule(setup.protocol, found.samples, setup.repeats, standing_in(store, setup, redo))
         _prepare(setup, schedule)
         cache = ToolCache(tool_cache_of(out), device=weights_of(plan).device)
-        done = _Count(
-            done=schedule.reused + len(refused),
-            failed=len(refused) + sum(f.status != "ok" for f in schedule.findings),
-        )
+        done = schedule.reused + len(refused)
+        failed = len(refused) + sum(f.status != "ok" for f in schedule.findings)
 
-        def tell(finding: Finding | None = None) -> None:
+        def report(finding: Finding | None = None) -> None:
             if listener:
                 total, grows = schedule.total + len(refused), schedule.grows
-                listener(Progress(done=done.done, total=total, failed=done.failed, grows=grows, finding=finding))
+                listener(Progress(done=done, total=total, failed=failed, grows=grows, finding=finding))
 
-        tell()
+        report()
         submit = _submitter(setup, store, found, images, stop, ledger, cache, redo, executor)
         width = plan.concurrency or default_concurrency(setup, plan.max_connections)
         with limit.fixed(plan.max_connections):
@@ -165,11 +154,11 @@ def execute(
                     store.add_judge(Entry(judge=setup.judge_of(task), role=task.role))
                 store.add_finding(finding)
                 schedule.arrived(finding)
-                ledger.look()
-                done.done += 1
-                done.failed += finding.status != "ok"
-                tell(finding)
-            remarks = _told_of_rates(limit, limit.throttled - throttled)
+                ledger.check_time()
+                done += 1
+                failed += finding.status != "ok"
+                report(finding)
+            rate_notes = _rate_notes(limit, limit.throttled - throttled)
     finally:
         store.close()
     problems = schedule.problems()
@@ -190,9 +179,9 @@ def execute(
         cached=cache.hits,
         notes=(
             *found.notes,
-            *_told_of_targets(setup, found, schedule),
-            *remarks,
-            *_told_of_repeats(setup),
+            *_target_notes(setup, found, schedule),
+            *rate_notes,
+            *_repeat_notes(setup),
             *dict.fromkeys(problem.reason for problem in problems),
         ),
     )
@@ -273,12 +262,6 @@ def standing_in_trace(trace: Path) -> Finding | None:
     return None
 
 
-@dataclass
-class _Count:
-    done: int
-    failed: int
-
-
 Submit = Callable[[Executor, Place], "Future[Finding | None]"]
 
 
@@ -296,7 +279,7 @@ def _submitter(
     samples = {sample.key: sample for sample in loaded.samples}
 
     def begin(place: Place) -> Path:
-        """The trace of a place, set aside where it could only end as before."""
+        """Return the trace of a place, set aside if it could only end as before."""
         judge_id = setup.judge_of(place.task).id
         path = trace_path(store.folder, judge_id, place.task.id, place.repeat)
         before = store.findings.get((place.task.id, judge_id, place.repeat))
@@ -339,7 +322,7 @@ def _submitter(
 def _answered(
     schedule: Schedule, submitter: tuple[Executor | None, Submit], width: int, stop: threading.Event
 ) -> Iterator[Finding]:
-    """Findings in the order of completion; `width` tasks at a time, and no queue beyond them."""
+    """Yield findings in the order of completion; `width` tasks at a time, and no queue beyond them."""
     given, submit = submitter
     with nullcontext(given) if given else ThreadPoolExecutor(width, thread_name_prefix="judge") as pool:
 
@@ -351,7 +334,7 @@ def _answered(
 
 
 def _prepare(setup: Setup, schedule: Schedule) -> None:
-    """Weights that cannot be loaded are found before anything is spent. Raises ConfigError."""
+    """Load the tools' weights before anything is spent. Raises ConfigError if they cannot be loaded."""
     due = [place.task for place in schedule.ready]
     if any(task.kind == "ask" and task.tools and task.blocked is None for task in due):
         setup.toolbox.prepare()
@@ -363,19 +346,17 @@ def _scores(setup: Setup, loaded: Loaded, findings: Iterable[Finding]) -> list[S
     return [*scores, *rejected_scores(rows, setup.metrics)]
 
 
-def _told_of_targets(setup: Setup, loaded: Loaded, schedule: Schedule) -> tuple[str, ...]:
+def _target_notes(setup: Setup, loaded: Loaded, schedule: Schedule) -> tuple[str, ...]:
     if not setup.backend.traits.is_lmm:
         return ()
-    # A crop of a small target is enlarged.
-    asked = (place.task for place in schedule.places.values())
-    whole = {task.about.key for task in asked if task.views and all(view.op == "whole" for view in task.views)}
+    whole = {place.task.about.key for place in schedule.places.values() if shown_whole(place.task)}
     shown = [sample for sample in loaded.samples if sample.key in whole]
-    told = small_targets_message(shown, setup.backend.traits.image_policy)
-    return () if told is None else (told,)
+    message = small_targets_message(shown, setup.backend.traits.image_policy)
+    return () if message is None else (message,)
 
 
-def _told_of_repeats(setup: Setup) -> tuple[str, ...]:
-    """Where repeats cannot differ, their agreement says nothing."""
+def _repeat_notes(setup: Setup) -> tuple[str, ...]:
+    """Return a warning for repeats that cannot differ: their agreement says nothing."""
     sampling = setup.main.sampling
     if setup.repeats.count == 1:
         return ()
@@ -389,7 +370,7 @@ def _told_of_repeats(setup: Setup) -> tuple[str, ...]:
     return ()
 
 
-def _told_of_rates(limit: ConnectionLimit, throttled: int) -> tuple[str, ...]:
+def _rate_notes(limit: ConnectionLimit, throttled: int) -> tuple[str, ...]:
     if not throttled:
         return ()
     times = "once" if throttled == 1 else f"{throttled} times"
@@ -397,15 +378,12 @@ def _told_of_rates(limit: ConnectionLimit, throttled: int) -> tuple[str, ...]:
 
 
 def default_concurrency(setup: Setup, connections: int | None = None) -> int:
-    """Tasks at once; connections: at once at the endpoint, None for as many as it takes."""
-    return concurrency_of(setup.backend, connections)
+    """Return how many tasks run at once.
 
-
-def concurrency_of(backend: LMM, connections: int | None = None) -> int:
-    """In-process judges are bound by cores, remote ones by the endpoint, whose ConnectionLimit holds back the rest.
-
-    Half as many tasks more than connections: those that run a tool, or wait between two attempts, leave theirs to others.
+    In-process judges are bound by cores, remote ones by the endpoint, whose ConnectionLimit holds back the rest. There are
+    half as many tasks more than connections: those that run a tool, or wait between two attempts, leave theirs to others.
+    connections: at once at the endpoint; None for as many as it takes.
     """
-    if backend.endpoint == "in process":
+    if setup.backend.endpoint == "in process":
         return max(1, os.cpu_count() or 1)
     return math.ceil(1.5 * (connections or MOST))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from editloupe.agent.judge import finding_of, initial_state, resume_loop
+from editloupe.agent.judge import finding_of, initial_state, resume_loop, tool_specs
 from editloupe.agent.nodes import run_nodes
 from editloupe.agent.state import Context, LoopState
 from editloupe.backends.base import LMM
@@ -20,10 +19,8 @@ from editloupe.prompts.tags import neutralise
 from editloupe.runs.live import Live, begin_child, context_of, judge_of
 from editloupe.runs.recorder import RecorderMode, TraceRecorder
 from editloupe.runs.recording import Recording, read_recording
-from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
 from editloupe.traces.lineage import Parent
-from editloupe.traces.read import tampering
 from editloupe.traces.record import TraceWriter
 
 
@@ -33,13 +30,10 @@ class Changes:
 
     instruction: str | None = None
     """Text of a new user message after the step."""
-
     tools: tuple[str, ...] | None = None
     """Names of the tools offered from then on; None keeps them."""
-
     observation: str | None = None
     """New text for the observation of one call of the step."""
-
     call: int | None = None
     """Number of that call in the step, from 1; None if the step has one call."""
 
@@ -66,12 +60,9 @@ class Forked:
 
     trace: str
     """Path of the new trace inside the run folder."""
-
     finding: Finding
-
     recorded: Finding | None
     """The finding of the parent trace."""
-
     parent: Parent
 
 
@@ -95,9 +86,8 @@ def fork(
     """
     changes = changes or Changes()
     recording = read_recording(folder, name)
-    found = tampering(recording.trace.problems)
-    if found:
-        raise TraceError(f"{name} cannot be forked: {found[0]}")
+    if recording.trace.tampering:
+        raise TraceError(f"{name} cannot be forked: {recording.trace.tampering[0]}")
     _check(recording, at, changes)
     live = Live(backend=backend, toolbox=toolbox)
     live.check(recording.judge)
@@ -178,17 +168,10 @@ def _apply(state: LoopState, context: Context, changes: Changes) -> LoopState:
     text = render(
         "agent/fork",
         instruction=None if changes.instruction is None else neutralise(changes.instruction.strip()),
-        tools=None if changes.tools is None else _specs(context, context.task),
+        tools=None if changes.tools is None else tool_specs(context.toolbox, context.task.tools),
         native=context.native,
         calls=bool(context.task.tools) and not state["last"],
         answer=context.task.answer,
     )
     head = context.recorder.add(Message.of_text("user", text), state["history"][-1])
     return {**state, "history": [*state["history"], head], "answer": None, "outcome": None, "problem": "", "next": "think"}
-
-
-def _specs(context: Context, task: Ask) -> Sequence[Mapping[str, str]]:
-    return [
-        {"name": s.name, "description": s.description, "schema": json.dumps(s.parameters, ensure_ascii=False)}
-        for s in context.toolbox.specs(task.tools)
-    ]

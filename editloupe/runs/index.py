@@ -182,7 +182,7 @@ def _made(where: str) -> sqlite3.Connection:
 
 
 def _columns(line: bytes) -> tuple[object, ...] | None:
-    """A line's values from `id` on; None if it is neither a sample nor a finding."""
+    """Return a line's values from `id` on; None if it is neither a sample nor a finding."""
     try:
         data = json.loads(line)
         if "task_id" not in data:
@@ -201,7 +201,7 @@ def _columns(line: bytes) -> tuple[object, ...] | None:
 
 
 def _head(path: Path, size: int) -> str:
-    """Digest of the beginning of what was indexed, by which a file is known again."""
+    """Return the digest of the beginning of what was indexed, by which a file is known again."""
     if size == 0:
         return ""
     with path.open("rb") as file:

@@ -147,7 +147,7 @@ class Judge:
         return Worker(setup=self._setup, images=images, stop=self._stop, targets=targets, cache=self._cache)
 
     def _recorded(self, store: RunStore, place: Place, sample: Sample) -> Finding:
-        """The finding of a task in the run folder: the one that stands, or a new one."""
+        """Return the finding of a task in the run folder: the one that stands, or a new one."""
         task, judge = place.task, self._setup.judge_of(place.task)
         with self._lock:
             busy = self._busy[task.id]

@@ -24,10 +24,8 @@ class Entry:
     judge: JudgeSpec
     name: str = ""
     """As the user gave it; "" for none."""
-
     options: Mapping[str, Json] = field(default_factory=dict)
     """Those of OF_A_JUDGE that were set, to ask it again."""
-
     role: str = "judge"
     """What it answers."""
 
@@ -55,9 +53,9 @@ class Entry:
 
 
 def joined(known: Json, entries: Iterable[Entry], folder: Path) -> dict[str, Json]:
-    """The judges of a run with these: id → entry; the order in which they came stays.
+    """Return the judges of a run with these: id → entry, in the order in which they came.
 
-    Raises RunMismatch where a name is another judge's already.
+    Raises RunMismatch if a name is another judge's already.
     """
     found = dict(known) if isinstance(known, Mapping) else {}
     for entry in entries:
@@ -65,16 +63,16 @@ def joined(known: Json, entries: Iterable[Entry], folder: Path) -> dict[str, Jso
         found[entry.judge.id] = {**(before if isinstance(before, Mapping) else {}), **entry.to_json()}
         for id_, other in found.items():
             if entry.name and id_ != entry.judge.id and isinstance(other, Mapping) and other.get("name") == entry.name:
-                told = "; ".join(_differences(other, entry.judge.to_json()))
+                changes = "; ".join(_differences(other, entry.judge.to_json()))
                 raise RunMismatch(
-                    f"{folder} has a judge {entry.name!r} already, and it is another one: {told}. "
+                    f"{folder} has a judge {entry.name!r} already, and it is another one: {changes}. "
                     "Give the new one a name of its own"
                 )
     return found
 
 
 def names_of(judges: Json) -> dict[str, str]:
-    """Id → name, else URI; where several would be called the same, the beginning of the id follows."""
+    """Return id → name, else URI. If several would be called the same, the beginning of the id follows."""
     found = {id_: j for id_, j in (judges if isinstance(judges, Mapping) else {}).items() if isinstance(j, Mapping)}
     names = {id_: str(j.get("name") or j.get("backend")) for id_, j in found.items()}
     often = Counter(names.values())
@@ -82,13 +80,15 @@ def names_of(judges: Json) -> dict[str, str]:
 
 
 def titled(name: str, uri: str) -> str:
-    """A judge's name with its URI, where the name does not say it."""
+    """Return a judge's name, with its URI if the name does not say it."""
     return name if name.startswith(uri) else f"{name}, {uri}"
 
 
 def with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
-    """Options for config.yaml that ask all of a run's judges again: one without a name as `backend` and its options, else
-    all under `judges`. Judges whose options were never recorded are left out.
+    """Return options for config.yaml that ask all of a run's judges again.
+
+    A single judge without a name stands as `backend` with its options, else all stand under `judges`. Judges whose options
+    were never recorded are left out.
     """
     found = judges if isinstance(judges, Mapping) else {}
     known = {id_: j for id_, j in found.items() if isinstance(j, Mapping) and isinstance(j.get("options"), Mapping)}
@@ -118,6 +118,6 @@ def _differences(ours: Mapping[str, Json], theirs: Mapping[str, Json]) -> Iterab
     for name, new in theirs.items():
         old = ours.get(name)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            yield from (f"{name} {told}" for told in _differences(old, new))
+            yield from (f"{name} {change}" for change in _differences(old, new))
         elif old != new:
             yield f"{name} was {old!r} and is {new!r}"

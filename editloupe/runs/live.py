@@ -14,13 +14,12 @@ from editloupe.backends.base import LMM, parse_uri
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, StorageError
 from editloupe.findings import JudgeSpec
-from editloupe.runs.recording import RecordedTraits, Recording, offered_tools
+from editloupe.runs.recording import RecordedTraits, Recording, listed_tools, offered_tools
 from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
 from editloupe.traces.events import Header, Note
 from editloupe.traces.lineage import FORKS, Parent, family
 from editloupe.traces.record import TraceWriter
-from editloupe.values import digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +28,6 @@ class Live:
 
     backend: LMM | None = None
     """The model; None if replies are recorded."""
-
     toolbox: Toolbox | None = None
     """The tools; None if observations are recorded."""
 
@@ -90,14 +88,6 @@ def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, paren
     toolbox = live.toolbox or offered_tools(recording)
     judge = judge_of(recording, live)
     old = recording.trace.header
-    tools = (
-        old.tools
-        if live.toolbox is None
-        else [
-            {"name": s.name, "version": toolbox.tools[s.name].version, "schema": digest(s.to_json())}
-            for s in toolbox.specs(task.tools)
-        ]
-    )
     header = Header(
         editloupe=editloupe.__version__,
         run=old.run,
@@ -106,7 +96,7 @@ def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, paren
         repeat=old.repeat,
         task=task.to_json(),
         judge=judge.to_json(),
-        tools=tools,
+        tools=old.tools if live.toolbox is None else listed_tools(live.toolbox, task.tools),
         absent=dict(toolbox.absent),
         parent=parent.to_json(),
     )

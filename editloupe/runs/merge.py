@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
 
 from editloupe.config import RunSpec
 from editloupe.data.rows import RejectedRow
@@ -15,11 +14,10 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import PENDING, Finding
 from editloupe.runs.folders import bring, place, same_file
-from editloupe.runs.judges import Entry, joined
-from editloupe.runs.store import RunStore
-from editloupe.traces.lineage import FORKS
-from editloupe.traces.record import set_aside
-from editloupe.values import Json
+from editloupe.runs.judges import joined
+from editloupe.runs.store import RunStore, short
+from editloupe.traces.lineage import FORKS, family
+from editloupe.traces.record import aside_path, set_aside
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,19 +26,14 @@ class Merged:
 
     samples: int = 0
     """New samples."""
-
     findings: int = 0
     """New findings."""
-
     stayed: int = 0
     """Findings of shards that did not replace one already there."""
-
     pictures: int = 0
     """New images."""
-
     forks: int = 0
     """New forks."""
-
     problems: tuple[str, ...] = ()
     """Files that cannot be read and were copied as they are."""
 
@@ -57,17 +50,17 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
     stores: list[RunStore] = []
     try:
         stores.extend(RunStore.edit(shard) for shard in shards)
-        spec = _spec(stores[0])
+        spec = stores[0].spec
         for store in stores[1:]:
-            for name, ours, theirs in spec.differs_from(_spec(store)):
-                difference = f"{name} is {_short(theirs)}, and {_short(ours)} in {stores[0].folder}"
+            for name, ours, theirs in spec.differs_from(store.spec):
+                difference = f"{name} is {short(theirs)}, and {short(ours)} in {stores[0].folder}"
                 raise RunMismatch(f"{store.folder} is no shard of the same run: {difference}")
         # Refuse a name that means two judges before anything is written.
         known = RunStore.read(out).info.get("judges") if (out / "run.json").exists() else {}
         for store in stores:
-            known = joined(known, _entries(store), out)
+            known = joined(known, store.entries().values(), out)
         # Only shards with repeats know how repeats are joined.
-        rules = [record["repeats"] for record in (_spec(store).record for store in stores) if "repeats" in record]
+        rules = [record["repeats"] for record in (store.spec.record for store in stores) if "repeats" in record]
         spec = replace(spec, record={**spec.record, **({"repeats": rules[0]} if rules else {})})
         total = Merged()
         for store in stores:
@@ -79,11 +72,11 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
 
 
 def _joined(total: Merged, shard: RunStore, out: Path, spec: RunSpec) -> Merged:
-    judges = _entries(shard)
+    judges = shard.entries().values()
     loaded = Loaded(
         format="merged",
         samples=tuple(shard.samples.values()),
-        rejected=tuple(_rejected(row) for row in shard.rejected.values()),
+        rejected=tuple(RejectedRow.from_json(row) for row in shard.rejected.values()),
     )
     found = stayed = known = 0
     # Begin once even for a shard without a judge, so that its samples are merged.
@@ -140,10 +133,7 @@ def _beside(source: Path, there: Path) -> None:
     kept = [there, *there.parent.glob(f"{stem}.aside-*.jsonl")]
     if not source.exists() or any(same_file(source, path) for path in kept):
         return
-    number = 1
-    while (path := there.with_name(f"{stem}.aside-{number}.jsonl")).exists():
-        number += 1
-    place(source, path, link=False)
+    place(source, aside_path(there), link=False)
 
 
 def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:
@@ -154,7 +144,7 @@ def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:
     renamed: dict[str, str] = {}
     problems: list[str] = []
     new = 0
-    for path in sorted(source.glob("*/*.jsonl"), key=lambda p: (p.parent.name, _stem(p), int(p.name.split(".")[2]))):
+    for path in sorted(source.glob("*/*.jsonl"), key=lambda p: (p.parent.name, family(p.name), int(p.name.split(".")[2]))):
         data = path.read_bytes()
         updated = _with_parent(data, renamed)
         data = data if updated is None else updated
@@ -162,7 +152,7 @@ def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:
         number = int(path.name.split(".")[2])
         while there.exists() and there.read_bytes() != data:
             number += 1
-            there = there.with_name(f"{_stem(path)}.{number}.jsonl")
+            there = there.with_name(f"{family(path.name)}.{number}.jsonl")
         if updated is None:
             problems.append(
                 f"{path}: no header in the first line; brought as it is, as {FORKS}/{there.parent.name}/{there.name}"
@@ -189,38 +179,3 @@ def _with_parent(data: bytes, renamed: Mapping[str, str]) -> bytes | None:
         parent["trace"] = renamed[str(parent["trace"])]
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace") + b"\n" + rest
-
-
-def _stem(path: Path) -> str:
-    return ".".join(path.name.split(".")[:2])
-
-
-def _entries(store: RunStore) -> list[Entry]:
-    """Return the judges of a run with their names and options."""
-    judges = store.info.get("judges")
-    assert isinstance(judges, Mapping)
-    return [Entry.from_json(judge) for judge in judges.values() if isinstance(judge, Mapping)]
-
-
-def _spec(store: RunStore) -> RunSpec:
-    identity, record = store.info.get("identity"), store.info.get("record")
-    return RunSpec(
-        identity=identity if isinstance(identity, Mapping) else {}, record=record if isinstance(record, Mapping) else {}
-    )
-
-
-def _rejected(row: Mapping[str, Json]) -> RejectedRow:
-    return RejectedRow(
-        id=str(row["id"]),
-        editor=str(row["editor"]),
-        message=str(row["message"]),
-        edit_type=None if row.get("edit_type") is None else str(row["edit_type"]),
-        file=None if row.get("file") is None else Path(str(row["file"])),
-        line=line if isinstance(line := row.get("line"), int) else None,
-        kind=cast(Any, row.get("kind", "row")),
-    )
-
-
-def _short(value: Json) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "…"

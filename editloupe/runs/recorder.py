@@ -47,7 +47,6 @@ class RecorderMode:
 
     model: Side = "recorded"
     """Where replies come from."""
-
     tools: Side = "recorded"
     """Where observations come from."""
 
@@ -61,7 +60,6 @@ class RecorderMode:
 
     edits: Mapping[int, str] = field(default_factory=dict)
     """Ordinal of a tool result → another text of its observation."""
-
     drop_carry: bool = False
     """Whether recorded messages are sent without the data that only their own provider understands."""
 

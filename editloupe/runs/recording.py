@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +20,7 @@ from editloupe.tools.base import Tool, Toolbox
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.lineage import read_whole
 from editloupe.traces.read import Trace
-from editloupe.values import Box, View
+from editloupe.values import Box, View, digest
 
 MALFORMED = (KeyError, TypeError, ValueError, AssertionError, IndexError, AttributeError)
 """Exceptions of reading content that was changed by hand."""
@@ -32,20 +32,15 @@ class Recording:
 
     name: str
     """Path inside the run folder."""
-
     trace: Trace
     task: Ask
     judge: JudgeSpec
-
     first: str
     """Hash of the question."""
-
     views: Mapping[str, View]
     """The images of the question by name."""
-
     cassette: Cassette
     """The recorded answers."""
-
     finding: Finding | None
     """The last finding; None if the task was interrupted."""
 
@@ -135,6 +130,14 @@ class RecordedTraits:
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
         raise ReplayMiss(f"{self.uri} is not asked in a replay")
+
+
+def listed_tools(toolbox: Toolbox, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the offered tools as a trace's header lists them."""
+    return [
+        {"name": spec.name, "version": toolbox.tools[spec.name].version, "schema": digest(spec.to_json())}
+        for spec in toolbox.specs(names)
+    ]
 
 
 def offered_tools(recording: Recording) -> Toolbox:

@@ -25,7 +25,6 @@ from editloupe.tasks import About, Ask, Measure, Status, task_from_json
 from editloupe.tools.tolerance import EXACT, tolerance_of
 from editloupe.traces.events import FindingEvent, ToolResult
 from editloupe.traces.lineage import Parent, mismatches, read_whole
-from editloupe.traces.read import tampering
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json
 
@@ -52,32 +51,22 @@ class Replayed:
 
     name: str
     """Path of the trace inside the run folder."""
-
     about: About
     """What the question is about."""
-
     metric: str
-
     verdict: Verdict
-
     message: str = ""
     """The first difference, the nearest recorded answer of a miss, or the reason why the trace is damaged."""
-
     recorded: Finding | None = None
     """The finding in the trace."""
-
     finding: Finding | None = None
     """The finding of the replay; None if it did not end."""
-
     compared: tuple[Compared, ...] = ()
     """Observations of live tools beside the recorded ones."""
-
     trace: str | None = None
     """Path of the new trace inside the run folder; None if nothing ran live."""
-
     problems: tuple[str, ...] = ()
     """Problems of the trace that was read."""
-
     versions: Mapping[str, tuple[str, str]] | None = None
     """Tool → (recorded version, version here), where they differ."""
 
@@ -109,19 +98,14 @@ class Replay:
 
     folder: Path
     """The run folder. Without a live model, nothing is written into it."""
-
     live: Live
     """The backend and the tools of the live sides."""
-
     model: Side = "recorded"
     """Where replies come from."""
-
     tools: Side = "recorded"
     """Where observations come from."""
-
     record_mode: RecordMode = "none"
     """What happens on a miss."""
-
     run: str | None = None
     """Digest of the run's identity, which each trace must name; None does not check."""
 
@@ -145,7 +129,7 @@ class Replay:
             recording = read_recording(self.folder, name)
             foreign = mismatches(recording.trace, listed, self.run)
             problems = (*foreign, *recording.trace.problems)
-            for problem in (*foreign, *tampering(recording.trace.problems)):
+            for problem in (*foreign, *recording.trace.tampering):
                 raise TraceError(problem)
             return replace(self._replay(recording), problems=problems)
         except TraceError as error:

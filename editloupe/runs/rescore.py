@@ -24,7 +24,6 @@ from editloupe.scores import Metric
 from editloupe.tasks import Status
 from editloupe.traces.events import ModelCall
 from editloupe.traces.lineage import read_whole
-from editloupe.traces.read import tampering
 from editloupe.values import Json, digest
 
 _OF_WORDS: Final = frozenset({"ok", "unparsed", "off_menu", "contradictory", "abstained"})
@@ -36,10 +35,8 @@ class Rescored:
     """One finding read again."""
 
     before: Finding
-
     now: Finding | None
     """None if it cannot be read again; `reason` says why."""
-
     reason: str = ""
 
     @property
@@ -97,14 +94,10 @@ def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
 def judges_with(store: RunStore, protocol: EvalProtocol) -> dict[str, Entry]:
     """Return the run's judges as they would be with these options, under their names, by the id that they have there."""
     questions = digest({"protocol": protocol.name, "options": identity_options(protocol)})
-    judges = store.info["judges"]
-    assert isinstance(judges, Mapping)
-    found: dict[str, Entry] = {}
-    for id_, judge in judges.items():
-        assert isinstance(judge, Mapping)
-        entry = Entry.from_json(judge)
-        found[id_] = entry if entry.role == "measure" else replace(entry, judge=replace(entry.judge, questions=questions))
-    return found
+    return {
+        id_: entry if entry.role == "measure" else replace(entry, judge=replace(entry.judge, questions=questions))
+        for id_, entry in store.entries().items()
+    }
 
 
 def write_rescored(store: RunStore, protocol: EvalProtocol, rescored: Sequence[Rescored], out: Path) -> RunStore:
@@ -112,13 +105,11 @@ def write_rescored(store: RunStore, protocol: EvalProtocol, rescored: Sequence[R
 
     Raises ConfigError, RunMismatch and StorageError as a run does.
     """
-    identity, record = store.info["identity"], store.info.get("record")
-    assert isinstance(identity, Mapping)
-    old = record if isinstance(record, Mapping) else {}
+    identity, record = store.spec.identity, store.spec.record
     spec = RunSpec(
         identity={**identity, "options": identity_options(protocol)},
         record={
-            **{name: value for name, value in old.items() if name not in ("metrics", "rubric")},
+            **{name: value for name, value in record.items() if name not in ("metrics", "rubric")},
             "editloupe": editloupe.__version__,
             "options": options_of(protocol),
             "metrics": [metric.to_json() for metric in protocol.metrics],
@@ -147,7 +138,7 @@ def mean(findings: Sequence[Finding], metric: Metric | None) -> float | None:
 
 
 def _specs(store: RunStore, protocol: EvalProtocol) -> dict[tuple[str, str, str, int, str], AnswerSpec]:
-    """By question, what may be answered by the protocol as it is now."""
+    """Return question → what the protocol as it is now accepts as an answer."""
     by_sample: dict[str, list[Finding]] = {}
     for finding in store.current():
         metric = _metric(protocol, store, finding.metric)
@@ -164,11 +155,10 @@ def _specs(store: RunStore, protocol: EvalProtocol) -> dict[tuple[str, str, str,
 
 
 def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> tuple[Status, Answer | None, str]:
-    """(status, answer, reason) of the trace's last reply."""
+    """Return (status, answer, reason) of the trace's last reply."""
     trace = read_whole(folder, folder / str(finding.trace))
-    found = tampering(trace.problems)
-    if found:
-        raise TraceError(found[0])
+    if trace.tampering:
+        raise TraceError(trace.tampering[0])
     calls = [event for event in trace.events if isinstance(event, ModelCall)]
     if not calls:
         raise TraceError(f"{finding.trace} holds no reply")
@@ -187,7 +177,7 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> tuple[Status, Ans
 
 
 def _metric(protocol: EvalProtocol, store: RunStore, wanted: str) -> str | None:
-    """The protocol's id of a metric of the run. A question that is no metric keeps its name."""
+    """Return the protocol's id of a metric of the run. A question that is no metric keeps its name."""
     metrics = {metric.id: metric for metric in protocol.metrics}
     before = store.metrics().get(wanted)
     if wanted in metrics or before is None:

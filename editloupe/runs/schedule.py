@@ -42,7 +42,6 @@ class _Group:
     findings: dict[tuple[str, int], Finding] = field(default_factory=dict)
     consults: bool = True
     """False once `plan` was seen to look at no finding: it need not be asked again."""
-
     problem: str = ""
 
 

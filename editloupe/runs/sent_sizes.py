@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from editloupe.data.images import ImagePolicy
+from editloupe.tasks import Task
 from editloupe.values import ImageRef, Json, Sample
 
 SMALLEST_TARGET_PX = 16.0
@@ -17,19 +18,14 @@ class SentTarget:
     """The size of a target's box in one image."""
 
     name: str
-
     role: str
     """"source" or "edited"."""
-
     width: float
     """Width in px of the image."""
-
     height: float
     """Height in px of the image."""
-
     sent_width: float
     """Width in px as sent."""
-
     sent_height: float
     """Height in px as sent."""
 
@@ -68,6 +64,11 @@ def sent_targets(sample: Sample, policy: ImagePolicy) -> list[SentTarget]:
                 )
             )
     return found
+
+
+def shown_whole(task: Task) -> bool:
+    """Return whether a task shows images, all of them whole. A crop of a small target is enlarged."""
+    return bool(task.views) and all(view.op == "whole" for view in task.views)
 
 
 def small_targets_message(samples: Iterable[Sample], policy: ImagePolicy) -> str | None:

@@ -34,7 +34,6 @@ class Respondent:
 
     name: str
     """As the user gave it; "" for none."""
-
     backend: LMM
     spec: JudgeSpec
     sampling: Sampling
@@ -55,7 +54,6 @@ class Setup:
     protocol: EvalProtocol
     respondents: Mapping[str, Respondent]
     """Role → who answers. "judge" is always there: for a protocol without a model it stands for its measures."""
-
     toolbox: Toolbox
     spec: RunSpec
     models: measures.Models = field(default_factory=measures.Models)
@@ -187,7 +185,7 @@ def identity_options(protocol: EvalProtocol) -> dict[str, Json]:
 
 
 def _free(protocol: EvalProtocol) -> frozenset[str]:
-    """Options that may differ from visit to visit, such as which metrics are asked. A run is reported without them."""
+    """Return options that may differ from visit to visit, such as the metrics. A run is reported without them."""
     free: frozenset[str] = getattr(protocol.Options, "free", frozenset())
     return free
 
@@ -243,7 +241,7 @@ def _respondent(given: JudgeConfig, toolbox: Toolbox, questions: str) -> Respond
 
 
 def _tool_protocol(given: JudgeConfig, backend: LMM) -> ToolProtocol:
-    """Raises ConfigError for native tools that the backend cannot call."""
+    """Return how the judge calls tools. Raises ConfigError for native tools that the backend cannot call."""
     can = backend.traits.native_tools
     if given.tool_protocol == "native" and not can:
         raise ConfigError(f"{backend.uri} cannot call tools natively; use the tool protocol text (the default) or auto")

@@ -16,10 +16,8 @@ class Divergence:
 
     step: int
     """Step as `editloupe show` numbers it; 0 is the question."""
-
     part: Literal["question", "reply", "observation", "length"]
     """The part of the step that differs. "length": one trace ends after it."""
-
     message: str
     """The first difference in words."""
 
@@ -37,8 +35,7 @@ def first_divergence(one: Trace, other: Trace) -> Divergence | None:
     if shared in (len(first), len(second)):
         longer = "the other one" if shared == len(first) else "this one"
         return Divergence(step=step, part="length", message=f"{longer} goes on after it")
-    text = message_difference(messages[shared], others[shared])
-    text = text.replace("recorded ", "here ", 1).replace(", now ", ", there ", 1)
+    text = message_difference(messages[shared], others[shared], was="here", is_="there")
     if shared == 0:
         return Divergence(step=0, part="question", message=text)
     if messages[shared].role == "assistant":

@@ -21,7 +21,8 @@ from editloupe.findings import PENDING, Ending, Finding
 from editloupe.imaging.views import make_view
 from editloupe.measures.base import run_measure
 from editloupe.runs.recorder import TraceRecorder
-from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, SentTarget, sent_targets
+from editloupe.runs.recording import listed_tools
+from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, SentTarget, sent_targets, shown_whole
 from editloupe.runs.setup import Respondent, Setup, open_setup, weights_of
 from editloupe.tasks import Ask, Measure, Status, Task
 from editloupe.tools.cache import ToolCache
@@ -40,7 +41,6 @@ class Worker:
     clock: Callable[[], float] = time.monotonic
     targets: Mapping[str, Sequence[SentTarget]] = field(default_factory=dict)
     """By sample key: what the trace says of the size at which the targets are sent."""
-
     cache: ToolCache | None = None
     """What tools have said before in this run; None runs every call."""
 
@@ -77,8 +77,8 @@ class Worker:
         except OSError as error:
             raise StorageError(f"the run cannot be written ({error}); make room, then give the same command") from error
         except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the other samples; it is recorded, and pending
-            told = f"editloupe itself failed ({type(error).__name__}: {error}); please report it"
-            return end("tool_failed", f"{told}\n{traceback.format_exc(limit=-3)}", ending="fault", trace=name)
+            reason = f"editloupe itself failed ({type(error).__name__}: {error}); please report it"
+            return end("tool_failed", f"{reason}\n{traceback.format_exc(limit=-3)}", ending="fault", trace=name)
 
     def _measured(self, task: Measure, views: Mapping[str, View], trace: Path | None, name: str | None) -> Finding:
         began = self.clock()
@@ -136,25 +136,21 @@ class Worker:
             return finding
 
     def _as_sent(self, task: Ask, respondent: Respondent, views: dict[str, View]) -> Iterable[tuple[str, dict[str, Json]]]:
-        """What the backend gets of each image and of the sample's targets; nothing for one that sees pixels themselves."""
+        """Yield what the backend gets of each image and of the sample's targets; nothing for one that sees the pixels."""
         if not respondent.backend.traits.is_lmm:
             return
         policy = respondent.backend.traits.image_policy
         for alias, view in views.items():
             made = self.images.encoded(view.image, policy)
-            told = f"{alias} is sent as {made.media_type}, {made.width}×{made.height} px, {len(made.data):,} bytes"
-            yield told, {"alias": alias, "px": [made.width, made.height], "bytes": len(made.data), "type": made.media_type}
-        shown_whole = bool(views) and all(view.op == "whole" for view in views.values())
-        for target in self.targets.get(task.about.key, ()) if shown_whole else ():
+            note = f"{alias} is sent as {made.media_type}, {made.width}×{made.height} px, {len(made.data):,} bytes"
+            yield note, {"alias": alias, "px": [made.width, made.height], "bytes": len(made.data), "type": made.media_type}
+        for target in self.targets.get(task.about.key, ()) if shown_whole(task) else ():
             small = f", under {SMALLEST_TARGET_PX:.0f} px: the model may not see it" if target.small else ""
-            told = (
-                f"{target.name} is {target.sent_width:.0f}×{target.sent_height:.0f} px of the {target.role} image as sent"
-            )
-            yield told + small, {"target": target.to_json()}
+            size = f"{target.sent_width:.0f}×{target.sent_height:.0f} px"
+            yield f"{target.name} is {size} of the {target.role} image as sent{small}", {"target": target.to_json()}
 
     def _header(self, task: Task, repeat: int) -> Header:
         box, judge = self.setup.toolbox, self.setup.judge_of(task)
-        offered = box.specs(task.tools) if task.kind == "ask" else ()
         return Header(
             editloupe=editloupe.__version__,
             run=digest(dict(self.setup.spec.identity))[:16],
@@ -163,7 +159,7 @@ class Worker:
             repeat=repeat,
             task=task.to_json(),
             judge=judge.to_json(),
-            tools=[{"name": s.name, "version": box.tools[s.name].version, "schema": digest(s.to_json())} for s in offered],
+            tools=listed_tools(box, task.tools) if task.kind == "ask" else [],
             absent=dict(box.absent) if task.kind == "ask" else {},
         )
 
@@ -178,10 +174,8 @@ class Job:
 
     config: RunConfig
     """With the judge's backend as a URI."""
-
     run: Path
     """The run folder."""
-
     task: Task
     repeat: int = 0
     sample: Sample | None = None
@@ -232,20 +226,20 @@ def ends_the_same(finding: Finding) -> bool:
 def _sampling(respondent: Respondent, repeat: int, writer: TraceWriter) -> Sampling:
     sampling = respondent.sampling.of_repeat(repeat)
     if repeat and sampling.seed is not None:
-        told = f"repeat {repeat + 1}: seed {sampling.seed}"
-        if not any(isinstance(event, Note) and event.text == told for event in writer.events):
-            writer.append(Note(text=told, data={"repeat": repeat, "seed": sampling.seed}))
+        data = {"repeat": repeat, "seed": sampling.seed}
+        if not any(isinstance(event, Note) and event.data == data for event in writer.events):
+            writer.append(Note(text=f"repeat {repeat + 1}: seed {sampling.seed}", data=data))
     return sampling
 
 
 def _recorded_calls(trace: Path) -> bool:
-    """Whether a trace file holds more than a task that was begun anew: setting it aside once is enough."""
+    """Return whether a trace file holds more than a task that was begun anew: setting it aside once is enough."""
     with TraceWriter(trace) as writer:
         return bool(writer.problems) or any(isinstance(e, ModelCall | ToolResult) for e in writer.events)
 
 
 def _finished(writer: TraceWriter) -> Finding | None:
-    """The finding of a trace that has ended with a status that stands."""
+    """Return the finding of a trace that has ended with a status that stands; None for other traces."""
     if len(writer.events) >= 2 and isinstance(writer.events[-1], End):
         before = writer.events[-2]
         if isinstance(before, FindingEvent):

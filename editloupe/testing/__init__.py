@@ -1,9 +1,9 @@
 """The public test kit: what a plug-in must hold, each checked in one call. Nothing in editloupe imports it.
 
-    from editloupe.testing import check_protocol
+from editloupe.testing import check_protocol
 
-    def test_my_protocol_keeps_the_contract():
-        check_protocol(MyProtocol)
+def test_my_protocol_keeps_the_contract():
+    check_protocol(MyProtocol)
 """
 
 from editloupe.backends.scripted import ScriptedLMM

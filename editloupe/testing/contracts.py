@@ -76,7 +76,7 @@ def check_tool(
 
 
 def _check_repeatable(tool: Tool, call: Mapping[str, Json], box: Toolbox, inputs: Mapping[str, RGB]) -> None:
-    """What one conversation was told must be what another is told that has seen more."""
+    """Check that a cached result is what another conversation, which has seen more, would be given."""
     with tempfile.TemporaryDirectory() as folder:
         store, cache = ImageStore(Path(folder) / "blobs"), ToolCache(Path(folder) / "cache")
         views = {name: View.whole(store.add_array(rgb)) for name, rgb in inputs.items()}
@@ -162,7 +162,7 @@ def _call(box: Toolbox, tool: Tool, call: Mapping[str, Json], context: ToolConte
 
 
 def _refused(tool: Tool, box: Toolbox, call: Mapping[str, Json], context: ToolContext, what: str) -> str:
-    """The message of the ToolError that the call must raise."""
+    """Return the message of the ToolError that the call must raise."""
     try:
         box.call(tool.name, call, context)
     except ToolError as error:
@@ -171,7 +171,7 @@ def _refused(tool: Tool, box: Toolbox, call: Mapping[str, Json], context: ToolCo
 
 
 def _arguments(tool: Tool, schema: Mapping[str, Json], names: list[str]) -> dict[str, Json]:
-    """Arguments of a plausible call, made from the schema."""
+    """Return arguments of a plausible call, made from the schema."""
     made: dict[str, Json] = {}
     required = schema.get("required", [])
     assert isinstance(required, list)
@@ -302,7 +302,7 @@ class _BackendCheck:
         self.require(not unknown, f"traits.sampling names {unknown}; known are {sorted(Sampling().to_json())}")
 
     def answer(self, request: Request, images: ImageStore, *, spied: bool = True) -> Reply:
-        """The reply, whole and fit for a trace; request and images are as they were."""
+        """Return the reply, once it is known to be fit for a trace and to leave request and images as they were."""
         key = request.key()
         refs = [part.image for message in request.messages for part in message.images]
         before = [images.data(ref) for ref in refs]
@@ -348,12 +348,11 @@ class _BackendCheck:
         self.require(all(ids) and len(set(ids)) == len(ids), f"each tool call needs an id of its own, found {ids}")
 
     def sent(self, request: Request, reply: Reply) -> None:
-        """An LMM's reply says what was really on the wire."""
+        """Check that an LMM's reply says what was really on the wire."""
         if not self.traits.is_lmm:
             return
         self.require(bool(reply.sent.get("model")), "reply.sent must name the model that was asked for")
-        told = reply.sent.get("dropped", [])
-        dropped = told if isinstance(told, list) else []
+        dropped = _dropped(reply)
         for name, value in request.sampling.to_json().items():
             if value is None:
                 continue
@@ -367,7 +366,7 @@ class _BackendCheck:
             self.require(offered or not named, f"reply.sent has {name}, which traits.sampling does not name")
 
     def gone(self, request: Request) -> None:
-        """An image that is nowhere: answered by a backend that looks at none, else one of two errors."""
+        """Check the error for an image that is gone. A backend that looks at no image may answer."""
         try:
             self.lmm.complete(request, ImageStore())
         except (BackendError, ImageError):
@@ -379,7 +378,7 @@ class _BackendCheck:
             ) from error
 
     def tools(self, images: ImageStore) -> None:
-        """Tools on offer, calls answered by text and pictures, and tools that may no longer be called."""
+        """Check tools on offer, calls answered by text and pictures, and tools that may no longer be called."""
         look = ToolSpec(
             name="zoom_in",
             description="Shows a part of an image larger.",
@@ -397,8 +396,8 @@ class _BackendCheck:
         said = Message(role="assistant", parts=(), tool_calls=calls, carry=carry)
         crop = images.add_array(_drawn_pair()["Edited Image"][100:140, 140:190])
         shown = (TextPart(text="Observation of zoom_in:"), TextPart(text="Crop 1:"), ImagePart(image=crop, alias="Crop 1"))
-        told = tuple(Message(role="tool", parts=shown, tool_call_id=call.id) for call in calls)
-        talk = (first, said, *told, Message.of_text("user", "What colour is it? One word."))
+        results = tuple(Message(role="tool", parts=shown, tool_call_id=call.id) for call in calls)
+        talk = (first, said, *results, Message.of_text("user", "What colour is it? One word."))
         self.answer(Request(messages=talk, tools=(look,)), images)
         self.answer(Request(messages=talk, tools=(look,), calls_allowed=False), images)
 
@@ -413,7 +412,7 @@ class _BackendCheck:
         )
 
     def schema(self) -> None:
-        """An answer that is an instance of a schema, or the word that the schema was left off."""
+        """Check that an answer is an instance of its schema, or that the reply says that the schema was dropped."""
         schema: dict[str, Json] = {
             "type": "object",
             "properties": {"colour": {"type": "string", "enum": ["Red", "Green", "Blue"]}},
@@ -422,8 +421,7 @@ class _BackendCheck:
         }
         question = Message.of_text("user", 'What is the colour of grass? Answer as JSON: {"colour": "Red, Green or Blue"}')
         reply = self.answer(Request(messages=(question,), answer_schema=schema), ImageStore())
-        told = reply.sent.get("dropped", [])
-        if isinstance(told, list) and "answer_schema" in told:
+        if "answer_schema" in _dropped(reply):
             return
         self.require(
             self.traits.constrains_schema, "a schema was asked for, which it cannot keep to: sent['dropped'] must name it"
@@ -468,8 +466,14 @@ class _SpyingStore:
         return getattr(self._images, name)
 
 
+def _dropped(reply: Reply) -> list[Json]:
+    """Return the parameters that a reply says were left off."""
+    dropped = reply.sent.get("dropped")
+    return dropped if isinstance(dropped, list) else []
+
+
 def _plain_question(images: ImageStore, most: int | None) -> Request:
-    """A question with images as PNG, JPEG and BMP, and every sampling parameter."""
+    """Return a question with images as PNG, JPEG and BMP, and every sampling parameter."""
     parts: list[TextPart | ImagePart] = [TextPart(text="What is drawn here? A few words.")]
     for (name, rgb), format in list(zip(_three(), ("PNG", "JPEG", "BMP"), strict=True))[:most]:
         file = io.BytesIO()
@@ -485,7 +489,7 @@ def _three() -> list[tuple[str, RGB]]:
 
 
 def _drawn_pair() -> dict[str, RGB]:
-    """A grey slope with a blue square that turns red: 320×240 px, the same pixels every time."""
+    """Return a grey slope with a blue square that turns red: 320×240 px, the same pixels every time."""
     slope = np.linspace(90, 160, 320, dtype=np.float64).astype(np.uint8)
     original = np.repeat(np.tile(slope, (240, 1))[..., None], 3, axis=2)
     edited = original.copy()

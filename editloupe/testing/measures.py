@@ -29,9 +29,9 @@ def check_measure(
     images: alias → H×W×3 uint8 RGB, pictures that it can measure; None takes a drawn pair.
     models: what the measure is given as `models`; None for `editloupe.models`.
 
-    Checked: name, version, Args and needs; an unknown argument is refused; the same input gives the same answer; inputs stay
-    untouched; an answer is finite and round-trips through JSON; equal images, one white pixel, images of two sizes and no
-    image at all give an answer or a MeasureError with a known status, and nothing else.
+    Checked: name, version, Args and needs; an unknown argument is refused; the same input gives the same answer; inputs
+    stay untouched; an answer is finite and round-trips through JSON; equal images, one white pixel, images of two sizes
+    and no image at all give an answer or a MeasureError with a known status, and nothing else.
 
     Raises AssertionError, which names the measure and what it broke.
     """

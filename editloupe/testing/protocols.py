@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from editloupe.answers import Answer, AnswerSpec, BoxList, FreeText, Labels, OneOf, RecordOf, Scale
+from editloupe.answers import Answer, BoxList, FreeText, Labels, OneOf, RecordOf, Scale
 from editloupe.data.images import ImageStore
-from editloupe.errors import MeasureError
+from editloupe.errors import MeasureError, ProtocolError
 from editloupe.findings import Finding
 from editloupe.imaging.views import make_view
 from editloupe.measures.base import run_measure
-from editloupe.protocols.base import EvalProtocol, Known, groups, known_of, planned, scored
+from editloupe.protocols.base import EvalProtocol, Known, group_scores, groups, known_of, planned, scored
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.schedule import Schedule
 from editloupe.scores import Score
@@ -39,9 +40,9 @@ def check_protocol(
     target, one whose output is missing.
     answers: the text that answers a question; None makes one up from the question's AnswerSpec.
 
-    Checked: `plan` is pure, ends, and never plans two tasks for one question; task ids are stable and survive JSON; the order
-    of findings does not matter; every declared metric is scored for every sample, with a value in the metric's domain or a
-    reason; n judged + n missing = n asked; a question that failed and a missing output are never a number.
+    Checked: `plan` is pure, ends, and never plans two tasks for one question; task ids are stable and survive JSON; the
+    order of findings does not matter; every declared metric is scored for every sample, with a value in the metric's
+    domain or a reason; n judged + n missing = n asked; a question that failed and a missing output are never a number.
 
     Raises AssertionError, which names the protocol and what it broke.
     """
@@ -74,8 +75,7 @@ def check_protocol(
         new = {t.id for t in planned(made, group, known)} - {t.id for t in tasks}
         require(not new, "plan does not end: it wants more tasks when all findings are there")
 
-    scores = scored(made, asked, findings)
-    _check_scores(made, asked, scores, require)
+    scores = _checked_scores(made, asked, findings, require)
     shuffled = list(findings)
     random.Random(0).shuffle(shuffled)
     require(_bare(scored(made, asked, shuffled)) == _bare(scores), "the order of findings changes scores")
@@ -94,23 +94,29 @@ def check_protocol(
             require(not numbers, f"sample {sample.key!r} has no output, and a score: {numbers[:1]}")
 
     failed, _ = _answered(made, asked, lambda task: None)
-    lost = scored(made, asked, failed)
-    _check_scores(made, asked, lost, require)
-    numbers = [s for s in lost if s.value is not None]
+    numbers = [s for s in _checked_scores(made, asked, failed, require) if s.value is not None]
     require(not numbers, f"every question failed, and yet there is a number: {numbers[:1]}")
     return scores
 
 
-def _check_scores(
-    protocol: EvalProtocol, samples: Sequence[Sample], scores: Sequence[Score], require: Callable[[bool, str], None]
-) -> None:
+def _checked_scores(
+    protocol: EvalProtocol, samples: Sequence[Sample], findings: Sequence[Finding], require: Callable[[bool, str], None]
+) -> list[Score]:
+    """Return the scores of these findings, once they are known to be whole and inside their domains."""
+    for group in groups(samples):
+        keys = {sample.key for sample in group}
+        try:
+            group_scores(protocol, group, known_of(f for f in findings if f.about.key in keys))
+        except ProtocolError as error:
+            raise AssertionError(str(error)) from error
+    scores = scored(protocol, samples, findings)
     metrics = {metric.id: metric for metric in protocol.metrics}
-    raised = next((s.reason for s in scores if "raised in score" in s.reason), "")
-    require(not raised, raised)
     there = {(score.key, score.metric) for score in scores}
     for sample in samples:
         for metric in metrics:
-            require((sample.key, metric) in there, f"sample {sample.key!r} has no score of {metric!r}, not even a missing one")
+            require(
+                (sample.key, metric) in there, f"sample {sample.key!r} has no score of {metric!r}, not even a missing one"
+            )
     places = [(s.key, s.turn, s.part, s.metric) for s in scores]
     require(len(set(places)) == len(places), "two scores of one sample, turn, part and metric")
     judged, missing = sum(s.value is not None for s in scores), sum(s.missing is not None for s in scores)
@@ -119,6 +125,7 @@ def _check_scores(
         bounds = metrics[score.metric].domain.bounds
         inside = score.value is None or bounds is None or bounds[0] <= score.value <= bounds[1]
         require(inside, f"{score.metric} of {score.key!r} is {score.value}, outside {bounds}")
+    return scores
 
 
 def _bare(scores: Iterable[Score]) -> list[tuple[object, ...]]:
@@ -130,7 +137,7 @@ def _bare(scores: Iterable[Score]) -> list[tuple[object, ...]]:
 def _answered(
     protocol: EvalProtocol, samples: Sequence[Sample], outcome: Callable[[Task], Answer | None]
 ) -> tuple[list[Finding], list[Task]]:
-    """All findings and tasks of a run; a task without an outcome fails."""
+    """Return all findings and tasks of a run; a task without an outcome fails."""
     schedule = Schedule(protocol, samples, Repeats(), lambda task, repeat: None)
     while (place := schedule.next()) is not None:
         task = place.task
@@ -142,9 +149,7 @@ def _answered(
         else:
             status, reason = "ok", ""
         schedule.arrived(
-            Finding.of(
-                task, judge_id="check", repeat=0, status=status, ending="answer", answer=answer, reason=reason
-            )
+            Finding.of(task, judge_id="check", repeat=0, status=status, ending="answer", answer=answer, reason=reason)
         )
     problems = schedule.problems()
     assert not problems, problems[0].reason
@@ -164,10 +169,6 @@ def _outcome(task: Task, images: ImageStore, answering: Answering) -> Answer | N
 def example(task: Ask) -> str:
     """Return a text that answers a question. Equal questions get equal answers, different ones differ where they can."""
     spec, number = task.answer, int(task.id[:8], 16)
-    return _example(spec, number)
-
-
-def _example(spec: AnswerSpec, number: int) -> str:
     match spec:
         case Labels():
             return spec.labels[number % len(spec.labels)].name
@@ -182,13 +183,11 @@ def _example(spec: AnswerSpec, number: int) -> str:
         case BoxList():
             return "[[100, 100, 500, 500]]"
         case RecordOf():
-            import json
-
             return json.dumps(_instance(spec.schema, spec.schema))
 
 
 def _instance(schema: Any, root: Mapping[str, Json]) -> Json:
-    """A small instance of a JSON Schema as pydantic writes them."""
+    """Return a small instance of a JSON Schema as pydantic writes them."""
     if "$ref" in schema:
         found: Any = root
         for name in schema["$ref"].removeprefix("#/").split("/"):
@@ -234,7 +233,11 @@ def drawn_samples(images: ImageStore) -> list[Sample]:
     box = Target(name="mug", boxes={"source": Box(20, 8, 44, 16)})
     make_red = "Make the mug red."
     turns = tuple(Turn(instruction=f"Add spot {n}.", edited=picture(n)) for n in (1, 2, 3))
-    extra: dict[str, Json] = {"options": ["red", "green", "blue", "cannot tell"], "answer": "red", "question": "Which colour?"}
+    extra: dict[str, Json] = {
+        "options": ["red", "green", "blue", "cannot tell"],
+        "answer": "red",
+        "question": "Which colour?",
+    }
     color = "Change Color"
     return [
         Sample(id="one", editor="a", source=source, turns=(Turn(instruction=make_red, edited=picture(1)),),

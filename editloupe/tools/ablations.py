@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final, cast
 
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
-from pydantic import BaseModel
 
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
@@ -45,22 +44,8 @@ class BlackPictures:
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
-
-    @property
-    def name(self) -> str:
-        return self._tool.name
-
-    @property
-    def description(self) -> str:
-        return self._tool.description
-
-    @property
-    def Args(self) -> type[BaseModel]:  # noqa: N802 - the name that a tool's arguments have
-        return self._tool.Args
-
-    @property
-    def repeatable(self) -> bool:
-        return bool(getattr(self._tool, "repeatable", False))
+        self.name, self.description, self.Args = tool.name, tool.description, tool.Args
+        self.repeatable = bool(getattr(tool, "repeatable", False))
 
     @property
     def version(self) -> str:
@@ -76,11 +61,12 @@ class BlackPictures:
         return self._tool.describe() if isinstance(self._tool, Describes) else ()
 
     def __call__(self, args: Any, context: ToolContext) -> Observation:
-        seen = self._tool(args, replace(context, views={name: _uncovered(view) for name, view in context.views.items()}))
+        views = {name: replace(view, image=_hidden(view) or view.image) for name, view in context.views.items()}
+        seen = self._tool(args, replace(context, views=views))
         if not seen.views:
             return seen
         black = {image: _black(image, context.images) for image in seen.images}
-        # A picture cut from a hidden one comes, for whoever follows where it came from, from the black one.
+        # A picture cut from a hidden one has the black one as its recorded origin.
         covers = {hidden: view.image for view in context.views.values() if (hidden := _hidden(view)) is not None}
 
         def covered(view: View) -> View:
@@ -177,11 +163,6 @@ def _marked(data: Mapping[str, Json], name: str) -> dict[str, Json]:
 def _hidden(view: View) -> ImageRef | None:
     hidden = view.params.get(_HIDDEN)
     return ImageRef.from_json(hidden) if isinstance(hidden, Mapping) else None
-
-
-def _uncovered(view: View) -> View:
-    hidden = _hidden(view)
-    return view if hidden is None else replace(view, image=hidden)
 
 
 def _black(image: ImageRef, store: ImageStore) -> ImageRef:

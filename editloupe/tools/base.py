@@ -145,8 +145,7 @@ def spec(tool: Tool) -> ToolSpec:
 @functools.cache
 def _schema(arguments: type[BaseModel]) -> Mapping[str, Json]:
     """Return the schema, made once for each tool: every task asks for it, and pydantic takes milliseconds to write it."""
-    made: Mapping[str, Json] = _plain(arguments.model_json_schema())
-    return made
+    return cast("Mapping[str, Json]", _plain(arguments.model_json_schema()))
 
 
 @functools.cache
@@ -165,7 +164,7 @@ class Toolbox:
     tools: Mapping[str, Tool]
     """Name → tool, in the order in which they are offered."""
     absent: Mapping[str, str] = field(default_factory=dict)
-    """Name → why the tool is not here."""
+    """Name → reason of absence."""
 
     def specs(self, names: Iterable[str]) -> tuple[ToolSpec, ...]:
         """Return the specs of those among `names` that are at hand."""
@@ -202,9 +201,10 @@ def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
     problems = sorted(_validator(tool.Args).iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))
     if problems:
         lines = "; ".join(f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {_problem(p)}" for p in problems[:5])
+        properties = tool.Args.model_json_schema().get("properties", {})
         raise ToolError(
-            f"{tool.name}: wrong arguments: {lines}. Expected {_signature(tool)}{_meant(tool, problems)}"
-            f"{_fractions(arguments, problems)}"
+            f"{tool.name}: wrong arguments: {lines}. Expected {tool.name}{{{', '.join(properties)}}}"
+            f"{_meant(properties, problems)}{_fractions(arguments, problems)}"
         )
     try:
         return tool.Args.model_validate(dict(arguments))
@@ -243,11 +243,10 @@ def open_toolbox(names: Iterable[str] = PAPER_TOOLS, settings: ToolSettings | No
     return Toolbox(tools=tools, absent=absent)
 
 
-def _meant(tool: Tool, problems: Sequence[jsonschema.ValidationError]) -> str:
+def _meant(properties: Mapping[str, Any], problems: Sequence[jsonschema.ValidationError]) -> str:
     """Return what the schema says about the first wrong argument."""
-    properties = tool.Args.model_json_schema().get("properties", {})
     for problem in problems:
-        name = next(iter(problem.absolute_path), None)
+        name = str(next(iter(problem.absolute_path), ""))
         if name in properties and properties[name].get("description"):
             return f". {name}: {properties[name]['description']}"
     return ""
@@ -271,17 +270,9 @@ def _problem(problem: jsonschema.ValidationError) -> str:
     """Return what is wrong with one argument; for a text that is too long, how long it may be."""
     if problem.validator == "maxLength":
         return f"is {len(str(problem.instance)):,} characters long, at most {problem.validator_value} are taken"
-    return _shortened(problem.message)
-
-
-def _shortened(message: str) -> str:
-    """Return a message without its middle: jsonschema repeats the whole value, and the end says what is wrong."""
+    # Without its middle: jsonschema repeats the whole value, and the end says what is wrong.
+    message = problem.message
     return message if len(message) <= 200 else f"{message[:80]} … {message[-80:]}"
-
-
-def _signature(tool: Tool) -> str:
-    """Return the tool's name with the names of its arguments."""
-    return f"{tool.name}{{{', '.join(tool.Args.model_json_schema().get('properties', {}))}}}"
 
 
 def _plain(schema: Any) -> Any:

@@ -1,10 +1,10 @@
-"""The `bbox` argument, the same in every tool that takes one."""
+"""The arguments that several tools take: an image's name, and a box in it."""
 
 from __future__ import annotations
 
 from typing import Annotated, Final, TypeAlias
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from editloupe.errors import ToolError
 from editloupe.tools.base import ToolContext, looks_like_fractions
@@ -21,6 +21,18 @@ BBox: TypeAlias = Annotated[
         "height, x to the right, y down, x0 < x1 and y0 < y1.",
     ),
 ]
+
+
+class ToolArgs(BaseModel):
+    """The arguments of a tool."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ImageArgs(ToolArgs):
+    """The arguments of a tool that looks at one image."""
+
+    target_image: str = Field(min_length=1, description='Name of the image: for example "Edited Image" or "Crop 1".')
 
 
 def box_in_px(bbox: list[int], *, name: str, context: ToolContext) -> Box:

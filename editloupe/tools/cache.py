@@ -1,4 +1,4 @@
-"""Keeps what tools returned in a run: an equal call on equal images runs once, whoever asks, however often.
+"""Keeps what tools returned in a run: an equal call on equal images runs once.
 
 An answer is kept under the tool's name and version, its arguments, the images that they name (name and View, hence the
 pixels' digest), whether the conversation has made the call before, and the kind of device. Names count, since an

@@ -111,17 +111,26 @@ def show_crop(
     if by_network:
         noted["upscaler"] = upscaler.name
     return ShownCrop(
-        view=_view(context.images.add_array(made), image, region, "crop", noted),
-        kept=(_view(context.images.add_array(plain), image, region, "crop", {}),) if by_network else (),
+        view=add_view(context, made, image, region, "crop", noted),
+        kept=(add_view(context, plain, image, region, "crop"),) if by_network else (),
         scale=scale,
         how=_how(scale, width, height, upscaler),
         by={"upscaler": upscaler.version, **models.computed(upscaler)} if by_network else {},
     )
 
 
-def _view(image: ImageRef, origin: ImageRef, region: Box, op: str, params: Mapping[str, Json]) -> View:
+def add_view(
+    context: ToolContext,
+    picture: RGB,
+    origin: ImageRef,
+    region: Box,
+    op: str,
+    params: Mapping[str, Json] | None = None,
+) -> View:
+    """Keep a picture that shows `region` of `origin` (px) and return its view."""
+    image = context.images.add_array(picture)
     window = Box.whole(width=image.width, height=image.height)
-    return View(image=image, origin=origin, region=region, window=window, op=op, params=params)
+    return View(image=image, origin=origin, region=region, window=window, op=op, params=params or {})
 
 
 def _how(scale: float, width: int, height: int, upscaler: Upscaler) -> str:

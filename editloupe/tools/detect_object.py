@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from editloupe import models
 from editloupe.findings import Observation
 from editloupe.models.detect.base import Detector
 from editloupe.models.detect.search import MAX_PHRASE, cleaned, search
 from editloupe.tools.base import ToolContext
+from editloupe.tools.bbox import ImageArgs
 from editloupe.tools.search import facts, observation_lines
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, Tolerance
@@ -27,10 +28,7 @@ class DetectObject:
     )
     tolerance: ClassVar[Tolerance] = LEARNED
 
-    class Args(BaseModel):
-        model_config = ConfigDict(extra="forbid", frozen=True)
-
-        target_image: str = Field(min_length=1, description='Name of the image: for example "Edited Image" or "Crop 1".')
+    class Args(ImageArgs):
         detect_object_name: str = Field(
             min_length=1, max_length=MAX_PHRASE, description='The object in a few words: for example "red mug".'
         )

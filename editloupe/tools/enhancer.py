@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from editloupe import models
 from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.tools.base import ToolContext
-from editloupe.tools.bbox import BBox, box_in_px
-from editloupe.tools.crops import CropTool
+from editloupe.tools.bbox import BBox, ImageArgs, box_in_px
+from editloupe.tools.crops import CropTool, add_view
 from editloupe.tools.reading import open_reader
 from editloupe.tools.settings import ToolSettings
-from editloupe.values import Box, View
+from editloupe.values import Json
 
 MAX_SIDE: Final = 2048
 """Longest side of an enhanced picture in px."""
@@ -31,10 +31,7 @@ class Enhancer(CropTool):
         f"{MAX_SIDE} px a side."
     )
 
-    class Args(BaseModel):
-        model_config = ConfigDict(extra="forbid", frozen=True)
-
-        target_image: str = Field(min_length=1, description='Name of the image: for example "Edited Image" or "Crop 1".')
+    class Args(ImageArgs):
         bbox: BBox
         scale: Literal[2, 4] = Field(default=4, description="How many times to enlarge: 2 or 4.")
 
@@ -57,20 +54,13 @@ class Enhancer(CropTool):
                 f"{MAX_SIDE} px a side: {advice}"
             )
         plain = render.crop(context.images.array(image), box)
-        made = self.upscaler(plain, args.scale)
-        enhanced, kept = context.images.add_array(made), context.images.add_array(plain)
+        params: dict[str, Json] = {"upscaler": self.upscaler.name, "scale": args.scale}
+        view = add_view(context, self.upscaler(plain, args.scale), image, box, "enhance", params)
+        enhanced = view.image
         caution = (
             "It is a learned upscaler and may invent detail: do not rest a verdict on detail that the plain image lacks"
             if self.upscaler.learned
             else "Enlarging adds no detail"
-        )
-        view = View(
-            image=enhanced,
-            origin=image,
-            region=box,
-            window=Box.whole(width=enhanced.width, height=enhanced.height),
-            op="enhance",
-            params={"upscaler": self.upscaler.name, "scale": args.scale},
         )
         read = self.reading.in_crop(context.images, view, name=name, crop=context.crop_name(1))
         lines = [
@@ -82,11 +72,7 @@ class Enhancer(CropTool):
         return Observation(
             text="\n".join(lines),
             views=(view,),
-            kept=(
-                View(
-                    image=kept, origin=image, region=box, window=Box.whole(width=kept.width, height=kept.height), op="crop"
-                ),
-            ),
+            kept=(add_view(context, plain, image, box, "crop"),),
             data={
                 "crop": context.crop_name(1),
                 "box": list(box.ints()),

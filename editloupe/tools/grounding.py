@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from editloupe import models
 from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.geometry import expand
-from editloupe.models.detect.base import Detection, Detector
+from editloupe.models.detect.base import Detector
 from editloupe.models.detect.search import MAX_PHRASE, cleaned, search
 from editloupe.models.read_text import TextReader
 from editloupe.models.upscale.base import Upscaler
 from editloupe.tools.base import ToolContext
-from editloupe.tools.crops import CropTool, open_crop_upscaler, show_crop
+from editloupe.tools.bbox import ImageArgs
+from editloupe.tools.crops import CropTool, add_view, open_crop_upscaler, show_crop
 from editloupe.tools.reading import NoReader, open_reader
 from editloupe.tools.search import LISTED, facts, observation_lines
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, Tolerance
-from editloupe.values import Box, ImageRef, View
+from editloupe.values import Box
 
 _CONTEXT: Final = 0.5
 """The crop's sides are 1.5 times the box's: a close look, since the picture with the boxes shows the surroundings."""
@@ -38,10 +39,7 @@ class Grounding(CropTool):
     )
     revision: ClassVar[str] = "2"
 
-    class Args(BaseModel):
-        model_config = ConfigDict(extra="forbid", frozen=True)
-
-        target_image: str = Field(min_length=1, description='Name of the image: for example "Edited Image" or "Crop 1".')
+    class Args(ImageArgs):
         phrase: str = Field(
             min_length=1, max_length=MAX_PHRASE, description='What to find, in a few words: for example "red mug".'
         )
@@ -89,7 +87,15 @@ class Grounding(CropTool):
         region = expand(best.box, width=image.width, height=image.height, ratio=_CONTEXT)
         # Without the boxes drawn, so that no line hides what is to be judged.
         crop = show_crop(context, image, region, self.upscaler, params={"box": [round(v, 2) for v in best.box]})
-        drawn = self._drawn(context, image, result.detections[:LISTED])
+        boxes = [found.box for found in result.detections[:LISTED]]
+        drawn = add_view(
+            context,
+            render.with_boxes(context.images.array(image), boxes),
+            image,
+            Box.whole(width=image.width, height=image.height),
+            "draw_boxes",
+            {"boxes": [[round(v, 2) for v in box] for box in boxes]},
+        )
         text = self.reading.in_crop(context.images, crop.view, name=name, crop=context.crop_name(2))
         lines[-1:] = [
             f"{context.crop_name(1)}: {name!r} with numbered boxes, {drawn.image.width}×{drawn.image.height} px.",
@@ -102,15 +108,3 @@ class Grounding(CropTool):
         if crop.by:
             data["enlarged"] = dict(crop.by)
         return Observation(text="\n".join(lines), views=(drawn, crop.view), kept=crop.kept, data=data)
-
-    def _drawn(self, context: ToolContext, image: ImageRef, detections: tuple[Detection, ...]) -> View:
-        picture = render.with_boxes(context.images.array(image), [d.box for d in detections])
-        made = context.images.add_array(picture)
-        return View(
-            image=made,
-            origin=image,
-            region=Box.whole(width=image.width, height=image.height),
-            window=Box.whole(width=made.width, height=made.height),
-            op="draw_boxes",
-            params={"boxes": [[round(v, 2) for v in d.box] for d in detections]},
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
@@ -12,7 +12,6 @@ from editloupe.errors import ConfigError, ToolError
 from editloupe.tools.base import spec
 from editloupe.tools.session import ImageLike, Session, Shown, open_session
 from editloupe.tools.settings import ToolSettings
-from editloupe.values import Json
 
 
 def as_langchain(
@@ -21,7 +20,7 @@ def as_langchain(
     """Return the tools bound to `images`, to be given to a chat model and to LangGraph's `ToolNode`.
 
     images: name → file, PIL image, H×W×3 uint8 RGB array or ImageRef. The names are those that the prompt uses ("Original
-    Image", "Edited Image"). Or a Session, whose toolbox says which tools are absent, and why.
+    Image", "Edited Image"). Or a Session, whose toolbox names the absent tools.
     tools: names; None takes those of the paper's five that can be had here. Not with a Session, which has its own.
     settings: weights and device; None reads the environment. Not with a Session.
 
@@ -43,19 +42,7 @@ def as_langchain(
 
 def _bound(session: Session, name: str) -> BaseTool:
     offered = spec(session.toolbox.tools[name])
-    return StructuredTool(
-        name=name,
-        description=offered.description,
-        # The schema and not the pydantic class, which LangChain would apply itself: our own check reports every wrong
-        # argument in words that a model can act on, and turns no "12" into 12.
-        args_schema=dict(offered.parameters),
-        func=_function(session, name),
-        response_format="content_and_artifact",
-        handle_tool_error=True,
-    )
 
-
-def _function(session: Session, name: str) -> Callable[..., tuple[Any, Any]]:
     # LangGraph's ToolNode evaluates these annotations, and cannot follow a recursive alias such as Json.
     def call(**arguments: Any) -> tuple[Any, Any]:
         try:
@@ -63,9 +50,21 @@ def _function(session: Session, name: str) -> Callable[..., tuple[Any, Any]]:
         except (ToolError, ConfigError) as error:
             # Weights that turn out to be damaged with the first call: the LMM reads it and may use another tool.
             raise ToolException(f"Error: {error}") from error
-        return _content(shown), _artifact(shown)
+        # JSON and no object of ours, so that every checkpointer of LangGraph keeps it.
+        names = [picture.name for picture in shown.pictures]
+        artifact = {"tool": shown.tool, "version": shown.version, "names": names, **shown.observation.to_json()}
+        return _content(shown), artifact
 
-    return call
+    return StructuredTool(
+        name=name,
+        description=offered.description,
+        # The schema and not the pydantic class, which LangChain would apply itself: our own check reports every wrong
+        # argument in words that a model can act on, and turns no "12" into 12.
+        args_schema=dict(offered.parameters),
+        func=call,
+        response_format="content_and_artifact",
+        handle_tool_error=True,
+    )
 
 
 def _content(shown: Shown) -> list[dict[str, Any]]:
@@ -78,9 +77,3 @@ def _content(shown: Shown) -> list[dict[str, Any]]:
             {"type": "image", "base64": data, "mime_type": "image/png"},
         ]
     return blocks
-
-
-def _artifact(shown: Shown) -> dict[str, Json]:
-    # JSON and no object of ours, so that every checkpointer of LangGraph keeps it.
-    names: list[Json] = [picture.name for picture in shown.pictures]
-    return {"tool": shown.tool, "version": shown.version, "names": names, **shown.observation.to_json()}

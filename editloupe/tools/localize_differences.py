@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from editloupe import models
 from editloupe.errors import ToolError
@@ -16,7 +17,8 @@ from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, REGENERATED_SHAR
 from editloupe.imaging.geometry import expand
 from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
-from editloupe.tools.crops import CropTool, describe_enlargement, enlarge, open_crop_upscaler
+from editloupe.tools.bbox import ToolArgs
+from editloupe.tools.crops import CropTool, add_view, describe_enlargement, enlarge, open_crop_upscaler
 from editloupe.tools.reading import open_reader
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, MEASURED, Tolerance
@@ -45,9 +47,7 @@ class LocalizeDifferences(CropTool):
         "a red line the first image, right of it the second, same place and scale. The text gives the boxes."
     )
 
-    class Args(BaseModel):
-        model_config = ConfigDict(extra="forbid", frozen=True)
-
+    class Args(ToolArgs):
         comparison_image_1: str = Field(
             min_length=1, description='Name of the image to compare from, shown left: for example "Original Image".'
         )
@@ -57,7 +57,6 @@ class LocalizeDifferences(CropTool):
 
     @property
     def tolerance(self) -> Tolerance:
-        """How far an observation may be from a recorded one."""
         return LEARNED if self.upscaler.learned else MEASURED
 
     @classmethod
@@ -109,17 +108,13 @@ class LocalizeDifferences(CropTool):
             lines.append(f"Enlarged {how}: {', '.join(dict.fromkeys(which))}.")
         lines += text.lines
         if found.regions:
-            lines.append(_caution(found))
+            lines.append(
+                "Boxes are [x0, y0, x1, y1] in thousandths of width and height. These differences are measured on pixels "
+                f"(threshold about {found.threshold:.0f} of 255, more at strong edges, less over larger places) and may "
+                "include changes that no person would see; judge by what the pictures show."
+            )
         data = {**_data(found, crops=crops), **text.data, **(models.computed(self.upscaler) if kept else {})}
         return Observation(text="\n".join(lines), views=tuple(views), kept=tuple(kept), data=data)
-
-
-def _caution(found: Differences) -> str:
-    return (
-        "Boxes are [x0, y0, x1, y1] in thousandths of width and height. These differences are measured on pixels "
-        f"(threshold about {found.threshold:.0f} of 255, more at strong edges, less over larger places) and may include "
-        "changes that no person would see; judge by what the pictures show."
-    )
 
 
 def _how_many(regions: tuple[Region, ...]) -> int:
@@ -174,14 +169,8 @@ def _panes(
 
 
 def _map_view(found: Differences, first: ImageRef, context: ToolContext) -> View:
-    image = context.images.add_array(render.heat_map(found.alignment.first, found.levels))
-    return View(
-        image=image,
-        origin=first,
-        region=Box.whole(width=first.width, height=first.height),
-        window=Box.whole(width=image.width, height=image.height),
-        op="difference_map",
-    )
+    picture = render.heat_map(found.alignment.first, found.levels)
+    return add_view(context, picture, first, Box.whole(width=first.width, height=first.height), "difference_map")
 
 
 def _header(found: Differences, shown: int, names: tuple[str, str]) -> str:
@@ -223,7 +212,7 @@ def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> l
         how = f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255"
         if found.restyled:
             how = f"Even ordinary places differ, by about {found.noise:.0f} of 255, more than saving a picture again leaves"
-        rest = "" if found.regions and found.regions[0].box.area > 0.5 * _area(found) else (
+        rest = "" if found.regions and found.regions[0].box.area > 0.5 * math.prod(found.alignment.size_1) else (
             " The crops are only the strongest places, not all that changed."
         )  # fmt: skip
         lines.append(f"{how}: the image seems regenerated or globally changed.{rest}")
@@ -232,11 +221,6 @@ def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> l
         "differs, dark blue where least."
     )
     return lines
-
-
-def _area(found: Differences) -> int:
-    width, height = found.alignment.size_1
-    return width * height
 
 
 def _nothing_found(found: Differences, names: tuple[str, str], *, allowed: bool) -> list[str]:

@@ -44,7 +44,7 @@ LEAST_SIDE_PX: Final = 6
 
 @dataclass(frozen=True)
 class NoReader:
-    """Stands where text is not read, and says why."""
+    """Stands in for a reader where text is not read, with the reason."""
 
     reason: str
     """For example "the extra `ocr` is not installed"."""
@@ -67,7 +67,7 @@ def open_reader(settings: ToolSettings) -> TextReader | NoReader:
 
 
 def describe_reader(settings: ToolSettings) -> str:
-    """Return one sentence for people: what reads the text in crops, or why nothing does. Raises as `open_reader`."""
+    """Return one sentence: what reads the text in crops, or the reason why nothing does. Raises as `open_reader`."""
     reader = open_reader(settings)
     if isinstance(reader, NoReader):
         return f"Text in crops is not read: {reader.reason}."

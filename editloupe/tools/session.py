@@ -60,7 +60,11 @@ class Conversation:
             panes[name] = tuple(view for view in observation.views if view.image == image)
             crops += 1
         spelt = {key: self._spelt(value) for key, value in arguments.items()}
-        return Conversation(panes=panes, crops=crops, past_calls=(*self.past_calls, *_key(tool, spelt)))
+        try:
+            call = [canonical_json({"name": tool, "arguments": spelt})]
+        except ValueError:
+            call = []  # the arguments hold NaN, with which no call succeeds
+        return Conversation(panes=panes, crops=crops, past_calls=(*self.past_calls, *call))
 
     def _spelt(self, value: Json) -> Json:
         """Return an image's name as the conversation spells it, so that a call in other letters counts as the same."""
@@ -100,7 +104,7 @@ class Shown:
 class Session:
     """The tools bound to given images. Pictures become "Crop 1", "Crop 2", … and can be named in later calls.
 
-    toolbox: the tools at hand; `toolbox.absent` says which are not, and why.
+    toolbox: the tools at hand; `toolbox.absent` names the others, with the reason.
     store: holds the pixels. None makes a new one with each `open`.
     Calls from several threads run one after another, so that no two pictures get one name.
     """
@@ -216,14 +220,6 @@ def _added(store: ImageStore, name: str, image: ImageLike) -> ImageRef:
             raise ImageError(f"{name}: expected an H×W×3 uint8 RGB array, found {image.shape} {image.dtype}")
         return store.add_bytes(encode_png(image), name=name)
     return store.add_file(Path(fspath(image)))
-
-
-def _key(tool: str, arguments: Mapping[str, Json]) -> tuple[str, ...]:
-    """Return the call as `ToolContext.past_calls` has it; () where the arguments hold NaN, with which no call succeeds."""
-    try:
-        return (canonical_json({"name": tool, "arguments": dict(arguments)}),)
-    except ValueError:
-        return ()
 
 
 def _png(image: Image.Image) -> bytes:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from editloupe.findings import Observation
 from editloupe.tools.base import ToolContext
-from editloupe.tools.bbox import BBox, box_in_px
+from editloupe.tools.bbox import BBox, ImageArgs, box_in_px
 from editloupe.tools.crops import CropTool, open_crop_upscaler, show_crop
 from editloupe.tools.reading import open_reader
 from editloupe.tools.settings import ToolSettings
@@ -28,10 +28,7 @@ class ZoomIn(CropTool):
         "bbox and call again until you see what you look for."
     )
 
-    class Args(BaseModel):
-        model_config = ConfigDict(extra="forbid", frozen=True)
-
-        target_image: str = Field(min_length=1, description='Name of the image: for example "Edited Image" or "Crop 1".')
+    class Args(ImageArgs):
         bbox: BBox
         label: str = Field(default="", max_length=200, description="What you expect to see there, in a few words.")
 

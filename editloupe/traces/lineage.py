@@ -24,19 +24,14 @@ class Parent:
 
     trace: str
     """Path of the parent trace inside the run folder."""
-
     head: str
     """Hash of the last shared message."""
-
     step: int
     """Number of shared model replies."""
-
     tools: int
     """Number of shared tool results."""
-
     kind: str
     """"fork" or "replay"; "why" in the file."""
-
     changes: dict[str, str]
     """What was changed at this point: name → text."""
 
@@ -90,6 +85,7 @@ def read_whole(folder: Path, path: Path) -> Trace:
             header=child.header,
             events=(child.events[0], *shared, *child.events[1:]),
             problems=(*trace.problems, *child.problems),
+            tampering=(*trace.tampering, *child.tampering),
         )
     return trace
 

@@ -33,14 +33,13 @@ class Trace:
 
     path: Path | None
     """The file; None for a trace in memory."""
-
     header: Header
-
     events: tuple[Event, ...]
     """All events in order, the header included."""
-
     problems: tuple[str, ...] = ()
     """What could not be read or verified, one line each."""
+    tampering: tuple[str, ...] = ()
+    """Those of the problems that say that the trace was changed. A torn line or an unknown event is not among them."""
 
     def messages(self) -> tuple[Message, ...]:
         """Return the conversation in order."""
@@ -128,7 +127,8 @@ def read_trace(path: Path) -> Trace:
         problems.append(f"{path.name}: the last line is cut off ({len(data) - end} bytes), left out")
     if not events or not isinstance(events[0], Header):
         raise TraceError(f"{path}: no header in the first line; this is not a trace")
-    return Trace(path=path, header=events[0], events=tuple(events), problems=(*problems, *verify(events, name=path.name)))
+    changed = tuple(verify(events, name=path.name))
+    return Trace(path=path, header=events[0], events=tuple(events), problems=(*problems, *changed), tampering=changed)
 
 
 def verify(events: Iterable[Event], *, name: str) -> list[str]:
@@ -156,17 +156,11 @@ def verify(events: Iterable[Event], *, name: str) -> list[str]:
     for event in events:
         reply = replies.get(str(event.parent)) if isinstance(event, MessageEvent) else None
         if reply is not None and isinstance(event, MessageEvent) and not _says(event, reply):
-            problems.append(f"{name}: model call {reply.ordinal + 1} {_OTHERWISE} {event.hash[:12]} recorded from it")
+            problems.append(
+                f"{name}: model call {reply.ordinal + 1} was changed after it was recorded: its reply is not that of "
+                f"message {event.hash[:12]} recorded from it"
+            )
     return problems
-
-
-_OTHERWISE = "was changed after it was recorded: its reply is not that of message"
-
-
-def tampering(problems: Iterable[str]) -> list[str]:
-    """Return the problems that say that a trace was changed. A torn line or an unknown event is not among them."""
-    signs = ("hash mismatch", "which is missing", _OTHERWISE)
-    return [problem for problem in problems if any(sign in problem for sign in signs)]
 
 
 def _says(event: MessageEvent, call: ModelCall) -> bool:

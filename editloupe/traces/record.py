@@ -60,7 +60,12 @@ def set_aside(path: Path) -> Path | None:
     """Rename a trace so that its task can start again. Return the new path; None if there is no file."""
     if not path.exists():
         return None
+    return path.rename(aside_path(path))
+
+
+def aside_path(path: Path) -> Path:
+    """Return the next free path for a trace that is set aside."""
     number = 1
-    while (kept := path.with_name(f"{path.name.removesuffix('.jsonl')}.aside-{number}.jsonl")).exists():
+    while (free := path.with_name(f"{path.name.removesuffix('.jsonl')}.aside-{number}.jsonl")).exists():
         number += 1
-    return path.rename(kept)
+    return free

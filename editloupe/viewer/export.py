@@ -74,7 +74,7 @@ def _sample(writer: _Writer, site: Site, run: Run, sample: RunSample) -> None:
     for address in dict.fromkeys(_PICTURE.findall(page)):
         if writer.missing(where := f"{run.folder}blobs/{address}") and (found := run.pictures.shown(address)):
             writer.write(where, found[0], picture=True)
-    for name in thumbs(sample.sample, run.pictures) if sample.sample else ():
+    for name in filter(None, thumbs(sample.sample, run.pictures) if sample.sample else ()):
         if writer.missing(where := f"{run.folder}thumbs/{name[:2]}/{name}") and (thumb := run.pictures.thumb(name)):
             writer.write(where, thumb, picture=True)
     named = [f.trace for f in sample.findings if f.trace]

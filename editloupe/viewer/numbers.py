@@ -18,6 +18,7 @@ from editloupe.reports.render import html
 from editloupe.reports.report import Report, make_report
 from editloupe.reports.summary import summarise
 from editloupe.runs.judges import titled
+from editloupe.scores import Score
 from editloupe.viewer.reader import RunReader
 
 
@@ -53,6 +54,7 @@ class Numbers:
 
     prices: Prices = field(default_factory=Prices)
     _judged: dict[RunReader, tuple[int, dict[str, Judged], str]] = field(default_factory=dict)
+    _scores: dict[RunReader, tuple[int, dict[str, list[tuple[str, Score]]]]] = field(default_factory=dict)
     _reports: dict[RunReader, tuple[int, Report | None]] = field(default_factory=dict)
     _compared: dict[tuple[RunReader, ...], tuple[list[int], Comparison | str | None]] = field(default_factory=dict)
 
@@ -75,6 +77,18 @@ class Numbers:
                 )
             )
         return found
+
+    def scores(self, reader: RunReader) -> dict[str, list[tuple[str, Score]]]:
+        """Return every judge's scores of each sample: sample key → (judge id, score); empty if there are none."""
+        kept = self._scores.get(reader)
+        if kept is None or kept[0] != reader.version:
+            version = reader.version
+            found: dict[str, list[tuple[str, Score]]] = {}
+            for judged in self._judges(reader)[0].values():
+                for score in judged.scores:
+                    found.setdefault(score.key, []).append((judged.judge_id, score))
+            kept = self._scores[reader] = version, found
+        return kept[1]
 
     def report(self, reader: RunReader) -> list[Section]:
         """Return what the report says of each judge; empty if nothing can be said yet."""

@@ -37,7 +37,20 @@ from editloupe.values import ImageRef, Json
 from editloupe.viewer.numbers import Numbers, comparison_tables, several_judges
 from editloupe.viewer.pictures import Pictures
 from editloupe.viewer.reader import RunReader, RunSample, slug
-from editloupe.viewer.rows import human_values, question_name, questions, row, short_answer, target_area, tone
+from editloupe.viewer.rows import (
+    OwnScore,
+    finding_tone,
+    human_values,
+    own_scores,
+    question_name,
+    questions,
+    row,
+    score_scope,
+    score_words,
+    short_answer,
+    target_area,
+    tone,
+)
 from editloupe.viewer.sample import Mark, targets, verdicts
 
 if TYPE_CHECKING:
@@ -85,7 +98,7 @@ class Site:
     live: bool = False
     """Served, so that pages ask for news; a static site does not."""
     numbers: Numbers = field(default_factory=Numbers)
-    _rows: dict[tuple[str, str, bool], tuple[RunSample, list[str], str]] = field(default_factory=dict)
+    _rows: dict[tuple[str, str, bool], tuple[RunSample, list[str], list[OwnScore], str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, readers: Sequence[RunReader], *, live: bool = False, prices: Prices | None = None) -> Site:
@@ -119,7 +132,7 @@ class Site:
         return _page(
             "run.html", self, run, "", judges=self.numbers.judges(reader), counts=_counts(reader, samples),
             problems=reader.store.problems, identity=_mapping(info, "identity"), record=_mapping(info, "record"),
-            mode=reader.info.options().get("mode"),
+            mode=reader.info.options().get("mode"), measured=_measured(info),
             columns=[
                 (id_, metrics[id_].short if id_ in metrics else id_, question_name(id_, metrics), id_ not in metrics)
                 for id_ in questions(samples, metrics)
@@ -168,20 +181,28 @@ class Site:
         columns = questions(samples, metrics)
         several = len(run.reader.info.judges()) > 1
         judges = run.reader.judge_names() if several else {}
+        scores = self.numbers.scores(run.reader)
         head = _compact({"version": run.reader.version, "answers": columns, "statuses": list(STATUSES)})
-        found = (self._row(run, sample, list(columns), metrics, judges) for sample in samples)
+        own = {s.key: own_scores(s, scores.get(s.key, ()), run.reader.info.judges()) for s in samples}
+        found = (self._row(run, s, list(columns), metrics, judges, own[s.key]) for s in samples)
         return f'{head[:-1]},"rows":[{",".join(found)}]}}'
 
     def _row(
-        self, run: Run, sample: RunSample, columns: list[str], metrics: Mapping[str, Metric], judges: Mapping[str, str]
+        self,
+        run: Run,
+        sample: RunSample,
+        columns: list[str],
+        metrics: Mapping[str, Metric],
+        judges: Mapping[str, str],
+        scores: list[OwnScore],
     ) -> str:
         """One row, made anew only if the sample has changed: a run that grows is asked for again and again."""
         key = (run.folder, sample.slug, bool(judges))
         kept = self._rows.get(key)
-        if kept is None or kept[:2] != (sample, columns):
-            kept = sample, columns, _compact(row(sample, columns, metrics, run.pictures, judges))
+        if kept is None or kept[:3] != (sample, columns, scores):
+            kept = sample, columns, scores, _compact(row(sample, columns, metrics, run.pictures, judges, scores))
             self._rows[key] = kept
-        return kept[2]
+        return kept[3]
 
     def rows_script(self, run: Run) -> str:
         """Return the same as a script, since a page from a file may not fetch. A string of JSON is read fastest."""
@@ -198,11 +219,20 @@ class Site:
             for metric in metrics.values()
             for rater, (said, value) in human_values(edit, metric).items()
         ]
+        names = run.reader.judge_names()
+        mains = run.reader.info.judges()
+        judges = names if len(mains) > 1 else {}
+        known = own_scores(sample, self.numbers.scores(run.reader).get(sample.key, ()), mains)
+        scores = [
+            (question_name(s.metric, metrics), score_scope(s), score_words(s), tone(metrics.get(s.metric), s.value),
+             s.reason, judges.get(id_, ""))
+            for id_, s in sorted(known, key=_scope_order)
+        ]  # fmt: skip
         return _page(
-            "sample.html", self, run, "../", entry=sample, sample=edit, verdicts=found, people=people,
-            panes=_panes(sample), marks=[*targets(sample), *(m for v in found for m in v.marks)],
+            "sample.html", self, run, "../", entry=sample, sample=edit, verdicts=found, people=people, metrics=metrics,
+            scores=scores, panes=_panes(sample), marks=[*targets(sample), *(m for v in found for m in v.marks)],
             others=self._others(run, sample), position=position, count=total, previous=before, following=behind,
-            several=len(run.reader.judge_names()) > 1, area=target_area(edit) if edit else None,
+            several=len(names) > 1, area=target_area(edit) if edit else None,
         )  # fmt: skip
 
     def _others(self, run: Run, sample: RunSample) -> list[tuple[Run, RunSample, list[tuple[str, str]]]]:
@@ -213,7 +243,7 @@ class Site:
                 twin = None if (other, name) == (run, sample.slug) else other.reader.sample(name)
                 if twin is not None:
                     metrics = other.metrics
-                    answers = [(short_answer(f), tone(metrics.get(f.metric), f.value)) for f in twin.findings]
+                    answers = [(short_answer(f), finding_tone(f, metrics)) for f in twin.findings]
                     found.append((other, twin, answers))
         return found
 
@@ -267,6 +297,11 @@ def _counts(reader: RunReader, samples: Sequence[RunSample]) -> dict[str, Any]:
     }
 
 
+def _scope_order(score: OwnScore) -> tuple[bool, int]:
+    """The whole sample's scores first, then turn by turn."""
+    return bool(score_scope(score[1])), score[1].turn
+
+
 def _panes(entry: RunSample) -> list[tuple[str, str, ImageRef]]:
     """The images to look at as (role, heading, image); source and edited first."""
     sample = entry.sample
@@ -276,11 +311,18 @@ def _panes(entry: RunSample) -> list[tuple[str, str, ImageRef]]:
     for number, turn in enumerate(sample.turns, start=1):
         last = number == len(sample.turns)
         if turn.edited is not None:
-            found.append(("edited" if last else "more", "Edited" if last else f"After turn {number}", turn.edited))
+            name = "Edited" if len(sample.turns) == 1 else f"After turn {number}"
+            found.append(("edited" if last else "more", name, turn.edited))
     found.sort(key=lambda pane: pane[0] == "more")
     if sample.reference is not None:
         found.append(("more", "Reference", sample.reference))
     return found + [("more", f"Mask: {name}", mask) for name, mask in sample.masks.items()]
+
+
+def _measured(info: Mapping[str, Json]) -> bool:
+    """Whether measures alone answered, so that tools say nothing."""
+    judges = [judge for judge in _mapping(info, "judges").values() if isinstance(judge, dict)]
+    return bool(judges) and all(judge.get("kind") == "measure" for judge in judges)
 
 
 def _mapping(info: Mapping[str, Json], name: str) -> dict[str, Json]:
@@ -303,6 +345,13 @@ def _number(value: float) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
+def _meaning(metric: Metric) -> str:
+    """The unit, the range and the direction of a metric, in words."""
+    bounds = metric.domain.bounds
+    span = "" if bounds is None else f"{bounds[0]:g} to {bounds[1]:g}"
+    return ", ".join(filter(None, (metric.unit, span, f"{metric.better} is better" if metric.better else "")))
+
+
 def _on(marks: Sequence[Mark], image: ImageRef) -> list[Mark]:
     return [m for m in marks if m.image.sha256 == image.sha256]
 
@@ -316,7 +365,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"px": _number, "on": _on, "capitalize_first": lambda text: text[:1].upper() + text[1:]}
+    environment.filters |= {
+        "px": _number,
+        "on": _on,
+        "meaning": _meaning,
+        "capitalize_first": lambda text: text[:1].upper() + text[1:],
+    }
     return environment
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from editloupe.data.human import value_on
 from editloupe.findings import Finding
 from editloupe.imaging.targets import relative_area
 from editloupe.reports.escape import safe
-from editloupe.scores import Metric
+from editloupe.scores import NOT_JUDGED, Metric, Score
+from editloupe.tasks import About
 from editloupe.values import Sample
 from editloupe.viewer.pictures import Pictures, same_region, target_region
 from editloupe.viewer.reader import RunSample
@@ -19,26 +20,37 @@ _ANSWER = 60
 
 
 def row(
-    sample: RunSample, columns: Sequence[str], metrics: Mapping[str, Metric], pictures: Pictures, judges: Mapping[str, str]
+    sample: RunSample,
+    columns: Sequence[str],
+    metrics: Mapping[str, Metric],
+    pictures: Pictures,
+    judges: Mapping[str, str],
+    scores: Sequence[OwnScore] = (),
 ) -> dict[str, Any]:
     """Return one row as JSON.
 
     columns: ids of the questions that have a column.   judges: names by id, shown if given.
+    scores: those of the sample that are no mere copy of an answer (`own_scores`).
     In the row, `area` is the targets' share of the source in % (None where no box is known); `answers` lists what was
-    found, by question; `spread` is the largest distance between judges or repeats on one question, and `human` the same
-    between a person and a judge, both 0 to 100, None where there are no two to compare.
+    found, by question, after the score of the whole sample; `spread` is the largest distance between judges or repeats on
+    one question, and `human` the same between a person and a judge, both 0 to 100, None where there are no two to compare.
     """
     edit, found = sample.sample, sample.findings
     by_metric = {id_: [f for f in found if f.metric == id_] for id_ in columns}
+    answers = {id_: [_chip(f, metrics, judges) for f in findings] for id_, findings in by_metric.items()}
+    for judge_id, score in reversed(scores):
+        if score.metric in answers and not score.turn and not score.part:
+            word = "score " if by_metric[score.metric] else ""
+            answers[score.metric].insert(0, _score_chip(score, word, metrics, judges.get(judge_id, "")))
     return {
         "slug": sample.slug,
         "id": safe(sample.id),
         "editor": safe(sample.editor),
-        "text": safe(" ".join((edit.instruction if edit else _reason(sample)).split())[:_INSTRUCTION]),
+        "text": safe(" ".join((_instruction(edit) if edit else _reason(sample)).split())[:_INSTRUCTION]),
         "type": safe(_edit_type(sample)),
         "area": None if edit is None else target_area(edit),
         "thumbs": [] if edit is None else list(thumbs(edit, pictures)),
-        "answers": {id_: [_chip(f, metrics, judges) for f in findings] for id_, findings in by_metric.items()},
+        "answers": answers,
         "spread": _most(spread([f for f in found if f.question == q], metrics) for q in {f.question for f in found}),
         "human": _most(human_gap(edit, [f for f in found if f.metric == m.id], m) for m in metrics.values()),
         "turns": sum(f.turns for f in found),
@@ -58,6 +70,33 @@ def questions(samples: Iterable[RunSample], metrics: Mapping[str, Metric]) -> di
             if finding.label is not None and finding.label not in labels:
                 labels.append(finding.label)
     return found
+
+
+OwnScore: TypeAlias = tuple[str, Score]
+"""A score with the id of its judge; "" where nobody has the role "judge"."""
+
+
+def own_scores(sample: RunSample, scores: Iterable[OwnScore], judges: Collection[str]) -> list[OwnScore]:
+    """Return the scores of a sample that are no mere copy of an answer: means, rules over turns, choices that are right.
+
+    judges: ids of those with the role "judge". A judge's score rests on its own answers and on those of the other roles.
+    """
+    found = []
+    for id_, score in scores if sample.findings else ():
+        own = [f for f in sample.findings if f.judge_id == id_ or f.judge_id not in judges]
+        if score.missing != NOT_JUDGED and not _copied(score, own):
+            found.append((id_, score))
+    return found
+
+
+def score_words(score: Score) -> str:
+    """Return a score's value, or why it is missing in brackets."""
+    return f"({score.missing})" if score.value is None else f"{score.value:.4g}"
+
+
+def score_scope(score: Score) -> str:
+    """For example "turn 2, target 3"; "" for the sample as a whole."""
+    return About(sample_id=score.sample_id, turn=score.turn, part=score.part).scope
 
 
 def question_name(metric: str, metrics: Mapping[str, Metric]) -> str:
@@ -92,12 +131,18 @@ def human_gap(sample: Sample | None, findings: Sequence[Finding], metric: Metric
 
 
 def tone(metric: Metric | None, value: float | None) -> str:
-    """Return the colour class of a value: tone-0 (worst) to tone-3 (best), tone-none without a scale."""
+    """Return the colour class of a value: tone-0 (worst) to tone-3 (best), tone-plain without scale, tone-none for None."""
     share = _normalised(metric, value)
     if metric is None or share is None or metric.better is None:
-        return "tone-none"
+        return "tone-none" if value is None else "tone-plain"
     good = share if metric.better == "higher" else 100 - share
     return f"tone-{min(3, max(0, round(good / 100 * 3)))}"
+
+
+def finding_tone(finding: Finding, metrics: Mapping[str, Metric]) -> str:
+    """Return the colour class of an answer, like `tone`; tone-plain for an answer that is no number."""
+    found = tone(metrics.get(finding.metric), finding.value)
+    return "tone-plain" if found == "tone-none" and finding.answer is not None else found
 
 
 def short_answer(finding: Finding) -> str:
@@ -107,15 +152,14 @@ def short_answer(finding: Finding) -> str:
 
 
 def thumbs(sample: Sample, pictures: Pictures) -> Iterator[str]:
-    """Yield the names of a sample's thumbnails: the source's, then the edited image's, as far as their bytes were kept."""
+    """Yield the names of a sample's thumbnails: the source's, then the edited image's if there is one.
+
+    A name is "" where the run did not keep the bytes.
+    """
     region = target_region(sample)
-    name = pictures.thumb_name(sample.source, region)
-    if name:
-        yield name
+    yield pictures.thumb_name(sample.source, region) or ""
     if sample.edited is not None:
-        name = pictures.thumb_name(sample.edited, same_region(region, sample.source, sample.edited))
-        if name:
-            yield name
+        yield pictures.thumb_name(sample.edited, same_region(region, sample.source, sample.edited)) or ""
 
 
 def _normalised(metric: Metric | None, value: float | None) -> float | None:
@@ -126,11 +170,37 @@ def _chip(finding: Finding, metrics: Mapping[str, Metric], judges: Mapping[str, 
     optional = {"scope": finding.about.scope, "by": judges.get(finding.judge_id, "")}
     return {
         "name": safe(short_answer(finding)),
-        "tone": tone(metrics.get(finding.metric), finding.value),
+        "tone": finding_tone(finding, metrics),
         "status": finding.status,
         "value": finding.value,
         **{name: safe(text) for name, text in optional.items() if text},
     }
+
+
+def _score_chip(score: Score, word: str, metrics: Mapping[str, Metric], judge: str) -> dict[str, Any]:
+    return {
+        "name": safe(f"{word}{score_words(score)}"),
+        "tone": tone(metrics.get(score.metric), score.value),
+        "status": score.missing or "ok",
+        "value": score.value,
+        **({"by": safe(judge)} if judge else {}),
+    }
+
+
+def _copied(score: Score, findings: Iterable[Finding]) -> bool:
+    """Whether the answers to the score's own question all say what it says."""
+    own = {
+        "missing" if f.answer is None else f.value
+        for f in findings
+        if (f.metric, f.about.turn) == (score.metric, score.turn) and score.part in ("", f.about.part)
+    }
+    return own == {"missing" if score.value is None else score.value}
+
+
+def _instruction(sample: Sample) -> str:
+    """The instructions of all turns, numbered if there are several."""
+    turns = [turn.instruction for turn in sample.turns]
+    return turns[0] if len(turns) == 1 else " ".join(f"{number}. {text}" for number, text in enumerate(turns, start=1))
 
 
 def _edit_type(sample: RunSample) -> str:

@@ -19,9 +19,9 @@ from editloupe.scores import Metric
 from editloupe.tasks import About, Task, task_from_json
 from editloupe.traces.events import FindingEvent, Header
 from editloupe.traces.read import Trace, read_trace
-from editloupe.values import Box, ImageRef, Json, View, digest
+from editloupe.values import Box, ImageRef, Json, Sample, View, digest
 from editloupe.viewer.reader import RunReader, RunSample
-from editloupe.viewer.rows import question_name, short_answer, tone
+from editloupe.viewer.rows import finding_tone, question_name, short_answer
 
 _RAW = 2_000
 """Characters of one raw event on a page. The trace file itself is linked; pages of long traces stay light."""
@@ -264,9 +264,9 @@ def _verdict(
         by=known or judge,
         repeat=repeat,
         finding=finding,
-        tone=tone(metrics.get(metric), finding.value if finding else None),
+        tone=finding_tone(finding, metrics) if finding else "tone-none",
         computed=_computed(task, header),
-        inputs=None if task is None else tuple(_recipe(task)),
+        inputs=None if task is None else tuple(_recipe(task, sample.sample)),
         rests_on=() if task is None else tuple(_origins(reader, sample, task, judge_id, metrics)),
         steps=steps,
         marks=(*_evidence(finding, inputs, mark), *_crops(steps, mark)),
@@ -311,11 +311,13 @@ def _computed(task: Task | None, header: Header | None) -> Computed | None:
     return Computed(name=task.measure, version=version, arguments=_arguments(task.args))
 
 
-def _recipe(task: Task) -> Iterator[str]:
+def _recipe(task: Task, sample: Sample | None) -> Iterator[str]:
     """The pictures of a question, in words."""
+    turns = sample.turns if sample is not None and len(sample.turns) > 1 else ()
+    after = {turn.edited.sha256: f" (after turn {n})" for n, turn in enumerate(turns, start=1) if turn.edited is not None}
     for view in task.views:
         place = "" if view.region is None else f", {_span(view.region)}"
-        yield f"{view.alias}: {view.op.replace('_', ' ')}{place}"
+        yield f"{view.alias}{after.get(view.origin.sha256, '')}: {view.op.replace('_', ' ')}{place}"
 
 
 def _span(box: Box) -> str:

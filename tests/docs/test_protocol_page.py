@@ -33,7 +33,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     info.mkdir(parents=True)
     (site / "my_bench.py").write_text(block("python"), encoding="utf-8")
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
-    points = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in p.items()) for group, p in project["entry-points"].items()]
+    groups = project["entry-points"].items()
+    points = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in given.items()) for group, given in groups]
     (info / "entry_points.txt").write_text("\n".join(points))
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.delitem(sys.modules, "my_bench", raising=False)

@@ -7,9 +7,9 @@ import pytest
 from editloupe.answers import Label
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known, groups, make_protocol, scored
-from editloupe.protocols.dlebench.protocol import DLEBench, edit_type_name, macro_mean, overall
-from editloupe.protocols.dlebench.tables import EDIT_TYPES
-from editloupe.scores import Score, TableSpec
+from editloupe.protocols.dlebench.protocol import edit_type_name
+from editloupe.reports.summary import Summary, summarise
+from editloupe.scores import Score
 from editloupe.values import ImageRef, Sample, Turn
 
 IF, VC = "instruction_following", "visual_consistency"
@@ -58,13 +58,10 @@ def test_the_mean_over_types_counts_every_type_the_same_and_the_overall_is_the_m
     assert {row: cells[IF].mean for row, cells in found.rows.items()} == {"Change Color": 100, "Removal Object": 0}
     assert (found.macro[IF].mean, found.micro[IF].mean) == (50, pytest.approx(200 / 3))
     # VC values 4, 3, 1 → 100, 66.67, 0: colour 83.33, removal 0, macro 41.67.
-    assert means(scores, VC) == {"Change Color": pytest.approx(250 / 3), "Removal Object": 0}
-    averages = {metric: macro_mean(means(scores, metric)) for metric in (IF, VC)}
-    assert averages == {IF: 50, VC: pytest.approx(250 / 6)}
-    assert overall(averages) == pytest.approx((50 + 250 / 6) / 2)
-    tables = [t for t in make_protocol("dlebench").tables if isinstance(t, TableSpec)]
-    assert {(t.rows, t.cell, t.order) for t in tables} == {("edit_type", "macro", EDIT_TYPES)}
-    assert len(EDIT_TYPES) == 7
+    assert found.rows["Change Color"][VC].mean == pytest.approx(250 / 3)
+    assert found.macro[VC].mean == pytest.approx(250 / 6)
+    assert found.macro["overall"].mean == pytest.approx((50 + 250 / 6) / 2)
+    assert (found.types_present["overall"], found.types_known) == (2, 7)
 
 
 def test_a_failure_has_a_status_and_no_number():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -56,7 +57,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 }
 
 CALLS = {"stars": 7 + 1, "choice": 3, "turns": 9 + 8, "pixels": 0, "objects": 2 + 3}
-"""What a whole run asks. The third answer of stars is asked again twice by reminders, 6 + 2; turn 3 of c has no second wave."""
+"""What a whole run asks. One answer of stars is asked again by two reminders; turn 3 of c has no second wave."""
 
 BACKENDS: dict[str, list[str]] = {
     "stars": ["--backend", "toy/judge"],
@@ -220,7 +221,7 @@ def test_a_killed_run_goes_on_without_a_second_call(
     )
     assert killed.returncode == 137
     assert len(calls()) == 4
-    code, said, err = editloupe(*words)
+    code, _, err = editloupe(*words)
     assert code == 0, err
     # The call at which it died was never answered; all others are asked once.
     assert len(calls()) == CALLS[protocol] + 1
@@ -234,10 +235,11 @@ def test_a_run_whose_protocol_is_not_installed_says_so(
     info = json.loads((out / "run.json").read_text())
     info["identity"]["protocol"] = "gone"
     (out / "run.json").write_text(json.dumps(info))
-    for words in (["report", out], ["compare", out, out], ["gate", out, "--require", "unjudged<=1"]):
-        code, said, err = editloupe(*words)
+    other = shutil.copytree(out, tmp_path / "other")
+    for words in (["report", out], ["compare", out, other], ["gate", out, "--require", "unjudged<=1"]):
+        code, _, err = editloupe(*words)
         assert code == 2, words
-        assert "gone" in err and "installed" in err or "same run" in err, err
+        assert "gone" in err and "installed" in err, err
 
 
 def test_tasks_can_be_answered_in_other_processes(site: Path, tmp_path: Path, calls: Callable[[], list[str]]) -> None:
@@ -254,12 +256,11 @@ def test_two_packages_with_one_protocol_name_are_named(site: Path, tmp_path: Pat
     from editloupe.errors import ConfigError
     from editloupe.protocols.base import make_protocol
 
-    other = install(
-        tmp_path / "other", name="rival-toys", entry_points="[editloupe.protocols]\nstars = editloupe_toys.turns:EveryTurn\n"
-    )
+    points = "[editloupe.protocols]\nstars = editloupe_toys.turns:EveryTurn\n"
+    other = install(tmp_path / "other", name="rival-toys", entry_points=points)
     monkeypatch.syspath_prepend(str(other))
     plugins.forget()
-    with pytest.raises(ConfigError, match="'stars' comes from two packages, editloupe-toys 0.1 and rival-toys 0.1"):
+    with pytest.raises(ConfigError, match=r"'stars' comes from two packages, editloupe-toys 0\.1 and rival-toys 0\.1"):
         make_protocol("stars")
     plugins.forget()
 
@@ -268,7 +269,7 @@ def test_options_that_do_not_fit_are_named_with_the_package(site: Path) -> None:
     from editloupe.errors import ConfigError
     from editloupe.protocols.base import make_protocol
 
-    with pytest.raises(ConfigError, match=r"protocol 'stars' \(editloupe-toys 0.1\): unknown option 'rude'; it has: polite"):
+    with pytest.raises(ConfigError, match=r"'stars' \(editloupe-toys 0\.1\): unknown option 'rude'; it has: polite"):
         make_protocol("stars", {"rude": 1})
-    with pytest.raises(ConfigError, match="option polite: .*found 'perhaps'"):
+    with pytest.raises(ConfigError, match=r"option polite: .*found 'perhaps'"):
         make_protocol("stars", {"polite": "perhaps"})

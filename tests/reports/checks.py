@@ -13,7 +13,7 @@ from editloupe.tables import Cell, Column, Row, Table, label_columns, words
 
 
 class ChecksOptions(Options):
-    tables: Literal["none", "declared", "computed", "broken", "no table"] = "none"
+    tables: Literal["none", "declared", "computed", "broken", "no table", "mixed", "no column"] = "none"
 
 
 def largest(frame: Any) -> Table:
@@ -60,6 +60,8 @@ class Checks(BaseProtocol):
             ),
             "computed": (largest,),
             "broken": (broken,),
+            "mixed": (TableSpec(title="Mixed", columns="task"),),
+            "no column": (TableSpec(title="Colours", rows="colour"),),
             "no table": (lambda frame: "words",),
         }[self.options.tables]
 

@@ -154,22 +154,13 @@ def test_a_protocol_computes_a_table_from_the_frame(run: Callable[..., Path], ed
     [
         ("broken", "protocol 'checks' (editloupe-checks 0.1) raised in a table: ZeroDivisionError: no error at all"),
         ("no table", "protocol 'checks' (editloupe-checks 0.1) made str for a table; expected a Table or None"),
+        ("mixed", "table 'Mixed': kept, grade, error would share a cell and have no scale in common"),
+        ("no column", "table 'Colours': no score has the column 'colour'; there are editor, label, metric"),
     ],
 )
-def test_a_table_that_cannot_be_made_names_the_package(
-    tables: str, message: str, run: Callable[..., Path], editloupe: Program
-):
+def test_a_table_that_cannot_be_made_says_why(tables: str, message: str, run: Callable[..., Path], editloupe: Program):
     code, _, err = editloupe("report", run(tables))
     assert (code, message in err) == (2, True), err
-
-
-def test_a_table_by_a_column_that_no_score_has_is_refused(run: Callable[..., Path], editloupe: Program):
-    folder = run("declared", name="other")
-    lines = [json.loads(line) | {"edit_type": None} for line in (folder / "samples.jsonl").read_text().splitlines()]
-    (folder / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    code, out, err = editloupe("report", folder)
-    assert code == 0, err
-    assert "(none)" in out
 
 
 @pytest.mark.parametrize(

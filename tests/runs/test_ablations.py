@@ -72,11 +72,11 @@ def test_a_judge_that_looks_where_it_is_told_to_answers_otherwise_over_sham_diff
 
 
 def test_pictures_are_black_and_what_they_hide_is_kept_and_worked_on(tmp_path: Path) -> None:
-    settings = dict(backend=script(), ablate=("black-crops",), criteria=("if",), tools=("localize_differences", "zoom_in"))
-    plain = run_over(
-        open_with(backend=script(), criteria=("if",), tools=settings["tools"]),
-        EXAMPLES, tmp_path / "plain", config={}, limit=3)  # fmt: skip
-    black = run_over(open_with(**settings), EXAMPLES, tmp_path / "black", config={}, limit=3)
+    tools = ("localize_differences", "zoom_in")
+    seeing = open_with(backend=script(), criteria=("if",), tools=tools)
+    blind = open_with(backend=script(), criteria=("if",), tools=tools, ablate=("black-crops",))
+    plain = run_over(seeing, EXAMPLES, tmp_path / "plain", config={}, limit=3)
+    black = run_over(blind, EXAMPLES, tmp_path / "black", config={}, limit=3)
     store = ImageStore(tmp_path / "black" / "blobs")
     for (tool, seen, names), (_, true, true_names) in zip(looked(black), looked(plain), strict=True):
         assert (seen.text, names) == (true.text, true_names), tool
@@ -180,13 +180,13 @@ def test_the_order_of_ablations_and_saying_one_twice_make_no_other_judge() -> No
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (dict(ablate=("blur",)), "no ablation 'blur'; the ablations are: sham-differences, black-crops"),
-        (dict(ablate=("black-crops",), mode="plain"), "no tool is offered here"),
+        ({"ablate": ("blur",)}, "no ablation 'blur'; the ablations are: sham-differences, black-crops"),
+        ({"ablate": ("black-crops",), "mode": "plain"}, "no tool is offered here"),
         (
-            dict(ablate=("sham-differences",), tools=("zoom_in",)),
+            {"ablate": ("sham-differences",), "tools": ("zoom_in",)},
             "needs the tool 'localize_differences'; the tools are zoom_in",
         ),
-        (dict(ablate=("black-crops",), tools=("grounding",)), "there are no tools"),
+        ({"ablate": ("black-crops",), "tools": ("grounding",)}, "there are no tools"),
     ],
 )
 def test_an_ablation_that_cannot_be_is_refused(settings: dict[str, Any], message: str) -> None:

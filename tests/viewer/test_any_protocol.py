@@ -32,7 +32,6 @@ from editloupe.traces import GALLERY
 from editloupe.values import Sample, Turn
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
-from editloupe.viewer.rows import questions, row
 from tests.conftest import final
 from tests.toys.install import install
 
@@ -110,8 +109,8 @@ def page_of(run: Path) -> str:
 
 def row_of(run: Path) -> dict[str, Any]:
     site = Site.of([RunReader(run)])
-    (sample,), metrics = site.runs[0].reader.samples(), site.runs[0].metrics
-    return row(sample, list(questions([sample], metrics)), metrics, site.runs[0].pictures, {})
+    (line,) = json.loads(site.rows(site.runs[0]))["rows"]
+    return line  # type: ignore[no-any-return]
 
 
 def verdicts_of(page: str) -> dict[str, str]:
@@ -124,20 +123,27 @@ def verdicts_of(page: str) -> dict[str, str]:
 
 def test_two_turns_are_two_questions_on_pages_and_in_rows(turns: Path) -> None:
     found = verdicts_of(page_of(turns))
-    assert list(found) == ["Visible turn 1", "Right turn 1", "Visible turn 2", "Right turn 2"]
-    assert found["Right turn 1"].startswith("Right turn 1 An intermediate question: no metric of the protocol. yes")
-    assert "protocol. no " in found["Right turn 2"]
+    assert list(found) == ["Visible, turn 1", "Right, turn 1", "Visible, turn 2", "Right, turn 2"]
+    assert found["Right, turn 1"].startswith("Right, turn 1 An intermediate question: no metric of the protocol. yes")
+    assert "protocol. no " in found["Right, turn 2"]
     line = row_of(turns)
     assert [(one["scope"], one["name"]) for one in line["answers"]["right"]] == [("turn 1", "yes"), ("turn 2", "no")]
     assert line["spread"] is None, "answers to two questions do not disagree"
-    assert line["answers"]["passed"] == []
+    # Turn 2 is not right, so that the sample does not pass; nobody was asked that.
+    (passed,) = line["answers"]["passed"]
+    assert (passed["name"], passed["value"], passed["tone"]) == ("0", 0.0, "tone-0")
+    scores = re.sub(r"<[^>]*>", " ", page_of(turns).partition('class="facts own-scores">')[2].partition("</p>")[0])
+    assert scores.split() == ["Scores", "passed", "0", "passed", "turn", "1", "1", "passed", "turn", "2", "0"]
+    # The question shows the edited image alone; the slot of the source is not the edited image's.
+    source, edited = line["thumbs"]
+    assert source == "" and edited.endswith(".jpg")
 
 
 def test_a_question_links_to_the_finding_it_was_planned_from(turns: Path) -> None:
     page = page_of(turns)
     found = verdicts_of(page)
-    assert "Planned from visible, turn 2: yes" in found["Right turn 2"]
-    assert "Planned from" not in found["Visible turn 2"]
+    assert "Planned from visible, turn 2: yes" in found["Right, turn 2"]
+    assert "Planned from" not in found["Visible, turn 2"]
     link = re.search(r'<a href="#(v[0-9a-f]{8})">visible, turn 2: yes</a>', page)
     assert link is not None
     assert f'<article class="verdict" id="{link[1]}"' in page
@@ -145,25 +151,29 @@ def test_a_question_links_to_the_finding_it_was_planned_from(turns: Path) -> Non
 
 def test_two_parts_are_two_questions_and_a_role_and_a_record_are_shown(objects: Path) -> None:
     found = verdicts_of(page_of(objects))
-    assert list(found) == ["Objects", "Kept cup", "Kept spoon"]
-    assert "Kept cup yes" in found["Kept cup"] and "Kept spoon no" in found["Kept spoon"]
+    assert list(found) == ["Objects", "Kept, cup", "Kept, spoon"]
+    assert "Kept, cup yes" in found["Kept, cup"] and "Kept, spoon no" in found["Kept, spoon"]
     assert '{ "objects": [ "cup", "spoon" ] }' in found["Objects"]
     assert "role parser" in found["Objects"] and "none, the question is text alone" in found["Objects"]
-    assert "Pictures Edited Image: whole" in found["Kept cup"]
-    assert [(one["scope"], one["name"]) for one in row_of(objects)["answers"]["kept"]] == [("cup", "yes"), ("spoon", "no")]
+    assert "Pictures Edited Image (after turn 2): whole" in found["Kept, cup"]
+    # One of two is there: 0.5.
+    score, *parts = row_of(objects)["answers"]["kept"]
+    assert (score["name"], score["value"]) == ("score 0.5", 0.5)
+    assert [(one["scope"], one["name"]) for one in parts] == [("cup", "yes"), ("spoon", "no")]
 
 
 def test_a_measure_is_shown_with_name_version_arguments_pictures_and_value(pixels: Path) -> None:
     found = verdicts_of(page_of(pixels))
     # The last turn's image is all red: every pixel differs; the mean of its red channel is 255.
     assert list(found) == ["Share", "Red"]
-    assert "Share 1 Measure toy-share version 1 above 8" in found["Share"]
-    assert "Original Image: whole Edited Image: whole" in found["Share"]
-    assert "Red 255 Measure toy-red version 2" in found["Red"]
+    assert "Share 1 0 to 1, lower is better Measure toy-share version 1 above 8" in found["Share"]
+    assert "Original Image: whole Edited Image (after turn 2): whole" in found["Share"]
+    assert "Red 255 of 255, higher is better Measure toy-red version 2" in found["Red"]
     share, red = (row_of(pixels)["answers"][name][0] for name in ("share", "red"))
     assert (share["value"], red["value"]) == (1.0, 255.0)
     # Less is better for the share; the other has no scale.
-    assert (share["tone"], red["tone"]) == ("tone-0", "tone-none")
+    assert (share["tone"], red["tone"]) == ("tone-0", "tone-plain")
+    assert "own-scores" not in page_of(pixels), "a score that is the measure's own number is not said twice"
 
 
 def test_show_tells_turns_parts_roles_and_measures(

@@ -286,12 +286,12 @@ def test_steps_and_verdicts_by_keyboard_and_by_address(open_page: Callable[..., 
     page.keyboard.press("k")
     assert page.locator(".turn.current h3 a").text_content() == "Step 1"
     page.keyboard.press("]")
-    assert page.locator(".verdict.open h2").text_content() == "Visual consistency"
+    assert page.locator(".verdict.open h2").text_content() == "Visual Consistency"
     assert page.locator("[role=tab][aria-selected=true]").count() == 1
     # A link to one step opens its verdict and the step.
     again = open_page(address.removeprefix(root))
     assert again.locator(".turn.current h3 a").text_content() == "Step 2"
-    assert again.locator(".verdict.open h2").text_content() == "Instruction following"
+    assert again.locator(".verdict.open h2").text_content() == "Instruction Following"
     again.keyboard.press("?")
     assert again.locator("dialog").is_visible()
     again.keyboard.press("Escape")
@@ -387,7 +387,7 @@ def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path
     begun = 1 + next(i for i, line in enumerate(events) if json.loads(line)["kind"] == "tool_call")
     findings.write_bytes(b"".join(lines[:-1]))
     trace.write_bytes(b"".join(events[:begun]))
-    (copy / "run.owner").write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+    (copy / "run.owner").write_text(json.dumps({"process": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
     lock = FileLock(copy / "run.lock")
     with lock, Viewer(Site.of([RunReader(copy, live=True)], live=True)) as viewer:
         thread = threading.Thread(target=viewer.serve_forever, daemon=True)

@@ -175,7 +175,7 @@ def test_what_is_being_judged_now_shows_its_steps(run: Path, tmp_path: Path, mon
     events = trace.read_bytes().splitlines(keepends=True)
     calls = [i for i, line in enumerate(events) if json.loads(line)["kind"] == "tool_started"]
     trace.write_bytes(b"".join(events[: calls[0] + 1]))
-    (copy / "run.owner").write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+    (copy / "run.owner").write_text(json.dumps({"process": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
     reader = RunReader(copy, live=True)
     # The number of a process alone says nothing: it may be another's by now.
     assert not reader.running()

@@ -80,7 +80,7 @@ def _instructions(root: Path) -> list[Path]:
 
 
 def _stems(folder: Folder, name: str) -> dict[str, list[str]]:
-    """File names (relative to the root) by stem."""
+    """Return file names (relative to the root) by stem."""
     if not folder.own(name).is_dir():
         raise DataError(f"{folder.root / name}: no such folder; expected {LAYOUT}")
     stems: dict[str, list[str]] = {}
@@ -117,7 +117,7 @@ def _table(folder: Folder, before: Mapping[str, Sequence[str]]) -> Table:
 
 
 def _text_table(file: Path, before: Mapping[str, Sequence[str]]) -> Table:
-    """`stem<TAB>instruction` on each line, or a single line that holds for every image."""
+    """Read `stem<TAB>instruction` lines, or a single line that holds for every image."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

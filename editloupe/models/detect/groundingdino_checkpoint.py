@@ -22,6 +22,11 @@ TOKENIZERS: Final = ("google-bert/bert-base-uncased", "bert-base-uncased")
 _POINTS: Final = 4
 """Sampling points of each head and level. The tensors' shapes have only the product heads × points."""
 _SWIN = "model.backbone.conv_encoder.model."
+_BLOCK = r"backbone\.0\.(layers\.\d+\.blocks\.\d+)\."
+_ENCODER, _ENCODER_TO = r"transformer\.encoder\.(layers\.\d+)\.", r"model.encoder.\1.deformable_layer."
+_TEXT, _TEXT_TO = r"transformer\.encoder\.text_(layers\.\d+)\.", r"model.encoder.\1.text_enhancer_layer."
+_FUSION, _FUSION_TO = r"transformer\.encoder\.fusion_(layers\.\d+)\.", r"model.encoder.\1.fusion_layer."
+_DECODER, _DECODER_TO = r"transformer\.decoder\.(layers\.\d+)\.", r"model.decoder.\1."
 _DEFORMABLE = r"(sampling_offsets|attention_weights|value_proj|output_proj)"
 
 # Original key → hub key, the first that matches. `(?P<qkv>)` marks tensors that hold query, key and value in one.
@@ -32,19 +37,13 @@ _RULES: Final = tuple(
         (r"backbone\.0\.patch_embed\.proj\.(.+)", rf"{_SWIN}embeddings.patch_embeddings.projection.\1"),
         (r"backbone\.0\.patch_embed\.norm\.(.+)", rf"{_SWIN}embeddings.norm.\1"),
         (r"backbone\.0\.(layers\.\d+\.downsample\..+)", rf"{_SWIN}encoder.\1"),
-        (r"backbone\.0\.(layers\.\d+\.blocks\.\d+)\.norm1\.(.+)", rf"{_SWIN}encoder.\1.layernorm_before.\2"),
-        (r"backbone\.0\.(layers\.\d+\.blocks\.\d+)\.norm2\.(.+)", rf"{_SWIN}encoder.\1.layernorm_after.\2"),
-        (r"backbone\.0\.(layers\.\d+\.blocks\.\d+)\.mlp\.fc1\.(.+)", rf"{_SWIN}encoder.\1.intermediate.dense.\2"),
-        (r"backbone\.0\.(layers\.\d+\.blocks\.\d+)\.mlp\.fc2\.(.+)", rf"{_SWIN}encoder.\1.output.dense.\2"),
-        (r"backbone\.0\.(layers\.\d+\.blocks\.\d+)\.attn\.proj\.(.+)", rf"{_SWIN}encoder.\1.attention.output.dense.\2"),
-        (
-            r"backbone\.0\.(layers\.\d+\.blocks\.\d+)\.attn\.(relative_position_bias_table)",
-            rf"{_SWIN}encoder.\1.attention.self.\2",
-        ),
-        (
-            r"backbone\.0\.(layers\.\d+\.blocks\.\d+)\.attn\.(?P<qkv>)qkv\.(\w+)",
-            rf"{_SWIN}encoder.\1.attention.self.{{}}.\3",
-        ),
+        (rf"{_BLOCK}norm1\.(.+)", rf"{_SWIN}encoder.\1.layernorm_before.\2"),
+        (rf"{_BLOCK}norm2\.(.+)", rf"{_SWIN}encoder.\1.layernorm_after.\2"),
+        (rf"{_BLOCK}mlp\.fc1\.(.+)", rf"{_SWIN}encoder.\1.intermediate.dense.\2"),
+        (rf"{_BLOCK}mlp\.fc2\.(.+)", rf"{_SWIN}encoder.\1.output.dense.\2"),
+        (rf"{_BLOCK}attn\.proj\.(.+)", rf"{_SWIN}encoder.\1.attention.output.dense.\2"),
+        (rf"{_BLOCK}attn\.(relative_position_bias_table)", rf"{_SWIN}encoder.\1.attention.self.\2"),
+        (rf"{_BLOCK}attn\.(?P<qkv>)qkv\.(\w+)", rf"{_SWIN}encoder.\1.attention.self.{{}}.\3"),
         # The original counts stages from 0, transformers from 1.
         *((rf"backbone\.0\.norm{n}\.(.+)", rf"{_SWIN}hidden_states_norms.stage{n + 1}.\1") for n in range(4)),
         # Text, and what joins it to the picture
@@ -56,65 +55,32 @@ _RULES: Final = tuple(
         (r"transformer\.(enc_output|enc_output_norm)\.(.+)", r"model.\1.\2"),
         (r"transformer\.enc_out_bbox_embed\.(.+)", r"model.encoder_output_bbox_embed.\1"),
         # Encoder: deformable attention, text enhancer, fusion
-        (
-            rf"transformer\.encoder\.(layers\.\d+)\.self_attn\.{_DEFORMABLE}\.(.+)",
-            r"model.encoder.\1.deformable_layer.self_attn.\2.\3",
-        ),
-        (r"transformer\.encoder\.(layers\.\d+)\.norm1\.(.+)", r"model.encoder.\1.deformable_layer.self_attn_layer_norm.\2"),
-        (r"transformer\.encoder\.(layers\.\d+)\.norm2\.(.+)", r"model.encoder.\1.deformable_layer.final_layer_norm.\2"),
-        (r"transformer\.encoder\.(layers\.\d+)\.linear(\d)\.(.+)", r"model.encoder.\1.deformable_layer.fc\2.\3"),
-        (
-            r"transformer\.encoder\.text_(layers\.\d+)\.self_attn\.(?P<qkv>)in_proj_(\w+)",
-            r"model.encoder.\1.text_enhancer_layer.self_attn.{}.\3",
-        ),
-        (
-            r"transformer\.encoder\.text_(layers\.\d+)\.self_attn\.out_proj\.(.+)",
-            r"model.encoder.\1.text_enhancer_layer.self_attn.out_proj.\2",
-        ),
-        (r"transformer\.encoder\.text_(layers\.\d+)\.linear(\d)\.(.+)", r"model.encoder.\1.text_enhancer_layer.fc\2.\3"),
-        (
-            r"transformer\.encoder\.text_(layers\.\d+)\.norm1\.(.+)",
-            r"model.encoder.\1.text_enhancer_layer.layer_norm_before.\2",
-        ),
-        (
-            r"transformer\.encoder\.text_(layers\.\d+)\.norm2\.(.+)",
-            r"model.encoder.\1.text_enhancer_layer.layer_norm_after.\2",
-        ),
-        (r"transformer\.encoder\.fusion_(layers\.\d+)\.gamma_v", r"model.encoder.\1.fusion_layer.vision_param"),
-        (r"transformer\.encoder\.fusion_(layers\.\d+)\.gamma_l", r"model.encoder.\1.fusion_layer.text_param"),
-        (
-            r"transformer\.encoder\.fusion_(layers\.\d+)\.layer_norm_v\.(.+)",
-            r"model.encoder.\1.fusion_layer.layer_norm_vision.\2",
-        ),
-        (
-            r"transformer\.encoder\.fusion_(layers\.\d+)\.layer_norm_l\.(.+)",
-            r"model.encoder.\1.fusion_layer.layer_norm_text.\2",
-        ),
-        (
-            r"transformer\.encoder\.fusion_(layers\.\d+)\.attn\.(values_|out_)?v_proj\.(.+)",
-            r"model.encoder.\1.fusion_layer.attn.\2vision_proj.\3",
-        ),
-        (
-            r"transformer\.encoder\.fusion_(layers\.\d+)\.attn\.(values_|out_)?l_proj\.(.+)",
-            r"model.encoder.\1.fusion_layer.attn.\2text_proj.\3",
-        ),
+        (rf"{_ENCODER}self_attn\.{_DEFORMABLE}\.(.+)", rf"{_ENCODER_TO}self_attn.\2.\3"),
+        (rf"{_ENCODER}norm1\.(.+)", rf"{_ENCODER_TO}self_attn_layer_norm.\2"),
+        (rf"{_ENCODER}norm2\.(.+)", rf"{_ENCODER_TO}final_layer_norm.\2"),
+        (rf"{_ENCODER}linear(\d)\.(.+)", rf"{_ENCODER_TO}fc\2.\3"),
+        (rf"{_TEXT}self_attn\.(?P<qkv>)in_proj_(\w+)", rf"{_TEXT_TO}self_attn.{{}}.\3"),
+        (rf"{_TEXT}self_attn\.out_proj\.(.+)", rf"{_TEXT_TO}self_attn.out_proj.\2"),
+        (rf"{_TEXT}linear(\d)\.(.+)", rf"{_TEXT_TO}fc\2.\3"),
+        (rf"{_TEXT}norm1\.(.+)", rf"{_TEXT_TO}layer_norm_before.\2"),
+        (rf"{_TEXT}norm2\.(.+)", rf"{_TEXT_TO}layer_norm_after.\2"),
+        (rf"{_FUSION}gamma_v", rf"{_FUSION_TO}vision_param"),
+        (rf"{_FUSION}gamma_l", rf"{_FUSION_TO}text_param"),
+        (rf"{_FUSION}layer_norm_v\.(.+)", rf"{_FUSION_TO}layer_norm_vision.\2"),
+        (rf"{_FUSION}layer_norm_l\.(.+)", rf"{_FUSION_TO}layer_norm_text.\2"),
+        (rf"{_FUSION}attn\.(values_|out_)?v_proj\.(.+)", rf"{_FUSION_TO}attn.\2vision_proj.\3"),
+        (rf"{_FUSION}attn\.(values_|out_)?l_proj\.(.+)", rf"{_FUSION_TO}attn.\2text_proj.\3"),
         # Decoder
-        (rf"transformer\.decoder\.(layers\.\d+)\.cross_attn\.{_DEFORMABLE}\.(.+)", r"model.decoder.\1.encoder_attn.\2.\3"),
-        (r"transformer\.decoder\.(layers\.\d+)\.norm1\.(.+)", r"model.decoder.\1.encoder_attn_layer_norm.\2"),
-        (r"transformer\.decoder\.(layers\.\d+)\.norm2\.(.+)", r"model.decoder.\1.self_attn_layer_norm.\2"),
-        (r"transformer\.decoder\.(layers\.\d+)\.norm3\.(.+)", r"model.decoder.\1.final_layer_norm.\2"),
-        (r"transformer\.decoder\.(layers\.\d+)\.catext_norm\.(.+)", r"model.decoder.\1.encoder_attn_text_layer_norm.\2"),
-        (
-            r"transformer\.decoder\.(layers\.\d+)\.ca_text\.(?P<qkv>)in_proj_(\w+)",
-            r"model.decoder.\1.encoder_attn_text.{}.\3",
-        ),
-        (
-            r"transformer\.decoder\.(layers\.\d+)\.ca_text\.out_proj\.(.+)",
-            r"model.decoder.\1.encoder_attn_text.out_proj.\2",
-        ),
-        (r"transformer\.decoder\.(layers\.\d+)\.self_attn\.(?P<qkv>)in_proj_(\w+)", r"model.decoder.\1.self_attn.{}.\3"),
-        (r"transformer\.decoder\.(layers\.\d+)\.self_attn\.out_proj\.(.+)", r"model.decoder.\1.self_attn.out_proj.\2"),
-        (r"transformer\.decoder\.(layers\.\d+)\.linear(\d)\.(.+)", r"model.decoder.\1.fc\2.\3"),
+        (rf"{_DECODER}cross_attn\.{_DEFORMABLE}\.(.+)", rf"{_DECODER_TO}encoder_attn.\2.\3"),
+        (rf"{_DECODER}norm1\.(.+)", rf"{_DECODER_TO}encoder_attn_layer_norm.\2"),
+        (rf"{_DECODER}norm2\.(.+)", rf"{_DECODER_TO}self_attn_layer_norm.\2"),
+        (rf"{_DECODER}norm3\.(.+)", rf"{_DECODER_TO}final_layer_norm.\2"),
+        (rf"{_DECODER}catext_norm\.(.+)", rf"{_DECODER_TO}encoder_attn_text_layer_norm.\2"),
+        (rf"{_DECODER}ca_text\.(?P<qkv>)in_proj_(\w+)", rf"{_DECODER_TO}encoder_attn_text.{{}}.\3"),
+        (rf"{_DECODER}ca_text\.out_proj\.(.+)", rf"{_DECODER_TO}encoder_attn_text.out_proj.\2"),
+        (rf"{_DECODER}self_attn\.(?P<qkv>)in_proj_(\w+)", rf"{_DECODER_TO}self_attn.{{}}.\3"),
+        (rf"{_DECODER}self_attn\.out_proj\.(.+)", rf"{_DECODER_TO}self_attn.out_proj.\2"),
+        (rf"{_DECODER}linear(\d)\.(.+)", rf"{_DECODER_TO}fc\2.\3"),
         (r"transformer\.decoder\.norm\.(.+)", r"model.decoder.layer_norm.\1"),
         (r"transformer\.decoder\.ref_point_head\.(.+)", r"model.decoder.reference_points_head.\1"),
         (r"transformer\.decoder\.bbox_embed\.(.+)", r"model.decoder.bbox_embed.\1"),
@@ -233,8 +199,7 @@ def _parts(name: str, tensor: torch.Tensor, in_one: bool) -> Iterator[tuple[str,
 
 def _count(tensors: Mapping[str, torch.Tensor], pattern: str) -> int:
     """Return how many different numbers the pattern finds in the names."""
-    found = {int(m[1]) for m in map(re.compile(pattern).match, tensors) if m}
-    return len(found)
+    return len({int(m[1]) for m in map(re.compile(pattern).match, tensors) if m})
 
 
 def _tokenizer(checkpoint: Path) -> Any:

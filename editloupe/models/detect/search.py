@@ -82,14 +82,14 @@ def tiles_of(width: int, height: int, *, side: int) -> tuple[Box, ...]:
     if max(width, height) < 2 * _LEAST_SIDE_PX:
         return ()
     while True:
-        rows, columns = (_row(s, min(side, max(_LEAST_SIDE_PX, -(-6 * s // 10)))) for s in (height, width))
+        sides = [min(side, max(_LEAST_SIDE_PX, -(-6 * length // 10))) for length in (height, width)]
+        rows, columns = (
+            spans(length, tile=tile, overlap=int(_OVERLAP * tile))
+            for length, tile in zip((height, width), sides, strict=True)
+        )
         if len(rows) * len(columns) <= MAX_TILES:
             return tuple(Box(x0, y0, x1, y1) for (y0, y1), (x0, x1) in product(rows, columns))
         side = -(-side * 5 // 4)
-
-
-def _row(length: int, tile: int) -> list[tuple[int, int]]:
-    return spans(length, tile=tile, overlap=int(_OVERLAP * tile))
 
 
 def _joined(tiles: Sequence[Box], results: Sequence[DetectionResult], *, width: int, height: int) -> tuple[Detection, ...]:

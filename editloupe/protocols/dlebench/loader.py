@@ -153,7 +153,7 @@ def _many(value: object, what: str) -> tuple[str, ...]:
 
 
 def _keys(table: Table, mapping: Mapped) -> tuple[dict[str, str], list[str]]:
-    """The key of each field that the rows have, and notes on the choice."""
+    """Return the key of each field that the rows have, and notes on the choice."""
     keys: dict[str, str] = {}
     notes = []
     for name, candidates in mapping.fields.items():
@@ -181,7 +181,7 @@ def _keys(table: Table, mapping: Mapped) -> tuple[dict[str, str], list[str]]:
 
 
 def _check_operation(table: Table) -> None:
-    """The card describes `edit_operation` as the instruction but gives "Add, Remove, Replace" as examples."""
+    """Raise ConfigError if `edit_operation` holds no instructions. The card says it does and shows "Add, Remove"."""
     texts = list(dict.fromkeys(str(line.values.get("edit_operation") or "") for line in table.lines))
     if all(len(text.split()) <= _WORDS_OF_AN_OPERATION for text in texts):
         raise ConfigError(
@@ -212,14 +212,14 @@ def _row(line: TableLine, keys: Mapping[str, str], mapping: Mapped, folder: Fold
 
 
 def _in_their_words(message: str, keys: Mapping[str, str]) -> str:
-    """A message about our columns, with the names that the data give them."""
+    """Return a message about our columns with the names that the data give them."""
     for name, key in keys.items():
         message = message.replace(f"column {_COLUMNS[name]!r}", f"column {key!r}")
     return message
 
 
 def _apart(key: str) -> str:
-    """A key that only looks like one of our columns must not be taken for it."""
+    """Return a key that cannot be taken for one of our columns."""
     return f"data.{key}" if key in _FOREIGN else key
 
 
@@ -228,7 +228,7 @@ def _below(folder: str, name: str) -> str:
 
 
 def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, notes: list[str]) -> list[AnyRow]:
-    """Boxes from the sidecar for the rows that have none: by id, else by image where one row alone has that image."""
+    """Add boxes from the sidecar to rows without: by id, else by image if only one row has that image."""
     by_id: dict[str, tuple[Quad, ...]] = {}
     by_image: dict[str, tuple[Quad, ...]] = {}
     stated: dict[str | None, set[str | None]] = {}
@@ -269,7 +269,7 @@ def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, notes: 
 
 
 def _sidecar_line(line: TableLine, table: Table, mapping: Mapped) -> tuple[tuple[Quad, ...], str | None, str | None]:
-    """(boxes, id, image) of a line. A broken one is an error of the whole: whose boxes it held cannot be known."""
+    """Return (boxes, id, image) of a line. Raises SampleError for a broken one: whose boxes it held cannot be known."""
     if line.fault is not None:
         raise SampleError(line.fault, file=table.file, line=line.number)
 
@@ -303,7 +303,7 @@ def _image(row: DataRow) -> str:
 
 
 def _size(place: ImageFile) -> tuple[int, int] | None:
-    """Width and height in px; None where the file cannot be read, for which the row is rejected later."""
+    """Return width and height in px; None if the file cannot be read, for which the row is rejected later."""
     try:
         image = place.image()
     except RowError:
@@ -312,7 +312,7 @@ def _size(place: ImageFile) -> tuple[int, int] | None:
 
 
 def _with_format(rows: Sequence[AnyRow], mapping: Mapped, notes: list[str]) -> list[AnyRow]:
-    """The box convention found out where it was not stated."""
+    """Return the rows with the box convention found out where it was not stated."""
     seen: list[tuple[Quad, int, int]] = []
     for row in rows:
         if isinstance(row, DataRow) and (row.quads or row.role_quads) and row.bbox_format is None:

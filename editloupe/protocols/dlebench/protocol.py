@@ -66,7 +66,7 @@ _ALIAS: Mapping[Role, str] = {"source": "Original Image", "edited": "Edited Imag
 
 
 def _template(value: Any) -> Any:
-    """A template by its path, or as a run recorded it."""
+    """Return a template by its path, or as a run recorded it."""
     return value if value is None or isinstance(value, Mapping | OwnTemplate) else OwnTemplate.read(value)
 
 
@@ -75,32 +75,23 @@ class DLEBenchOptions(Options):
 
     free: ClassVar[frozenset[str]] = frozenset({"criteria"})
     """Options that may differ from visit to visit of one run."""
-
     mode: Mode = "tool"
     """tool: an agent with tools. oracle: with known boxes. plain: one look."""
-
     rubric: RubricOption = "dlebench"
     """A built-in rubric or your own .toml file."""
-
     criteria: Words | None = None
     """Comma-separated, such as if,vc. Default: all."""
-
     prompt: Annotated[OwnTemplate | None, BeforeValidator(_template)] = None
     """Your own template (.md) of the question. It knows `criterion`, `instruction`, `images` and `focus`."""
-
     lambda_max: float = geometry.LAMBDA_MAX
     """Eq. 1, for the crops of the oracle mode."""
-
     lambda_min: float = geometry.LAMBDA_MIN
     s_min: float = geometry.S_MIN
     """In px."""
-
     s_max: float = geometry.S_MAX
     """In px."""
-
     mask_pad: float = Field(0.05, ge=0, le=1)
     """How far a mask is grown on every side, of the box's shorter side; at least 2 px."""
-
     reference: Literal["oracle", "always", "never"] = "oracle"
     """Where the reference image is shown; "oracle" is the paper's way."""
 
@@ -114,7 +105,7 @@ class DLEBenchOptions(Options):
 
 
 def edit_type_name(text: str | None) -> str:
-    """The paper's name of an edit type, whatever its spelling; other types keep their own name; "" becomes "(none)"."""
+    """Return the paper's name of an edit type in any spelling. Other types keep their name; "" becomes "(none)"."""
     if text is None or not text.strip():
         return "(none)"
     folded = " ".join(re.split(r"[\s_\-/]+", text.strip().casefold()))
@@ -151,7 +142,7 @@ class DLEBench(BaseProtocol):
             self._try_prompt()
 
     def check(self, samples: Sequence[Sample]) -> None:
-        """Raises DataError where the oracle mode is to judge samples without boxes."""
+        """Raise DataError if the oracle mode is to judge samples without boxes."""
         bare = without_boxes(samples) if self.mode == "oracle" else []
         if bare:
             named = ", ".join(s.key for s in bare[:5]) + (f" and {len(bare) - 5} more" if len(bare) > 5 else "")
@@ -177,13 +168,13 @@ class DLEBench(BaseProtocol):
                 yield _score_of(sample, criterion, found, several=numbers != (0,))
 
     def _targets(self, sample: Sample, criterion: Criterion) -> tuple[int, ...]:
-        """What is asked of a sample one by one: the numbers of its targets, or (0,) for one question about all."""
+        """Return the numbers of the targets that are asked about one by one, or (0,) for one question about all."""
         if self.mode == "oracle" and criterion.concerns == "target" and sample.targets and sample.edited is not None:
             return tuple(range(1, len(sample.targets) + 1))
         return (0,)
 
     def _task(self, sample: Sample, criterion: Criterion, number: int) -> Ask:
-        """number: of the target, from 1; 0 for one question about all."""
+        """Return one question. number: of the target, from 1; 0 for one question about all."""
         images = images_of(sample)
         if self.options.reference == "never" or (self.options.reference == "oracle" and self.mode != "oracle"):
             images.pop("reference", None)
@@ -219,7 +210,7 @@ class DLEBench(BaseProtocol):
         return render(PROMPT, **variables) if self.prompt is None else self.prompt.render(**variables)
 
     def _try_prompt(self) -> None:
-        """What is wrong with a prompt is found before anything is asked."""
+        """Raise PromptError for a prompt that cannot be rendered, before anything is asked."""
         focus = {"shown": "crop", "targets": 2, "name": "mug"}
         for criterion in self.criteria:
             for given in (None, focus, {**focus, "shown": "mask"}) if self.mode == "oracle" else (None,):
@@ -267,7 +258,7 @@ class DLEBench(BaseProtocol):
 
 
 def _finding(bare: Sequence[Sample]) -> str:
-    """The command that adds boxes; the layout of a DLEBench download has a file of its own for them."""
+    """Return the command that adds boxes. The layout of a DLEBench download has a file of its own for them."""
     if all(sample.dataset == "DLEBench" for sample in bare):
         return "`editloupe targets PATH --write PATH/boxes.jsonl`, then judge again"
     return "`editloupe targets PATH --write PATH/metadata-boxes.jsonl`, then judge that file"
@@ -285,7 +276,7 @@ def _crop(alias: str, image: ImageRef, place: Placed, *, ratio: float, shorter: 
 
 
 def _name(target: Target | None) -> str:
-    """As the prompt may show it: one line, without tags of ours."""
+    """Return a target's name as the prompt may show it: one line, without tags of ours."""
     return "" if target is None else neutralise(" ".join((target.name or "").split()))
 
 
@@ -303,7 +294,7 @@ def _metric(criterion: Criterion) -> Metric:
 
 
 def _score_of(sample: Sample, criterion: Criterion, found: Sequence[Finding | None], *, several: bool) -> Score:
-    """One score of the findings of a criterion: of the only one, or the worst of a finding a target.
+    """Return the score of a criterion: of its only finding, or of the worst of one finding a target.
 
     A target without a label leaves the sample without a score: its label could be worse than the others'.
     """

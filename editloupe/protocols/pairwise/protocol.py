@@ -1,7 +1,7 @@
 """Which of two edits of one source and instruction is better: every pair, in both orders, by each criterion of a rubric.
 
-Judges favour a position, so each pair is asked twice with the edits' places exchanged. Only what is said both times counts.
-A sample's score is the share of its pairs that it wins; a tie counts half. `editloupe rank` makes rankings of these answers.
+Judges favour a position, so each pair is asked twice with the places exchanged. Only what is said both times counts.
+A sample's score is the share of its pairs that it wins; a tie counts half. `editloupe rank` makes rankings of them.
 
 Reproduced: no paper.
 """
@@ -47,13 +47,10 @@ class PairwiseOptions(Options):
 
     free: ClassVar[frozenset[str]] = frozenset({"criteria"})
     """Options that may differ from visit to visit of one run."""
-
     mode: Literal["tool", "plain"] = "tool"
     """tool: an agent with tools. plain: one look."""
-
     rubric: RubricOption = "dlebench"
     """A built-in rubric or your own .toml file."""
-
     criteria: Words | None = None
     """Comma-separated, such as if,vc. Default: all."""
 
@@ -74,7 +71,7 @@ class Pairwise(BaseProtocol):
         self.metrics = [Metric(id=c.id, name=c.name, short=c.short, domain=Interval(low=0, high=1)) for c in self.criteria]
 
     def check(self, samples: Sequence[Sample]) -> None:
-        """Raises ConfigError if a group has too many outputs to compare each two."""
+        """Raise ConfigError if a group has too many outputs to compare each two."""
         for group in groups(samples):
             there = [sample for sample in group if sample.edited is not None]
             if len(there) > MOST_EDITS:
@@ -142,7 +139,7 @@ def pair(known: Known, metric: str, first: Sample, second: Sample) -> tuple[Find
 
 
 def _points(ab: Finding | None, ba: Finding | None) -> float | None:
-    """1 if the first of the pair wins in both orders, 0 if it loses in both, 0.5 otherwise; None while one is open."""
+    """Return 1 if the first wins in both orders, 0 if it loses in both, 0.5 otherwise; None while one is open."""
     if ab is None or ba is None or ab.value is None or ba.value is None:
         return None
     # Shown as Edit B, a win has the value -1.

@@ -3,6 +3,7 @@
 TOY_CALLS names a file that gets a line a call. TOY_DIE ends the process, as kill -9 does, at that call.
 """
 
+import json
 import os
 import re
 from pathlib import Path
@@ -40,7 +41,7 @@ class Toy:
         asked = next((key for words, key in QUESTIONS.items() if words in text), None)
         answer = directives[asked].replace("_", " ") if asked else "yes" if "the c" in text else "no"
         if asked == "objects":
-            answer = '{"objects": [%s]}' % ", ".join(f'"{name}"' for name in answer.split(","))
+            answer = json.dumps({"objects": answer.split(",")})
         said = answer if answer == "mumble" else f"<Start Final Answer>{answer}</Start Final Answer>"
         return Reply(text=said, model="toy", usage=Usage(input_tokens=10, output_tokens=1))
 

@@ -25,12 +25,12 @@ class Stars(BaseProtocol):
     def plan(self, group, known):
         for sample in group:
             for aspect, question in ASPECTS.items():
-                edited = sample.edited
+                edited, please = sample.edited, "Please answer. " if self.options.polite else ""
                 yield Ask(
                     protocol=self.name,
                     metric=aspect,
                     about=About.of(sample),
-                    prompt=f"{'Please answer. ' if self.options.polite else ''}{question}\nInstruction: {sample.instruction}",
+                    prompt=f"{please}{question}\nInstruction: {sample.instruction}",
                     views=() if edited is None else (Recipe(alias="Edited Image", origin=edited),),
                     answer=Scale(low=0, high=10),
                     budget=self.budget,
