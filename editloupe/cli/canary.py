@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe.cli.judge_report import spent_told
+from editloupe.cli.judge_report import spent_message
 from editloupe.cli.options import AsJson, JudgeName, settled
 from editloupe.cli.output import note, out, print_json, say, say_first
 from editloupe.cli.progress import progress, stoppable
@@ -66,7 +66,7 @@ def canary(
         say(f"  {count} without an answer now: {status}")
     _models(found)
     if outcome.ledger.usage.total:
-        say(spent_told(outcome.ledger, setup.backend))
+        say(spent_message(outcome.ledger, setup.backend))
     if code:
         say("The judge has changed by more than --fail-above allows.", "bold red")
     return code

@@ -107,13 +107,13 @@ def _words(path: Path | None, option: str) -> str | None:
 def _report(forked: Forked, run: Path, sample: str, *, as_json: bool) -> None:
     finding, recorded = forked.finding, forked.recorded
     if as_json:
-        told: dict[str, Json] = {
+        data: dict[str, Json] = {
             "trace": forked.trace,
             "parent": forked.parent.to_json(),
             "recorded": None if recorded is None else {"status": recorded.status, "label": recorded.label},
             "finding": finding.to_json(),
         }
-        print_json(told)
+        print_json(data)
         return
     then = "not finished" if recorded is None else recorded.label or recorded.status
     now = finding.label or f"{finding.status}: {finding.reason}"

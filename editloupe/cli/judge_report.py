@@ -63,9 +63,9 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
     """Print what a judge found, or one JSON object, and write the summary into the run if it covers all samples."""
     from editloupe.reports import closing, render
 
-    held = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
-    if held:
-        text = f"{held} of {len(outcome.findings)} labels come from a last word that was held to the list of labels."
+    constrained = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
+    if constrained:
+        text = f"{constrained} of {len(outcome.findings)} labels come from a last word that was held to the list of labels."
         heading = replace(heading, notes=(*heading.notes, text))
     heading = replace(heading, notes=(*heading.notes, *_self_agreement(outcome)))
     tables = closing.closing_tables(outcome.setup.protocol, outcome.scores)
@@ -84,7 +84,7 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
             "asked": outcome.asked,
             "judged": judged,
             "failed": outcome.failed,
-            "constrained": held,
+            "constrained": constrained,
             "reused": outcome.reused,
             "tool_calls": {"run": outcome.tool_calls, "from_cache": outcome.cached},
             "interrupted": outcome.interrupted,
@@ -101,7 +101,7 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     say(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
     if outcome.ledger.usage.total or outcome.ledger.calls_without_usage:
-        say(spent_told(outcome.ledger, outcome.setup.backend))
+        say(spent_message(outcome.ledger, outcome.setup.backend))
     if outcome.cached:
         calls = outcome.tool_calls + outcome.cached
         say(f"Tools: {calls:,} calls, {outcome.cached:,} of them answered from equal ones before.")
@@ -131,19 +131,19 @@ def _summary_name(outcome: Outcome) -> str:
 
 def _self_agreement(outcome: Outcome) -> list[str]:
     """How far a judge agrees with itself."""
-    rule, doubts = outcome.setup.repeats, [s.entropy for s in outcome.scores if s.entropy is not None]
-    if rule.count == 1 or not doubts:
+    rule, entropies = outcome.setup.repeats, [s.entropy for s in outcome.scores if s.entropy is not None]
+    if rule.count == 1 or not entropies:
         return []
-    same = sum(bits == 0 for bits in doubts)
+    same = sum(bits == 0 for bits in entropies)
     abstained = sum(s.missing == "abstained" for s in outcome.scores)
     gone = "" if rule.abstain_above is None else f"; {abstained} abstained, above {rule.abstain_above:g} bits"
     return [
-        f"{rule.count} repeats a question, the {rule.by} label counts. Repeats agree on {same} of {len(doubts)} scores; "
-        f"mean entropy of labels {sum(doubts) / len(doubts):.2f} bits{gone}."
+        f"{rule.count} repeats a question, the {rule.by} label counts. Repeats agree on {same} of {len(entropies)} scores; "
+        f"mean entropy of labels {sum(entropies) / len(entropies):.2f} bits{gone}."
     ]
 
 
-def spent_told(ledger: Ledger, backend: LMM) -> str:
+def spent_message(ledger: Ledger, backend: LMM) -> str:
     """Calls, tokens and money of this visit, and what of them is estimated."""
     calls = "1 call" if ledger.calls == 1 else f"{ledger.calls:,} calls"
     both, more = ledger.usage + ledger.estimated, ledger.estimated.total

@@ -73,8 +73,8 @@ def launched(launch: Launch, *, hidden: bool) -> Iterator[tuple[LMM, Server]]:
 
             def tell(seconds: float, line: str) -> None:
                 if status is not None:
-                    told = textwrap.shorten(line, 100, placeholder=" …")
-                    status.update(plain(f"starting vllm serve {uri.model}, {seconds:.0f} s  {told}"))
+                    last = textwrap.shorten(line, 100, placeholder=" …")
+                    status.update(plain(f"starting vllm serve {uri.model}, {seconds:.0f} s  {last}"))
 
             begun = time.monotonic()
             pair = stack.enter_context(start(uri, launch.arguments, progress=tell))

@@ -151,7 +151,7 @@ def _ids(by: Sequence[str] | None, rubric: MetricSet) -> tuple[str, ...]:
 
 
 def _edits(source: Path, instruction: str, edits: Sequence[Path]) -> Loaded:
-    """Edits of one source, each under its file's name; one that cannot be opened is told below the others.
+    """Edits of one source, each under its file's name; one that cannot be opened is listed below the others.
 
     Raises ImageError (the source), SampleError (the instruction).
     """

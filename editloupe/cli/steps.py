@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from editloupe.traces.read import Trace
 
 
-def show_step(number: int, step: Step, store: RunStore, price: Callable[[Usage], float | None], told: str = "") -> None:
+def show_step(number: int, step: Step, store: RunStore, price: Callable[[Usage], float | None], remark: str = "") -> None:
     """One step: thought, calls with their observations, answer; what it cost and how long it took in its heading."""
     from editloupe.agent.answer import parse_reply
     from editloupe.chat import Reply
 
     console = out()
-    say(f"\nStep {number}{told} ({', '.join(_spent(step, price))})", "bold")
+    say(f"\nStep {number}{remark} ({', '.join(_spent(step, price))})", "bold")
     parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
     if parsed.thought:
         say("Thought", "cyan")
@@ -91,10 +91,10 @@ def show_tree(name: str, finding: Finding, judge: str, forks: Mapping[str, tuple
         kept = "from the question" if parent.step == 0 else f"after step {parent.step}"
         changed = "".join(f", {what}: {words}" for what, words in parent.changes.items())
         number = Path(path).name.split(".")[2]
-        told = f"{parent.kind} {number} {kept}{changed}: {_ended(end)}"
+        branch = f"{parent.kind} {number} {kept}{changed}: {_ended(end)}"
         if "backend" not in parent.changes:
-            told += f"  ({trace.header.judge.get('backend')})"
-        branches[path] = where.add(plain(told))
+            branch += f"  ({trace.header.judge.get('backend')})"
+        branches[path] = where.add(plain(branch))
     say("\nForks", "bold")
     out().print(root)
 
@@ -108,16 +108,16 @@ def _ended(finding: Finding | None) -> str:
 def _spent(step: Step, price: Callable[[Usage], float | None]) -> list[str]:
     """Time, tokens and money of a step, as far as they are known."""
     usage = step.usage
-    told = [f"{step.seconds:.2f} s"]
+    known = [f"{step.seconds:.2f} s"]
     if usage.input_tokens:
         image = f", {usage.image_tokens:,} of them for images" if usage.image_tokens else ""
-        told.append(f"{usage.input_tokens:,} input tokens{image}")
+        known.append(f"{usage.input_tokens:,} input tokens{image}")
     if usage.output_tokens:
-        told.append(f"{usage.output_tokens:,} output tokens")
+        known.append(f"{usage.output_tokens:,} output tokens")
     if usage.total:
         cost = price(usage)
-        told.append("price unknown" if cost is None else f"{cost:.2g} USD" if cost else "no cost")
-    return told
+        known.append("price unknown" if cost is None else f"{cost:.2g} USD" if cost else "no cost")
+    return known
 
 
 def _observation(observation: Observation, aliases: tuple[str, ...], store: RunStore) -> None:
@@ -126,7 +126,7 @@ def _observation(observation: Observation, aliases: tuple[str, ...], store: RunS
     console.print(Padding(plain(observation.text), (0, 2)))
     ablations = observation.data.get("ablations")
     if isinstance(ablations, list):
-        told = f"Ablation, not told to the judge: {', '.join(map(str, ablations))}"
-        console.print(Padding(plain(told, "yellow"), (0, 2)))
+        text = f"Ablation, not told to the judge: {', '.join(map(str, ablations))}"
+        console.print(Padding(plain(text, "yellow"), (0, 2)))
     for alias, image in zip(aliases, observation.images, strict=True):
         show_image(alias, image, store, [v for v in observation.views if v.image == image])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from editloupe.cli.judge import budget_of, default_out
-from editloupe.cli.judge_report import spent_told
+from editloupe.cli.judge_report import spent_message
 from editloupe.cli.options import FieldsFile, PricesFile, settled
 from editloupe.cli.output import note, out, print_json, say
 from editloupe.cli.progress import progress, stoppable
@@ -107,11 +107,11 @@ def targets(
             text, count = report.sidecar(outcomes[0].loaded.samples, tables[0].rows, keys=keys, detector=version)
         else:
             text, count = report.with_boxes(_lines(paths[0]), tables[0].rows, detector=version)
-        told = "1 box" if count == 1 else f"{count} boxes"
+        boxes = "1 box" if count == 1 else f"{count} boxes"
         if text:
             _write(write, text)
             note(
-                f"{told} added in {write}, found by a detector and drawn by no person: look at them before you rely on "
+                f"{boxes} added in {write}, found by a detector and drawn by no person: look at them before you rely on "
                 "them."
             )
         else:
@@ -124,7 +124,7 @@ def targets(
             say("Objects, boxes and reasons, target by target: --out FILE.csv or FILE.json", "dim")
         for one in outcomes:
             if one.ledger.calls and not report.by_rules(one.setup):
-                say(spent_told(one.ledger, one.setup.backend))
+                say(spent_message(one.ledger, one.setup.backend))
     stopped = [one for one in outcomes if one.interrupted]
     if stopped:
         return 5 if stopped[0].ledger.reason else 130

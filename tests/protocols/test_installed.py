@@ -55,6 +55,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"id": "b", "instruction": "Move it. [objects=cap]"},
     ],
 }
+FAULTY = [{"id": id_, "instruction": f"Make {id_} red. [right=yes]"} for id_ in "abc"]
 
 CALLS = {"stars": 7 + 1, "choice": 3, "turns": 9 + 8, "pixels": 0, "objects": 2 + 3}
 """What a whole run asks. One answer of stars is asked again by two reminders; turn 3 of c has no second wave."""
@@ -127,7 +128,7 @@ def draw(folder: Path, protocol: str) -> Path:
     """The rows of a protocol as a folder; every edit is a square of 8 px on a plain picture of 64×32 px."""
     folder.mkdir(parents=True)
     listed = []
-    for number, row in enumerate(ROWS[protocol]):
+    for number, row in enumerate(ROWS.get(protocol, FAULTY)):
         base = np.full((32, 64, 3), 40 if "colour" not in row else 0, np.uint8)
         base[..., 2] = 40 + number
         Image.fromarray(base).save(folder / f"{row['id']}.png")
@@ -240,6 +241,38 @@ def test_a_run_whose_protocol_is_not_installed_says_so(
         code, _, err = editloupe(*words)
         assert code == 2, words
         assert "gone" in err and "installed" in err, err
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("plan", "raised in plan: KeyError: 'no such column' (faulty.py, line 30)"),
+        ("twice", "planned the same task twice: right, b"),
+        ("forever", "plans without an end: more than 1,000 tasks"),
+        ("role", "planned a task on the role 'nobody'; it declares judge"),
+        ("measure", "planned the measure 'no-such-measure'; installed are"),
+        ("op", "planned a view with the op 'blur'; known are whole, crop"),
+        ("empty", "raised in plan: ConfigError: expected at least 2 answers to choose from, found 0"),
+        ("fold", "raised in plan: ConfigError: an option 'yes' of 'yes' reads the same as 'Yes.'"),
+        ("score", "raised in score: ZeroDivisionError: division by zero (faulty.py, line 60)"),
+    ],
+)
+def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(
+    fault: str, message: str, site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+) -> None:
+    from editloupe import Run
+
+    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
+    words = ["--protocol", "faulty", "--option", f"fault={fault}", "--backend", "toy/judge", "--out", out]
+    code, said, err = editloupe("judge", data, *words)
+    # With a fault in score alone every question is answered.
+    assert code == (0 if fault == "score" else 3), said + err
+    frame = Run(out).frame()
+    rows = {row["sample"]: row for row in frame.to_dicts()}
+    assert {id_: rows[id_]["value"] for id_ in "abc"} == {"a": 1.0, "b": None, "c": 1.0}
+    named = f"protocol 'faulty' (editloupe-toys 0.1) {message}"
+    told = " ".join((said + err).split()) + str(rows["b"]["reason"])
+    assert named in told, told
 
 
 def test_tasks_can_be_answered_in_other_processes(site: Path, tmp_path: Path, calls: Callable[[], list[str]]) -> None:

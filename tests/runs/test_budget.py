@@ -12,7 +12,7 @@ from editloupe.backends.image_tokens import ImageTokens
 from editloupe.backends.prices import ModelPrice, Prices, read_prices
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Usage
-from editloupe.cli.judge_report import spent_told
+from editloupe.cli.judge_report import spent_message
 from editloupe.errors import ConfigError
 from editloupe.runs.budget import RunBudget
 from editloupe.runs.execute import Outcome
@@ -99,7 +99,7 @@ def test_answers_without_usage_are_estimated_and_said_to_be(tmp_path: Path):
     assert ledger.estimated == Usage(input_tokens=read, output_tokens=written)
     assert ledger.cost == pytest.approx((2 * read + 10 * written) / 1e6)
     assert ledger.to_json()["calls_without_usage"] == 12
-    told = spent_told(ledger, outcome.setup.backend)
+    told = spent_message(ledger, outcome.setup.backend)
     assert told.startswith(f"Spent: 12 calls, about {read:,} input and {written:,} output tokens, about ")
     assert told.endswith(f"\n12 calls told no usage: {read + written:,} of these tokens are estimated.")
 
@@ -120,8 +120,13 @@ def test_a_budget_that_cannot_be_kept_stops_the_run_and_says_why(tmp_path: Path,
 
 def test_without_a_budget_nothing_stops_for_missing_usage(tmp_path: Path):
     outcome = run(tmp_path, prices=CHEAP, lmm=silent(None))
+<<<<<<< HEAD
     assert (outcome.ledger.calls, outcome.ledger.calls_without_usage, outcome.ledger.cost) == (12, 12, None)
     told = spent_told(outcome.ledger, outcome.setup.backend)
+=======
+    assert (outcome.ledger.calls, outcome.ledger.untold, outcome.ledger.cost) == (12, 12, None)
+    told = spent_message(outcome.ledger, outcome.setup.backend)
+>>>>>>> slimcli
     assert told.endswith("12 calls told no usage, and no rule is known to estimate it.")
 
 

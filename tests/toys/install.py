@@ -14,6 +14,7 @@ choice = editloupe_toys.choice:MultipleChoice
 turns = editloupe_toys.turns:EveryTurn
 pixels = editloupe_toys.pixels:Pixels
 objects = editloupe_toys.objects:ObjectsKept
+faulty = editloupe_toys.faulty:Faulty
 
 [editloupe.measures]
 toy-share = editloupe_toys.pixels:ChangedShare
