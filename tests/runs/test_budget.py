@@ -120,13 +120,8 @@ def test_a_budget_that_cannot_be_kept_stops_the_run_and_says_why(tmp_path: Path,
 
 def test_without_a_budget_nothing_stops_for_missing_usage(tmp_path: Path):
     outcome = run(tmp_path, prices=CHEAP, lmm=silent(None))
-<<<<<<< HEAD
     assert (outcome.ledger.calls, outcome.ledger.calls_without_usage, outcome.ledger.cost) == (12, 12, None)
-    told = spent_told(outcome.ledger, outcome.setup.backend)
-=======
-    assert (outcome.ledger.calls, outcome.ledger.untold, outcome.ledger.cost) == (12, 12, None)
     told = spent_message(outcome.ledger, outcome.setup.backend)
->>>>>>> slimcli
     assert told.endswith("12 calls told no usage, and no rule is known to estimate it.")
 
 
