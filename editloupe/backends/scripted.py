@@ -49,7 +49,6 @@ class ScriptedLMM:
     ) -> None:
         self._script = script
         self._name = name
-        self.uri = f"scripted/{name}"
         self._lock = threading.Lock()
         self.requests: list[Request] = []
         self.traits = Traits(
@@ -59,6 +58,11 @@ class ScriptedLMM:
             native_tools=native_tools,
             tool_result_images=native_tools,
         )
+
+    @property
+    def uri(self) -> str:
+        """Canonical URI. A subclass may answer under another one."""
+        return f"scripted/{self._name}"
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
         with self._lock:

@@ -19,7 +19,6 @@ from editloupe.measures import base as measures
 from editloupe.protocols.base import EvalProtocol, make_protocol
 from editloupe.protocols.repeats import Repeats
 from editloupe.tasks import Task
-from editloupe.tools.ablations import ablated, checked
 from editloupe.tools.base import PAPER_TOOLS, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json, digest
@@ -124,12 +123,18 @@ def open_setup(config: RunConfig) -> Setup:
     """Open everything that a config names. What is wrong with it is found here, before anything is spent (ConfigError)."""
     offered = PAPER_TOOLS if config.tools is None else config.tools
     protocol = make_protocol(config.protocol, config.option, tools=offered, budget=config.budget)
-    ablations = checked(config.ablate)
     offered = getattr(protocol, "tools", offered)
-    if ablations and not offered:
-        raise ConfigError(f"ablation {', '.join(ablations)}: it changes what tools show, and no tool is offered here")
     weights = weights_of(config)
-    toolbox = ablated(open_toolbox(offered, weights), ablations)
+    toolbox = open_toolbox(offered, weights)
+    ablations: tuple[str, ...] = ()
+    if config.ablate:
+        # Few runs ablate, and the import takes long.
+        from editloupe.tools.ablations import ablated, checked
+
+        ablations = checked(config.ablate)
+        if not offered:
+            raise ConfigError(f"ablation {', '.join(ablations)}: it changes what tools show, and no tool is offered here")
+        toolbox = ablated(toolbox, ablations)
     questions = digest({"protocol": config.protocol, "options": identity_options(protocol)})
     respondents = _respondents(config, protocol, toolbox, questions)
     identity: dict[str, Json] = {

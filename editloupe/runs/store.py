@@ -15,8 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
-import yaml
-
 from editloupe.config import RunSpec
 from editloupe.data import human
 from editloupe.data.samples import Loaded
@@ -464,6 +462,9 @@ class RunStore:
 
     def _write_config(self, config: Mapping[str, Json] | None) -> None:
         """Write config.yaml with the run's judges. Without `config`, the options of the file stay."""
+        # Only those who write need it.
+        import yaml
+
         path = self.folder / "config.yaml"
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         options = config if config is not None else yaml.safe_load(text) if text else None
