@@ -103,9 +103,11 @@ def _table(table: Any) -> dict[str, Json]:
 
     if isinstance(table, TableSpec):
         return table.to_json()
-    function = table.func if isinstance(table, functools.partial) else table
-    text = str(function.__doc__ or getattr(function, "__name__", "a function")).strip().partition("\n")[0]
-    return {"title": text, "metrics": [], "rows": "–", "cell": "–", "source": ""}
+    # A partial's own docstring is Python's.
+    made = table.func if isinstance(table, functools.partial) else table
+    text = str(getattr(made, "__doc__", None) or getattr(made, "__name__", "a function")).strip().partition("\n")[0]
+    words = text.removeprefix("Return the ").removeprefix("Return ").partition(";")[0].rstrip(".")
+    return {"title": words[:1].upper() + words[1:], "metrics": [], "rows": "–", "cell": "–", "source": ""}
 
 
 def _option(name: str, field: Any) -> dict[str, Json]:
@@ -133,8 +135,9 @@ def _type(annotation: Any) -> str:
         return "|".join(_type(part) for part in parts if part is not types.NoneType)
     if origin is tuple:
         return "words"
-    names = {str: "text", int: "integer", float: "number", bool: "true|false", Path: "file"}
-    return names.get(annotation) or str(getattr(annotation, "__name__", annotation)).casefold()
+    names = {Any: "text", str: "text", int: "integer", float: "number", bool: "true|false", Path: "file"}
+    # A class of the protocol's own is written as text too; its help says what.
+    return names.get(annotation, "text")
 
 
 def _domain(metric: Any) -> str:

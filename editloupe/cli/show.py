@@ -75,7 +75,8 @@ def _overview(store: RunStore) -> None:
         metrics = store.metrics()
         asked = list(dict.fromkeys(f.metric for f in findings))
         editors = any(f.editor for f in findings)
-        heads = [_words(m).capitalize() + ("" if m in metrics else " (intermediate)") for m in asked]
+        heads = [metrics[m].name if m in metrics else f"{_words(m)} (intermediate)" for m in asked]
+        heads = [head[:1].upper() + head[1:] for head in heads]
         columns = [*(["Editor"] if editors else []), "Sample", *heads]
         # A line and not the table's title, which would be broken at the table's width.
         named = uri if names[judge_id].startswith(uri) else f"{names[judge_id]}, {uri}"
@@ -216,7 +217,8 @@ def _question(store: RunStore, trace: Trace) -> None:
         say("  (text alone, no pictures)")
     if task.kind == "measure":
         version = trace.header.judge.get("backend_version")
-        say(f"Measure: {task.measure}, version {version}, arguments {canonical_json(dict(task.args))}")
+        given = f", arguments {canonical_json(dict(task.args))}" if task.args else ""
+        say(f"Measure: {task.measure}, version {version}{given}")
     for id_ in task.rests_on:
         found = [f for f in store.current() if f.task_id == id_]
         for origin in found:

@@ -130,7 +130,14 @@ def test_protocols_are_listed_and_shown(editloupe: Run):
     assert re.search(r"│ dlebench +│ editloupe [\d.]+ +│ DLEBench.+│ IF, VC +│", said)
     code, said, _ = editloupe("protocols", "show", "dlebench")
     assert code == 0
-    for told in ("answers the questions", "Flawless Execution 4", "by edit type", "tool|oracle|plain", "mask_pad"):
+    for told in (
+        "answers the questions",
+        "Flawless Execution 4",
+        "Overall, by edit type",
+        "Scores of each editor",
+        "tool|oracle|plain",
+        "mask_pad",
+    ):
         assert told in said
     code, said, _ = editloupe("protocols", "show", "dlebench", "--json")
     found = json.loads(said)
