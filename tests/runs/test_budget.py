@@ -30,11 +30,7 @@ class Priced(ScriptedLMM):
         usage = usage or Usage(input_tokens=1000, output_tokens=100)
         super().__init__([Reply(text=final("Wrong Action"), usage=usage)])
         self.traits = Traits(describes="a script in an LMM's place", image_tokens=rule)
-        self._uri = uri
-
-    @property
-    def uri(self) -> str:
-        return self._uri
+        self.uri = uri
 
 
 def run(
@@ -120,13 +116,8 @@ def test_a_budget_that_cannot_be_kept_stops_the_run_and_says_why(tmp_path: Path,
 
 def test_without_a_budget_nothing_stops_for_missing_usage(tmp_path: Path):
     outcome = run(tmp_path, prices=CHEAP, lmm=silent(None))
-<<<<<<< HEAD
     assert (outcome.ledger.calls, outcome.ledger.calls_without_usage, outcome.ledger.cost) == (12, 12, None)
-    told = spent_told(outcome.ledger, outcome.setup.backend)
-=======
-    assert (outcome.ledger.calls, outcome.ledger.untold, outcome.ledger.cost) == (12, 12, None)
     told = spent_message(outcome.ledger, outcome.setup.backend)
->>>>>>> slimcli
     assert told.endswith("12 calls told no usage, and no rule is known to estimate it.")
 
 
