@@ -31,8 +31,8 @@ LOOK = ToolCall(
 class Other(ScriptedLMM):
     """A script that passes for another provider."""
 
-    def __init__(self, script: Sequence[Line] | Script) -> None:
-        super().__init__(script, native_tools=True)
+    def __init__(self, script: Sequence[Line] | Script, *, native_tools: bool = True) -> None:
+        super().__init__(script, native_tools=native_tools)
         self.uri = "other/model"
 
 
