@@ -247,7 +247,10 @@ class GoldenLMM(ScriptedLMM):
     def __init__(self, name: str) -> None:
         super().__init__(SCRIPTS[name], name=name)
         self.traits = replace(self.traits, is_lmm=True)
-        self.uri = f"golden/{name}"
+
+    @property
+    def uri(self) -> str:
+        return f"golden/{self._name}"
 
 
 def open_backend(uri: BackendURI) -> GoldenLMM:

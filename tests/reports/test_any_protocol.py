@@ -154,7 +154,7 @@ def test_a_protocol_computes_a_table_from_the_frame(run: Callable[..., Path], ed
     [
         ("broken", "protocol 'checks' (editloupe-checks 0.1) raised in a table: ZeroDivisionError: no error at all"),
         ("no table", "protocol 'checks' (editloupe-checks 0.1) made str for a table; expected a Table or None"),
-        ("mixed", "table 'Mixed': kept, grade, error would share a cell and have no scale in common"),
+        ("mixed", "table 'Mixed': kept, grade, error would share a cell and have no common scale"),
         ("no column", "table 'Colours': no score has the column 'colour'; there are editor, label, metric"),
     ],
 )

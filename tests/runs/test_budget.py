@@ -30,7 +30,11 @@ class Priced(ScriptedLMM):
         usage = usage or Usage(input_tokens=1000, output_tokens=100)
         super().__init__([Reply(text=final("Wrong Action"), usage=usage)])
         self.traits = Traits(describes="a script in an LMM's place", image_tokens=rule)
-        self.uri = uri
+        self._uri = uri
+
+    @property
+    def uri(self) -> str:
+        return self._uri
 
 
 def run(

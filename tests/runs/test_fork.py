@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from editloupe.backends.scripted import Line, Script, ScriptedLMM
+from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, ToolCall
 from editloupe.errors import ConfigError, Unavailable
 from editloupe.findings import Finding
@@ -31,9 +30,9 @@ LOOK = ToolCall(
 class Other(ScriptedLMM):
     """A script that passes for another provider."""
 
-    def __init__(self, script: Sequence[Line] | Script, *, native_tools: bool = True) -> None:
-        super().__init__(script, native_tools=native_tools)
-        self.uri = "other/model"
+    @property
+    def uri(self) -> str:
+        return "other/model"
 
 
 @pytest.fixture
@@ -75,7 +74,7 @@ def test_a_backend_that_cannot_go_on_natively_is_refused_before_anything_is_writ
 
 def test_from_the_question_alone_the_whole_conversation_is_anew(signed: tuple[Path, Finding]):
     folder, finding = signed
-    lmm = Other([Reply(text="", tool_calls=(LOOK,), finish="tools"), final("Flawless Execution")])
+    lmm = Other([Reply(text="", tool_calls=(LOOK,), finish="tools"), final("Flawless Execution")], native_tools=True)
     forked = fork(folder, str(finding.trace), at=0, backend=lmm, toolbox=open_toolbox(("localize_differences",)))
     assert (forked.finding.label, forked.parent.step, len(lmm.requests)) == ("Flawless Execution", 0, 2)
     assert [e.ordinal for e in read_trace(folder / forked.trace).events if isinstance(e, ModelCall)] == [0, 1]
@@ -87,7 +86,7 @@ def test_from_the_question_alone_the_whole_conversation_is_anew(signed: tuple[Pa
 
 def test_a_failing_backend_leaves_a_child_that_says_so(signed: tuple[Path, Finding]):
     folder, finding = signed
-    lmm = Other(lambda request: Unavailable("gone"))
+    lmm = Other(lambda request: Unavailable("gone"), native_tools=True)
     forked = fork(
         folder,
         str(finding.trace),
