@@ -22,9 +22,9 @@ from PIL import Image
 
 from benchmarks.pages import put
 from benchmarks.scenes import EDIT_TYPES, FamilyName, Scene, draw
-from editloupe import Judge, Sample
+from editloupe import Judge, load_sample
 from editloupe.data.images import RGB
-from editloupe.protocols.dlebench import Mode
+from editloupe.protocols.dlebench.protocol import Mode
 
 LABELS: Mapping[str, tuple[str, ...]] = {
     "instruction_following": ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution"),
@@ -104,7 +104,7 @@ def _judged(judge: Judge, scene: Scene, stem: Path) -> list[Outcome]:
     source, edited = stem.with_suffix(".source.png"), stem.with_suffix(".edited.png")
     _save(scene.source, source)
     _save(scene.edited, edited)
-    findings = judge.judge(Sample.from_files(source, edited, scene.instruction, edit_type=scene.edit_type))
+    findings = judge.judge(load_sample(source, edited, scene.instruction, edit_type=scene.edit_type))
     source.unlink()
     edited.unlink()
     return [

@@ -22,10 +22,9 @@ from benchmarks.load.data import draw
 from benchmarks.load.server import CALLS, FAULTS, Seen, Server, serving
 from benchmarks.pages import put
 from editloupe.backends.retry import DEFAULT_POLICY
-from editloupe.records import Finding
-from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.findings import Finding
 from editloupe.tools.settings import ToolSettings
+from tests.setups import open_with, run_over
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +63,9 @@ def main() -> None:
 def judged(data: Path, out: Path, server: Server, *, timeout_s: float, connections: int | None) -> Run:
     """One run over all samples. connections: at once; None adapts."""
     uri = f"openai/m?base_url={server.url}&env=none&timeout_s={timeout_s:g}"
-    bench = open_bench(Settings(backend=uri, criteria=("if",), weights=ToolSettings(reader="off")))
+    setup = open_with(backend=uri, criteria=("if",), weights=ToolSettings(reader="off"))
     began = time.perf_counter()
-    outcome = execute(bench, Source(path=data), out, config={}, connections=connections)
+    outcome = run_over(setup, data, out, config={}, max_connections=connections)
     seconds = time.perf_counter() - began
     return Run(findings=outcome.findings, asked=outcome.asked, seen=server.seen(), seconds=seconds)
 

@@ -27,10 +27,11 @@ import numpy as np
 
 from benchmarks.pages import put
 from editloupe.data.images import RGB
-from editloupe.tools.detectors import find_weights
-from editloupe.tools.devices import Device, import_torch, open_device
-from editloupe.tools.networks import NetworkUpscaler
-from editloupe.tools.transformers_detector import TransformersDetector, quietly
+from editloupe.models.detect.open import find_weights
+from editloupe.models.detect.transformers import TransformersDetector
+from editloupe.models.devices import Device, import_torch, open_device
+from editloupe.models.upscale.network import NetworkUpscaler
+from editloupe.models.weights import quietly
 
 PHRASE = "red mug"
 
@@ -188,7 +189,7 @@ def make_grounding_dino(folder: Path, *, side_px: int = 800) -> None:
 
 def make_real_esrgan(path: Path) -> None:
     """RealESRGAN_x4plus's architecture (64 features, 23 blocks; 16.7 M parameters), random, as a published checkpoint."""
-    from editloupe.tools.rrdbnet import RRDBNet, Shape
+    from editloupe.models.upscale.rrdbnet import RRDBNet, Shape
 
     torch = import_torch()
     torch.manual_seed(0)

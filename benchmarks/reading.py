@@ -24,8 +24,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.imaging.align import resize
-from editloupe.tools.readers import NoReader, TextReader, open_reader
-from editloupe.tools.reading import TextReading, read, working_scale
+from editloupe.models.read_text import TextReader
+from editloupe.tools.reading import NoReader, TextReading, open_reader, read, working_scale
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, View
 

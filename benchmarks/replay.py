@@ -22,15 +22,14 @@ from pathlib import Path
 
 from benchmarks.pages import put
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.records import Budget
-from editloupe.runs.execute import execute
 from editloupe.runs.index import RunIndex
 from editloupe.runs.live import Live
 from editloupe.runs.rerun import Replay
-from editloupe.runs.spec import Settings, Source, open_bench
 from editloupe.runs.store import RunStore
+from editloupe.tasks import Budget
 from editloupe.tools.settings import ToolSettings
 from editloupe.traces.read import read_trace
+from tests.setups import open_with, run_over
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "edits"
 TURNS = 20
@@ -56,9 +55,9 @@ def main() -> None:
 
 def replayed(out: Path) -> Iterable[Row]:
     """Tasks a second, judged and replayed."""
-    bench = open_bench(Settings(weights=ToolSettings(reader="off")))
+    setup = open_with(weights=ToolSettings(reader="off"))
     began = time.perf_counter()
-    outcome = execute(bench, Source(path=EXAMPLES), out, config={}, concurrency=1)
+    outcome = run_over(setup, EXAMPLES, out, config={}, concurrency=1)
     judged = outcome.asked / (time.perf_counter() - began)
     findings = RunStore.read(out).current()
     replay = Replay(folder=out, live=Live())
@@ -107,13 +106,13 @@ def long_trace(out: Path) -> Size:
 
     script = [f"<Start Thinking>Place {i + 1}.</Start Thinking>\n{call(i)}" for i in range(TURNS)]
     script.append("<Start Final Answer>Flawless Execution</Start Final Answer>")
-    settings = Settings(
+    setup = open_with(
         backend=ScriptedLMM(script),
         criteria=("if",),
         budget=Budget(max_turns=TURNS),
         weights=ToolSettings(reader="off"),
     )
-    outcome = execute(open_bench(settings), Source(path=EXAMPLES, limit=1), out, config={}, concurrency=1)
+    outcome = run_over(setup, EXAMPLES, out, config={}, concurrency=1, limit=1)
     (finding,) = outcome.findings
     path = out / str(finding.trace)
     trace = read_trace(path)

@@ -1,7 +1,7 @@
 """What `editloupe report` takes on a whole DLEBench: time and memory.
 
     python -m benchmarks.report                   # 2 editors × 1,889 samples of made findings, 3 rounds, the middle one
-    python -m benchmarks.report --write           # and put the line into docs/dlebench.md
+    python -m benchmarks.report --write           # and put the line into docs/dlesetup.md
 
 Areas are log-normal and edit types as frequent as the paper's (Figure 4, Table 2); labels are drawn at random.
 """
@@ -22,10 +22,12 @@ import time
 from pathlib import Path
 
 from benchmarks.pages import put
+from editloupe.answers import Label
 from editloupe.chat import Sampling
-from editloupe.protocols.dlebench import EDIT_TYPES, Options
-from editloupe.records import Budget, Finding, JudgeSpec, Label
+from editloupe.findings import Finding, JudgeSpec
+from editloupe.protocols.dlebench.protocol import EDIT_TYPES, Options
 from editloupe.rubrics.model import load_rubric
+from editloupe.tasks import Budget
 from editloupe.values import Box, ImageRef, Sample, Target, Turn, digest
 
 SAMPLES = 1889
@@ -131,7 +133,7 @@ def main() -> None:
     line = f"{len(EDITORS)} editors × {options.samples:,} samples: {seconds:.1f} s, {peak:.0f} MB at the most, one process."
     print(line)
     if options.write:
-        put("dlebench.md", "report", line)
+        put("dlesetup.md", "report", line)
 
 
 if __name__ == "__main__":

@@ -21,12 +21,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
 from editloupe.values import digest
-from editloupe.viewer.index import RunIndex
 from editloupe.viewer.pages import Site
+from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import Viewer
+from tests.setups import open_with, run_over
 
 EDITS = Path(__file__).parent.parent / "examples" / "edits"
 
@@ -55,7 +54,7 @@ def grow(folder: Path, tasks: int) -> None:
 def serving(folder: Path) -> Iterator[tuple[Viewer, float]]:
     """The server, and how long it took to open the run, in seconds."""
     began = time.perf_counter()
-    viewer = Viewer(Site.of([RunIndex(folder, live=True)], live=True))
+    viewer = Viewer(Site.of([RunReader(folder, live=True)], live=True))
     took = time.perf_counter() - began
     thread = threading.Thread(target=viewer.serve_forever, daemon=True)
     thread.start()
@@ -106,10 +105,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.keep or Path(temporary) / "run"
         if not (folder / "run.json").exists():
-            execute(open_bench(Settings()), Source(path=EDITS, limit=2), folder, config={})
+            run_over(open_with(), EDITS, folder, config={}, limit=2)
             grow(folder, given.tasks)
         with serving(folder) as (viewer, opened):
-            entries = viewer.site.runs[0].index.entries()
+            entries = viewer.site.runs[0].reader.samples()
             tasks = sum(len(e.findings) for e in entries)
             print(f"{tasks:,} tasks, {len(entries):,} samples; opened in {opened:.2f} s")
             pages = [f"/samples/{entries[n].slug}.html" for n in (1, len(entries) // 2, len(entries) - 2)]

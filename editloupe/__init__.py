@@ -1,10 +1,10 @@
 """editloupe: agents that look closely at image edits.
 
-    from editloupe import Judge, Sample
+    from editloupe import Judge, load_sample
 
-    sample = Sample.from_files("before.png", "after.png", "Make the red mug blue.")
+    sample = load_sample("before.png", "after.png", "Make the red mug blue.")
     for finding in Judge("baseline").judge(sample):
-        print(finding.criterion, finding.label or finding.status)
+        print(finding.metric, finding.label or finding.status)
 
 Nothing is imported before it is used.
 """
@@ -16,26 +16,30 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from editloupe.data.images import ImageStore
+    from editloupe.data.samples import load_sample
     from editloupe.errors import EditLoupeError
-    from editloupe.records import Finding
+    from editloupe.findings import Finding
+    from editloupe.reports.run import Run
     from editloupe.rubrics.model import Rubric
     from editloupe.runs.judge import Judge
     from editloupe.values import Box, ImageRef, Sample, Target, Turn, View
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _WHERE = {
     "Box": "editloupe.values",
     "EditLoupeError": "editloupe.errors",
-    "Finding": "editloupe.records",
+    "Finding": "editloupe.findings",
     "ImageRef": "editloupe.values",
     "ImageStore": "editloupe.data.images",
     "Judge": "editloupe.runs.judge",
     "Rubric": "editloupe.rubrics.model",
+    "Run": "editloupe.reports.run",
     "Sample": "editloupe.values",
     "Target": "editloupe.values",
     "Turn": "editloupe.values",
     "View": "editloupe.values",
+    "load_sample": "editloupe.data.samples",
 }
 
 __all__ = [
@@ -46,11 +50,13 @@ __all__ = [
     "ImageStore",
     "Judge",
     "Rubric",
+    "Run",
     "Sample",
     "Target",
     "Turn",
     "View",
     "__version__",
+    "load_sample",
 ]
 
 

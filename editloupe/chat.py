@@ -5,93 +5,87 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
-from editloupe.values import ImageRef, Json, canonical_json, text_digest
+from pydantic import Field
+
+from editloupe.values import ImageRef, Json, Serialisable, canonical_json, is_empty, text_digest
 
 ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tools", "refusal", "filter"]
+_Sparse: Final = Field(exclude_if=is_empty)
+"""A field that JSON leaves out where it is empty, so that hashes of older conversations stay what they were."""
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 ToolProtocol: TypeAlias = Literal["text", "native"]
 """How tools are called: by tags in the text (the paper's way), or through the provider's own tool calling."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextPart:
+class TextPart(Serialisable):
     """A piece of text."""
 
     text: str
-
-    def to_json(self) -> dict[str, Json]:
-        return {"type": "text", "text": self.text}
+    type: Literal["text"] = "text"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImagePart:
-    """An image under the name by which the conversation speaks of it ("Original Image", "Crop 2")."""
+class ImagePart(Serialisable):
+    """An image under the name that the conversation uses for it ("Original Image", "Crop 2")."""
 
     image: ImageRef
     alias: str
-
-    def to_json(self) -> dict[str, Json]:
-        return {"type": "image", "alias": self.alias, "image": self.image.to_json()}
+    type: Literal["image"] = "image"
 
 
-Part: TypeAlias = TextPart | ImagePart
+Part: TypeAlias = Annotated[TextPart | ImagePart, Field(discriminator="type")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolSpec:
-    """A tool as it is offered to a model; `parameters` is the JSON Schema of its arguments."""
+class ToolSpec(Serialisable):
+    """A tool as it is offered to a model."""
 
     name: str
     description: str
     parameters: Mapping[str, Json]
-
-    def to_json(self) -> dict[str, Json]:
-        return {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+    """The JSON Schema of its arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolCall:
-    """One call that a model asked for; `arguments` are as it wrote them, not validated yet."""
+class ToolCall(Serialisable):
+    """One call that a model asked for."""
 
     id: str
     name: str
     arguments: Mapping[str, Json]
-
-    def to_json(self) -> dict[str, Json]:
-        return {"id": self.id, "name": self.name, "arguments": dict(self.arguments)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> ToolCall:
-        arguments = data["arguments"]
-        assert isinstance(arguments, Mapping)
-        return cls(id=str(data["id"]), name=str(data["name"]), arguments=arguments)
+    """As the model wrote them, not validated yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MalformedCall:
-    """What looked like a call and is none; `error` says why, in words that the model can act on."""
+class MalformedCall(Serialisable):
+    """What looked like a call and is none."""
 
     raw: str
     error: str
-
-    def to_json(self) -> dict[str, Json]:
-        return {"raw": self.raw, "error": self.error}
+    """Why, in words that the model can act on."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Message:
-    """One message. `tool_calls` on an assistant's, `tool_call_id` on a tool's (native protocol only).
-
-    carry: what a provider wants back as it gave it, such as signatures of its thoughts; None where there is nothing.
-    """
+class Message(Serialisable):
+    """One message."""
 
     role: ChatRole
     parts: tuple[Part, ...]
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str | None = None
-    carry: Json = None
+    tool_calls: Annotated[tuple[ToolCall, ...], _Sparse] = ()
+    """Of an assistant's message."""
+    tool_call_id: Annotated[str | None, _Sparse] = None
+    """Of a tool's message, in the native protocol only."""
+    carry: Annotated[Json, Field(exclude_if=_is_none)] = None
+    """What a provider wants back as it gave it, such as signatures of its thoughts; None where there is nothing."""
 
     @cached_property
     def canonical(self) -> str:
@@ -111,51 +105,22 @@ class Message:
     def images(self) -> tuple[ImagePart, ...]:
         return tuple(p for p in self.parts if isinstance(p, ImagePart))
 
-    def to_json(self) -> dict[str, Json]:
-        data: dict[str, Json] = {"role": self.role, "parts": [p.to_json() for p in self.parts]}
-        if self.tool_calls:
-            data["tool_calls"] = [c.to_json() for c in self.tool_calls]
-        if self.tool_call_id is not None:
-            data["tool_call_id"] = self.tool_call_id
-        if self.carry is not None:
-            data["carry"] = self.carry
-        return data
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Message:
-        parts: list[Part] = []
-        for part in _objects(data["parts"]):
-            if part["type"] == "text":
-                parts.append(TextPart(text=str(part["text"])))
-            else:
-                image = part["image"]
-                assert isinstance(image, Mapping)
-                parts.append(ImagePart(image=ImageRef.from_json(image), alias=str(part["alias"])))
-        call_id = data.get("tool_call_id")
-        return cls(
-            role=data["role"],  # type: ignore[arg-type]
-            parts=tuple(parts),
-            tool_calls=tuple(ToolCall.from_json(c) for c in _objects(data.get("tool_calls", []))),
-            tool_call_id=None if call_id is None else str(call_id),
-            carry=data.get("carry"),
-        )
-
 
 def message_hash(message: Message, parent: str | None) -> str:
-    """Digest of a message and of everything before it: equal hashes mean equal conversations up to here."""
+    """Return the digest of a message and of everything before it: equal hashes mean equal conversations up to here."""
     # Put together as the canonical JSON of {"message": …, "parent": …} is.
     return text_digest(f'{{"message":{message.canonical},"parent":{canonical_json(parent)}}}')
 
 
 @dataclass(frozen=True, kw_only=True)
-class Usage:
+class Usage(Serialisable):
     """Tokens of one or several calls; None where the provider did not say. Values add up with `+`."""
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    image_tokens: int | None = None
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
+    input_tokens: Annotated[int | None, _Sparse] = None
+    output_tokens: Annotated[int | None, _Sparse] = None
+    image_tokens: Annotated[int | None, _Sparse] = None
+    cached_tokens: Annotated[int | None, _Sparse] = None
+    reasoning_tokens: Annotated[int | None, _Sparse] = None
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{name: _add(getattr(self, name), getattr(other, name)) for name in _USAGE_FIELDS})
@@ -164,13 +129,6 @@ class Usage:
     def total(self) -> int:
         """Input plus output tokens as far as they are known."""
         return (self.input_tokens or 0) + (self.output_tokens or 0)
-
-    def to_json(self) -> dict[str, Json]:
-        return {name: getattr(self, name) for name in _USAGE_FIELDS if getattr(self, name) is not None}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Usage:
-        return cls(**{name: v for name, v in data.items() if name in _USAGE_FIELDS and isinstance(v, int)})
 
 
 _USAGE_FIELDS = ("input_tokens", "output_tokens", "image_tokens", "cached_tokens", "reasoning_tokens")
@@ -184,42 +142,40 @@ reply that runs on without an end stops there."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """What is asked for; the reply records what was really sent. None leaves a parameter to the provider.
+class Sampling(Serialisable):
+    """What is asked for. The reply records what was really sent.
 
-    max_tokens: of one reply, hidden thoughts included. What a model does not take is left off and named in
-    `Reply.sent["dropped"]`; a bound that it cannot take (above its own, or above what its context leaves) too.
+    None leaves a parameter to the provider. What a model does not take is left off and named in `Reply.sent["dropped"]`. So
+    is a bound that it cannot take: above its own, or above what its context leaves.
     """
 
     temperature: float | None = 0.0
     top_p: float | None = None
     seed: int | None = DEFAULT_SEED
     max_tokens: int | None = DEFAULT_REPLY_TOKENS
-
-    def to_json(self) -> dict[str, Json]:
-        return {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed, "max_tokens": self.max_tokens}
+    """Of one reply, hidden thoughts included."""
 
     def of_repeat(self, repeat: int) -> Sampling:
-        """The same with a seed of its own for each repeat of a question (from 0): the seed plus the repeat's number."""
+        """Return the same with a seed of its own for each repeat (from 0): the seed plus the repeat's number."""
         return self if self.seed is None or not repeat else replace(self, seed=self.seed + repeat)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One call to a model.
-
-    tools: offered natively (empty with the text protocol).   calls_allowed: False where they are offered, so that the
-    conversation's beginning stays what it was, and must not be called any more.   choices: the only answers allowed, for a
-    backend that can constrain; None leaves the answer free.   answer_schema: the JSON Schema of which the answer's whole
-    text must be an instance, for a backend that can hold to one (`Traits.constrains_schema`); not beside choices.
-    """
+    """One call to a model. It may have choices or an answer schema, not both."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
+    """Offered natively; empty with the text protocol."""
     sampling: Sampling = field(default_factory=Sampling)
     choices: tuple[str, ...] | None = None
+    """The only answers allowed, for a backend that can constrain; None leaves the answer free."""
     calls_allowed: bool = True
+    """False where tools are offered, so that the conversation's beginning stays what it was, and must not be called any
+    more."""
     answer_schema: Mapping[str, Json] | None = None
+    """The JSON Schema of which the answer's whole text must be an instance, for a backend that can hold to one
+    (`Traits.constrains_schema`)."""
 
     def __post_init__(self) -> None:
         if self.choices is not None and self.answer_schema is not None:
@@ -229,7 +185,7 @@ class Request:
         return {"messages": [m.to_json() for m in self.messages], **self._settings()}
 
     def key(self) -> str:
-        """SHA-256 of the canonical JSON, images by digest: the base of replay and cache keys."""
+        """Return the SHA-256 of the canonical JSON, images by digest: the base of replay and cache keys."""
         # Put together as the canonical JSON of `to_json` is: the messages' own texts are used again, since they are most of
         # it and the same in every turn.
         fields = {name: canonical_json(value) for name, value in self._settings().items()}
@@ -237,7 +193,7 @@ class Request:
         return text_digest("{" + ",".join(f'"{name}":{fields[name]}' for name in sorted(fields)) + "}")
 
     def _settings(self) -> dict[str, Json]:
-        """Everything but the messages."""
+        """Return everything but the messages."""
         data: dict[str, Json] = {
             "tools": [t.to_json() for t in self.tools],
             "sampling": self.sampling.to_json(),
@@ -252,73 +208,29 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reply:
-    """What a model answered.
-
-    finish: why it stopped.   model: the name that the endpoint answered with.   fingerprint: what it told of the state it
-    runs in (OpenAI's `system_fingerprint`); "" where nothing: under one name a model may change.   raw: the provider's own
-    payload, kept for the trace.   sent: the parameters that were really on the wire.   carry: goes into the assistant's
-    message.   logprob: natural logarithm of the text's probability, where it was asked for and told.
-    """
+class Reply(Serialisable):
+    """What a model answered."""
 
     text: str
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     malformed_calls: tuple[MalformedCall, ...] = ()
     finish: Finish = "stop"
+    """Why it stopped."""
     usage: Usage = field(default_factory=Usage)
     model: str = ""
-    fingerprint: str = ""
+    """The name that the endpoint answered with."""
+    fingerprint: Annotated[str, _Sparse] = ""
+    """What the endpoint said of the state it runs in (OpenAI's `system_fingerprint`); "" where nothing. Under one name a
+    model may change."""
     raw: Json = None
+    """The provider's own payload, kept for the trace."""
     sent: Mapping[str, Json] = field(default_factory=dict)
-    carry: Json = None
-    logprob: float | None = None
-
-    def to_json(self) -> dict[str, Json]:
-        data: dict[str, Json] = {
-            "text": self.text,
-            "reasoning": self.reasoning,
-            "tool_calls": [c.to_json() for c in self.tool_calls],
-            "malformed_calls": [c.to_json() for c in self.malformed_calls],
-            "finish": self.finish,
-            "usage": self.usage.to_json(),
-            "model": self.model,
-            "raw": self.raw,
-            "sent": dict(self.sent),
-        }
-        optional: dict[str, Json] = {
-            "fingerprint": self.fingerprint or None,
-            "carry": self.carry,
-            "logprob": self.logprob,
-        }
-        return data | {name: value for name, value in optional.items() if value is not None}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Reply:
-        usage, sent, logprob = data["usage"], data["sent"], data.get("logprob")
-        assert isinstance(usage, Mapping) and isinstance(sent, Mapping)
-        return cls(
-            text=str(data["text"]),
-            reasoning=str(data["reasoning"]),
-            tool_calls=tuple(ToolCall.from_json(c) for c in _objects(data["tool_calls"])),
-            malformed_calls=tuple(
-                MalformedCall(raw=str(c["raw"]), error=str(c["error"])) for c in _objects(data["malformed_calls"])
-            ),
-            finish=data["finish"],  # type: ignore[arg-type]
-            usage=Usage.from_json(usage),
-            model=str(data["model"]),
-            fingerprint=str(data.get("fingerprint") or ""),
-            raw=data["raw"],
-            sent=sent,
-            carry=data.get("carry"),
-            logprob=float(logprob) if isinstance(logprob, int | float) else None,
-        )
-
-
-def _objects(value: Json) -> list[Mapping[str, Json]]:
-    if isinstance(value, str | Mapping) or value is None or isinstance(value, bool | int | float):
-        raise ValueError(f"expected a list of objects, found {value!r}")
-    return [item for item in value if isinstance(item, Mapping)]
+    """The parameters that were really on the wire."""
+    carry: Annotated[Json, Field(exclude_if=_is_none)] = None
+    """Goes into the assistant's message."""
+    logprob: Annotated[float | None, _Sparse] = None
+    """Natural logarithm of the text's probability; None where the provider did not give it."""
 
 
 def _add(a: int | None, b: int | None) -> int | None:

@@ -20,7 +20,10 @@
     ├── ReplyError               the model: becomes a finding with a status, never a number
     ├── ToolError                shown to the model as an observation that it can mend
     │   └── ToolFailed           a tool raised what it should not have: its fault, not the call's
-    ├── ToolAbsent               a tool that cannot be offered here: no weights, no extra; said to be absent
+    ├── MeasureError             a measure is not defined on an input, or cannot compute: becomes a finding
+    ├── ProtocolError            the author of a protocol: it raised, or planned what cannot be asked; becomes a finding
+    ├── ToolAbsent               a tool that cannot be offered here; said to be absent
+    ├── ModelAbsent              a model that nobody named and that is not here: no weights, no extra
     ├── StorageError             the operator: the run folder cannot be written (disk full, permissions)
     ├── ReplayMiss               a recording does not hold what was asked
     └── Interrupted              the run was asked to stop; what is done is kept
@@ -114,7 +117,7 @@ class BackendError(EditLoupeError):
 
 
 class RateLimited(BackendError):
-    """Too many requests; `retry_after_s` is the endpoint's own wish where it gave one."""
+    """Too many requests; `retry_after_s` is what the endpoint asks for, if it does."""
 
     retryable = True
 
@@ -145,6 +148,18 @@ class ReplyError(EditLoupeError):
         super().__init__(message)
 
 
+class MeasureError(EditLoupeError):
+    """A measure has no value for this input; `status` is the finding's status."""
+
+    def __init__(self, message: str, *, status: str = "not_defined") -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class ProtocolError(EditLoupeError):
+    """A protocol raised, or planned what cannot be asked. The message names its package and the place."""
+
+
 class ToolError(EditLoupeError):
     """A tool cannot do what was asked; the model reads the message and may mend its call."""
 
@@ -155,6 +170,10 @@ class ToolFailed(ToolError):
 
 class ToolAbsent(EditLoupeError):
     """A tool cannot be offered here, and nobody asked for what is missing; the message is the reason that is shown."""
+
+
+class ModelAbsent(EditLoupeError):
+    """A model that nobody named is not here: no weights, no extra. The message is the reason that is shown."""
 
 
 class StorageError(EditLoupeError):

@@ -11,9 +11,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
-Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, TypeAdapter
+from pydantic_core import CoreSchema, core_schema
+
+if TYPE_CHECKING:
+    Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+else:
+    # The same type as pydantic reads it: a recursive alias of covariant parts is more than it can resolve.
+    from pydantic import JsonValue as Json
+
 AxisOrder: TypeAlias = Literal["xyxy", "yxyx"]
 
 
@@ -21,46 +29,73 @@ _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensu
 
 
 def canonical_json(value: Json) -> str:
-    """The one text of a JSON value: keys sorted, no spaces, UTF-8 kept, NaN and infinity refused (ValueError)."""
+    """Return the one text of a JSON value: keys sorted, no spaces, UTF-8 kept, NaN and infinity refused (ValueError)."""
     return _CANONICAL.encode(value)
 
 
 def digest(value: Json) -> str:
-    """SHA-256 (64 hex digits) of the canonical JSON of `value`."""
+    """Return the SHA-256 (64 hex digits) of the canonical JSON of `value`."""
     return text_digest(canonical_json(value))
 
 
 def text_digest(canonical: str) -> str:
-    """`digest` of the value whose canonical JSON this is."""
+    """Return the `digest` of the value whose canonical JSON this is."""
     # Half a surrogate pair, which JSON allows and UTF-8 does not, becomes its JSON escape.
     return hashlib.sha256(canonical.encode("utf-8", "backslashreplace")).hexdigest()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageRef:
-    """One image, known by the SHA-256 of its bytes.
+class Serialisable:
+    """Give a frozen dataclass `to_json` and `from_json`, both made by pydantic from its fields."""
 
-    width, height: px after EXIF rotation.   media_type: "image/png", "image/jpeg", ...
-    path: where the bytes were read from; no part of what the image is (not compared, not hashed, not recorded).
-    """
-
-    sha256: str
-    width: int
-    height: int
-    media_type: str
-    path: Path | None = field(default=None, compare=False, repr=False)
+    __slots__ = ()
 
     def to_json(self) -> dict[str, Json]:
-        return {"sha256": self.sha256, "width": self.width, "height": self.height, "media_type": self.media_type}
+        """Return the fields as JSON: objects, lists, strings, numbers, booleans and None."""
+        data: dict[str, Json] = _adapter(type(self)).dump_python(self, mode="json", warnings=False)
+        return data
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> ImageRef:
-        return cls(
-            sha256=str(data["sha256"]),
-            width=_int(data["width"]),
-            height=_int(data["height"]),
-            media_type=str(data["media_type"]),
-        )
+    def from_json(cls, data: object) -> Self:
+        """Return the value that `to_json` wrote. Keys that are no field are ignored.
+
+        Raises ValueError (pydantic's ValidationError, which names the field) for data of another shape.
+        """
+        value: Self = _adapter(cls).validate_python(data)
+        return value
+
+
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
+
+
+def _adapter(cls: type) -> TypeAdapter[Any]:
+    if cls not in _ADAPTERS:
+        _ADAPTERS[cls] = TypeAdapter(cls)
+    return _ADAPTERS[cls]
+
+
+def is_empty(value: object) -> bool:
+    """Return True for None, "" and empty containers: fields that JSON leaves out where they say nothing."""
+    return value is None or (isinstance(value, str | tuple | list | Mapping) and not value)
+
+
+_LocalPath = Annotated[Path | None, Field(exclude=True), BeforeValidator(lambda _: None)]
+"""A path of this machine. It is never written, and a path in a file of somebody else is never believed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageRef(Serialisable):
+    """One image, known by the SHA-256 of its bytes."""
+
+    sha256: str
+    """64 hex digits, of the file's bytes."""
+    width: int
+    """In px, after EXIF rotation."""
+    height: int
+    """In px, after EXIF rotation."""
+    media_type: str
+    """For example "image/png"."""
+    path: _LocalPath = field(default=None, compare=False, repr=False)
+    """Where the bytes were read from. It is not compared, not hashed and not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +118,17 @@ class Box:
             raise ValueError(f"box {list(self)} has a value that is not a finite number")
         if self.x1 <= self.x0 or self.y1 <= self.y0:
             raise ValueError(f"box {list(self)} is empty or inverted: expected [x0, y0, x1, y1] with x0 < x1 and y0 < y1")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[Box], handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema by which a box is a list of four numbers in JSON."""
+        four = core_schema.list_schema(core_schema.float_schema(), min_length=4, max_length=4)
+        from_list = core_schema.no_info_after_validator_function(lambda values: cls(*values), four)
+        return core_schema.json_or_python_schema(
+            json_schema=from_list,
+            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), from_list]),
+            serialization=core_schema.plain_serializer_function_ser_schema(list, return_schema=four),
+        )
 
     def __iter__(self) -> Iterator[float]:
         return iter((self.x0, self.y0, self.x1, self.y1))
@@ -107,28 +153,28 @@ class Box:
 
     @classmethod
     def whole(cls, *, width: float, height: float) -> Box:
-        """The box that is the whole image."""
+        """Return the box that is the whole image."""
         return cls(0.0, 0.0, float(width), float(height))
 
     @classmethod
     def from_unit(cls, values: Sequence[float], *, width: float, height: float, order: AxisOrder = "xyxy") -> Box:
-        """From four numbers in 0..1 of an image that is `width` × `height` px."""
+        """Return a box from four numbers in 0..1 of an image that is `width` × `height` px."""
         a, b, c, d = values
         x0, y0, x1, y1 = (a, b, c, d) if order == "xyxy" else (b, a, d, c)
         return cls(x0 * width, y0 * height, x1 * width, y1 * height)
 
     @classmethod
     def from_thousandths(cls, values: Sequence[float], *, width: float, height: float, order: AxisOrder = "xyxy") -> Box:
-        """From four numbers in 0..1000 of an image that is `width` × `height` px."""
+        """Return a box from four numbers in 0..1000 of an image that is `width` × `height` px."""
         return cls.from_unit([v / 1000 for v in values], width=width, height=height, order=order)
 
     def to_unit(self, *, width: float, height: float, order: AxisOrder = "xyxy") -> tuple[float, float, float, float]:
-        """As fractions 0..1 of an image that is `width` × `height` px."""
+        """Return fractions 0..1 of an image that is `width` × `height` px."""
         x0, y0, x1, y1 = self.x0 / width, self.y0 / height, self.x1 / width, self.y1 / height
         return (x0, y0, x1, y1) if order == "xyxy" else (y0, x0, y1, x1)
 
     def to_thousandths(self, *, width: float, height: float, order: AxisOrder = "xyxy") -> tuple[int, int, int, int]:
-        """As integers 0..1000, rounded outward, so that the box never loses a pixel."""
+        """Return integers 0..1000, rounded outward, so that the box never loses a pixel."""
         x0, y0, x1, y1 = self.to_unit(width=width, height=height)
         # 1e-9 keeps a value that is an integer but for floating-point dust from growing by one.
         low = [max(0, math.floor(v * 1000 + 1e-9)) for v in (x0, y0)]
@@ -138,37 +184,37 @@ class Box:
         return low[1], low[0], high[1], high[0]
 
     def rounded_out(self) -> Box:
-        """The smallest box with integer corners that contains this one."""
+        """Return the smallest box with integer corners that contains this one."""
         return Box(
             math.floor(self.x0 + 1e-9), math.floor(self.y0 + 1e-9), math.ceil(self.x1 - 1e-9), math.ceil(self.y1 - 1e-9)
         )
 
     def ints(self) -> tuple[int, int, int, int]:
-        """The corners of `rounded_out()` as integers, ready to slice an H×W array."""
+        """Return the corners of `rounded_out()` as integers, ready to slice an H×W array."""
         x0, y0, x1, y1 = self.rounded_out()
         return int(x0), int(y0), int(x1), int(y1)
 
     def clipped(self, *, width: float, height: float) -> Box:
-        """The part that lies inside a `width` × `height` image. Raises ValueError where nothing does."""
+        """Return the part that lies inside a `width` × `height` image. Raises ValueError if nothing does."""
         return Box(max(self.x0, 0.0), max(self.y0, 0.0), min(self.x1, float(width)), min(self.y1, float(height)))
 
     def intersection(self, other: Box) -> Box | None:
-        """What both cover; None where they do not overlap."""
+        """Return what both cover; None if they do not overlap."""
         x0, y0 = max(self.x0, other.x0), max(self.y0, other.y0)
         x1, y1 = min(self.x1, other.x1), min(self.y1, other.y1)
         return Box(x0, y0, x1, y1) if x0 < x1 and y0 < y1 else None
 
     def union(self, other: Box) -> Box:
-        """The smallest box around both."""
+        """Return the smallest box around both."""
         return Box(min(self.x0, other.x0), min(self.y0, other.y0), max(self.x1, other.x1), max(self.y1, other.y1))
 
     def iou(self, other: Box) -> float:
-        """Intersection over union, 0..1."""
+        """Return the intersection over union, 0..1."""
         common = self.intersection(other)
         return 0.0 if common is None else common.area / (self.area + other.area - common.area)
 
     def scaled(self, sx: float, sy: float) -> Box:
-        """Every x times `sx`, every y times `sy`."""
+        """Return the box with every x times `sx` and every y times `sy`."""
         return Box(self.x0 * sx, self.y0 * sy, self.x1 * sx, self.y1 * sy)
 
     def shifted(self, dx: float, dy: float) -> Box:
@@ -176,109 +222,90 @@ class Box:
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
-    """Where an image that we made came from: `window` of `image` shows `region` of `origin`.
-
-    region: px of `origin`.   window: px of `image`; the whole of it, but for a picture of several panes, which has one
-    View a pane.   op: "whole", "crop", "side_by_side", "enhance", ...   params: what the operation was given.
-    """
+class View(Serialisable):
+    """Where an image that we made came from: `window` of `image` shows `region` of `origin`."""
 
     image: ImageRef
+    """The picture that is shown."""
     origin: ImageRef
+    """The image that it was made from."""
     region: Box
+    """In px of `origin`."""
     window: Box
+    """In px of `image`. It is the whole picture, except in a picture of several panes, which has one View a pane."""
     op: str
+    """"whole", "crop", "side_by_side", "enhance", ..."""
     params: Mapping[str, Json] = field(default_factory=dict)
+    """What the operation was given."""
 
     @classmethod
     def whole(cls, image: ImageRef) -> View:
-        """The image as it is."""
+        """Return the view of an image as it is."""
         box = Box.whole(width=image.width, height=image.height)
         return cls(image=image, origin=image, region=box, window=box, op="whole")
 
     def to_origin(self, box: Box) -> Box:
-        """A box in px of `image` as a box in px of `origin`."""
+        """Return a box in px of `image` as a box in px of `origin`."""
         sx, sy = self.region.width / self.window.width, self.region.height / self.window.height
         return box.shifted(-self.window.x0, -self.window.y0).scaled(sx, sy).shifted(self.region.x0, self.region.y0)
 
     def from_origin(self, box: Box) -> Box:
-        """A box in px of `origin` as a box in px of `image`."""
+        """Return a box in px of `origin` as a box in px of `image`."""
         sx, sy = self.window.width / self.region.width, self.window.height / self.region.height
         return box.shifted(-self.region.x0, -self.region.y0).scaled(sx, sy).shifted(self.window.x0, self.window.y0)
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "image": self.image.to_json(),
-            "origin": self.origin.to_json(),
-            "region": list(self.region),
-            "window": list(self.window),
-            "op": self.op,
-            "params": dict(self.params),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> View:
-        return cls(
-            image=ImageRef.from_json(_mapping(data["image"])),
-            origin=ImageRef.from_json(_mapping(data["origin"])),
-            region=box_from_json(data["region"]),
-            window=box_from_json(data["window"]),
-            op=str(data["op"]),
-            params=_mapping(data["params"]),
-        )
 
 
 Role: TypeAlias = Literal["source", "edited", "reference"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
-    """The object that the instruction is about.
-
-    boxes: by role, each in px of that role's image. A role that is missing is scaled from the source box, and said so.
-    """
+class Target(Serialisable):
+    """The object that the instruction is about."""
 
     name: str | None = None
+    """In words; None where nobody named it."""
     boxes: Mapping[Role, Box] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Json]:
-        return {"name": self.name, "boxes": {role: list(box) for role, box in sorted(self.boxes.items())}}
+    """By role, each in px of that role's image. A missing role is scaled from the source box, and the view says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
-    """One instruction and what the editor made of it; `edited` is None where no output exists."""
+class Turn(Serialisable):
+    """One instruction and the editor's output."""
 
     instruction: str
+    """As the editor was given it."""
     edited: ImageRef | None
-
-    def to_json(self) -> dict[str, Json]:
-        return {"instruction": self.instruction, "edited": None if self.edited is None else self.edited.to_json()}
+    """None where no output exists."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
-    """One edit to be judged.
-
-    id: unique per editor.   dataset: where it comes from.   editor: the editing model ("" where unknown).
-    source: the image before.   turns: at least one.   reference: a right answer, where one exists.
-    masks: images by role ("edit": white where change was allowed).   edit_type: as the data set spells it.
-    human: rating by criterion, then by rater.   extra: every other column.
-    warnings: what a reader should know about the files ("alpha composited on white", "first of 12 frames").
-    """
+class Sample(Serialisable):
+    """One edit to be judged."""
 
     id: str
+    """Unique per editor."""
     dataset: str = ""
+    """Where it comes from."""
     editor: str = ""
+    """The editing model; "" where unknown."""
     source: ImageRef
+    """The image before the edit."""
     turns: tuple[Turn, ...]
+    """At least one."""
     reference: ImageRef | None = None
+    """A right outcome, where one exists."""
     targets: tuple[Target, ...] = ()
+    """The objects that the instruction is about."""
     masks: Mapping[str, ImageRef] = field(default_factory=dict)
+    """Images by role; "edit" is white where change was allowed."""
     edit_type: str | None = None
-    human: Mapping[str, Mapping[str, str | float]] = field(default_factory=dict)
+    """As the data set spells it."""
+    human: Mapping[str, Mapping[str, str | int | float]] = field(default_factory=dict)
+    """Ratings by metric, then by rater."""
     extra: Mapping[str, Json] = field(default_factory=dict)
+    """Every other column."""
     warnings: tuple[str, ...] = field(default=(), compare=False)
+    """What a reader should know about the files, for example "alpha composited on white"."""
 
     def __post_init__(self) -> None:
         if not self.turns:
@@ -313,149 +340,17 @@ class Sample:
             }
         )
 
-    @classmethod
-    def from_files(
-        cls,
-        source: str | Path,
-        edited: str | Path,
-        instruction: str,
-        *,
-        id: str | None = None,
-        editor: str = "",
-        edit_type: str | None = None,
-        reference: str | Path | None = None,
-    ) -> Sample:
-        """Two image files and an instruction as a sample; `id` defaults to the edited file's stem.
-
-        Raises ImageError where a file is missing or cannot be decoded, SampleError where the instruction is empty.
-        """
-        from editloupe.data.samples import sample_from_files
-
-        return sample_from_files(
-            Path(source),
-            Path(edited),
-            instruction,
-            id=id,
-            editor=editor,
-            edit_type=edit_type,
-            reference=None if reference is None else Path(reference),
-        )
-
     def to_json(self) -> dict[str, Json]:
-        return {
-            "id": self.id,
-            "dataset": self.dataset,
-            "editor": self.editor,
-            "source": self.source.to_json(),
-            "turns": [t.to_json() for t in self.turns],
-            "reference": None if self.reference is None else self.reference.to_json(),
-            "targets": [t.to_json() for t in self.targets],
-            "masks": {name: ref.to_json() for name, ref in sorted(self.masks.items())},
-            "edit_type": self.edit_type,
-            "human": {c: dict(by_rater) for c, by_rater in self.human.items()},
-            "extra": dict(self.extra),
-            "warnings": list(self.warnings),
-            "content": self.content,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Sample:
-        """The inverse of `to_json`."""
-        targets = [
-            Target(
-                name=None if t["name"] is None else str(t["name"]),
-                boxes={_role(role): box_from_json(b) for role, b in _mapping(t["boxes"]).items()},
-            )
-            for t in map(_mapping, _list(data["targets"]))
-        ]
-        turns = [
-            Turn(instruction=str(t["instruction"]), edited=_optional_ref(t["edited"]))
-            for t in map(_mapping, _list(data["turns"]))
-        ]
-        edit_type = data["edit_type"]
-        return cls(
-            id=str(data["id"]),
-            dataset=str(data["dataset"]),
-            editor=str(data["editor"]),
-            source=ImageRef.from_json(_mapping(data["source"])),
-            turns=tuple(turns),
-            reference=_optional_ref(data["reference"]),
-            targets=tuple(targets),
-            masks={name: ImageRef.from_json(_mapping(ref)) for name, ref in _mapping(data["masks"]).items()},
-            edit_type=None if edit_type is None else str(edit_type),
-            human={
-                criterion: {rater: v for rater, v in _mapping(by).items() if isinstance(v, str | int | float)}
-                for criterion, by in _mapping(data["human"]).items()
-            },
-            extra=_mapping(data["extra"]),
-            warnings=tuple(str(w) for w in _list(data["warnings"])),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Score:
-    """One number of one sample.
-
-    metric: the criterion's id.   value: in the rubric's own units (higher is better); None where `missing` says why.
-    normalised: 0..100.   findings: keys of the findings that it rests on.
-    by_target: where each target was judged on its own, its label, or its status in brackets, in the targets' order.
-    entropy: bits by which the labels of repeats differ; None where the question was asked once.
-    """
-
-    sample_id: str
-    editor: str
-    edit_type: str | None
-    metric: str
-    value: float | None
-    normalised: float | None
-    label: str | None = None
-    missing: str | None = None
-    findings: tuple[str, ...] = ()
-    by_target: tuple[str, ...] = ()
-    entropy: float | None = None
+        """Return the fields as JSON, with the digest of the content."""
+        return {**super().to_json(), "content": self.content}
 
 
 def sample_key(editor: str, id: str) -> str:
-    """`id`, or `EDITOR/id` where an editor is named. A "/" in an editor's name is written %2F, so that no two keys meet."""
+    """Return `id`, or `EDITOR/id` with an editor. A "/" in the editor's name becomes %2F, so that keys differ."""
     return f"{editor.replace('%', '%25').replace('/', '%2F')}/{id}" if editor else id
 
 
 def box_from_json(value: Json) -> Box:
-    """A list of four numbers as a Box."""
-    x0, y0, x1, y1 = (_float(v) for v in _list(value))
-    return Box(x0, y0, x1, y1)
-
-
-def _optional_ref(value: Json) -> ImageRef | None:
-    return None if value is None else ImageRef.from_json(_mapping(value))
-
-
-def _role(text: str) -> Role:
-    for role in get_args(Role):
-        if text == role:
-            return cast(Role, role)
-    raise ValueError(f"unknown role {text!r}; expected source, edited or reference")
-
-
-def _mapping(value: Json) -> Mapping[str, Json]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"expected an object, found {value!r}")
-    return value
-
-
-def _list(value: Json) -> Sequence[Json]:
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise ValueError(f"expected a list, found {value!r}")
-    return value
-
-
-def _int(value: Json) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"expected an integer, found {value!r}")
-    return value
-
-
-def _float(value: Json) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"expected a number, found {value!r}")
-    return float(value)
+    """Return a list of four numbers as a Box. Raises ValueError for anything else."""
+    box: Box = _adapter(Box).validate_python(value)
+    return box

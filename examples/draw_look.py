@@ -12,7 +12,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from editloupe import ImageStore, Judge, Sample
+from editloupe import ImageStore, Judge, load_sample
 from editloupe.traces.events import ToolResult
 from editloupe.traces.read import read_trace
 from editloupe.values import View
@@ -28,7 +28,7 @@ def main() -> None:
     source, edited = (HERE / "edits" / "images" / name for name in ("harbour.png", "harbour-boat.png"))
     with tempfile.TemporaryDirectory() as folder:
         judge = Judge("baseline", criteria=["if"], out=folder)
-        (finding,) = judge.judge(Sample.from_files(source, edited, INSTRUCTION))
+        (finding,) = judge.judge(load_sample(source, edited, INSTRUCTION))
         trace = read_trace(Path(folder) / str(finding.trace))
         seen = next(e for e in trace.events if isinstance(e, ToolResult) and e.aliases)
         views = [View.from_json(v) for v in seen.observation["views"]]

@@ -12,12 +12,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from editloupe.viewer.index import RunIndex
 from playwright.sync_api import sync_playwright
 
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import Settings, Source, open_bench
 from editloupe.viewer.export import export
-from editloupe.viewer.index import RunIndex
 from editloupe.viewer.pages import Site
 
 ROOT = Path(__file__).parents[1]

@@ -22,11 +22,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from editloupe.backends.base import LMM  # noqa: E402
-from editloupe.backends.baseline.backend import PixelBaseline  # noqa: E402
 from editloupe.backends.scripted import Line, ScriptedLMM  # noqa: E402
+from editloupe.baseline.backend import PixelBaseline  # noqa: E402
 from editloupe.chat import Reply, Request, ToolCall, Usage  # noqa: E402
 from editloupe.runs.execute import execute  # noqa: E402
-from editloupe.runs.spec import Settings, Source, open_bench  # noqa: E402
+from editloupe.runs.setup import Settings, Source, open_bench  # noqa: E402
 from editloupe.tools.settings import ToolSettings  # noqa: E402
 from editloupe.traces import GALLERY  # noqa: E402
 from editloupe.values import Json  # noqa: E402

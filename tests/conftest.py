@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 import os
 import shutil
 import signal
+import ssl
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer.main
 from PIL import Image
 
 from editloupe import cli
@@ -27,6 +31,13 @@ for name in ("EDITLOUPE_DETECTOR", "EDITLOUPE_UPSCALER", "EDITLOUPE_DEVICE"):
 os.environ["COLUMNS"] = "120"
 # The same with and without the extra `ocr`; tests of text reading ask for it.
 os.environ |= {"EDITLOUPE_READER": "off", "HF_HUB_CACHE": "/nonexistent/hub", "HF_HUB_OFFLINE": "1"}
+
+# Each HTTP client reads all certificate authorities, which takes longer than most tests; none of them speaks TLS.
+for name in ("load_verify_locations", "load_default_certs", "set_default_verify_paths"):
+    setattr(ssl.SSLContext, name, lambda *args, **kwargs: None)
+
+# Typer reads the signatures of all commands with every call of the program; once is enough for all tests of a process.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it runs in the background deaf to Ctrl-C, and children inherit that.
@@ -50,6 +61,20 @@ def pixels(seed: int, *, spots: int) -> tuple[np.ndarray, np.ndarray]:
         y, x = 20 + 90 * (i // 3), 20 + 100 * (i % 3)
         after[y : y + 24, x : x + 24] = ((255, 0, 0), (0, 200, 0), (0, 0, 255))[i % 3]
     return before, after
+
+
+def png(rgb: np.ndarray) -> bytes:
+    """Encode a picture fast; noise does not get smaller anyway."""
+    file = io.BytesIO()
+    Image.fromarray(rgb).save(file, "PNG", compress_level=1)
+    return file.getvalue()
+
+
+@functools.cache
+def pngs(seed: int, *, spots: int) -> tuple[bytes, bytes]:
+    """The files of `pixels`."""
+    before, after = pixels(seed, spots=spots)
+    return png(before), png(after)
 
 
 @pytest.fixture
@@ -91,30 +116,34 @@ def sample(store: ImageStore) -> Sample:
     )
 
 
+def draw_edits(folder: Path, count: int, *, types: tuple[str, ...] = ("Change Color", "Removal Object")) -> Path:
+    """Write an ImageFolder of `count` edits with ids s00, s01, ..."""
+    (folder / "source").mkdir(parents=True)
+    (folder / "edited").mkdir()
+    rows = []
+    for i in range(count):
+        before, after = pngs(i, spots=i % 4)
+        (folder / "source" / f"s{i:02}.png").write_bytes(before)
+        (folder / "edited" / f"s{i:02}.png").write_bytes(after)
+        rows.append(
+            {
+                "id": f"s{i:02}",
+                "source_file_name": f"source/s{i:02}.png",
+                "edited_file_name": f"edited/s{i:02}.png",
+                "instruction": f"Make square {i} red.",
+                "edit_type": types[i % len(types)],
+            }
+        )
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return folder
+
+
 @pytest.fixture
 def edits(tmp_path: Path) -> Callable[..., Path]:
-    """Makes an ImageFolder of `count` edits with ids s00, s01, ..."""
+    """Makes an ImageFolder in the test's folder; see `draw_edits`."""
 
-    def make(count: int, *, name: str = "edits", types: tuple[str, ...] = ("Change Color", "Removal Object")) -> Path:
-        folder = tmp_path / name
-        (folder / "source").mkdir(parents=True)
-        (folder / "edited").mkdir()
-        rows = []
-        for i in range(count):
-            before, after = pixels(i, spots=i % 4)
-            Image.fromarray(before).save(folder / "source" / f"s{i:02}.png")
-            Image.fromarray(after).save(folder / "edited" / f"s{i:02}.png")
-            rows.append(
-                {
-                    "id": f"s{i:02}",
-                    "source_file_name": f"source/s{i:02}.png",
-                    "edited_file_name": f"edited/s{i:02}.png",
-                    "instruction": f"Make square {i} red.",
-                    "edit_type": types[i % len(types)],
-                }
-            )
-        (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return folder
+    def make(count: int, *, name: str = "edits", **options: tuple[str, ...]) -> Path:
+        return draw_edits(tmp_path / name, count, **options)
 
     return make
 

@@ -43,23 +43,22 @@ def _run(*, crops: bool) -> Work:
 
     import openai  # noqa: F401 - before the clock starts
 
-    from editloupe.records import Observation
-    from editloupe.runs.execute import execute
-    from editloupe.runs.spec import Settings, Source, open_bench
+    from editloupe.findings import Observation
     from editloupe.tools.settings import ToolSettings
     from editloupe.tools.zoom_in import ZoomIn
+    from tests.setups import open_with, run_over
 
     class Words(ZoomIn):
-        def __call__(self, args: Any, desk: Any) -> Observation:
+        def __call__(self, args: Any, context: Any) -> Observation:
             return Observation(text=GO_ON)
 
     def work(data: Path, url: str, connections: int) -> None:
         weights = ToolSettings(reader="off")
-        bench = open_bench(Settings(backend=f"openai/m?base_url={url}&env=none", criteria=("if",), weights=weights))
+        setup = open_with(backend=f"openai/m?base_url={url}&env=none", criteria=("if",), weights=weights)
         if not crops:
-            tools = {**bench.toolbox.tools, "zoom_in": Words.open(weights)}
-            bench = replace(bench, toolbox=replace(bench.toolbox, tools=tools))
-        outcome = execute(bench, Source(path=data), data / f"run-{time.time_ns()}", config={}, connections=connections)
+            tools = {**setup.toolbox.tools, "zoom_in": Words.open(weights)}
+            setup = replace(setup, toolbox=replace(setup.toolbox, tools=tools))
+        outcome = run_over(setup, data, data / f"run-{time.time_ns()}", config={}, max_connections=connections)
         if any(finding.status != "ok" for finding in outcome.findings):
             raise SystemExit(f"not all was judged: {next(f.reason for f in outcome.findings if f.status != 'ok')}")
 

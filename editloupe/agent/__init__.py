@@ -1,1 +1,1 @@
-"""The agent: Eq. 2 of DLEBench as a LangGraph loop that answers one question about one edit."""
+"""The agent: the loop of DLEBench Eq. 2, which answers one question about one edit."""

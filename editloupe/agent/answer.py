@@ -1,7 +1,7 @@
-"""What a model's text says: its thought, its tool calls, its answer. The text protocol of DLEBench (Tables 7 to 14).
+"""Parse a reply into thought, tool calls and answer: the text protocol of DLEBench (Tables 7 to 14).
 
-Reads the model's own messages only. Tolerates code fences, typographic quotes, single quotes, text around the blocks and
-closing tags without their slash (the paper's own examples have some); never makes up a call or a label.
+Only the model's own messages are read. The parser accepts code fences, typographic quotes, single quotes, text around the
+blocks and closing tags without their slash, which the paper's own examples have. It never makes up a call or a label.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from editloupe.values import Json
 
 @dataclass(frozen=True, kw_only=True)
 class Parsed:
-    """A reply, taken apart. answer: the text between the answer tags, several joined by newlines; None without tags."""
+    """The parts of a reply."""
 
     thought: str
     calls: tuple[ToolCall, ...]
     malformed: tuple[MalformedCall, ...]
+    """What looks like a call and cannot be read."""
     answer: str | None
+    """Text between the answer tags, several joined by newlines; None without tags."""
 
 
 _FENCE = re.compile(r"```[a-zA-Z_]*\n?|```")
@@ -37,15 +39,19 @@ AS_TEXT = "the call stands in the text, where nobody reads it: call the tool thr
 CUT = "the reply was cut off at its token limit before the call was complete: think shorter, then call"
 
 
-def parse_reply(reply: Reply, *, turn: int, native: bool = False, choices: tuple[str, ...] | None = None) -> Parsed:
-    """Thought, calls and answer of one reply; calls that the adapter found stand first. `turn` numbers the calls.
+def parse_reply(
+    reply: Reply, *, turn: int, native: bool = False, choices: tuple[str, ...] | None = None, whole: bool = False
+) -> Parsed:
+    """Parse one reply. Calls that the adapter found stand first. `turn` numbers the calls.
 
     native: tools are called through the provider's own tool calling; a call in the text is then a malformed one.
     choices: what the reply was held to; one of them alone, without tags, is then the answer. A backend that writes the
     tags all the same is read as ever.
+    whole: the reply was held to a JSON Schema; a text without tags is then the answer.
     """
     bare = reply.text.strip()
-    if choices and bare in choices and reply.finish != "length":
+    alone = bare in (choices or ()) or (whole and bool(bare) and TAGS.search(bare) is None)
+    if alone and reply.finish != "length":
         # Cut at the token limit it may be the beginning of another one.
         return Parsed(thought=reply.reasoning.strip(), calls=(), malformed=(), answer=bare)
     thoughts = [reply.reasoning.strip()]
@@ -80,9 +86,9 @@ def parse_reply(reply: Reply, *, turn: int, native: bool = False, choices: tuple
 
 
 def _blocks(text: str) -> list[tuple[str, str, bool]]:
-    """The text as (kind, body, closed) blocks: "thinking", "call", "answer", and "plain" for what stands outside.
+    """Return the text as (kind, body, closed) blocks: "thinking", "call", "answer", and "plain" for text outside.
 
-    A tag that a closed thought merely mentions is text. An open block ends where another begins.
+    A tag inside a closed thought is text. An open block ends where another begins.
     """
     tags = list(TAGS.finditer(text))
     blocks: list[tuple[str, str, bool]] = []
@@ -109,12 +115,12 @@ def _blocks(text: str) -> list[tuple[str, str, bool]]:
 
 
 def _thought_closes(tags: list[re.Match[str]]) -> bool:
-    """Whether the thought that is open is closed by a later tag before another thought opens."""
+    """Return whether a later tag closes the open thought before another thought opens."""
     return next((bool(t["slash"]) for t in tags if t["thinking"]), False)
 
 
 def _calls_in(block: str, *, cut: bool) -> Iterator[tuple[str, Mapping[str, Json]] | MalformedCall]:
-    """The JSON objects of one <tool_call> block. A block that was cut off is never repaired: half a box is not a box."""
+    """Yield the JSON objects of one <tool_call> block. A block that was cut off is not repaired: half a box is no box."""
     body = _FENCE.sub("", block).strip()
     if not body:
         yield MalformedCall(raw=block, error="the <tool_call> block is empty")
@@ -136,7 +142,7 @@ def _calls_in(block: str, *, cut: bool) -> Iterator[tuple[str, Mapping[str, Json
 
 
 def _strict(body: str) -> list[Json] | None:
-    """JSON values one after another (a list counts as its items); None where the text is not exactly that."""
+    """Return JSON values that follow one another (a list counts as its items); None if the text is anything else."""
     decoder = json.JSONDecoder()
     values: list[Json] = []
     at = 0

@@ -1,9 +1,9 @@
-"""The loop of DLEBench Eq. 2 as a LangGraph graph: think, act, remind, conclude."""
+"""The loop of DLEBench Eq. 2 as a LangGraph graph. Only this module imports LangGraph, and only live loops import it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
@@ -11,62 +11,58 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from editloupe.agent import nodes
-from editloupe.agent.state import Context, LoopState, Next
+from editloupe.agent.nodes import NODES, Node
+from editloupe.agent.state import Context, LoopState
 
 Loop: TypeAlias = "CompiledStateGraph[LoopState, Context, LoopState, LoopState]"
 
-Node: TypeAlias = Callable[[LoopState, Runtime[Context]], dict[str, Any]]
+StudioGraph: TypeAlias = "CompiledStateGraph[Any, Any, Any, Any]"
 
-RECURSION_LIMIT = 1000
-"""Steps of the graph; the task's own budget ends a loop long before."""
-
-
-class Step(Protocol):
-    """A node that says itself where the loop goes on."""
-
-    def __call__(self, state: LoopState, runtime: Runtime[Context]) -> Command[str]: ...
+DESTINATIONS = {
+    "think": ("act", "remind", "conclude", END),
+    "act": ("think", END),
+    "remind": ("think", END),
+    "conclude": (END,),
+}
+"""Node → where it may lead."""
 
 
 def build_graph(checkpointer: BaseCheckpointSaver[str] | None = None) -> Loop:
-    """T_i, {A_i | R} ~ E(· | S_I, Instruction, E_I, H_{i-1}), until R or a budget ends it.
+    """Build the loop T_i, {A_i | R} ~ E(· | S_I, Instruction, E_I, H_{i-1}): it runs until R or a budget ends it.
 
-    Nodes name their successor under "next". Any LangGraph checkpointer fits; the trace stays the record.
+    checkpointer: any of LangGraph's; the state is small JSON. The trace stays the record.
     """
     graph = StateGraph(LoopState, context_schema=Context)
-    # Send the history; receive a thought and either actions or a result.
-    graph.add_node("think", _going_on(nodes.think), destinations=("act", "remind", "conclude", END))
-    # Run the calls; append the observation.
-    graph.add_node("act", _going_on(nodes.act), destinations=("think", END))
-    # Neither action nor result, or a broken call: say so, at most twice.
-    graph.add_node("remind", _going_on(nodes.remind), destinations=("think", END))
-    # Parse the result against the rubric's labels.
-    graph.add_node("conclude", _going_on(nodes.conclude), destinations=(END,))
+    for name, node in NODES.items():
+        graph.add_node(name, _command(node), destinations=DESTINATIONS[name])
     graph.add_edge(START, "think")
     return graph.compile(checkpointer=checkpointer)
 
 
-def walk(
-    state: LoopState, context: Context, *, until: Callable[[LoopState], bool] = lambda _: False, first: Next = "think"
-) -> LoopState:
-    """The same nodes one after another without LangGraph, for conversations that are only read again.
+def build_single_node(
+    name: str, node: Callable[[Any, Any], dict[str, Any]], *, state: type[Any], context: type[Any]
+) -> StudioGraph:
+    """Build a graph of one node with a state and a context of its own."""
 
-    first: the node to begin with.   until: looked at before each node; where it holds, the state is returned as it is,
-    and `build_graph` can go on from there if a `think` is due. Raises what the nodes raise.
-    """
-    steps = {"think": nodes.think, "act": nodes.act, "remind": nodes.remind, "conclude": nodes.conclude}
-    runtime = Runtime(context=context)
-    state = cast(LoopState, {**state, "next": first})
-    while state["next"] != "end" and not until(state):
-        state = cast(LoopState, {**state, **steps[state["next"]](state, runtime)})
-    return state
+    def step(state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
+        return node(state, runtime.context)
+
+    graph = StateGraph(state, context_schema=context)
+    graph.add_node(name, step)
+    graph.add_edge(START, name)
+    graph.add_edge(name, END)
+    return graph.compile()
 
 
-def _going_on(node: Node) -> Step:
-    """The node with a Command: an edge that reads the state for the way costs a third of the graph's time."""
+class _Step(Protocol):
+    def __call__(self, state: LoopState, runtime: Runtime[Context]) -> Command[str]: ...
+
+
+def _command(node: Node) -> _Step:
+    """Wrap a node so that it returns a Command. Conditional edges would cost a third of the graph's time."""
 
     def step(state: LoopState, runtime: Runtime[Context]) -> Command[str]:
-        update = node(state, runtime)
+        update = node(state, runtime.context)
         return Command(update=update, goto=END if update["next"] == "end" else update["next"])
 
     return step

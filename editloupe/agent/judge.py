@@ -1,34 +1,42 @@
-"""One task answered: the first message, the loop, the finding."""
+"""Answer one task: the first message, the loop, the finding."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from editloupe.agent.graph import RECURSION_LIMIT, Loop, build_graph
 from editloupe.agent.state import Context, LoopState
+from editloupe.answers import answer_from_json
 from editloupe.chat import ImagePart, Message, Part, TextPart, Usage
+from editloupe.findings import Ending, Evidence, Finding
 from editloupe.prompts import prompt_digest, render
-from editloupe.records import Evidence, Finding, Status, answer_from_json
+from editloupe.tasks import Status
+from editloupe.tools.base import Toolbox
 from editloupe.values import Box, Json, View
 
+if TYPE_CHECKING:
+    from editloupe.agent.graph import Loop
+
+RECURSION_LIMIT = 1000
+"""Steps of the graph; the task's own budget ends a loop long before."""
+
 TEMPLATES = ("agent/tools", "agent/format", "agent/continue", "agent/last_turn", "agent/last_label", "agent/remind")
-"""With `native=True` where tools are called natively: one text for both ways, so that they differ in nothing else."""
+"""The agent's templates. Each serves text and native tool calling, so that the two differ in nothing else."""
 
 
 _CROP = re.compile(r"\bCrop \d+\b")
 
 
 def agent_digest() -> str:
-    """Digest of the agent's own templates: part of a judge's identity."""
+    """Return the digest of the agent's own templates, which is part of a judge's identity."""
     return prompt_digest(TEMPLATES)
 
 
 def first_message(context: Context, views: Mapping[str, View]) -> Message:
-    """The question, the images under their names, then tools (only where they are on) and the form of the reply."""
+    """Return the question, the images with their names, the tools (if there are any) and the format of the reply."""
     task, box = context.task, context.toolbox
     parts: list[Part] = [TextPart(text=task.prompt)]
     for name, view in views.items():
@@ -36,23 +44,28 @@ def first_message(context: Context, views: Mapping[str, View]) -> Message:
         parts += [TextPart(text=f"{name} ({size}):"), ImagePart(image=view.image, alias=name)]
     sections = []
     if task.tools:
-        absent = {name: why for name, why in box.absent.items() if name in task.tools}
-        specs = [
-            {"name": s.name, "description": s.description, "schema": json.dumps(s.parameters, ensure_ascii=False)}
-            for s in box.specs(task.tools)
-        ]
+        absent = {name: reason for name, reason in box.absent.items() if name in task.tools}
         turns, native = task.budget.max_turns, context.native
-        sections.append(render("agent/tools", tools=specs, absent=absent, max_turns=turns, native=native))
-    sections.append(render("agent/format", tools=bool(task.tools), labels=context.labels, native=context.native))
+        tools = tool_specs(box, task.tools)
+        sections.append(render("agent/tools", tools=tools, absent=absent, max_turns=turns, native=native))
+    sections.append(render("agent/format", tools=bool(task.tools), answer=task.answer, native=context.native))
     return Message(role="user", parts=(*parts, TextPart(text="\n\n".join(sections))))
 
 
-def opening(context: Context, views: Mapping[str, View], message: Message | None = None) -> LoopState:
-    """The state in which a task begins: one message, nothing spent.
+def tool_specs(toolbox: Toolbox, names: Sequence[str]) -> list[dict[str, str]]:
+    """Return tools as the templates show them: name, description and JSON Schema."""
+    return [
+        {"name": s.name, "description": s.description, "schema": json.dumps(s.parameters, ensure_ascii=False)}
+        for s in toolbox.specs(names)
+    ]
 
-    message: the question as it was asked before; None writes it.
+
+def initial_state(context: Context, views: Mapping[str, View], message: Message | None = None) -> LoopState:
+    """Record the first message and return the state in which a task begins.
+
+    message: the question as recorded before; None writes it.
     """
-    head = context.tape.add(message or first_message(context, views), None)
+    head = context.recorder.add(message or first_message(context, views), None)
     return LoopState(
         history=[head],
         views={name: [view.to_json()] for name, view in views.items()},
@@ -74,37 +87,38 @@ def opening(context: Context, views: Mapping[str, View], message: Message | None
 
 
 def run_loop(context: Context, views: Mapping[str, View], *, loop: Loop | None = None) -> LoopState:
-    """From the first message to an outcome. Raises Interrupted, and ImageError for an input that cannot be decoded."""
-    return go_on(opening(context, views), context, loop=loop)
+    """Run a task from its first message to an outcome.
+
+    Raises Interrupted, and ImageError for an input that cannot be decoded.
+    """
+    return resume_loop(initial_state(context, views), context, loop=loop)
 
 
-def go_on(state: LoopState, context: Context, *, loop: Loop | None = None) -> LoopState:
-    """From a state in which a `think` is due to an outcome. Raises as `run_loop`."""
+def resume_loop(state: LoopState, context: Context, *, loop: Loop | None = None) -> LoopState:
+    """Run the loop from a state whose next node is `think` to an outcome. Raises as `run_loop`."""
     graph = loop or _loop()
     return cast(LoopState, graph.invoke(state, {"recursion_limit": RECURSION_LIMIT}, context=context))
 
 
 def answer(context: Context, views: Mapping[str, View], *, judge_id: str, repeat: int, trace: str | None) -> Finding:
-    """The finding of one task: a label of the rubric, or the status that says why there is none."""
+    """Run a task and return its finding: a label of the rubric, or the status that says why there is none."""
     return finding_of(run_loop(context, views), context, judge_id=judge_id, repeat=repeat, trace=trace)
 
 
 def finding_of(state: LoopState, context: Context, *, judge_id: str, repeat: int, trace: str | None) -> Finding:
-    """What a loop that is over has found."""
+    """Return the finding of a loop that has ended."""
     outcome = state["outcome"]
     assert outcome is not None, "the loop ends with an outcome"
     given = outcome["answer"]
     assert given is None or isinstance(given, Mapping)
     task = context.task
-    return Finding(
-        task_id=task.id,
+    return Finding.of(
+        task,
         judge_id=judge_id,
         repeat=repeat,
-        sample_id=task.sample_id,
-        editor=task.editor,
-        criterion=task.criterion,
-        status=_status(outcome["status"]),
-        answer=answer_from_json(given),
+        status=cast(Status, outcome["status"]),
+        ending=cast(Ending, outcome["ending"]),
+        answer=None if given is None else answer_from_json(given),
         reason=str(outcome["reason"]),
         evidence=evidence(state["thought"], state["views"]) if given is not None else (),
         usage=Usage.from_json(state["usage"]),
@@ -112,14 +126,13 @@ def finding_of(state: LoopState, context: Context, *, judge_id: str, repeat: int
         counts=state["counts"],
         seconds=context.clock() - context.started,
         trace=trace,
-        target=task.target,
     )
 
 
 def evidence(thought: str, views: Mapping[str, list[Json]]) -> tuple[Evidence, ...]:
-    """The places that a thought rests on: crops that it names, mapped back to the input images."""
+    """Return the places that a thought refers to: the crops that it names, mapped to the input images."""
     panes = {name: [View.from_json(v) for v in data if isinstance(v, Mapping)] for name, data in views.items()}
-    # What is shown first is an input, or was made from one; what tools show is numbered.
+    # An image of the question is an input or made of one; images of tools are numbered.
     inputs = {views[0].origin.sha256: name for name, views in panes.items() if not _CROP.fullmatch(name)}
     makers = {view.image.sha256: views for views in panes.values() for view in views if view.image != view.origin}
     found: list[Evidence] = []
@@ -132,7 +145,7 @@ def evidence(thought: str, views: Mapping[str, list[Json]]) -> tuple[Evidence, .
 
 
 def _root(view: View, makers: Mapping[str, list[View]]) -> tuple[str, Box]:
-    """Follow a view to the input image that it shows: (sha256, box in px there)."""
+    """Follow a view to the input image that it shows. Return (SHA-256, box in px of that image)."""
     origin, box = view.origin.sha256, view.region
     while origin in makers:
         pane = max(makers[origin], key=lambda p: _overlap(p.window, box))
@@ -146,10 +159,9 @@ def _overlap(a: Box, b: Box) -> float:
     return 0.0 if common is None else common.area
 
 
-def _status(value: Json) -> Status:
-    return cast(Status, value)
-
-
 @cache
 def _loop() -> Loop:
+    # LangGraph takes a second to import, and a replay or a report needs none of it.
+    from editloupe.agent.graph import build_graph
+
     return build_graph()

@@ -1,4 +1,4 @@
-"""What the loop carries from node to node (small JSON), and what it is given to work with (the runtime context)."""
+"""The state that the loop carries from node to node, and the context that it works with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Literal, Protocol, TypeAlias, TypedDict
 from editloupe.backends.base import LMM
 from editloupe.chat import Message, Reply, Request, Sampling, ToolCall, ToolProtocol
 from editloupe.data.images import ImageStore
-from editloupe.records import JudgeTask, Observation
+from editloupe.findings import Observation
+from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
 from editloupe.tools.cache import ToolCache
 from editloupe.values import Json
@@ -18,95 +19,105 @@ Next: TypeAlias = Literal["think", "act", "remind", "conclude", "end"]
 
 
 class LoopState(TypedDict):
-    """JSON only: no pixel, no base64, no object. It survives any LangGraph checkpointer.
-
-    history: message hashes, first to last.   views: image name → its Views (several for a picture of several panes).
-    crops: pictures shown so far.   past_calls: canonical JSON of calls made.   calls: to be run by `act`.
-    malformed: what looked like calls, with the reason.   answer: the text between the answer tags.
-    turns: turns with at least one call.   last: tools have been withdrawn.   outcome: set when the loop is over.
-    """
+    """The state of the loop. It holds JSON only, no pixels or objects, so that any LangGraph checkpointer fits."""
 
     history: list[str]
+    """Message hashes, first to last."""
     views: dict[str, list[Json]]
+    """Image name → its Views; an image of several panes has several."""
     crops: int
+    """Number of images that tools have shown."""
     past_calls: list[str]
+    """Canonical JSON of all calls so far."""
     calls: list[Json]
+    """Calls that `act` is to run."""
     malformed: list[Json]
+    """What looks like a call and cannot be read, with the reason."""
     problem: str
+    """What was wrong with the last reply."""
     thought: str
+    """The last thought."""
     answer: str | None
+    """Text between the answer tags; None without tags."""
     turns: int
+    """Number of turns with at least one call."""
     reminders: int
+    """Number of reminders sent."""
     last: bool
+    """Whether no more calls are allowed."""
     usage: dict[str, Json]
+    """Tokens so far (`chat.Usage`)."""
     counts: dict[str, int]
+    """Counters for the finding, such as `tool_errors`."""
     outcome: dict[str, Json] | None
+    """Status, answer and reason; None while the loop runs."""
     next: Next
+    """The next node."""
 
 
-class Tape(Protocol):
-    """Keeps the conversation and every call of one task; may answer from what is already recorded."""
+class Recorder(Protocol):
+    """Records the conversation and every call of one task. It may answer from a recording."""
 
     def add(self, message: Message, parent: str | None) -> str:
         """Record a message behind `parent` and return its hash."""
 
     def messages(self, history: Sequence[str]) -> tuple[Message, ...]:
-        """The messages behind these hashes."""
+        """Return the messages with these hashes."""
 
     def complete(self, request: Request, head: str, live: Callable[[], Reply]) -> Reply:
-        """The recorded reply to this request, else the live one, recorded. Raises what `live` raises."""
+        """Return the recorded reply, else the live one, recorded. `head` is the hash of the last message.
+
+        Raises what `live` raises.
+        """
 
     def call_tool(self, call: ToolCall, live: Callable[[], ToolOutcome]) -> ToolOutcome:
-        """The recorded outcome of this call, else the live one, recorded."""
+        """Return the recorded outcome of a call, else the live one, recorded. Raises what `live` raises."""
 
     def note(self, text: str, data: Mapping[str, Json] | None = None) -> None:
-        """A remark for readers of the trace."""
+        """Record a remark for readers of the trace."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolOutcome:
-    """An observation, the names under which its pictures are shown, and the exception behind it where a tool crashed.
-
-    cached: an equal call had been answered before, and the tool did not run.
-    """
+    """The outcome of one tool call."""
 
     observation: Observation
     aliases: tuple[str, ...] = ()
+    """Names under which the observation's images are shown."""
     crashed: str | None = None
+    """Type and text of an unexpected exception of the tool."""
     cached: bool = False
+    """Whether the result of an equal call was used, and the tool did not run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """The loop's dependencies, handed in through LangGraph's runtime context: swap `backend` to swap the backbone.
-
-    started: the clock's reading when the task began.   clock: seconds; wall time, for `Budget.max_seconds`.
-    cache: of what tools have said before; None runs every call.
-    """
+    """What the loop works with. Swap `backend` to swap the model."""
 
     backend: LMM
     toolbox: Toolbox
     images: ImageStore
-    tape: Tape
-    task: JudgeTask
+    recorder: Recorder
+    task: Ask
     clock: Callable[[], float]
+    """Returns seconds; wall time, for `Budget.max_seconds`."""
     started: float
+    """Reading of the clock at the start of the task."""
     sampling: Sampling = field(default_factory=Sampling)
     constrain_labels: bool = False
+    """Whether the last answer is to be held to the labels."""
     tool_protocol: ToolProtocol = "text"
     cache: ToolCache | None = None
+    """Earlier results of tools; None runs every call."""
 
     @property
     def native(self) -> bool:
-        """Whether this task's tools are called through the provider's own tool calling."""
+        """Whether the tools are called through the provider's own tool calling."""
         return self.tool_protocol == "native" and bool(self.task.tools)
 
     @property
     def constrained(self) -> bool:
-        """Whether the last answer is held to the labels: asked for, and something that the backend can do."""
-        return self.constrain_labels and self.backend.traits.constrains_choices
-
-    @property
-    def labels(self) -> list[str]:
-        """As the prompt lists them: best first."""
-        return [rule.name for rule in self.task.grammar.labels]
+        """Whether the last answer is held to what may be answered: asked for, and something that the backend can do."""
+        traits = self.backend.traits
+        can = traits.constrains_schema if self.task.answer.choices() is None else traits.constrains_choices
+        return self.constrain_labels and can

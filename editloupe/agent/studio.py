@@ -1,21 +1,20 @@
-"""The loop as a graph with plain inputs, for LangGraph Studio: files and URIs in, the verdict out.
+"""The judge as a graph with plain inputs, for LangGraph Studio: files and URIs in, the verdict out.
 
-Whoever introduces agent and protocol hands in the opener; the loop itself is the same graph, called as a subgraph.
+The caller gives the function that opens a question, since the agent does not know protocols.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypedDict
-
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
-from langgraph.runtime import Runtime
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from editloupe.agent.judge import run_loop
 from editloupe.agent.state import Context
 from editloupe.values import Json, View
+
+if TYPE_CHECKING:
+    from editloupe.agent.graph import StudioGraph
 
 
 class Question(TypedDict, total=False):
@@ -44,11 +43,12 @@ class Wiring:
 Opener: TypeAlias = Callable[[Question, Wiring], tuple[Context, Mapping[str, View]]]
 
 
-def studio_graph(open_question: Opener) -> CompiledStateGraph[Question, Wiring, Question, Question]:
-    """A graph of one node, `judge`, which builds its dependencies from URIs and runs the loop."""
+def studio_graph(open_question: Opener) -> StudioGraph:
+    """Build a graph of one node, `judge`, which opens its dependencies from URIs and runs the loop."""
+    from editloupe.agent.graph import build_single_node
 
-    def judge(state: Question, runtime: Runtime[Wiring]) -> dict[str, Any]:
-        context, views = open_question(state, runtime.context or Wiring())
+    def judge(state: Question, wiring: Wiring | None) -> dict[str, Any]:
+        context, views = open_question(state, wiring or Wiring())
         loop = run_loop(context, views)
         outcome: Mapping[str, Json] = loop["outcome"] or {}
         answer = outcome.get("answer")
@@ -59,8 +59,4 @@ def studio_graph(open_question: Opener) -> CompiledStateGraph[Question, Wiring, 
             "turns": loop["turns"],
         }
 
-    graph = StateGraph(Question, context_schema=Wiring)
-    graph.add_node("judge", judge)
-    graph.add_edge(START, "judge")
-    graph.add_edge("judge", END)
-    return graph.compile()
+    return build_single_node("judge", judge, state=Question, context=Wiring)

@@ -21,34 +21,37 @@ from editloupe.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """What a backend can do; nobody asks which provider it is.
-
-    describes: one line for reports ("pixel baseline, not an LMM").   is_lmm: False for the embedded baseline.
-    live: False where nobody is asked and nothing is spent, as with recorded answers.
-    native_tools: takes `Request.tools` and answers with tool calls.   tool_result_images: a tool's message may hold
-    pictures on the wire; where it may not, the adapter sends them in a user's message behind it and says so in
-    `Reply.sent["tool_images"]`.   constrains_choices: keeps to `Request.choices`.   constrains_schema: keeps to
-    `Request.answer_schema`; where it does not, the schema is left off and named in `Reply.sent["dropped"]`.
-    image_formats: media types that are sent as they are.   max_image_side: px; longer images are reduced.   max_images:
-    in one request.   boxes: how the model writes boxes (a name of `editloupe.backends.boxes.DIALECTS`); everything
-    recorded is in thousandths, x first.   sampling: the fields of `Sampling` that are sent; what else is asked for is
-    dropped and named in `Reply.sent`.   image_tokens: the formula by which an image's tokens are estimated; None where
-    none is known.
-    """
+    """What a backend can do. Nobody asks which provider it is."""
 
     describes: str
+    """One line for reports, such as "pixel baseline, not an LMM"."""
     is_lmm: bool = True
+    """False for the embedded baseline."""
     live: bool = True
+    """False where no model is asked and nothing is spent, as with recorded answers."""
     native_tools: bool = False
+    """Whether it takes `Request.tools` and answers with tool calls."""
     tool_result_images: bool = False
+    """Whether a tool's message may hold pictures on the wire. Where it may not, the adapter sends them in a user's message
+    behind it and says so in `Reply.sent["tool_images"]`."""
     constrains_choices: bool = False
+    """Whether it keeps to `Request.choices`."""
     constrains_schema: bool = False
+    """Whether it keeps to `Request.answer_schema`. Where it does not, the schema is left off and named in
+    `Reply.sent["dropped"]`."""
     image_formats: tuple[str, ...] = ("image/png", "image/jpeg", "image/webp")
+    """Media types that are sent as they are."""
     max_image_side: int | None = None
+    """Longest side in px; longer images are reduced. None for no limit."""
     max_images: int | None = None
+    """Images in one request; None for no limit."""
     boxes: str = "thousandths"
+    """How the model writes boxes: a name of `editloupe.backends.boxes.DIALECTS`. Everything recorded is in thousandths, x
+    first."""
     sampling: tuple[str, ...] = ("temperature", "top_p", "seed", "max_tokens")
+    """The fields of `Sampling` that are sent. What else is asked for is dropped and named in `Reply.sent`."""
     image_tokens: ImageTokens | None = None
+    """The formula by which an image's tokens are estimated; None where none is known."""
 
     @property
     def image_policy(self) -> ImagePolicy:
@@ -93,10 +96,8 @@ class BackendURI:
 
 NOT_LMMS = ("baseline", "scripted")
 """Providers of this package that are no LMM and cost nothing, for readers of a trace that holds no more than a URI."""
-
 _KEY = re.compile(r"(^|[/:=])(sk-[\w-]{16,}|AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|hf_\w{20,})")
 """How keys of OpenAI and Anthropic, Google, Groq, xAI and Hugging Face begin."""
-
 _SECRET_WORDS = ("key", "token", "secret", "password", "credential")
 
 
@@ -105,7 +106,7 @@ _OF_FILES = ("recorded", "scripted")
 
 
 def parse_uri(text: str) -> BackendURI:
-    """A URI as its parts. Raises ConfigError for an empty provider and for anything that looks like a secret."""
+    """Parse a URI. Raises ConfigError for an empty provider and for anything that looks like a secret."""
     address, _, query = text.strip().partition("?")
     cut = min((i for i in (address.find("/"), address.find(":")) if i >= 0), default=len(address))
     provider, model = address[:cut], address[cut + 1 :]
@@ -125,7 +126,7 @@ def parse_uri(text: str) -> BackendURI:
 
 
 def settled(uri: str) -> str:
-    """The same backend from whatever folder: a path in the URI is absolute. Raises ConfigError."""
+    """Return the same backend for any working folder: a path in the URI becomes absolute. Raises ConfigError."""
     parsed = parse_uri(uri)
     if parsed.provider not in _OF_FILES or not parsed.model:
         return uri
@@ -133,7 +134,7 @@ def settled(uri: str) -> str:
 
 
 def open_backend(uri: str) -> LMM:
-    """The backend behind a URI. Raises UnknownPlugin, or ConfigError from the backend's own factory."""
+    """Open the backend behind a URI. Raises UnknownPlugin, or ConfigError from the backend's own factory."""
     parsed = parse_uri(uri)
     factory: Callable[[BackendURI], LMM] = plugins.load("backends", parsed.provider)  # type: ignore[assignment]
     return factory(parsed)

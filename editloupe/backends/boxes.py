@@ -24,27 +24,26 @@ from editloupe.values import Json
 
 Sizes: TypeAlias = Mapping[str, tuple[int, int]]
 """Image name → (width, height) in px, as the image is sent."""
-
 Four: TypeAlias = tuple[float, float, float, float]
 
 DEFAULT: Final = "thousandths"
 ARGUMENT: Final = "bbox"
 """The tools' argument that holds a box; the image it belongs to is named beside it, in TARGET."""
-
 TARGET: Final = "target_image"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Words:
-    """What our texts say of boxes, in one dialect.
-
-    rule: in the first message.   schema: of the argument.   note: at the end of observations.   range: in a tool's error.
-    """
+    """What our texts say of boxes, in one dialect."""
 
     rule: str
+    """In the first message."""
     schema: str
+    """Of the argument."""
     note: str
+    """At the end of observations."""
     range: str
+    """In a tool's error."""
 
 
 DIALECTS: Final[Mapping[str, _Words]] = {
@@ -78,14 +77,14 @@ DIALECTS: Final[Mapping[str, _Words]] = {
 
 
 def checked(name: str) -> str:
-    """The name. Raises ConfigError where no dialect has it."""
+    """Return the name. Raises ConfigError where no dialect has it."""
     if name not in DIALECTS:
         raise ConfigError(f"boxes={name!r}: expected how the model writes boxes, one of {', '.join(DIALECTS)}")
     return name
 
 
 def sizes_of(request: Request, *, max_side: int | None = None) -> dict[str, tuple[int, int]]:
-    """The images of a request by name, with the size in px in which they are sent. max_side: `Traits.max_image_side`."""
+    """Return the sizes in px in which the images of a request are sent, by name. max_side: `Traits.max_image_side`."""
     sizes: dict[str, tuple[int, int]] = {}
     for message in request.messages:
         for part in message.images:
@@ -96,7 +95,7 @@ def sizes_of(request: Request, *, max_side: int | None = None) -> dict[str, tupl
 
 
 def outgoing(request: Request, dialect: str, sizes: Sizes) -> Request:
-    """The request as a model of this dialect reads it. A box of an image that `sizes` does not know stays as it is."""
+    """Return the request in a dialect. A box of an image that `sizes` does not know stays as it is."""
     if dialect == DEFAULT:
         return request
     view = _Outgoing(dialect, sizes)
@@ -108,7 +107,7 @@ def outgoing(request: Request, dialect: str, sizes: Sizes) -> Request:
 
 
 def incoming(reply: Reply, dialect: str, sizes: Sizes) -> Reply:
-    """The reply with its boxes in thousandths: native calls, and calls as text. `raw` stays what the model wrote."""
+    """Return the reply with its boxes in thousandths: native calls, and calls as text. `raw` stays what the model wrote."""
     if dialect == DEFAULT:
         return reply
 
@@ -116,20 +115,18 @@ def incoming(reply: Reply, dialect: str, sizes: Sizes) -> Reply:
         return to_thousandths(box, dialect, _size(sizes, image))
 
     return replace(
-        reply,
-        text=_calls_in_text(reply.text, convert),
-        tool_calls=tuple(_call(call, convert) for call in reply.tool_calls),
+        reply, text=_calls_in_text(reply.text, convert), tool_calls=tuple(_call(call, convert) for call in reply.tool_calls)
     )
 
 
 def _size(sizes: Sizes, name: str) -> tuple[int, int] | None:
-    """The image's size; as the tools do, without regard to case where no name fits exactly."""
+    """Return the image's size. As with the tools, case does not count where no name fits exactly."""
     folded = name.strip().casefold()
     return sizes.get(name) or next((size for known, size in sizes.items() if known.casefold() == folded), None)
 
 
 def from_thousandths(box: Four, dialect: str, size: tuple[int, int] | None) -> Four:
-    """[x0, y0, x1, y1] in thousandths in a dialect; as it is where a dialect needs a size that is not known."""
+    """Convert [x0, y0, x1, y1] from thousandths into a dialect. It stays where the dialect needs an unknown size."""
     if dialect == "thousandths_yx":
         return box[1], box[0], box[3], box[2]
     if dialect == "pixels" and size is not None:
@@ -138,7 +135,7 @@ def from_thousandths(box: Four, dialect: str, size: tuple[int, int] | None) -> F
 
 
 def to_thousandths(box: Four, dialect: str, size: tuple[int, int] | None) -> Four:
-    """The opposite. What is out of range, inverted or empty stays so: the tool's own check tells the model."""
+    """Convert a box the other way. What is out of range, inverted or empty stays so: the tool's check tells the model."""
     if dialect == "thousandths_yx":
         return box[1], box[0], box[3], box[2]
     if dialect == "pixels" and size is not None:
@@ -150,9 +147,9 @@ def to_thousandths(box: Four, dialect: str, size: tuple[int, int] | None) -> Fou
 
 
 def _scaled(box: Four, whole: tuple[int, int], into: tuple[int, int]) -> Four:
-    """Rounded to the nearest, which loses nothing on the way to px and back where a side has 1000 px or more.
+    """Return the box scaled, rounded to the nearest: nothing is lost on the way to px and back from 1000 px a side.
 
-    Two edges that fall on one are drawn apart by one where they were apart before.
+    Two edges that fall on one stay one apart where they were apart before.
     """
     edges = [0.0, 0.0, 0.0, 0.0]
     for axis in (0, 1):
@@ -199,7 +196,7 @@ def _call(call: ToolCall, convert: Convert) -> ToolCall:
 
 
 def _calls_in_text(text: str, convert: Convert) -> str:
-    """The text with the boxes of its <tool_call> blocks converted and every other character as it was."""
+    """Return the text with the boxes of its <tool_call> blocks converted and every other character as it was."""
     return _BLOCK.sub(lambda block: _in_block(block[0], convert), text)
 
 
@@ -215,7 +212,7 @@ def _in_block(block: str, convert: Convert) -> str:
 
 
 def _object_around(text: str, at: int) -> tuple[int, int]:
-    """Where the innermost {…} around a place begins and ends; braces in strings do not count."""
+    """Return where the innermost {…} around a place begins and ends. Braces in strings do not count."""
     opened: list[int] = []
     quoted = False
     start, end = 0, len(text)
@@ -237,7 +234,7 @@ def _object_around(text: str, at: int) -> tuple[int, int]:
 
 
 def _numbers(text: str) -> Four:
-    """The four numbers of a match of _LIST."""
+    """Return the four numbers of a match of _LIST."""
     x, y, z, w = (float(number) for number in re.findall(_NUMBER, text))
     return x, y, z, w
 
@@ -267,7 +264,6 @@ def _written(box: Four) -> str:
 _OBSERVED = re.compile(r"Observation of |Not run, since it could not be read")
 _OURS = re.compile(r"(?:Crop \d+|\d+): |Not shown: |Error: ")
 """How the lines of an observation begin that hold boxes."""
-
 _BOX = re.compile(r"(\bpx )?(\[-?\d+(?:\.\d+)?(?:, -?\d+(?:\.\d+)?){3}\])")
 _LEAST = re.compile(r"x1 - x0 ≥ (\d+) and y1 - y0 ≥ (\d+)")
 
@@ -285,7 +281,7 @@ class _Outgoing:
 
     @staticmethod
     def first(request: Request) -> int:
-        """Where the first message of a user stands: it holds the rule."""
+        """Return the index of the first message of a user, which holds the rule."""
         return next((i for i, m in enumerate(request.messages) if m.role == "user"), -1)
 
     def tool(self, tool: ToolSpec) -> ToolSpec:
@@ -321,7 +317,7 @@ class _Outgoing:
         return replace(message, parts=parts, tool_calls=tuple(_call(c, convert) for c in message.tool_calls))
 
     def _rule(self, part: TextPart) -> TextPart:
-        """The rule once, and the schemas, each on a line of its own."""
+        """Render the rule once, and the schemas, each on a line of its own."""
         head = "  Parameters (JSON Schema): "
         lines = part.text.replace(self._plain.rule, self._words.rule, 1).split("\n")
         for i, line in enumerate(lines):
@@ -335,17 +331,17 @@ class _Outgoing:
         return replace(part, text="\n".join(lines))
 
     def _schema(self, schema: Mapping[str, Json]) -> dict[str, Json]:
-        """The schema of a tool's arguments; only the box's own part changes."""
+        """Return the schema of a tool's arguments. Only the box's own part changes."""
         properties = schema.get("properties")
         box = properties.get(ARGUMENT) if isinstance(properties, Mapping) else None
         if not isinstance(properties, Mapping) or not isinstance(box, Mapping):
             return dict(schema)
         said = str(box.get("description", ""))
         known = self._plain.schema in said
-        told = (
+        description = (
             said.replace(self._plain.schema, self._words.schema) if known else f"{said} It is {self._words.schema}".strip()
         )
-        new: dict[str, Json] = {**box, "description": told}
+        new: dict[str, Json] = {**box, "description": description}
         items = box.get("items")
         if self._dialect == "pixels" and isinstance(items, Mapping):
             # A side may have more px than 1000; the tool checks the range itself, for each image its own.

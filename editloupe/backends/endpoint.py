@@ -7,9 +7,9 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from editloupe.backends import boxes
@@ -20,14 +20,10 @@ DEFAULT_TIMEOUT_S: Final = 120.0
 CONNECT_TIMEOUT_S: Final = 10.0
 MAX_REPLY_BYTES: Final = 64 * 2**20
 """A longer answer is no answer of a chat model; reading stops there."""
-
 SMALLEST_SIDE_PX: Final = 64
-"""A smaller `max_image_side` is a slip: nothing of an edit would be left to see."""
-
+"""A smaller `max_image_side` is a mistake: nothing of an edit would be visible."""
 _SHORTEST_SECRET = 8
 """Shorter keys are placeholders ("none", "EMPTY"): taking them out of a reply would change the model's words."""
-
-
 TOO_LONG_ADVICE: Final = (
     "the conversation does not fit: lower --max-turns, reduce images with ?max_image_side=PX, or take a longer context"
 )
@@ -46,27 +42,28 @@ NO_VISION: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
-    """What a translation must know of the endpoint.
-
-    where: the head of every message ("https://…/v1, model 'm'").   timeout_s, connect_s: of one attempt, and of its
-    connection.   key_hint: what to do where the key is refused.   scrub: takes the key out of a text.   hints: (pattern of
-    what the server says when it refuses, what to do about it).
-    """
+class EndpointInfo:
+    """What a translation must know of the endpoint."""
 
     where: str
+    """The head of every message, such as "https://…/v1, model 'm'"."""
     timeout_s: float
+    """Seconds of one attempt."""
     connect_s: float
+    """Seconds to connect, within `timeout_s`."""
     key_hint: str
+    """What to do where the key is refused."""
     scrub: Callable[[str], str]
+    """Takes the key out of a text."""
     hints: tuple[tuple[re.Pattern[str], str], ...] = ()
+    """(pattern of what the server says when it refuses, what to do about it)."""
 
-    def advice(self, told: str) -> str:
-        """What to do about a refusal in these words; "" where nothing is known."""
-        return next((hint for pattern, hint in (*self.hints, NO_VISION) if pattern.search(told)), "")
+    def advice(self, words: str) -> str:
+        """Return what to do about a refusal in these words; "" where nothing is known."""
+        return next((hint for pattern, hint in (*self.hints, NO_VISION) if pattern.search(words)), "")
 
 
-class Key:
+class APIKey:
     """A key that does not show itself: `scrub` takes it out of texts, repr hides it.
 
     value: "" where no key is sent.   hint: what to do where the endpoint refuses it.
@@ -84,18 +81,18 @@ class Key:
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """A backend's URI, read.
-
-    uri: what the judge's identity rests on: provider, model, base_url, box dialect and image limit.   endpoint: where
-    requests go.   max_image_side: px; None for no limit.
-    """
+    """A backend's URI, read."""
 
     uri: BackendURI
+    """The judge's identity: provider, model, base_url, box dialect and image limit."""
     endpoint: str
+    """Where requests go."""
     dialect: str
+    """How the model writes boxes."""
     max_image_side: int | None
-    key: Key
-    site: Site
+    """Longest side in px; None for no limit."""
+    key: APIKey
+    info: EndpointInfo
 
 
 PARAMETERS: Final = ("base_url", "boxes", "env", "max_image_side", "timeout_s")
@@ -112,7 +109,7 @@ def read_address(
     hints: tuple[tuple[re.Pattern[str], str], ...] = (),
     lasting_base_url: bool = True,
 ) -> Address:
-    """Where a URI leads, with its key.
+    """Read where a URI leads, with its key.
 
     base_url: where the provider answers unless the URI or the environment's `base_url_variable` says so.   example: of a
     base_url, for messages.   key_variables: looked into in this order, unless the URI's `env` names one.   key_needed: for
@@ -153,7 +150,7 @@ def read_address(
         dialect=dialect,
         max_image_side=max_image_side,
         key=key,
-        site=Site(
+        info=EndpointInfo(
             where=f"{endpoint}, model {uri.model!r}",
             timeout_s=timeout_s,
             connect_s=min(CONNECT_TIMEOUT_S, timeout_s),
@@ -164,30 +161,59 @@ def read_address(
     )
 
 
-def read_whole(chunks: Iterable[bytes], site: Site, *, began: float) -> bytes:
-    """An answer's bytes. began: `time.monotonic()` when it was asked for.
+def bounded(
+    client_class: type, info: EndpointInfo, *, check: Callable[[int, bytes, Mapping[str, str]], None] | None = None
+) -> type:
+    """Return a subclass of an HTTP client (httpx, or httpx2 with the same methods) that bounds each answer.
 
-    Read in pieces because an HTTP client's own time-out starts anew with every byte: a server that sends a blank now and
-    then to keep the connection would hold a worker for ever. Raises BackendError for an answer too late or too long.
+    The client's own time-out starts anew with every byte: a server that sends a blank now and then to keep the connection
+    would hold a worker indefinitely. Here an answer is read whole within `info.timeout_s` and `MAX_REPLY_BYTES`. A later or
+    longer one raises BackendError.
+
+    check: is called with status, body and headers of each answer; what it raises goes to the caller.
     """
+    timeout = {"connect": info.connect_s, **dict.fromkeys(("read", "write", "pool"), info.timeout_s)}
+
+    class Bounded(client_class):  # type: ignore[misc]
+        def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
+            began = time.monotonic()
+            request.extensions["timeout"] = timeout
+            response = super().send(request, stream=True, **options)
+            try:
+                body = _read_whole(response.iter_bytes(), info, began=began)
+            finally:
+                response.close()
+            if check is not None:
+                check(response.status_code, body, response.headers)
+            # The body is no longer packed.
+            packed = ("content-encoding", "content-length", "transfer-encoding")
+            headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in packed]
+            return type(response)(response.status_code, headers=headers, content=body, request=response.request)
+
+    return Bounded
+
+
+def _read_whole(chunks: Iterable[bytes], info: EndpointInfo, *, began: float) -> bytes:
     read, size = [], 0
     for chunk in chunks:
         read.append(chunk)
         size += len(chunk)
-        if time.monotonic() > began + site.timeout_s:
-            raise Unavailable(f"{site.where}: no whole answer within {site.timeout_s:g} s ({size:,} bytes so far)")
+        if time.monotonic() > began + info.timeout_s:
+            raise Unavailable(f"{info.where}: no whole answer within {info.timeout_s:g} s ({size:,} bytes so far)")
         if size > MAX_REPLY_BYTES:
-            raise Rejected(f"{site.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
+            raise Rejected(f"{info.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
     return b"".join(read)
 
 
-def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> Key:
-    """The key in the first variable that holds one. wanted: says for what, where it is missing.
+def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> APIKey:
+    """Return the key in the first variable that holds one.
+
+    wanted: what the key is for; the message begins with it.
 
     Raises ConfigError where it is needed and missing, or cannot be a key.
     """
     if list(variables) == ["none"]:
-        return Key("", "no key was sent (env=none); name the variable that holds it with ?env=NAME")
+        return APIKey("", "no key was sent (env=none); name the variable that holds it with ?env=NAME")
     for variable in variables:
         if not variable.isidentifier():
             # It may be the key itself, so it is not repeated.
@@ -201,10 +227,10 @@ def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> Key:
                 raise ConfigError(
                     f"the key in environment variable {variable} holds blanks or characters that are not ASCII"
                 )
-            return Key(value, f"check the key in environment variable {variable}")
+            return APIKey(value, f"check the key in environment variable {variable}")
     where = " or ".join(variables)
     if not needed:
-        return Key("", f"no key was sent; set environment variable {where}, or name another with ?env=NAME")
+        return APIKey("", f"no key was sent; set environment variable {where}, or name another with ?env=NAME")
     raise ConfigError(
         f"{wanted}: set environment variable {where}, or name the variable that holds it with ?env=NAME "
         "(?env=none where the server asks for none)"
@@ -212,7 +238,7 @@ def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> Key:
 
 
 def checked_base_url(text: str, *, example: str = "http://HOST:PORT/v1 or https://HOST/v1") -> str:
-    """The URL without its last slash. The message does not repeat it where it may hold a password."""
+    """Return the URL without its last slash. The message does not repeat it where it may hold a password."""
     try:
         url = urlsplit(text.strip())
         host, port = url.hostname, url.port
@@ -228,7 +254,7 @@ def checked_base_url(text: str, *, example: str = "http://HOST:PORT/v1 or https:
 
 
 def checked_timeout(text: str | None) -> float:
-    """The seconds of a URI's `timeout_s`, DEFAULT_TIMEOUT_S where there is none. Raises ConfigError."""
+    """Return the seconds of a URI's `timeout_s`, DEFAULT_TIMEOUT_S where there is none. Raises ConfigError."""
     if text is None:
         return DEFAULT_TIMEOUT_S
     try:
@@ -241,7 +267,7 @@ def checked_timeout(text: str | None) -> float:
 
 
 def checked_side(text: str | None) -> int | None:
-    """The px of a URI's `max_image_side`; None where there is none. Raises ConfigError."""
+    """Return the px of a URI's `max_image_side`; None where there is none. Raises ConfigError."""
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and int(text) >= SMALLEST_SIDE_PX):
@@ -252,7 +278,7 @@ def checked_side(text: str | None) -> int | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether a URL names this machine."""
+    """Return whether a URL names this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

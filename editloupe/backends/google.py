@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from editloupe.backends import google_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.endpoint import Address, Site, is_loopback, read_address, read_whole
+from editloupe.backends.endpoint import Address, EndpointInfo, bounded, is_loopback, read_address
 from editloupe.backends.remote import Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
@@ -32,14 +32,13 @@ if TYPE_CHECKING:
 DEFAULT_BASE_URL: Final = "https://generativelanguage.googleapis.com"
 KEY_VARIABLES: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 """Where the key is looked for, in this order: the SDK's own."""
-
 _API_VERSION = "v1beta"
 
 
 def open_backend(
     uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY, sleep: Callable[[float], None] = time.sleep
 ) -> GoogleBackend:
-    """The backend behind `google/MODEL`. Nothing is sent yet.
+    """Open the backend behind `google/MODEL`. Nothing is sent yet.
 
     Raises ConfigError: no model, an unknown parameter, a base_url that cannot be used, a missing key or package.
     """
@@ -58,7 +57,7 @@ def open_backend(
     except ImportError as error:
         raise MissingExtra("backend 'google'", "google") from error
     # A proxy from the environment has no business between us and a server on this machine.
-    http = _http_client(address.site, direct=is_loopback(address.endpoint))
+    http = _http_client(address.info, direct=is_loopback(address.endpoint))
     client = genai.Client(
         api_key=address.key.value or "none",
         # Said, or the environment may turn the client to another service.
@@ -66,7 +65,7 @@ def open_backend(
         http_options=types.HttpOptions(
             base_url=address.endpoint,
             api_version=_API_VERSION,
-            timeout=max(1, round(1000 * address.site.timeout_s)),
+            timeout=max(1, round(1000 * address.info.timeout_s)),
             httpx_client=http,
         ),
     )
@@ -77,13 +76,7 @@ class GoogleBackend(Remote):
     """A Gemini model."""
 
     def __init__(
-        self,
-        address: Address,
-        client: genai.Client,
-        http: Any,
-        *,
-        policy: RetryPolicy,
-        sleep: Callable[[float], None],
+        self, address: Address, client: genai.Client, http: Any, *, policy: RetryPolicy, sleep: Callable[[float], None]
     ) -> None:
         traits = Traits(
             describes=f"{address.uri.model} over google-genai at {address.endpoint}",
@@ -93,19 +86,19 @@ class GoogleBackend(Remote):
             boxes=address.dialect,
             max_image_side=address.max_image_side,
         )
-        told = "beside the function responses, in the same content"
+        tool_images = "beside the function responses, in the same content"
         place = address.endpoint
-        super().__init__(address.uri, place, traits, close=http.close, tool_images=told, policy=policy, sleep=sleep)
-        self._client, self._site = client, address.site
+        super().__init__(address.uri, place, traits, close=http.close, tool_images=tool_images, policy=policy, sleep=sleep)
+        self._client, self._info = client, address.info
         self._dropped: frozenset[str] = frozenset()
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
-        policy = self._traits.image_policy
+        policy = self.traits.image_policy
         system, contents = wire.contents_of(request, lambda ref: images.encoded(ref, policy))
         return lambda: self._negotiated(request, system, contents)
 
     def _negotiated(self, request: Request, system: Any, contents: list[Any]) -> Reply:
-        """One answer, without the parameters that this model turns out to refuse. Remembered: it is asked once."""
+        """Return one answer, without the parameters that this model refuses. Refusals are remembered."""
         while True:
             dropped = self._dropped
             sent, config = wire.config_of(self._uri.model, request, system, dropped)
@@ -122,51 +115,34 @@ class GoogleBackend(Remote):
         if request.answer_schema is not None:
             asked.add("answer_schema")
         missing: list[Json] = [name for name in wire.DROPPABLE if name in asked & dropped]
-        return wire.read_reply(body, {**sent, "dropped": missing} if missing else sent, self._site)
+        return wire.read_reply(body, {**sent, "dropped": missing} if missing else sent, self._info)
 
     def _post(self, contents: list[Any], config: Any) -> bytes:
-        """The answer's bytes, as they came. Raises BackendError."""
+        """Return the answer's bytes, as they came. Raises BackendError."""
         try:
             answer = self._client.models.generate_content(model=self._uri.model, contents=contents, config=config)
         except BackendError:
             raise
         except Exception as error:
             # What the SDK raises is no closed list: its own errors, those of two HTTP libraries, pydantic's.
-            raise wire.backend_error(error, self._site) from error
+            raise wire.backend_error(error, self._info) from error
         response = answer.sdk_http_response
         return ((response.body if response else None) or "").encode("utf-8", "replace")
 
 
-def _http_client(site: Site, *, direct: bool) -> Any:
-    """The HTTP client that the SDK sends through: every answer is read within one time and one size.
+def _http_client(info: EndpointInfo, *, direct: bool) -> Any:
+    """Return the HTTP client that the SDK sends through.
 
-    The SDK's own time-out starts anew with every byte: a server that sends a blank now and then to keep the connection
-    would hold a worker for ever. A failed answer is translated here, before the SDK makes an error of it that holds the
-    request, and in it the key. Redirects are not followed: the key would go with them.
+    A failed answer is translated here, before the SDK makes an error of it that holds the request, and in it the key.
+    Redirects are not followed: the key would go with them.
     """
     from google import genai
 
     # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
     library: Any = importlib.import_module("httpx" if int(genai.__version__.partition(".")[0]) < 3 else "httpx2")
 
-    class Bounded(library.Client):  # type: ignore[misc]
-        def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-            began = time.monotonic()
-            request.extensions["timeout"] = library.Timeout(site.timeout_s, connect=site.connect_s).as_dict()
-            response = super().send(request, stream=True, **options)
-            try:
-                body = read_whole(response.iter_bytes(), site, began=began)
-            finally:
-                response.close()
-            if response.status_code != 200:
-                raise wire.failure(response.status_code, body, response.headers, site)
-            return library.Response(200, headers=_plain(response.headers), content=body, request=request)
+    def check(status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        if status != 200:
+            raise wire.failure(status, body, headers, info)
 
-    return Bounded(trust_env=not direct, follow_redirects=False)
-
-
-def _plain(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers of a body that is no longer packed."""
-    return {
-        n: v for n, v in headers.items() if n.lower() not in ("content-encoding", "content-length", "transfer-encoding")
-    }
+    return bounded(library.Client, info, check=check)(trust_env=not direct, follow_redirects=False)

@@ -13,8 +13,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, Site
-from editloupe.backends.payload import REPLY_BOUND, clean_text, cleaned, count, loads, retry_after_s
+from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, EndpointInfo
+from editloupe.backends.payload import (
+    REPLY_BOUND,
+    JsonObject,
+    clean_text,
+    cleaned,
+    count,
+    loads,
+    one_line,
+    parse_answer,
+    retry_after_s,
+)
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.data.images import EncodedImage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
@@ -23,7 +33,6 @@ from editloupe.values import ImageRef, Json
 if TYPE_CHECKING:
     from google.genai import types
 
-Object: TypeAlias = Mapping[str, Json]
 Encoded: TypeAlias = Callable[[ImageRef], EncodedImage]
 
 SAMPLING: Final[Mapping[str, str]] = {
@@ -33,12 +42,10 @@ SAMPLING: Final[Mapping[str, str]] = {
     "max_tokens": "maxOutputTokens",
 }
 """Our name of a parameter → the wire's."""
-
 _SCHEMA: Final = "responseJsonSchema"
 
 NOTHING_SAID: Final = "(nothing)"
 """Stands for an assistant's message without text and calls: the API refuses a content that has nothing in it."""
-
 _FINISHES: Final[Mapping[str, Finish]] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
@@ -67,7 +74,6 @@ DROPPABLE: Final = {
     "answer_schema": re.compile(r"response[_ ]?(mime[_ ]?type|json[_ ]?schema|schema)|json mode", re.IGNORECASE),
 }
 """Our name of what a model may refuse and we can do without → how its refusal names it."""
-
 _REFUSES_PARAMETER = re.compile(r"support|not enabled|not allowed|deprecated", re.IGNORECASE)
 _CONTEXT = re.compile(
     r"token count.{0,40}exceeds|exceeds the maximum number of tokens|context (window|length)|"
@@ -81,7 +87,7 @@ _ADDRESS_HINT = "base_url is the address under which /v1beta/models lies, withou
 
 
 def config_of(model: str, request: Request, system: Any, dropped: frozenset[str]) -> tuple[dict[str, Json], Any]:
-    """(what is recorded as sent, under the wire's names; the SDK's GenerateContentConfig)."""
+    """Return (what is recorded as sent, under the wire's names; the SDK's GenerateContentConfig)."""
     from google.genai import types
 
     values = {n: v for n, v in request.sampling.to_json().items() if v is not None and n not in dropped}
@@ -118,7 +124,7 @@ def config_of(model: str, request: Request, system: Any, dropped: frozenset[str]
 
 
 def contents_of(request: Request, encoded: Encoded) -> tuple[types.Content | None, list[types.Content]]:
-    """(system instruction or None, the conversation). Roles alternate: neighbours of one side become one content.
+    """Return (system instruction or None, the conversation). Roles alternate: neighbours of one side become one content.
 
     In a content that answers calls the function responses stand first, then their pictures under their names, then what
     else is said: the API takes no picture inside a response of the models before Gemini 3.
@@ -168,7 +174,7 @@ def _inline(part: ImagePart, encoded: Encoded) -> types.Part:
 
 
 def _said(message: Message, encoded: Encoded) -> list[types.Part]:
-    """The model's own message: as it came where it was signed, since a signature holds for its own part only."""
+    """Return the model's own message, as it came where it was signed: a signature holds for its own part only."""
     from google.genai import types
 
     signed = message.carry.get("parts") if isinstance(message.carry, Mapping) else None
@@ -180,8 +186,8 @@ def _said(message: Message, encoded: Encoded) -> list[types.Part]:
     return parts
 
 
-def _as_it_came(item: Object, calls: list[ToolCall]) -> list[types.Part]:
-    """A part of `Reply.carry`; calls are taken from `calls` in their order, which are those that will be answered."""
+def _as_it_came(item: JsonObject, calls: list[ToolCall]) -> list[types.Part]:
+    """Return a part of `Reply.carry`. Calls are taken from `calls` in their order: those that will be answered."""
     from google.genai import types
 
     text, signature = item.get("text"), item.get("thoughtSignature")
@@ -223,7 +229,7 @@ def _pictures(message: Message, encoded: Encoded) -> list[types.Part]:
 
 
 def _bytes(text: str) -> bytes:
-    """Base64 of either alphabet, with or without its padding, as bytes."""
+    """Decode base64 of either alphabet, with or without its padding."""
     plain = text.replace("-", "+").replace("_", "/")
     return base64.b64decode(plain + "=" * (-len(plain) % 4))
 
@@ -231,12 +237,12 @@ def _bytes(text: str) -> bytes:
 # wire → Reply
 
 
-def read_reply(body: bytes, sent: Object, site: Site) -> Reply:
-    """The answer as a Reply that can be written to a trace: without the key, image data and text that is not Unicode.
+def read_reply(body: bytes, sent: JsonObject, info: EndpointInfo) -> Reply:
+    """Parse the answer into a Reply for the trace: without the key, image data and text that is not Unicode.
 
     Raises BackendError where it is no whole answer, or holds neither a candidate nor the reason why there is none.
     """
-    payload = _payload(body, site)
+    payload = _payload(body, info)
     model = payload.get("modelVersion")
     common: dict[str, Any] = {
         "usage": _usage(payload.get("usageMetadata")),
@@ -251,24 +257,24 @@ def read_reply(body: bytes, sent: Object, site: Site) -> Reply:
         blocked = feedback.get("blockReason") if isinstance(feedback, Mapping) else None
         if blocked:
             return Reply(text=f"the provider blocked the prompt ({blocked})", finish="filter", **common)
-        raise Unavailable(f"{site.where}: answered without a candidate; expected candidates[0].content")
+        raise Unavailable(f"{info.where}: answered without a candidate; expected candidates[0].content")
     reason = str(candidate.get("finishReason") or "STOP")
-    told = str(candidate.get("finishMessage") or "")
+    words = str(candidate.get("finishMessage") or "")
     if reason == "MISSING_THOUGHT_SIGNATURE":
-        raise Rejected(f"{site.where}: the model misses the signature of an earlier thought; {told}".rstrip("; "))
+        raise Rejected(f"{info.where}: the model misses the signature of an earlier thought; {words}".rstrip("; "))
     content = candidate.get("content")
     parts = content.get("parts") if isinstance(content, Mapping) else None
     read = _Parts()
     for part in parts if isinstance(parts, list) else []:
         read.add(part)
     if reason in _BAD_CALLS:
-        read.malformed.append(MalformedCall(raw=told or read.text, error=_BAD_CALLS[reason]))
+        read.malformed.append(MalformedCall(raw=words or read.text, error=_BAD_CALLS[reason]))
     finish: Finish = _FINISHES.get(reason, "stop")
     if finish == "stop" and (read.calls or read.malformed):
         finish = "tools"
     text = read.text
     if finish == "filter" and not text:
-        text = f"the provider cut the reply off ({reason})" + (f": {told}" if told else "")
+        text = f"the provider cut the reply off ({reason})" + (f": {words}" if words else "")
     return Reply(
         text=text,
         reasoning=read.reasoning,
@@ -312,7 +318,7 @@ class _Parts:
             self.kept.append(kept)
 
     def _call(self, call: Json) -> bool:
-        """Whether it is one that can be answered."""
+        """Take in a call. Return True if it can be answered."""
         name = call.get("name") if isinstance(call, Mapping) else None
         if not isinstance(call, Mapping) or not isinstance(name, str) or not name:
             self.malformed.append(MalformedCall(raw=json.dumps(call), error="a tool call needs a name"))
@@ -331,7 +337,7 @@ class _Parts:
 
 
 def _signature(value: Json) -> str | None:
-    """A signature that is base64; what is not could not be sent back."""
+    """Return a signature that is base64, else None: another could not be sent back."""
     if not isinstance(value, str) or not value:
         return None
     try:
@@ -341,20 +347,12 @@ def _signature(value: Json) -> str | None:
     return value
 
 
-def _payload(body: bytes, site: Site) -> Object:
-    try:
-        # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
-        payload = cleaned(loads(site.scrub(body.decode("utf-8-sig", "replace"))), site.scrub)
-    except (ValueError, RecursionError) as error:
-        if body.lstrip()[:1] == b"<":
-            raise Rejected(f"{site.where}: answered with a web page, not JSON; {_ADDRESS_HINT}") from error
-        raise Unavailable(f"{site.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
-    if not isinstance(payload, Mapping):
-        raise Unavailable(f"{site.where}: expected a JSON object, found {str(payload)[:80]!r}")
+def _payload(body: bytes, info: EndpointInfo) -> JsonObject:
+    payload = parse_answer(body, info, _ADDRESS_HINT)
     if payload.get("error") and not payload.get("candidates"):
         # Some gateways report a failure with HTTP 200 and an error in place of the answer.
         code = _error(payload).get("code")
-        raise failure(code if isinstance(code, int) and 400 <= code < 600 else 502, body, {}, site)
+        raise failure(code if isinstance(code, int) and 400 <= code < 600 else 502, body, {}, info)
     return payload
 
 
@@ -380,20 +378,19 @@ def _usage(value: Json) -> Usage:
 # Failure → BackendError
 
 
-def failure(status: int, body: bytes, headers: Mapping[str, str], site: Site) -> BackendError:
-    """A failed answer as one of ours, with what to do about it."""
+def failure(status: int, body: bytes, headers: Mapping[str, str], info: EndpointInfo) -> BackendError:
+    """Return a failed answer as one of our errors, with what to do about it."""
     try:
-        error = _error(cleaned(loads(body), site.scrub))
+        error = _error(cleaned(loads(body), info.scrub))
         message, listed = error.get("message"), error.get("details")
-        told = message if isinstance(message, str) else ""
+        words = message if isinstance(message, str) else ""
         details = [d for d in listed if isinstance(d, Mapping)] if isinstance(listed, list) else []
     except (ValueError, RecursionError):
-        told, details = clean_text(body[:2000].decode("utf-8", "replace"), site.scrub), []
-    if told.lstrip().startswith("<"):
-        told = "(a web page)"
-    told = " ".join(told.split())
-    told = told if len(told) <= 400 else told[:399] + "…"
-    message = f"{site.where}: HTTP {status}" + (f", {told}" if told else "")
+        words, details = clean_text(body[:2000].decode("utf-8", "replace"), info.scrub), []
+    if words.lstrip().startswith("<"):
+        words = "(a web page)"
+    words = one_line(words)
+    message = f"{info.where}: HTTP {status}" + (f", {words}" if words else "")
     if status == 429:
         if any("PerDay" in json.dumps(d) for d in details):
             return Rejected(
@@ -402,47 +399,47 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], site: Site) ->
         return RateLimited(message, status=status, retry_after_s=_delay_s(details, headers))
     if status == 408 or status >= 500:
         return Unavailable(message, status=status, retry_after_s=_delay_s(details, headers))
-    if status in (400, 413) and _CONTEXT.search(told):
+    if status in (400, 413) and _CONTEXT.search(words):
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     reasons = {str(d.get("reason")) for d in details}
-    if status in (401, 403) or reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"} or "API key" in told:
-        return Rejected(f"{message}; {site.key_hint}", status=status, for_all=True)
-    if advice := site.advice(told):
+    if status in (401, 403) or reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"} or "API key" in words:
+        return Rejected(f"{message}; {info.key_hint}", status=status, for_all=True)
+    if advice := info.advice(words):
         return Rejected(f"{message}; {advice}", status=status)
     if status in (404, 405) or status < 400:
         return Rejected(f"{message}; check the model's name, and that {_ADDRESS_HINT}", status=status, for_all=True)
     return Rejected(message, status=status)
 
 
-def refused_parameter(error: Rejected, sent: Object) -> str | None:
-    """The name of a parameter that was sent, that the model says it does not take, and that we can do without."""
+def refused_parameter(error: Rejected, sent: JsonObject) -> str | None:
+    """Return the name of a parameter that was sent, that the model refuses, and that we can do without."""
     # Behind the address and the model's name, which may be anything.
-    _, _, told = str(error).partition("HTTP 400")
+    _, _, words = str(error).partition("HTTP 400")
     if error.status != 400:
         return None
-    if SAMPLING["max_tokens"] in sent and REPLY_BOUND.search(told):
+    if SAMPLING["max_tokens"] in sent and REPLY_BOUND.search(words):
         return "max_tokens"
-    if not _REFUSES_PARAMETER.search(told):
+    if not _REFUSES_PARAMETER.search(words):
         return None
     wire_names = {**SAMPLING, "answer_schema": _SCHEMA}
-    return next((n for n, named in DROPPABLE.items() if wire_names[n] in sent and named.search(told)), None)
+    return next((n for n, named in DROPPABLE.items() if wire_names[n] in sent and named.search(words)), None)
 
 
-def backend_error(error: Exception, site: Site) -> BackendError:
-    """What the SDK, or the HTTP library below it, raised as one of ours. Cleaned of the key in place: it is the cause."""
-    error.args = tuple(clean_text(str(a), site.scrub) for a in error.args)
-    library, kind, told = type(error).__module__.partition(".")[0], type(error).__name__, site.scrub(str(error))
+def backend_error(error: Exception, info: EndpointInfo) -> BackendError:
+    """Return an error of the SDK or its HTTP library as one of ours. It is cleaned of the key in place: it is the cause."""
+    error.args = tuple(clean_text(str(a), info.scrub) for a in error.args)
+    library, kind, words = type(error).__module__.partition(".")[0], type(error).__name__, info.scrub(str(error))
     if library not in ("httpx", "httpx2", "httpcore", "httpcore2"):
-        return Rejected(f"{site.where}: the SDK refuses the request ({kind}: {' '.join(told.split())[:400]})")
+        return Rejected(f"{info.where}: the SDK refuses the request ({kind}: {' '.join(words.split())[:400]})")
     if "ConnectTimeout" in kind:
-        return Unavailable(f"{site.where}: no connection within {site.connect_s:g} s")
+        return Unavailable(f"{info.where}: no connection within {info.connect_s:g} s")
     if "Timeout" in kind:
-        return Unavailable(f"{site.where}: no answer within {site.timeout_s:g} s")
-    return Unavailable(f"{site.where}: the connection failed ({kind}: {told}); {UNREACHABLE_ADVICE}")
+        return Unavailable(f"{info.where}: no answer within {info.timeout_s:g} s")
+    return Unavailable(f"{info.where}: the connection failed ({kind}: {words}); {UNREACHABLE_ADVICE}")
 
 
-def _error(payload: Json) -> Object:
-    """The error's object: under "error", in a list of one, or the payload itself."""
+def _error(payload: Json) -> JsonObject:
+    """Return the error's object: under "error", in a list of one, or the payload itself."""
     if isinstance(payload, list) and payload:
         payload = payload[0]
     if not isinstance(payload, Mapping):
@@ -451,8 +448,8 @@ def _error(payload: Json) -> Object:
     return inner if isinstance(inner, Mapping) else {"message": str(inner)}
 
 
-def _delay_s(details: Sequence[Object], headers: Mapping[str, str]) -> float | None:
-    """The endpoint's wish in seconds: RetryInfo's "17.5s", or `Retry-After`; None where neither can be read."""
+def _delay_s(details: Sequence[JsonObject], headers: Mapping[str, str]) -> float | None:
+    """Return the wait in seconds that the endpoint asks for: RetryInfo's "17.5s", or `Retry-After`; None for neither."""
     for detail in details:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))
         if match:

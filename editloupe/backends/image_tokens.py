@@ -17,14 +17,16 @@ GEMINI_TILE: Final = 258
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTokens:
-    """A published formula. rule: in words, for reports.   count: (width, height) in px as sent → tokens."""
+    """A published formula."""
 
     rule: str
+    """In words, for reports."""
     count: Callable[[int, int], int] = field(repr=False, compare=False)
+    """(width, height) in px as sent → tokens."""
 
 
 def image_tokens_of(model: str) -> ImageTokens | None:
-    """The formula of a model by its name, whoever serves it ("Qwen/Qwen3-VL-8B-Instruct"); None where none is known."""
+    """Return a model's formula by its name, whoever serves it ("Qwen/Qwen3-VL-8B-Instruct"); None where none is known."""
     name = model.strip().casefold()
     plain = re.sub(r"-\d{4}-\d{2}-\d{2}$", "", re.split(r"[/:]", name)[-1])
     if plain in _TILES:
@@ -67,14 +69,14 @@ _PATCHES: Final = {
 
 
 def _tiles(width: int, height: int, *, base: int, tile: int) -> int:
-    """Into a square of 2048 px, then to a shorter side of 768 px, both only downwards; tiles of 512 px."""
+    """Reduce to a square of 2048 px, then to a shorter side of 768 px, and count tiles of 512 px."""
     scale = min(1.0, 2048 / max(width, height))
     scale *= min(1.0, 768 / (min(width, height) * scale))
     return base + tile * _cells(width * scale, 512) * _cells(height * scale, 512)
 
 
 def _patches(width: int, height: int, *, factor: float) -> int:
-    """Patches of 32 px; above 1536 the image is scaled down until it is covered by no more."""
+    """Count patches of 32 px. Above 1536 the image is scaled down until no more cover it."""
     across, down = _cells(width, 32), _cells(height, 32)
     if across * down > 1536:
         scale = math.sqrt(32**2 * 1536 / (width * height))
@@ -86,7 +88,7 @@ def _patches(width: int, height: int, *, factor: float) -> int:
 
 
 def _gemini_tiles(width: int, height: int) -> int:
-    """One tile up to 384 px a side; else tiles of the shorter side / 1.5, kept between 256 and 768 px."""
+    """Count one tile up to 384 px a side; else tiles of the shorter side / 1.5, kept between 256 and 768 px."""
     if max(width, height) <= 384:
         return GEMINI_TILE
     side = min(768, max(256, math.floor(min(width, height) / 1.5)))
@@ -94,7 +96,7 @@ def _gemini_tiles(width: int, height: int) -> int:
 
 
 def _squares(width: int, height: int, *, side: int, least: int, most: int) -> int:
-    """Qwen-VL: both sides rounded to multiples of `side` within a budget of px; a token a square, and one before and after.
+    """Count Qwen-VL's tokens: one a square of `side` px within a budget of px, one before and one after.
 
     least, most: px of the whole image in the models' own preprocessor_config.json; a server may be started with others.
     """
@@ -109,5 +111,5 @@ def _squares(width: int, height: int, *, side: int, least: int, most: int) -> in
 
 
 def _cells(length: float, side: int) -> int:
-    """How many of `side` cover a length; a hair of tolerance, since the length went through a division."""
+    """Count how many of `side` cover a length, with a tolerance for lengths that went through a division."""
     return max(1, math.ceil(length / side - 1e-9))

@@ -31,7 +31,7 @@ from editloupe.backends import langchain_reply as reading
 from editloupe.backends.base import BackendURI, Traits, parse_uri
 from editloupe.backends.endpoint import checked_base_url, checked_side, checked_timeout
 from editloupe.backends.image_tokens import image_tokens_of
-from editloupe.backends.payload import REPLY_BOUND, ImageURL, ImageURLs, pictures, without_pictures
+from editloupe.backends.payload import REPLY_BOUND, ImageURL, ImageURLs, move_pictures, one_line
 from editloupe.backends.remote import Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, ImagePart, Message, Part, Reply, Request, Sampling
@@ -48,18 +48,14 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "max_tokens": ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens"),
 }
 """Our names for sampling, and the fields under which LangChain's model classes hold them; the first one found is set."""
-
 _DEFAULTS: Final[Mapping[str, Json]] = {"seed": DEFAULT_SEED, "max_tokens": DEFAULT_REPLY_TOKENS}
-"""What is asked for where nobody says otherwise: a model of one's own may have been made with something else."""
-
+"""What is asked for by default. A model of the caller's own may have been made with something else."""
 _SAYS_NONE: Final = frozenset(
     {"openai", "azure", "google_genai", "google_vertexai", "groq", "mistral", "xai", "deepseek", "fireworks", "together"}
 )
 """Providers (as LangChain names them in traces) whose bind_tools takes "none": tools are named and must not be called."""
-
 _TAKES_SCHEMA: Final = frozenset({"openai", "azure", "google_genai"})
 """Providers whose classes put `response_format` with a JSON Schema on the wire."""
-
 _KEY_VARIABLE = re.compile(r"(API_?KEY|_TOKEN|_SECRET|SECRET_ACCESS_KEY|PASSWORD)$")
 _SHORTEST_SECRET = 8
 
@@ -67,7 +63,7 @@ _SHORTEST_SECRET = 8
 def open_backend(
     uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY, sleep: Callable[[float], None] = time.sleep
 ) -> LangChainLMM:
-    """The backend behind `langchain/PROVIDER:MODEL`. Nothing is sent yet.
+    """Open the backend behind `langchain/PROVIDER:MODEL`. Nothing is sent yet.
 
     Raises ConfigError: no provider or model, an unknown parameter, a missing package or key.
     """
@@ -93,12 +89,12 @@ def open_backend(
     canonical = BackendURI(provider=uri.provider, model=uri.model, params=lasting)
     traits = replace(traits_of(chat), boxes=dialect, max_image_side=side)
     name = str(canonical).partition("/")[2]
-    # What its class has set is nobody's wish.
+    # What its class has set was not asked for.
     return LangChainLMM(chat, name=name, traits=traits, own_settings=False, policy=policy, sleep=sleep)
 
 
 def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, asked: bool) -> BaseChatModel:
-    """The chat model, without retries of its own where its class lets us say so. Raises ConfigError."""
+    """Return the chat model, without retries of its own where its class allows it. Raises ConfigError."""
     try:
         from langchain.chat_models import init_chat_model
     except ImportError as error:
@@ -116,9 +112,8 @@ def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, 
             raise ConfigError(f"{where}: {error}") from error
         except Exception as error:  # noqa: BLE001
             # Whatever a provider's class raises for a missing key or an option it does not know.
-            told = " ".join(Secrets.of_environment().scrub(str(error)).split())
-            told = told if len(told) <= 400 else told[:399] + "…"
-            raise ConfigError(f"{where} cannot be made: {told}") from None if told != str(error) else error
+            words = one_line(Secrets.of_environment().scrub(str(error)))
+            raise ConfigError(f"{where} cannot be made: {words}") from None if words != str(error) else error
         if not isinstance(made, BaseChatModel):
             raise ConfigError(f"{where}: init_chat_model gave a {type(made).__name__}, not a chat model")
         return made
@@ -173,33 +168,33 @@ class LangChainLMM(Remote):
         self._model_name = self._secrets.scrub(_model_name(model))
         traits = traits or traits_of(model)
         own = self._secrets.scrub(name) if name else _own_name(model, self._model_name, self._secrets)
-        told = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
+        tool_images = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
         super().__init__(
             _canonical(own, traits),
             _endpoint(model),
             traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(self._model_name)),
             close=lambda: None,
-            tool_images=told,
+            tool_images=tool_images,
             policy=policy,
             sleep=sleep,
         )
-        self._image_urls = ImageURLs(self._traits.image_policy)
+        self._image_urls = ImageURLs(self.traits.image_policy)
         self._refused: frozenset[str] = frozenset()
         self._set: dict[tuple[Sampling, frozenset[str]], BaseChatModel] = {}
 
     def context_limit(self) -> int | None:
-        """Tokens that one conversation may have, by LangChain's own profile of the model; None where it has none."""
+        """Return the tokens that one conversation may have, by LangChain's profile of the model; None where it has none."""
         profile = self._model.profile
-        told = profile.get("max_input_tokens") if profile else None
-        return told if isinstance(told, int) and told > 0 else None
+        limit = profile.get("max_input_tokens") if profile else None
+        return limit if isinstance(limit, int) and limit > 0 else None
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
-        in_place = self._traits.tool_result_images
+        in_place = self.traits.tool_result_images
         messages = messages_of(request, lambda ref: self._image_urls.of(images, ref), tool_images=in_place, by=self.uri)
         return lambda: self._negotiated(request, messages)
 
     def _negotiated(self, request: Request, messages: Sequence[BaseMessage]) -> Reply:
-        """One answer, without the parameters that this model turns out to refuse. Remembered: it is asked once."""
+        """Return one answer, without the parameters that this model refuses. Refusals are remembered."""
         while True:
             refused = self._refused
             model, sent = self._prepared(request, refused)
@@ -228,10 +223,10 @@ class LangChainLMM(Remote):
 
     @property
     def _where(self) -> str:
-        return self.uri if self._endpoint in self.uri else f"{self.uri} ({self._endpoint})"
+        return self.uri if self.endpoint in self.uri else f"{self.uri} ({self.endpoint})"
 
     def _prepared(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Json]]:
-        """The model with the request's sampling, and what to record of that and of its schema.
+        """Return the model with the request's sampling, and what to record of that and of its schema.
 
         Sampling is set on a copy of the model and not with the call: a class takes what it has a field for, and only that.
         """
@@ -242,7 +237,7 @@ class LangChainLMM(Remote):
             field = _field(self._model, ours)
             own: Json = None if field is None else getattr(self._model, field, None)
             if value is None or (self._own_settings and value == _DEFAULTS.get(ours) and own is not None):
-                # What the model was made with is on the wire where nobody asked for something else.
+                # What the model was made with is on the wire where nothing else was asked for.
                 if ours not in refused and own is not None:
                     set_[ours] = own
                 continue
@@ -274,7 +269,7 @@ class LangChainLMM(Remote):
         return model, sent
 
     def _with_tools(self, model: BaseChatModel, request: Request) -> tuple[Any, str | None]:
-        """The model with the request's tools bound, and the tool choice as it was sent; None without tools."""
+        """Return the model with the request's tools bound, and the tool choice as it was sent; None without tools."""
         if not request.tools:
             return model, None
         tools = [{"type": "function", "function": tool.to_json()} for tool in request.tools]
@@ -292,24 +287,13 @@ class LangChainLMM(Remote):
 
 
 def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool, by: str) -> list[BaseMessage]:
-    """The conversation as LangChain's messages with standard content blocks.
+    """Return the conversation as LangChain's messages with standard content blocks.
 
-    tool_images: pictures of a tool's message stay in it; else they follow, under their names, in a user's message behind
-    the last tool's message of the turn.   by: the backend whose own `carry` is given back.
+    tool_images: pictures of a tool's message stay in it; else `move_pictures` moves them.
+    by: the backend whose own `carry` is given back.
     """
-    found: list[BaseMessage] = []
-    waiting: list[Part] = []
-    for message in request.messages:
-        if message.role != "tool" and waiting:
-            found.append(HumanMessage(content=_blocks(tuple(waiting), image_url)))
-            waiting = []
-        if message.role == "tool" and not tool_images and message.images:
-            waiting += pictures(message)
-            message = replace(message, parts=without_pictures(message))
-        found.append(_as_langchain(message, image_url, by))
-    if waiting:
-        found.append(HumanMessage(content=_blocks(tuple(waiting), image_url)))
-    return found
+    messages = request.messages if tool_images else move_pictures(request.messages)
+    return [_as_langchain(message, image_url, by) for message in messages]
 
 
 def _as_langchain(message: Message, image_url: ImageURL, by: str) -> BaseMessage:
@@ -333,7 +317,7 @@ def _as_langchain(message: Message, image_url: ImageURL, by: str) -> BaseMessage
 
 
 def _blocks(parts: tuple[Part, ...], image_url: ImageURL) -> Any:
-    """A plain string where there is one text and nothing else, else blocks in the order of the parts."""
+    """Return a plain string for one text and nothing else, else blocks in the order of the parts."""
     if not parts:
         return ""
     if len(parts) == 1 and not isinstance(parts[0], ImagePart):
@@ -353,7 +337,7 @@ def _image_block(ref: ImageRef, image_url: ImageURL) -> dict[str, str]:
 
 
 def traits_of(model: BaseChatModel) -> Traits:
-    """What a model can do, as far as its class tells."""
+    """Return what a model can do, as far as its class tells."""
     name = Secrets.of(model).scrub(_model_name(model))
     return Traits(
         describes=f"{name or type(model).__name__} over LangChain's {type(model).__name__}",
@@ -364,7 +348,7 @@ def traits_of(model: BaseChatModel) -> Traits:
 
 
 def _canonical(name: str, traits: Traits) -> BackendURI:
-    """The name as a URI, with what of the traits makes another judge. Raises ConfigError where it cannot stand in one."""
+    """Return the name as a URI, with the traits that make another judge. Raises ConfigError for a name that fits none."""
     uri = parse_uri(f"langchain/{name}")
     params = dict(uri.params)
     if traits.boxes != boxes.DEFAULT:
@@ -375,7 +359,7 @@ def _canonical(name: str, traits: Traits) -> BackendURI:
 
 
 def _field(model: BaseChatModel, ours: str) -> str | None:
-    """The field of the model that holds this sampling parameter; None where its class has none."""
+    """Return the field of the model that holds this sampling parameter; None where its class has none."""
     known = type(model).model_fields
     return next((name for name in _FIELDS[ours] if name in known), None)
 
@@ -396,7 +380,7 @@ def _model_name(model: BaseChatModel) -> str:
 
 
 def _endpoint(model: BaseChatModel) -> str:
-    """Where it answers, without credentials: the client's own address where it has one."""
+    """Return where the model answers, without credentials: the client's own address where it has one."""
     client = getattr(model, "root_client", None)
     for holder, name in ((client, "base_url"), *((model, n) for n in _ADDRESSES)):
         value = getattr(holder, name, None)
@@ -411,7 +395,7 @@ _ADDRESSES = ("base_url", "openai_api_base", "anthropic_api_url", "azure_endpoin
 
 
 def _identifying(model: BaseChatModel, secrets: Secrets) -> dict[str, Json]:
-    """What the model says identifies it, beyond its name and the sampling; without secrets."""
+    """Return what the model says identifies it, beyond its name and the sampling, without secrets."""
     ours = {"model", "model_name", "stream", "streaming", *(field for fields in _FIELDS.values() for field in fields)}
     # How long we wait and how often we ask do not change who judges.
     params = {
@@ -436,20 +420,20 @@ def _own_name(model: BaseChatModel, model_name: str, secrets: Secrets) -> str:
 
 
 def _refused_parameter(error: BackendError, sent: Mapping[str, Json]) -> str | None:
-    """The name of a parameter that was sent and that the model says it does not take."""
+    """Return the name of a parameter that was sent and that the model says it does not take."""
     if not isinstance(error, Rejected) or error.status not in (400, 422):
         return None
-    told = str(error)
-    names = [n for n in _FIELDS if n in sent and n != "max_tokens" and re.search(rf"\b{n}\b", told)]
-    if "max_tokens" in sent and REPLY_BOUND.search(told):
+    words = str(error)
+    names = [n for n in _FIELDS if n in sent and n != "max_tokens" and re.search(rf"\b{n}\b", words)]
+    if "max_tokens" in sent and REPLY_BOUND.search(words):
         return "max_tokens"
-    if "max_tokens" in sent and re.search(r"\bmax_(completion_|output_)?tokens\b", told):
+    if "max_tokens" in sent and re.search(r"\bmax_(completion_|output_)?tokens\b", words):
         names.append("max_tokens")
-    if "answer_schema" in sent and re.search(r"response[_ ](format|mime.type|json.schema)", told, re.IGNORECASE):
+    if "answer_schema" in sent and re.search(r"response[_ ](format|mime.type|json.schema)", words, re.IGNORECASE):
         names.append("answer_schema")
     refuses = re.search(
         r"support|only the default|not allowed|not permitted|deprecated|unexpected|unknown|unrecognized|extra_forbidden",
-        told,
+        words,
         re.IGNORECASE,
     )
     return names[0] if names and refuses else None

@@ -32,12 +32,10 @@ _FINISHES: Final[Mapping[str, Finish]] = {
     "refusal": "refusal",
 }  # fmt: skip
 """The words of the usual providers, in lower case."""
-
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
 _OWN_KEYS = ("refusal", "parsed", "token_usage", "reasoning_content", "tool_calls")
 """Of additional_kwargs: what is read into the reply, and no provider asks to have back."""
-
 _TOO_LONG = re.compile(r"too many (input )?tokens|input token count|exceeds? the (maximum|context)", re.IGNORECASE)
 _RATE = re.compile(r"RateLimit|ResourceExhausted|Throttl|TooManyRequests", re.IGNORECASE)
 _PASSING = re.compile(
@@ -52,7 +50,7 @@ _KEY = re.compile(r"Authentication|PermissionDenied|Unauthorized|Forbidden|Acces
 
 
 def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Scrub) -> Reply:
-    """The answer as a Reply that can be written to a trace: without keys, image data and what is no JSON."""
+    """Translate the answer into a Reply for the trace: without keys, image data and what is no JSON."""
     metadata: Mapping[str, Any] = message.response_metadata
     calls = tuple(
         ToolCall(id=str(c["id"] or f"call_{n}"), name=c["name"], arguments=_object(json_of(c["args"], scrub)))
@@ -101,39 +99,41 @@ def _finish(metadata: Mapping[str, Any]) -> Finish:
 
 
 def _blocked(metadata: Mapping[str, Any]) -> str:
-    """Gemini's reason for answering nothing, which its class keeps beside an empty message; "" where there is none."""
+    """Return Gemini's reason for answering nothing, which its class keeps beside an empty message; "" for none."""
     feedback = metadata.get("prompt_feedback")
     reason = feedback.get("block_reason") if isinstance(feedback, Mapping) else None
     return str(getattr(reason, "name", reason)) if reason else ""
 
 
 def _refusal(message: AIMessage) -> str:
-    told = message.additional_kwargs.get("refusal")
+    refusal = message.additional_kwargs.get("refusal")
     blocks = message.content if isinstance(message.content, list) else []
-    told = told or next((b.get("refusal") for b in blocks if isinstance(b, Mapping) and b.get("type") == "refusal"), None)
-    return told if isinstance(told, str) else ""
+    refusal = refusal or next(
+        (b.get("refusal") for b in blocks if isinstance(b, Mapping) and b.get("type") == "refusal"), None
+    )
+    return refusal if isinstance(refusal, str) else ""
 
 
 def _reasoning(message: AIMessage) -> str:
-    """The thoughts that the provider shows; "" where it shows none."""
+    """Return the thoughts that the provider shows; "" where it shows none."""
     found = [b["reasoning"] for b in message.content_blocks if b["type"] == "reasoning" and b.get("reasoning")]
     plain = message.additional_kwargs.get("reasoning_content")
     return "\n".join(found) or (plain if isinstance(plain, str) else "")
 
 
 def _usage(message: AIMessage) -> Usage:
-    told: Any = message.usage_metadata or {}
-    inputs, outputs = told.get("input_token_details"), told.get("output_token_details")
+    usage: Any = message.usage_metadata or {}
+    inputs, outputs = usage.get("input_token_details"), usage.get("output_token_details")
     return Usage(
-        input_tokens=payload.count(told, "input_tokens"),
-        output_tokens=payload.count(told, "output_tokens"),
+        input_tokens=payload.count(usage, "input_tokens"),
+        output_tokens=payload.count(usage, "output_tokens"),
         cached_tokens=payload.count(inputs, "cache_read"),
         reasoning_tokens=payload.count(outputs, "reasoning"),
     )
 
 
 def filtered_reply(error: Exception, sent: Mapping[str, Json], scrub: Scrub) -> Reply | None:
-    """A 400 by which a provider refuses the prompt for its content, as the reply that it is; None for any other error."""
+    """Return the Reply for a 400 that refuses the prompt for its content; None for any other error."""
     for one in _chain(error):
         body = getattr(one, "body", None)
         if _status(one) == 400 and payload.FILTERED.search(payload.error_code(body)):
@@ -146,7 +146,7 @@ def filtered_reply(error: Exception, sent: Mapping[str, Json], scrub: Scrub) -> 
 
 
 def _carry(message: AIMessage, by: str, scrub: Scrub) -> Json:
-    """The provider's own blocks and keywords (thoughts with their signatures), where the plain reply does not hold them."""
+    """Return the provider's own blocks and keywords (signed thoughts), where the plain reply does not hold them."""
     blocks = message.content if isinstance(message.content, list) else []
     plain = all(isinstance(b, str) or (b.get("type") == "text" and set(b) <= {"type", "text", "index"}) for b in blocks)
     further = {k: v for k, v in message.additional_kwargs.items() if k not in _OWN_KEYS and v}
@@ -166,13 +166,13 @@ def _carry(message: AIMessage, by: str, scrub: Scrub) -> Json:
 
 
 def carried(message: Message, by: str) -> dict[str, Any] | None:
-    """What an AIMessage is to be made of so that the provider gets its own back; None where there is nothing of `by`."""
+    """Return what an AIMessage is made of so that the provider gets its own back; None where there is nothing of `by`."""
     carry = message.carry.get("langchain") if isinstance(message.carry, Mapping) else None
     if not isinstance(carry, Mapping) or carry.get("by") != by:
         return None
-    told = carry.get("calls")
+    calls = carry.get("calls")
     # A call may have been given an id of its own since; the blocks that name it follow.
-    renamed = dict(zip(told if isinstance(told, list) else [], (c.id for c in message.tool_calls), strict=False))
+    renamed = dict(zip(calls if isinstance(calls, list) else [], (c.id for c in message.tool_calls), strict=False))
     return {name: _renamed(carry[name], renamed) for name in ("content", "additional_kwargs", "response_metadata")} | {
         "id": carry.get("id")
     }
@@ -189,7 +189,7 @@ def _renamed(value: Any, names: Mapping[Any, str]) -> Any:
 
 
 def json_of(value: Any, scrub: Scrub, *, cut_images: bool = True) -> Json:
-    """The same as JSON: objects that are none become their text, bytes base64, numbers that are not finite their name."""
+    """Return the value as JSON: other objects become their text, bytes base64, numbers that are not finite their name."""
     if isinstance(value, str):
         return payload.clean_text(value, scrub) if cut_images else scrub(value)
     if value is None or isinstance(value, bool | int):
@@ -213,20 +213,20 @@ def _object(value: Json) -> Mapping[str, Json]:
 
 
 def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
-    """Whatever a provider's library raises, as ours: by its HTTP status, else by the names of its classes."""
+    """Return any error of a provider's library as one of ours: by its HTTP status, else by the names of its classes."""
     if isinstance(error, BackendError):
         return error
     chain = list(_chain(error))
     status = next(filter(None, map(_status, chain)), None)
-    told = scrub(_told(chain))
+    words = scrub(_words(chain))
     names = " ".join(kind.__name__ for e in chain for kind in type(e).__mro__ if kind not in _EVERYBODYS)
-    message = f"{where}: " + (f"HTTP {status}, " if status else f"{type(error).__name__}: ") + told
+    message = f"{where}: " + (f"HTTP {status}, " if status else f"{type(error).__name__}: ") + words
     retry_after_s = next(filter(None, map(_retry_after_s, chain)), None)
     if "ContextOverflow" in names or (
-        status in (None, 400, 413, 422) and (payload.TOO_LONG.search(told) or _TOO_LONG.search(told))
+        status in (None, 400, 413, 422) and (payload.TOO_LONG.search(words) or _TOO_LONG.search(words))
     ):
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
-    if "insufficient_quota" in told:
+    if "insufficient_quota" in words:
         return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status, for_all=True)
     if status == 429 or (status is None and _RATE.search(names)):
         return RateLimited(message, status=status, retry_after_s=retry_after_s)
@@ -235,9 +235,9 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     if (status is not None and (status == 408 or status >= 500)) or (status is None and _PASSING.search(names)):
         return Unavailable(message, status=status, retry_after_s=retry_after_s)
     if status in (401, 403) or (status is None and _KEY.search(names)):
-        advice, for_all = "check the key that the provider's class reads", not payload.FLAGGED.search(told)
+        advice, for_all = "check the key that the provider's class reads", not payload.FLAGGED.search(words)
         return Rejected(f"{message}; {advice}", status=status, for_all=for_all)
-    if NO_VISION[0].search(told):
+    if NO_VISION[0].search(words):
         return Rejected(f"{message}; {NO_VISION[1]}", status=status)
     if status == 404:
         return Rejected(f"{message}; check the model's name and the address", status=status, for_all=True)
@@ -248,7 +248,7 @@ _EVERYBODYS = (Exception, BaseException, object)
 
 
 def cleaned_cause(error: Exception, scrub: Scrub) -> Exception | None:
-    """The error as a cause whose text shows no key, cleaned in place; None where it cannot be cleaned."""
+    """Return the error as a cause whose text shows no key, cleaned in place; None where it cannot be cleaned."""
     for one in _chain(error):
         one.args = tuple(scrub(a) if isinstance(a, str) else a for a in one.args)
         for name in ("message", "body"):
@@ -264,7 +264,7 @@ def cleaned_cause(error: Exception, scrub: Scrub) -> Exception | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, and what it says it comes from."""
+    """Yield the error, and each error that it comes from."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen and len(seen) < 16:
@@ -294,8 +294,8 @@ def _retry_after_s(error: BaseException) -> float | None:
     return payload.retry_after_s(headers) if isinstance(headers, Mapping) else None
 
 
-def _told(chain: list[BaseException]) -> str:
-    """What the provider says: its body's message where it has one, else the error's text; one line."""
+def _words(chain: list[BaseException]) -> str:
+    """Return what the provider says on one line: its body's message where it has one, else the error's text."""
     body = next((b for e in chain if (b := getattr(e, "body", None))), None)
     if body is not None:
         code = payload.error_code(body)
@@ -306,4 +306,4 @@ def _told(chain: list[BaseException]) -> str:
         # "Connection error." alone says nothing.
         last = chain[-1]
         text = f"{text} ({type(last).__name__}: {' '.join(str(last).split())})"
-    return text if len(text) <= 400 else text[:399] + "…"
+    return payload.one_line(text)

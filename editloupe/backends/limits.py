@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from statistics import median_high
 from typing import Final
 
 from editloupe.errors import RateLimited
@@ -16,11 +17,9 @@ MOST: Final = 64
 _WAVES_SEEN = 4
 _REFUSED = 0.2
 """Share of refused calls above which the limit halves. One that comes now and then costs its own retry; halving for each
-would bring an endpoint that refuses one call in ten, whoever asks, down to one connection."""
-
+would bring an endpoint that always refuses one call in ten down to one connection."""
 _SEEN = 16
 """So many calls are looked at, or a wave if that is more, before a share of them says something."""
-
 _SLOWER = 3.0
 """Times the usual answer's seconds from which an endpoint counts as overloaded. Answers differ by their length alone by a
 factor of two."""
@@ -58,7 +57,7 @@ class ConnectionLimit:
         return max(1, int(self._limit))
 
     def fix(self, connections: int) -> None:
-        """From now on exactly so many, whatever the endpoint says. Raises ValueError under 1."""
+        """Set the limit for good, whatever the endpoint says. Raises ValueError under 1."""
         if connections < 1:
             raise ValueError(f"expected at least 1 connection, found {connections}")
         with self._free:
@@ -67,7 +66,7 @@ class ConnectionLimit:
 
     @contextmanager
     def fixed(self, connections: int | None) -> Iterator[None]:
-        """`fix` for a while; afterwards the limit is what it was before. None changes nothing."""
+        """Set the limit for a while; afterwards it is what it was before. None changes nothing."""
         if connections is None:
             yield
             return
@@ -82,7 +81,7 @@ class ConnectionLimit:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """One call to the endpoint: waits for its turn, and learns from how it ends."""
+        """Make one call to the endpoint: wait for its turn, and learn from how it ends."""
         with self._free:
             while self._under_way >= self.limit:
                 self._full = True
@@ -122,7 +121,7 @@ class ConnectionLimit:
             self._end()
             if self._fixed or self._answered < (self.limit if self._doubling else max(self.limit, _SEEN)):
                 return
-            recent = _middle(list(self._seconds)[-self._answered :])
+            recent = median_high(list(self._seconds)[-self._answered :])
             if self._usual is None:
                 self._usual = recent
             if recent > _SLOWER * max(self._usual, 0.05) and self.limit > 1:
@@ -135,7 +134,7 @@ class ConnectionLimit:
                 self._answered = 0
 
     def _end(self) -> None:
-        """One more call has ended without a change."""
+        """Count a call that ended without a change."""
         self._ended += 1
         if self._ended >= max(self.limit, _SEEN):
             self._ended = self._refused_lately = 0
@@ -151,10 +150,6 @@ _MAKING = threading.Lock()
 
 
 def limit_of(endpoint: str) -> ConnectionLimit:
-    """The limit of an endpoint, one for the whole process: several backends at one address share it."""
+    """Return the limit of an endpoint, one for the whole process: several backends at one address share it."""
     with _MAKING:
         return _LIMITS.setdefault(endpoint, ConnectionLimit())
-
-
-def _middle(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]

@@ -6,31 +6,29 @@ and which parameters a model refuses are editloupe/backends/openai.py's.
 
 from __future__ import annotations
 
-import functools
-import importlib
 import json
 import math
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, cast
 
-from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, Site
+from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, EndpointInfo
 from editloupe.backends.payload import (
     FILTERED,
     FLAGGED,
     TOO_LONG,
     ImageURL,
+    JsonObject,
     clean_text,
     cleaned,
     count,
     error_code,
     loads,
-    pictures,
+    move_pictures,
+    parse_answer,
     retry_after_s,
     said,
-    without_pictures,
 )
 from editloupe.chat import (
     Finish,
@@ -42,13 +40,10 @@ from editloupe.chat import (
     Request,
     TextPart,
     ToolCall,
-    ToolSpec,
     Usage,
 )
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import ImageRef, Json
-
-Object: TypeAlias = Mapping[str, Json]
 
 _FINISHES: Final[Mapping[str, Finish]] = {
     "stop": "stop",
@@ -66,43 +61,34 @@ _BASE_URL_HINT = "base_url is the address under which /chat/completions lies (it
 
 
 def parameters_of(model: str, request: Request, renamed: Mapping[str, str | None]) -> dict[str, Json]:
-    """Everything of a request but its messages. renamed: parameter → the name this model wants, None to leave it out."""
+    """Return everything of a request but its messages.
+
+    renamed: parameter → the name that this model wants, None to leave it out.
+    """
     wire: dict[str, Json] = {"model": model}
     for name, value in request.sampling.to_json().items():
         wire_name = renamed.get(name, name)
         if value is not None and wire_name is not None:
             wire[wire_name] = value
     if request.tools:
-        wire["tools"] = [_wire_tool(tool) for tool in request.tools]
+        wire["tools"] = [{"type": "function", "function": tool.to_json()} for tool in request.tools]
         wire["tool_choice"] = "auto" if request.calls_allowed else "none"
     return wire
 
 
-def response_format(schema: Object) -> dict[str, Json]:
-    """What holds an answer to a JSON Schema. Strict: every object of it must be closed and its properties all required."""
+def response_format(schema: JsonObject) -> dict[str, Json]:
+    """Return what holds an answer to a JSON Schema. Each object must be closed, and all its properties required."""
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": True}}
 
 
 def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool = False, image_ids: bool = False) -> list[Json]:
-    """The conversation. tool_images: the endpoint takes pictures in a tool's message.   image_ids: each picture carries its
-    digest as `uuid`, by which the server knows it again.
+    """Return the conversation.
 
-    Where it does not, a tool's message keeps its text, and its pictures follow, under their names, in a user's message
-    behind the last tool's message of the turn: between them, an endpoint refuses it.
+    tool_images: whether the endpoint takes pictures in a tool's message. Where it does not, `move_pictures` moves them.
+    image_ids: whether each picture carries its digest as `uuid`, by which the server knows it again.
     """
-    wire: list[Json] = []
-    waiting: list[Part] = []
-    for message in request.messages:
-        if message.role != "tool" and waiting:
-            wire.append({"role": "user", "content": _wire_content(tuple(waiting), image_url, image_ids)})
-            waiting = []
-        if message.role == "tool" and not tool_images and message.images:
-            waiting += pictures(message)
-            message = replace(message, parts=without_pictures(message))
-        wire.append(_wire_message(message, image_url, image_ids))
-    if waiting:
-        wire.append({"role": "user", "content": _wire_content(tuple(waiting), image_url, image_ids)})
-    return wire
+    messages = request.messages if tool_images else move_pictures(request.messages)
+    return [_wire_message(message, image_url, image_ids) for message in messages]
 
 
 class Spliced:
@@ -116,7 +102,7 @@ class Spliced:
 
     @classmethod
     def of(cls, make: Callable[[ImageURL], list[Json]], image_url: Callable[[ImageRef], bytes]) -> Spliced:
-        """What `make` writes with the image URLs that it is given, with those of `image_url` in their place."""
+        """Return what `make` writes with the image URLs that it is given, with those of `image_url` in their place."""
         urls: dict[str, bytes] = {}
 
         def gap(ref: ImageRef) -> str:
@@ -129,8 +115,8 @@ class Spliced:
         pieces[1::2] = [urls[digest.decode()] for digest in pieces[1::2]]
         return cls(pieces)
 
-    def within(self, before: Object, behind: Object) -> bytes:
-        """A body that holds `before`, "messages", and `behind`."""
+    def within(self, before: JsonObject, behind: JsonObject) -> bytes:
+        """Return a body that holds `before`, "messages", and `behind`."""
         parts = [_json(before)[:-1], b"," if before else b"", b'"messages":', *self._pieces]
         return b"".join([*parts, b"," + _json(behind)[1:] if behind else b"}"])
 
@@ -141,12 +127,12 @@ _GAPS: Final = re.compile(_GAP.encode() + b"([0-9a-f]{64})")
 
 
 def _json(value: Json) -> bytes:
-    """As the SDK writes JSON. Half a surrogate pair, which JSON allows and UTF-8 does not, becomes its escape."""
+    """Write JSON as the SDK does. Half a surrogate pair, which JSON allows and UTF-8 does not, becomes its escape."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode("utf-8", "backslashreplace")
 
 
-def _wire_message(message: Message, image_url: ImageURL, image_ids: bool) -> Object:
+def _wire_message(message: Message, image_url: ImageURL, image_ids: bool) -> JsonObject:
     wire: dict[str, Json] = {"role": message.role, "content": _wire_content(message.parts, image_url, image_ids)}
     if message.role == "tool" and not message.images:
         # One plain string: lists of blocks in a tool's message are what the fewest servers take.
@@ -162,7 +148,7 @@ def _wire_message(message: Message, image_url: ImageURL, image_ids: bool) -> Obj
 
 
 def _wire_content(parts: tuple[Part, ...], image_url: ImageURL, image_ids: bool) -> Json:
-    """Blocks in the order of the parts; one text alone is a plain string, which every server takes for every role."""
+    """Return blocks in the order of the parts, or a plain string for one text, which every server takes for every role."""
     if not parts:
         return None
     if len(parts) == 1 and isinstance(parts[0], TextPart):
@@ -179,39 +165,36 @@ def _wire_content(parts: tuple[Part, ...], image_url: ImageURL, image_ids: bool)
     ]
 
 
-def _wire_tool(tool: ToolSpec) -> Object:
-    return {"type": "function", "function": tool.to_json()}
-
-
 # wire → Reply
 
 
-def read_reply(body: bytes, sent: Object, site: Site) -> Reply:
-    """The answer as a Reply that can be written to a trace: without the key, image data and text that is not Unicode.
+def read_reply(body: bytes, sent: JsonObject, info: EndpointInfo) -> Reply:
+    """Parse the answer into a Reply for the trace: without the key, image data and text that is not Unicode.
 
     Raises BackendError where it is no whole answer, holds no message, or says itself that it failed or was broken off.
     """
-    payload = _payload(body, site)
+    payload = _payload(body, info)
     choices = payload.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, Mapping) else None
     if not isinstance(choice, Mapping) or not isinstance(message, Mapping):
-        raise Unavailable(f"{site.where}: answered without a message; expected choices[0].message")
+        raise Unavailable(f"{info.where}: answered without a message; expected choices[0].message")
     reason = choice.get("finish_reason")
     if reason in ("error", "abort"):
-        raise Unavailable(f"{site.where}: the server broke the answer off (finish_reason {reason!r})")
-    calls, malformed = _calls(message.get("tool_calls"), site.scrub)
+        raise Unavailable(f"{info.where}: the server broke the answer off (finish_reason {reason!r})")
+    calls, malformed = _calls(message.get("tool_calls"), info.scrub)
     finish: Finish = _FINISHES.get(str(reason), "stop")
     if finish == "stop" and (calls or malformed):
-        # Servers that were told which tool to call say "stop".
+        # Servers that were words which tool to call say "stop".
         finish = "tools"
     text, refusal = _content_text(message.get("content")), message.get("refusal")
     if isinstance(refusal, str) and refusal:
         text, finish = refusal, "refusal"
+    thoughts = (message.get("reasoning_content"), message.get("reasoning"))
     model, fingerprint = payload.get("model"), payload.get("system_fingerprint")
     return Reply(
         text=text,
-        reasoning=_first_text(message, "reasoning_content", "reasoning"),
+        reasoning=next((v for v in thoughts if isinstance(v, str) and v), ""),
         tool_calls=calls,
         malformed_calls=malformed,
         finish=finish,
@@ -225,7 +208,7 @@ def read_reply(body: bytes, sent: Object, site: Site) -> Reply:
 
 
 def _logprob(value: Json) -> float | None:
-    """The natural logarithm of the answer's probability: that of its tokens, added up. None where one is not told."""
+    """Return the natural logarithm of the answer's probability: its tokens' added up. None where one is missing."""
     tokens = value.get("content") if isinstance(value, Mapping) else None
     if not isinstance(tokens, list) or not tokens:
         return None
@@ -234,34 +217,22 @@ def _logprob(value: Json) -> float | None:
     return math.fsum(known) if len(known) == len(values) else None
 
 
-def _payload(body: bytes, site: Site) -> Object:
-    try:
-        # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
-        payload = cleaned(loads(site.scrub(body.decode("utf-8-sig", "replace"))), site.scrub)
-    except (ValueError, RecursionError) as error:
-        if body.lstrip()[:1] == b"<":
-            raise Rejected(f"{site.where}: answered with a web page, not JSON; {_BASE_URL_HINT}") from error
-        raise Unavailable(f"{site.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
-    if not isinstance(payload, Mapping):
-        raise Unavailable(f"{site.where}: expected a JSON object, found {str(payload)[:80]!r}")
+def _payload(body: bytes, info: EndpointInfo) -> JsonObject:
+    payload = parse_answer(body, info, _BASE_URL_HINT)
     # Some gateways report a failure with HTTP 200 and an error in place of the answer.
     error_body = payload.get("error")
     if error_body and not payload.get("choices"):
         code = error_body.get("code") if isinstance(error_body, Mapping) else None
-        raise _failure(code if isinstance(code, int) and 400 <= code < 600 else 502, error_body, site)
+        raise _failure(code if isinstance(code, int) and 400 <= code < 600 else 502, error_body, info)
     return payload
 
 
 def _content_text(content: Json) -> str:
-    """A string, or the text of a list of blocks; anything else is no text."""
+    """Return a string, or the text of a list of blocks; anything else is no text."""
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else []
     return "".join(str(b["text"]) for b in blocks if isinstance(b, Mapping) and isinstance(b.get("text"), str))
-
-
-def _first_text(message: Object, *names: str) -> str:
-    return next((v for v in (message.get(name) for name in names) if isinstance(v, str) and v), "")
 
 
 def _calls(value: Json, scrub: Callable[[str], str]) -> tuple[tuple[ToolCall, ...], tuple[MalformedCall, ...]]:
@@ -304,51 +275,37 @@ def _usage(value: Json) -> Usage:
 # Foreign error → BackendError
 
 
-@functools.cache
-def foreign_errors() -> tuple[type[Exception], ...]:
-    """What a call of the SDK may raise: its own errors, and those of the HTTP library below it.
-
-    The SDK translates what fails before the answer's first byte; what fails after it comes as it is.
-    """
+def backend_error(error: Exception, info: EndpointInfo) -> BackendError:
+    """Return an error of the SDK as one of ours. It is cleaned of the key in place, since it becomes the cause."""
     import openai
 
-    return (openai.OpenAIError, http_library().HTTPError)
-
-
-@functools.cache
-def http_library() -> Any:
-    """What the SDK sends with: httpx under openai 2, httpx2 under openai 3."""
-    import openai
-
-    return importlib.import_module(openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0])
-
-
-def backend_error(error: Exception, site: Site) -> BackendError:
-    """One of `foreign_errors` as ours. It is cleaned of the key in place, since it becomes the cause."""
-    import openai
+    if isinstance(error.__cause__, BackendError):
+        # Up to 2 the SDK wraps whatever its HTTP client raises.
+        ours, error.__cause__ = error.__cause__, None
+        return ours
 
     if isinstance(error, openai.APIError):
-        error.message = clean_text(error.message, site.scrub)
+        error.message = clean_text(error.message, info.scrub)
         try:
-            error.body = cleaned(cast("Json", error.body), site.scrub)
+            error.body = cleaned(cast("Json", error.body), info.scrub)
         except RecursionError:
             error.body = None
-    error.args = tuple(clean_text(str(a), site.scrub) for a in error.args)
+    error.args = tuple(clean_text(str(a), info.scrub) for a in error.args)
     if isinstance(error, openai.APIStatusError):
-        return _failure(error.status_code, error.body, site, retry_after_s=retry_after_s(error.response.headers))
+        return _failure(error.status_code, error.body, info, retry_after_s=retry_after_s(error.response.headers))
     cause = error.__cause__ or error
-    kind, told = type(cause).__name__, site.scrub(str(cause))
+    kind, words = type(cause).__name__, info.scrub(str(cause))
     if "ConnectTimeout" in kind:
-        return Unavailable(f"{site.where}: no connection within {site.connect_s:g} s")
+        return Unavailable(f"{info.where}: no connection within {info.connect_s:g} s")
     if "Timeout" in kind:
-        return Unavailable(f"{site.where}: no answer within {site.timeout_s:g} s")
+        return Unavailable(f"{info.where}: no answer within {info.timeout_s:g} s")
     if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIConnectionError):
-        return Rejected(f"{site.where}: {kind}: {told}")
-    return Unavailable(f"{site.where}: the connection failed ({kind}: {told}); {UNREACHABLE_ADVICE}")
+        return Rejected(f"{info.where}: {kind}: {words}")
+    return Unavailable(f"{info.where}: the connection failed ({kind}: {words}); {UNREACHABLE_ADVICE}")
 
 
-def filtered_reply(error: Exception, sent: Object, site: Site) -> Reply | None:
-    """A 400 by which a provider refuses the prompt for its content, as the reply that it is; None for any other error."""
+def filtered_reply(error: Exception, sent: JsonObject, info: EndpointInfo) -> Reply | None:
+    """Return the Reply for a 400 that refuses the prompt for its content; None for any other error."""
     import openai
 
     if not isinstance(error, openai.APIStatusError) or error.status_code != 400:
@@ -356,28 +313,28 @@ def filtered_reply(error: Exception, sent: Object, site: Site) -> Reply | None:
     if not FILTERED.search(error_code(error.body)):
         return None
     try:
-        raw = cleaned(cast("Json", error.body), site.scrub)
+        raw = cleaned(cast("Json", error.body), info.scrub)
     except RecursionError:
         raw = None
-    return Reply(text=clean_text(said(error.body), site.scrub), finish="filter", raw=raw, sent=sent)
+    return Reply(text=clean_text(said(error.body), info.scrub), finish="filter", raw=raw, sent=sent)
 
 
-def _failure(status: int, body: object, site: Site, *, retry_after_s: float | None = None) -> BackendError:
-    """A failed answer as one of ours, with what to do about it."""
-    told, code = said(body), error_code(body)
-    message = f"{site.where}: HTTP {status}" + (f", {told}" if told else "")
+def _failure(status: int, body: object, info: EndpointInfo, *, retry_after_s: float | None = None) -> BackendError:
+    """Return a failed answer as one of our errors, with what to do about it."""
+    words, code = said(body), error_code(body)
+    message = f"{info.where}: HTTP {status}" + (f", {words}" if words else "")
     if status == 429 and code == "insufficient_quota":
         return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status, for_all=True)
     if status == 429:
         return RateLimited(message, status=status, retry_after_s=retry_after_s)
     if status == 408 or status >= 500:
         return Unavailable(message, status=status, retry_after_s=retry_after_s)
-    if status in (400, 413, 422) and TOO_LONG.search(f"{code} {told}"):
+    if status in (400, 413, 422) and TOO_LONG.search(f"{code} {words}"):
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     if status in (401, 403):
         # Some gateways refuse a single prompt with a 403.
-        return Rejected(f"{message}; {site.key_hint}", status=status, for_all=not FLAGGED.search(told))
-    if advice := site.advice(told):
+        return Rejected(f"{message}; {info.key_hint}", status=status, for_all=not FLAGGED.search(words))
+    if advice := info.advice(words):
         return Rejected(f"{message}; {advice}", status=status)
     if status in (404, 405) or status < 400:
         return Rejected(f"{message}; check the model's name, and that {_BASE_URL_HINT}", status=status, for_all=True)

@@ -10,11 +10,14 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias, cast
 
+from editloupe.backends.endpoint import EndpointInfo
 from editloupe.chat import Message, Part, Request, TextPart
 from editloupe.data.images import ImagePolicy, ImageStore
+from editloupe.errors import Rejected, Unavailable
 from editloupe.values import ImageRef, Json
 
 IMAGE_TEXT_BYTES: Final = 64 * 2**20
@@ -40,9 +43,10 @@ FILTERED = re.compile(r"content_filter|content_policy|moderation|ResponsibleAIPo
 
 FLAGGED = re.compile(r"moderat|flagged|content.?policy|safety", re.IGNORECASE)
 """How gateways say that it is the prompt that they forbid, and not the caller."""
-
 _IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
 
+
+JsonObject: TypeAlias = Mapping[str, Json]
 
 ImageURL: TypeAlias = Callable[[ImageRef], str]
 """An image as a data URI."""
@@ -61,7 +65,7 @@ class ImageURLs:
         return self.ascii(images, ref).decode("ascii")
 
     def ascii(self, images: ImageStore, ref: ImageRef) -> bytes:
-        """The data URI as it goes into a body: the same object for all who ask, so that it is in memory once."""
+        """Return the data URI as it goes into a body: the same object for all who ask, so that it is in memory once."""
         with self._lock:
             if ref.sha256 in self._texts:
                 self._texts.move_to_end(ref.sha256)
@@ -78,25 +82,51 @@ class ImageURLs:
 
 
 def moves_pictures(request: Request) -> bool:
-    """Whether a tool's message of the request holds pictures, which `messages_of` may have to move."""
+    """Return whether a tool's message of the request holds pictures, which an adapter may have to move."""
     return any(message.role == "tool" and message.images for message in request.messages)
 
 
-def pictures(message: Message) -> list[Part]:
-    """A message's pictures, each behind its name."""
-    return [p for image in message.images for p in (TextPart(text=f"{image.alias}:"), image)]
+def move_pictures(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages with the pictures of tools' messages moved into a user's message, each behind its name.
+
+    It stands behind the last tool's message of the turn, since endpoints refuse it between them.
+    """
+    found: list[Message] = []
+    waiting: list[Part] = []
+    for message in messages:
+        if message.role != "tool" and waiting:
+            found.append(Message(role="user", parts=tuple(waiting)))
+            waiting = []
+        if message.role == "tool" and message.images:
+            names = [image.alias for image in message.images]
+            labels = {f"{name}:" for name in names}
+            texts = [p for p in message.parts if isinstance(p, TextPart) and p.text not in labels]
+            where = TextPart(text=f"Pictures in the next message: {', '.join(names)}.")
+            waiting += [part for image in message.images for part in (TextPart(text=f"{image.alias}:"), image)]
+            message = replace(message, parts=(*texts, where))
+        found.append(message)
+    return [*found, Message(role="user", parts=tuple(waiting))] if waiting else found
 
 
-def without_pictures(message: Message) -> tuple[Part, ...]:
-    """The text, each picture's name with the word on where it is."""
-    names = {f"{image.alias}:" for image in message.images}
-    kept = [p for p in message.parts if isinstance(p, TextPart) and p.text not in names]
-    where = f"Pictures in the next message: {', '.join(image.alias for image in message.images)}."
-    return (*kept, TextPart(text=where))
+def parse_answer(body: bytes, info: EndpointInfo, address_hint: str) -> JsonObject:
+    """Parse an answer's body, cleaned of the key.
+
+    Raises Rejected for a web page, with `address_hint`, and Unavailable for what is no whole JSON object.
+    """
+    try:
+        # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
+        payload = cleaned(loads(info.scrub(body.decode("utf-8-sig", "replace"))), info.scrub)
+    except (ValueError, RecursionError) as error:
+        if body.lstrip()[:1] == b"<":
+            raise Rejected(f"{info.where}: answered with a web page, not JSON; {address_hint}") from error
+        raise Unavailable(f"{info.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
+    if not isinstance(payload, Mapping):
+        raise Unavailable(f"{info.where}: expected a JSON object, found {str(payload)[:80]!r}")
+    return payload
 
 
 def loads(text: str | bytes) -> Json:
-    """JSON whose numbers are all finite: what is not, stays the text that it was. Raises ValueError, RecursionError."""
+    """Parse JSON. A number that is not finite stays the text that it was. Raises ValueError, RecursionError."""
     return cast("Json", json.loads(text, parse_constant=str, parse_float=_finite))
 
 
@@ -106,7 +136,7 @@ def _finite(text: str) -> float | str:
 
 
 def cleaned(value: Json, scrub: Callable[[str], str]) -> Json:
-    """The same JSON without the key, with image data cut, and with half surrogate pairs (no valid UTF-8) replaced."""
+    """Return the JSON without the key, with image data cut, and with half surrogate pairs (no valid UTF-8) replaced."""
     if isinstance(value, str):
         return clean_text(value, scrub)
     if isinstance(value, Mapping):
@@ -117,30 +147,30 @@ def cleaned(value: Json, scrub: Callable[[str], str]) -> Json:
 
 
 def clean_text(text: str, scrub: Callable[[str], str]) -> str:
-    """The same text without the key, with image data cut, and as valid UTF-8."""
+    """Return the text without the key, with image data cut, and as valid UTF-8."""
     return _IMAGE_DATA.sub(r"\1…", scrub(text.encode("utf-8", "replace").decode("utf-8")))
 
 
 def count(usage: Json, name: str) -> int | None:
-    """A number of tokens that a provider told; None where it told none."""
+    """Return a number of tokens that a provider reported; None where it reported none."""
     value = usage.get(name) if isinstance(usage, Mapping) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def error_body(body: object) -> object:
-    """What stands under "error" in a failed answer, else the whole."""
+    """Return what stands under "error" in a failed answer, else the whole."""
     inner = body.get("error") if isinstance(body, Mapping) else None
     return inner if inner else body
 
 
 def error_code(body: object) -> str:
-    """The failure's code, or its type; "" where there is neither."""
+    """Return the failure's code, or its type; "" where there is neither."""
     inner = error_body(body)
     return str(inner.get("code") or inner.get("type") or "") if isinstance(inner, Mapping) else ""
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The endpoint's wish in seconds: `retry-after-ms`, or `Retry-After` as seconds or as a date; None where unreadable."""
+    """Return the seconds of `retry-after-ms`, or of `Retry-After` as seconds or a date; None where unreadable."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             value = float(headers.get(name, "")) * scale
@@ -156,9 +186,14 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def said(body: object) -> str:
-    """What the endpoint says about its failure: one line of at most 400 characters."""
+    """Return what the endpoint says about its failure: one line of at most 400 characters."""
     inner = error_body(body)
     if isinstance(inner, Mapping):
         inner = inner.get("message") or inner.get("detail") or json.dumps(inner)
-    text = "" if inner is None else " ".join(str(inner).split())
-    return text if len(text) <= 400 else text[:399] + "…"
+    return "" if inner is None else one_line(str(inner))
+
+
+def one_line(text: str, most: int = 400) -> str:
+    """Return a text on one line, cut to `most` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"

@@ -15,22 +15,22 @@ from editloupe.backends.base import LMM, NOT_LMMS, parse_uri
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
 
-_LISTED_PROVIDERS: Final = {"openai": "openai", "google": "google"}
+_LISTED_PROVIDERS: Final = {"openai": "openai", "google": "google", "google_genai": "google"}
 """Backends whose own endpoint has list prices. One with a base_url may charge anything."""
-
 _NAMES = ("input", "output", "cached_input")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPrice:
-    """USD for a million tokens. cached_input: of input that the provider had in its cache; None charges it as input."""
+    """USD for a million tokens."""
 
     input: float
     output: float
     cached_input: float | None = None
+    """For input that the provider had in its cache; None charges it as input."""
 
     def of(self, usage: Usage) -> float:
-        """USD for the tokens that are given; what the provider did not count is the caller's to estimate (`untold`)."""
+        """Return USD for the tokens that are given. What the provider did not count is the caller's to estimate."""
         read, written = usage.input_tokens or 0, usage.output_tokens or 0
         cached = min(usage.cached_tokens or 0, read) if self.cached_input is not None else 0
         return ((read - cached) * self.input + cached * (self.cached_input or 0.0) + written * self.output) / 1e6
@@ -38,21 +38,22 @@ class ModelPrice:
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """Where prices come from. by_name: of the user's file, by model or by backend URI without its parameters."""
+    """Where prices come from."""
 
     by_name: Mapping[str, ModelPrice] = field(default_factory=dict)
+    """Of the user's file, by model or by backend URI without its parameters."""
     file: Path | None = None
 
     def known(self, backend: LMM) -> bool:
-        """Whether calls to this backend have a price."""
+        """Return whether calls to this backend have a price."""
         return self.of(backend, Usage(input_tokens=1, output_tokens=1)) is not None
 
     def of(self, backend: LMM, usage: Usage) -> float | None:
-        """USD for these tokens; None where no price is known. Embedded judges and recorded answers cost nothing."""
+        """Return USD for these tokens; None where no price is known. Embedded judges and recorded answers cost nothing."""
         return self.of_uri(backend.uri, usage) if backend.traits.is_lmm and backend.traits.live else 0.0
 
     def of_uri(self, text: str, usage: Usage) -> float | None:
-        """The same by a backend's URI alone, as a trace holds it."""
+        """Return the same by a backend's URI alone, as a trace holds it."""
         uri = parse_uri(text)
         if uri.provider in NOT_LMMS:
             return 0.0
@@ -60,13 +61,13 @@ class Prices:
             if name in self.by_name:
                 return self.by_name[name].of(usage)
         provider, _, model = uri.model.partition(":") if uri.provider == "langchain" else (uri.provider, "", uri.model)
-        listed = _LISTED_PROVIDERS.get({"google_genai": "google"}.get(provider, provider))
+        listed = _LISTED_PROVIDERS.get(provider)
         if listed is None or "base_url" in uri.params:
             return None
         return _listed(listed, model, usage)
 
-    def told(self, backend: LMM) -> str:
-        """Where the price comes from, in words for a report."""
+    def basis(self, backend: LMM) -> str:
+        """Return where the price comes from, in words for a report."""
         if not self.known(backend):
             return "no price is known"
         if not backend.traits.live:
@@ -78,7 +79,7 @@ class Prices:
 
 
 def read_prices(path: Path | None) -> Prices:
-    """A TOML file with `[models."NAME"]` tables of `input`, `output` and `cached_input`, USD for a million tokens.
+    """Read a TOML file with `[models."NAME"]` tables of `input`, `output` and `cached_input`, USD for a million tokens.
 
     Raises ConfigError, which names the file, the model and the field.
     """

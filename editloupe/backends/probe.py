@@ -14,10 +14,11 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from editloupe.backends.base import LMM, parse_uri
+from editloupe.backends.payload import one_line
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, ToolSpec, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError
-from editloupe.values import ImageRef, Json
+from editloupe.values import ImageRef, Json, Serialisable
 
 Result: TypeAlias = Literal["yes", "no", "failed", "not offered", "not asked", "not told"]
 
@@ -52,43 +53,36 @@ class TellsLimit(Protocol):
     """A backend that can say how long a conversation may be."""
 
     def context_limit(self) -> int | None:
-        """In tokens; None where it is not told. Raises BackendError."""
+        """Return tokens; None where the endpoint does not say. Raises BackendError."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probed:
-    """One probe. answered: the model's own words, or why there are none.   seconds: of the call, retries included."""
+class Probed(Serialisable):
+    """One probe."""
 
     name: str
     result: Result
     asked: str
     answered: str
+    """The model's own words, or why there are none."""
     seconds: float = 0.0
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "name": self.name,
-            "result": self.result,
-            "asked": self.asked,
-            "answered": self.answered,
-            "seconds": round(self.seconds, 3),
-        }
+    """Of the call, retries included."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """All probes of a backend. usage: of all questions.   asked: how many were answered.
-
-    embedded: it is the pixel baseline, which judges and answers no questions; there are no rows then.
-    """
+class ProbeReport:
+    """All probes of a backend."""
 
     uri: str
     endpoint: str
     model: str
     rows: tuple[Probed, ...]
     usage: Usage
+    """Of all questions."""
     asked: int
+    """How many questions were answered."""
     embedded: bool = False
+    """Whether it is the pixel baseline, which judges and answers no questions. There are no rows then."""
 
     @property
     def can_judge(self) -> bool:
@@ -132,13 +126,13 @@ LOGPROBS: Final = "give logprobs"
 CONTEXT: Final = "say its context limit"
 
 
-def probe(lmm: LMM, *, listener: Callable[[str], None] | None = None) -> Report:
+def probe(lmm: LMM, *, listener: Callable[[str], None] | None = None) -> ProbeReport:
     """Ask `lmm` what it can do. A probe that fails is a row with its reason; this raises nothing that a backend may raise.
 
-    listener: told each probe's name before it is asked.
+    listener: is given each probe's name before it is asked.
     """
     if parse_uri(lmm.uri).provider == "baseline":
-        return Report(uri=lmm.uri, endpoint=lmm.endpoint, model="", rows=(), usage=Usage(), asked=0, embedded=True)
+        return ProbeReport(uri=lmm.uri, endpoint=lmm.endpoint, model="", rows=(), usage=Usage(), asked=0, embedded=True)
     asking = _Asking(lmm, listener or (lambda name: None))
     asking.answers()
     if asking.rows[-1].result == "failed":
@@ -153,7 +147,7 @@ def probe(lmm: LMM, *, listener: Callable[[str], None] | None = None) -> Report:
         asking.keeps_to_a_form()
         asking.logprobs()
         asking.limit()
-    return Report(
+    return ProbeReport(
         uri=lmm.uri,
         endpoint=lmm.endpoint,
         model=asking.model,
@@ -177,10 +171,12 @@ class _Asking:
     images: ImageStore = field(default_factory=ImageStore)
 
     def note(self, name: str, result: Result, asked: str, answered: str, seconds: float = 0.0) -> None:
-        self.rows.append(Probed(name=name, result=result, asked=asked, answered=_short(answered), seconds=seconds))
+        self.rows.append(
+            Probed(name=name, result=result, asked=asked, answered=one_line(answered, 300), seconds=round(seconds, 3))
+        )
 
     def ask(self, name: str, asked: str, request: Request, judge: Callable[[Reply], tuple[Result, str]]) -> None:
-        """One question; `judge` says what the reply shows, in a word and in words."""
+        """Ask one question. `judge` returns what the reply shows, as a result and in words."""
         self.listener(name)
         began = time.monotonic()
         try:
@@ -193,10 +189,10 @@ class _Asking:
         self.model = self.model or reply.model
         if self.logprob is None:
             self.logprob = reply.to_json().get("logprob")
-        result, told = judge(reply)
+        result, shown = judge(reply)
         if result == "no" and reply.finish in ("refusal", "filter", "length"):
-            told = f"({reply.finish}) {told}"
-        self.note(name, result, asked, told, time.monotonic() - began)
+            shown = f"({reply.finish}) {shown}"
+        self.note(name, result, asked, shown, time.monotonic() - began)
 
     def answers(self) -> None:
         asked = "Reply with the word ready."
@@ -209,8 +205,8 @@ class _Asking:
         def judge(reply: Reply) -> tuple[Result, str]:
             # A word read wrongly is small print; a colour seen is sight.
             seen, read = _names(reply.text, ["red"]) == ["red"], WORD in reply.text.upper()
-            told = reply.text or "nothing"
-            return ("yes" if seen else "no"), told if read or not seen else f"{told} (expected the word {WORD} too)"
+            shown = reply.text or "nothing"
+            return ("yes" if seen else "no"), shown if read or not seen else f"{shown} (expected the word {WORD} too)"
 
         self.ask(SEE, f"{asked} (a red disc, {WORD})", _question(asked, ("Picture", picture)), judge)
 
@@ -261,8 +257,8 @@ class _Asking:
 
         def judge(reply: Reply) -> tuple[Result, str]:
             where = reply.sent.get("tool_images")
-            told = f"{reply.text or 'nothing'}" + (f" (sent {where})" if where else "")
-            return ("yes" if _names(reply.text, list(_COLOURS)) == ["blue"] else "no"), told
+            shown = f"{reply.text or 'nothing'}" + (f" (sent {where})" if where else "")
+            return ("yes" if _names(reply.text, list(_COLOURS)) == ["blue"] else "no"), shown
 
         request = Request(messages=talk, tools=(_FETCH,), calls_allowed=False)
         self.ask(SEE_RESULT, f"{asked} (a blue disc)", request, judge)
@@ -287,15 +283,15 @@ class _Asking:
         asked = "What is 2 plus 2?"
 
         def judge(reply: Reply) -> tuple[Result, str]:
-            told = reply.text or "nothing"
+            shown = reply.text or "nothing"
             dropped = reply.sent.get("dropped")
             if isinstance(dropped, list) and "answer_schema" in dropped:
-                return "no", f"the endpoint refuses the parameter; without it: {told}"
+                return "no", f"the endpoint refuses the parameter; without it: {shown}"
             try:
                 jsonschema.validate(json.loads(reply.text), _WEATHER)
             except (ValueError, jsonschema.ValidationError):
-                return "no", told
-            return "yes", told
+                return "no", shown
+            return "yes", shown
 
         request = replace(_question(asked), answer_schema=_WEATHER)
         self.ask(FORM, f"{asked} (as an object with the field sky)", request, judge)
@@ -326,7 +322,7 @@ class _Asking:
 
 
 def draw(colour: str, *, word: str = "") -> Image.Image:
-    """A disc of that colour on white, 320×240 px RGB, with a word below it where one is given."""
+    """Draw a disc of that colour on white, 320×240 px RGB, with a word below it where one is given."""
     picture = Image.new("RGB", (320, 240), (255, 255, 255))
     pen = ImageDraw.Draw(picture)
     pen.ellipse((100, 20, 220, 140), fill=_COLOURS[colour])
@@ -343,11 +339,6 @@ def _question(text: str, *pictures: tuple[str, ImageRef]) -> Request:
 
 
 def _names(text: str, words: list[str]) -> list[str]:
-    """Which of the words the text names, in its order, each once."""
+    """Return which of the words the text names, in its order, each once."""
     found = re.findall(rf"\b({'|'.join(words)})\b", text.lower())
     return list(dict.fromkeys(found))
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 300 else line[:299] + "…"

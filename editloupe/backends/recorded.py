@@ -17,27 +17,30 @@ from pathlib import Path
 
 from editloupe.backends.base import NOT_LMMS, BackendURI, Traits, parse_uri
 from editloupe.backends.image_tokens import image_tokens_of
-from editloupe.backends.nearest import chain, difference
+from editloupe.backends.request_diff import chain, difference
 from editloupe.chat import Message, Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, NotRecorded, Rejected, TraceError
+from editloupe.tasks import task_from_json
 from editloupe.traces.events import MessageEvent, ModelCall, ModelFailure
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Json, digest
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Told:
-    """A recorded answer, or a failure. where: trace and number of the call.   count: answers to this very request."""
+class _Recorded:
+    """A recorded answer, or a failure."""
 
     reply: Mapping[str, Json] | None
     failure: tuple[str, str] | None
     where: str
+    """Trace and number of the call."""
     count: int = 1
+    """Answers to this very request."""
 
 
 def open_backend(uri: BackendURI) -> RecordedLMM:
-    """`recorded/RUN`. Raises ConfigError: no run folder, several judges and none named, nothing recorded."""
+    """Open `recorded/RUN`. Raises ConfigError: no run folder, several judges and none named, nothing recorded."""
     if not uri.model:
         raise ConfigError("recorded needs a run folder: recorded/runs/first")
     unknown = sorted(set(uri.params) - {"judge"})
@@ -56,9 +59,11 @@ class RecordedLMM:
     how many there are. A recorded failure without a later answer fails again, with its message, and is not tried again.
     """
 
+    endpoint, version = "in process", ""
+
     def __init__(self, folder: Path, judge_id: str, judge: Mapping[str, Json]) -> None:
         self._folder = folder
-        self._answers: dict[str, _Told] = {}
+        self._answers: dict[str, _Recorded] = {}
         # For the words of a miss: which trace holds a message, and which traces begin with these images.
         self._holders: dict[str, Path] = {}
         self._openings: defaultdict[tuple[str, ...], list[Path]] = defaultdict(list)
@@ -67,10 +72,13 @@ class RecordedLMM:
             more = f" ({problems[0]})" if problems else ""
             raise ConfigError(f"{folder}: judge {judge_id} has no recorded answer{more}; judge with it first")
         recorded = parse_uri(str(judge.get("backend")))
-        content: list[Json] = [[key, told.reply, list(told.failure or ())] for key, told in sorted(self._answers.items())]
+        content: list[Json] = [
+            [key, answer.reply, list(answer.failure or ())] for key, answer in sorted(self._answers.items())
+        ]
         name = recorded.provider + (f"/{recorded.model}" if recorded.model else "")
         params = {**recorded.params, "run": digest(content)[:12]}
-        self._uri = str(BackendURI(provider="recorded", model=name, params=params))
+        # The recorded judge's backend, with a digest of all its answers: what the folder is called is no part.
+        self.uri = str(BackendURI(provider="recorded", model=name, params=params))
         self.traits = Traits(
             describes=f"what {recorded} answered in {folder.name}, from its traces",
             is_lmm=recorded.provider not in NOT_LMMS,
@@ -82,33 +90,20 @@ class RecordedLMM:
         )
 
     def __repr__(self) -> str:
-        return f"RecordedLMM({self._uri!r})"
-
-    @property
-    def uri(self) -> str:
-        """The recorded judge's backend, with a digest of all its recorded answers: what the folder is called is no part."""
-        return self._uri
-
-    @property
-    def endpoint(self) -> str:
-        return "in process"
-
-    @property
-    def version(self) -> str:
-        return ""
+        return f"RecordedLMM({self.uri!r})"
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
-        """The recorded answer. Raises NotRecorded where there is none; Rejected, ContextTooLong for a recorded failure."""
-        told = self._answers.get(request.key())
-        if told is None:
+        """Return the recorded answer. Raises NotRecorded where there is none, else the recorded failure."""
+        found = self._answers.get(request.key())
+        if found is None:
             raise NotRecorded(self._missing(request))
-        if told.reply is None:
-            kind, message = told.failure or ("", "")
+        if found.reply is None:
+            kind, message = found.failure or ("", "")
             error: type[BackendError] = ContextTooLong if kind == "ContextTooLong" else Rejected
-            raise error(f"recorded in {told.where}: {kind}: {message}")
-        reply = Reply.from_json(told.reply)
-        sent: dict[str, Json] = {**reply.sent, "recorded_in": told.where}
-        return replace(reply, sent=sent if told.count == 1 else sent | {"recordings": told.count})
+            raise error(f"recorded in {found.where}: {kind}: {message}")
+        reply = Reply.from_json(found.reply)
+        sent: dict[str, Json] = {**reply.sent, "recorded_in": found.where}
+        return replace(reply, sent=sent if found.count == 1 else sent | {"recordings": found.count})
 
     def _read(self, paths: Iterable[Path]) -> list[str]:
         """Take in the traces; returns what could not be read."""
@@ -138,11 +133,11 @@ class RecordedLMM:
                     self._answers[event.request_key] = replace(known, count=known.count + 1)
                 else:
                     where = f"{name}, call {event.ordinal + 1}"
-                    self._answers[event.request_key] = _Told(reply=event.reply, failure=None, where=where)
+                    self._answers[event.request_key] = _Recorded(reply=event.reply, failure=None, where=where)
             elif isinstance(event, ModelFailure) and event.request_key not in self._answers:
                 where = f"{name}, call {event.ordinal + 1}"
                 failure = (event.error, event.message)
-                self._answers[event.request_key] = _Told(reply=None, failure=failure, where=where)
+                self._answers[event.request_key] = _Recorded(reply=None, failure=failure, where=where)
 
     # What a miss says
 
@@ -160,9 +155,8 @@ class RecordedLMM:
                 return f"{head}: none of its {count} conversations begins with these images"
             path = max(candidates, key=lambda p: _likeness(read_trace(p), request))
         trace = read_trace(path)
-        header = trace.header
-        task = f"{header.task.get('sample_id')}, {header.task.get('criterion')}"
-        nearest = f"{head}; the nearest is {path.relative_to(self._folder)} ({task})"
+        asked = task_from_json(trace.header.task)
+        nearest = f"{head}; the nearest is {path.relative_to(self._folder)} ({asked.about}, {asked.metric})"
         return f"{nearest}, and differs in {difference(trace, request, shared)}"
 
 
@@ -179,7 +173,7 @@ def _images(message: Message) -> tuple[str, ...]:
 
 
 def _judges(folder: Path) -> dict[str, Mapping[str, Json]]:
-    """The judges of a run: id → what they are. Raises ConfigError where the folder is no run."""
+    """Return the judges of a run by id. Raises ConfigError where the folder is no run."""
     try:
         info = json.loads((folder / "run.json").read_bytes())
     except FileNotFoundError:

@@ -22,9 +22,11 @@ from editloupe.values import Json
 class Remote(ABC):
     """A model behind an address. Thread-safe; one HTTP client is shared.
 
-    uri: what the judge's identity rests on.   place: what is told and recorded as the endpoint.   close: closes the
+    uri: the judge's identity.   place: what is shown and recorded as the endpoint.   close: closes the
     connections.   tool_images: where the pictures of a tool's message stand on the wire, for `Reply.sent`.
     """
+
+    version = ""
 
     def __init__(
         self,
@@ -37,8 +39,8 @@ class Remote(ABC):
         policy: RetryPolicy,
         sleep: Callable[[float], None],
     ) -> None:
-        self._uri, self._endpoint = uri, place
-        self._traits = traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(uri.model))
+        self._uri, self.endpoint = uri, place
+        self.traits = traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(uri.model))
         self._tool_images = tool_images
         self._policy, self._sleep = policy, sleep
         self._lock = threading.Lock()
@@ -52,18 +54,6 @@ class Remote(ABC):
         """Provider, model, base_url, box dialect and image limit: what the judge's identity rests on."""
         return str(self._uri)
 
-    @property
-    def endpoint(self) -> str:
-        return self._endpoint
-
-    @property
-    def version(self) -> str:
-        return ""
-
-    @property
-    def traits(self) -> Traits:
-        return self._traits
-
     def close(self) -> None:
         """Close the connections. Happens by itself when the backend is no longer used."""
         self._close()
@@ -74,20 +64,20 @@ class Remote(ABC):
         Raises BackendError where the endpoint fails, ImageError where an image cannot be encoded.
         """
         dropped: list[Json] = []
-        if request.answer_schema is not None and not self._traits.constrains_schema:
+        if request.answer_schema is not None and not self.traits.constrains_schema:
             request, dropped = replace(request, answer_schema=None), ["answer_schema"]
-        sizes = boxes.sizes_of(request, max_side=self._traits.max_image_side)
-        attempt = self._ready(boxes.outgoing(request, self._traits.boxes, sizes), images)
-        limit = limit_of(self._endpoint)
-        outcome = retry.call(attempt, policy=self._policy, limit=limit, sleep=self._sleep)
-        sent: dict[str, Json] = {**outcome.value.sent, "attempts": outcome.attempts}
+        sizes = boxes.sizes_of(request, max_side=self.traits.max_image_side)
+        attempt = self._ready(boxes.outgoing(request, self.traits.boxes, sizes), images)
+        limit = limit_of(self.endpoint)
+        reply, attempts = retry.call(attempt, policy=self._policy, limit=limit, sleep=self._sleep)
+        sent: dict[str, Json] = {**reply.sent, "attempts": attempts}
         if dropped:
-            told = sent.get("dropped")
-            sent["dropped"] = [*(told if isinstance(told, list) else []), *dropped]
+            already = sent.get("dropped")
+            sent["dropped"] = [*(already if isinstance(already, list) else []), *dropped]
         if moves_pictures(request):
             sent["tool_images"] = self._tool_images
-        return boxes.incoming(replace(outcome.value, sent=sent), self._traits.boxes, sizes)
+        return boxes.incoming(replace(reply, sent=sent), self.traits.boxes, sizes)
 
     @abstractmethod
     def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
-        """Everything of a request that is made once, however often it is tried; what is returned tries once."""
+        """Make once what all attempts at a request share, and return a function that tries once."""

@@ -7,54 +7,44 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from editloupe.backends.limits import ConnectionLimit
 from editloupe.errors import BackendError, RateLimited
 
 T = TypeVar("T")
-
-
 _TOO_MUCH = (503, 529)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """Bounds of one call, all times in seconds.
-
-    attempts: in all, the first one included.   base_s: ceiling of the first wait where the endpoint says that it is too
-    much (429, 503, 529); it doubles with every further one, up to max_wait_s.   lost_base_s: the same for other failures: a
-    lost connection, half an answer, none in time, another 5xx. There is no load to be taken off it.   total_s: no attempt
-    starts later than this after the first one; one that runs is not cut short.
-    """
+    """Bounds of one call. All times are in seconds."""
 
     attempts: int = 5
+    """In all, the first one included."""
     base_s: float = 1.0
+    """Ceiling of the first wait where the endpoint says that it is too much (429, 503, 529). It doubles with every further
+    one."""
     lost_base_s: float = 0.25
+    """The same for other failures: a lost connection, half an answer, none in time, another 5xx. There is no load to be
+    taken off the endpoint."""
     max_wait_s: float = 30.0
+    """Ceiling of every wait."""
     total_s: float = 300.0
+    """No attempt starts later than this after the first one. One that runs is not cut short."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise ValueError(f"a retry policy needs at least 1 attempt, found {self.attempts}")
 
     def wait_s(self, attempt: int, fraction: float, *, lost: bool = False) -> float:
-        """How long to wait after failure number `attempt` (from 1): full jitter, so `fraction` (0..1) of the ceiling."""
+        """Return the seconds to wait after failure `attempt` (from 1). Full jitter: `fraction` (0..1) of the ceiling."""
         base_s = min(self.base_s, self.lost_base_s) if lost else self.base_s
         # The exponent is bounded because 2.0**1024 overflows; no ceiling is that far away.
         return fraction * min(self.max_wait_s, base_s * 2.0 ** min(attempt - 1, 64))
 
 
 DEFAULT_POLICY: Final = RetryPolicy()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome(Generic[T]):
-    """What `fn` returned at last. attempts: how often it was called.   waited_s: the sleeps between, added up."""
-
-    value: T
-    attempts: int
-    waited_s: float
 
 
 def call(
@@ -65,20 +55,21 @@ def call(
     sleep: Callable[[float], None] = time.sleep,
     rng: Callable[[], float] = random.random,
     clock: Callable[[], float] = time.monotonic,
-) -> Outcome[T]:
-    """Call `fn` until it returns. Raises its last BackendError, with the attempts made, where the policy is used up.
+) -> tuple[T, int]:
+    """Call `fn` until it returns. Return its value and the number of attempts.
+
+    Raises the last BackendError, with the attempts made, where the policy is used up.
 
     Only errors that say `retryable` are tried again, a 400 never is. An endpoint's own `retry_after_s` is the shortest
     wait; one that does not fit into what is left of `total_s` is not slept through, the error is raised at once.
     limit: each attempt waits for its turn there; the sleep between two holds no place.   rng: 0 <= x < 1.
     clock: seconds, never going back.
     """
-    start, waited = clock(), 0.0
+    start = clock()
     for attempt in range(1, policy.attempts + 1):
         try:
             with nullcontext() if limit is None else limit.call():
-                value = fn()
-            return Outcome(value=value, attempts=attempt, waited_s=waited)
+                return fn(), attempt
         except BackendError as error:
             if not error.retryable:
                 raise
@@ -86,15 +77,12 @@ def call(
             wait = max(policy.wait_s(attempt, rng(), lost=lost), error.retry_after_s or 0.0)
             elapsed = clock() - start
             if attempt == policy.attempts or elapsed + wait > policy.total_s:
-                told = f"gave up after {_times(attempt)} in {elapsed:.0f} s"
+                summary = f"gave up after {attempt} {'attempt' if attempt == 1 else 'attempts'} in {elapsed:.0f} s"
                 if attempt < policy.attempts and error.retry_after_s and elapsed + error.retry_after_s > policy.total_s:
-                    told += f": the endpoint asks to wait {error.retry_after_s:,.0f} s, and a call has {policy.total_s:g} s"
-                error.args = (f"{error} ({told})",)
+                    summary += (
+                        f": the endpoint asks to wait {error.retry_after_s:,.0f} s, and a call has {policy.total_s:g} s"
+                    )
+                error.args = (f"{error} ({summary})",)
                 raise
             sleep(wait)
-            waited += wait
     raise AssertionError("unreachable: the last attempt returns or raises")
-
-
-def _times(attempts: int) -> str:
-    return "1 attempt" if attempts == 1 else f"{attempts} attempts"

@@ -1,4 +1,4 @@
-"""A backend that says what it was told to say: for tests, for demonstrations, and for dry runs of a rubric.
+"""A backend that plays a script: for tests, for demonstrations, and for dry runs of a rubric.
 
 `scripted/FILE` reads one reply a line: a JSON string, or an object with the fields of Reply (`text`, `finish`, ...) or
 with `error` ("rate_limited", "unavailable", "rejected", "context") for a failing endpoint. Each conversation starts at
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, get_args
 
@@ -37,6 +37,8 @@ class ScriptedLMM:
     An exception in the script is raised. A script that is too short raises Rejected, which says so.
     """
 
+    endpoint, version = "in process", ""
+
     def __init__(
         self,
         script: Sequence[Line] | Script,
@@ -59,15 +61,8 @@ class ScriptedLMM:
 
     @property
     def uri(self) -> str:
+        """Canonical URI. A subclass may answer under another one."""
         return f"scripted/{self._name}"
-
-    @property
-    def endpoint(self) -> str:
-        return "in process"
-
-    @property
-    def version(self) -> str:
-        return ""
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
         with self._lock:
@@ -87,7 +82,7 @@ class ScriptedLMM:
 
 
 def open_backend(uri: BackendURI) -> ScriptedLMM:
-    """`scripted/FILE`. Raises ConfigError for a missing file or a broken line."""
+    """Open `scripted/FILE`. Raises ConfigError for a missing file or a broken line."""
     path = Path(uri.model)
     if not uri.model:
         raise ConfigError("scripted needs a file: scripted/replies.jsonl")
@@ -95,14 +90,10 @@ def open_backend(uri: BackendURI) -> ScriptedLMM:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"script {path} cannot be read: {error.strerror or error}") from error
-    lines = [_parse(line, f"{path}, line {number}") for number, line in _numbered(data) if line.strip()]
+    lines = [_parse(line, f"{path}, line {number}") for number, line in enumerate(data.splitlines(), 1) if line.strip()]
     # Wherever the file lies, it is the same judge.
     name = f"{path.name}@{hashlib.sha256(data).hexdigest()[:12]}"
     return ScriptedLMM(lines, name=name)
-
-
-def _numbered(data: bytes) -> Iterable[tuple[int, bytes]]:
-    return enumerate(data.splitlines(), start=1)
 
 
 def _parse(line: bytes, where: str) -> Line:

@@ -48,12 +48,8 @@ def _traits(model: str, endpoint: str) -> Traits:
     )
 
 
-def _launched_traits(model: str, endpoint: str) -> Traits:
-    return replace(_traits(model, endpoint), describes=f"{model} served by a vLLM that this run started")
-
-
 def _extras(request: Request) -> dict[str, Json]:
-    """The schema of the answer; or the closed list of answers, with the probabilities of what is chosen from it."""
+    """Return the schema of the answer, or the closed list of answers with the probabilities of what is chosen."""
     if request.answer_schema is not None:
         return {"structured_outputs": {"json": dict(request.answer_schema)}}
     if request.choices is None:
@@ -82,6 +78,9 @@ def open_backend(
     policy: RetryPolicy = retry.DEFAULT_POLICY,
     sleep: Callable[[float], None] = time.sleep,
 ) -> OpenAIBackend:
-    """The backend behind `vllm/MODEL`. Nothing is sent yet; place and errors as `openai.open_backend` has them."""
-    service = VLLM if place is None else replace(VLLM, traits=_launched_traits)
+    """Open the backend behind `vllm/MODEL`. Nothing is sent yet; place and errors as `openai.open_backend` has them."""
+    service = VLLM
+    if place is not None:
+        describes = f"{uri.model} served by a vLLM that this run started"
+        service = replace(VLLM, traits=lambda model, endpoint: replace(_traits(model, endpoint), describes=describes))
     return openai.open_backend(uri, service=service, place=place, policy=policy, sleep=sleep)

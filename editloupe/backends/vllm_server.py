@@ -32,13 +32,10 @@ from editloupe.errors import ConfigError, Unavailable
 
 START_S: Final = 3600.0
 """A large model may have to be fetched first."""
-
 GRACE_S: Final = 15.0
-"""Between the polite signal and the other one."""
-
+"""Seconds between SIGTERM and SIGKILL."""
 LOG_LINES: Final = 15
 """Of the server's log, where it fails."""
-
 _PR_SET_PDEATHSIG = 1
 
 _LINE_BYTES = 400
@@ -52,11 +49,11 @@ _OURS: Final = {
     "--api-key": "keys come from the environment: set VLLM_API_KEY",
     "--hf-token": "keys come from the environment: set HF_TOKEN",
 }
-"""Arguments that cannot be passed on, and why."""
+"""Arguments that cannot be passed on, with the reason."""
 
 
 def check_launch(uri: BackendURI, arguments: Sequence[str]) -> None:
-    """Raises ConfigError for what cannot be launched: another provider, an address, an argument that is ours to give."""
+    """Check that a backend can be launched. Raises ConfigError: another provider, an address, an argument of ours."""
     if uri.provider != "vllm":
         raise ConfigError(f"--launch starts vllm serve and needs --backend vllm/MODEL, found {uri.provider!r}")
     if not uri.model:
@@ -70,7 +67,7 @@ def check_launch(uri: BackendURI, arguments: Sequence[str]) -> None:
 
 
 def executable() -> Path:
-    """`vllm` on the PATH, else beside this Python. Raises ConfigError where it is not installed."""
+    """Find `vllm` on the PATH, else beside this Python. Raises ConfigError where it is not installed."""
     beside = Path(sys.executable).with_name("vllm")
     found = shutil.which("vllm") or (str(beside) if os.access(beside, os.X_OK) else None)
     if found is None:
@@ -84,7 +81,7 @@ def executable() -> Path:
 
 
 def unstarted(uri: BackendURI, arguments: Sequence[str] = ()) -> OpenAIBackend:
-    """Who would judge if the server were launched so; it cannot be asked. Raises ConfigError."""
+    """Return who would judge if the server were launched so; it cannot be asked. Raises ConfigError."""
     check_launch(uri, arguments)
     return _opened(uri, arguments, "http://127.0.0.1:1/v1")
 
@@ -104,7 +101,7 @@ def launched(
     start_s: float = START_S,
     grace_s: float = GRACE_S,
 ) -> Iterator[tuple[OpenAIBackend, Server]]:
-    """A server that lives as long as the block, and the backend that asks it.
+    """Launch a server that lives as long as the block, and yield the backend that asks it.
 
     arguments: passed on to `vllm serve MODEL`.   progress: called a few times a second until the server answers, with the
     seconds since its start and its last log line.   start_s, grace_s: bounds of starting and of stopping, in seconds.
@@ -165,7 +162,7 @@ class Server:
             self._log.close()
 
     def wait(self, progress: Callable[[float, str], None], start_s: float) -> None:
-        """Until the server answers. Raises Unavailable, with its last log lines, where it ends or takes too long."""
+        """Wait until the server answers. Raises Unavailable, with its last log lines, where it ends or takes too long."""
         while True:
             seconds = time.monotonic() - self._begun
             if trouble := self.trouble():
@@ -178,7 +175,7 @@ class Server:
             time.sleep(0.2)
 
     def stop(self) -> None:
-        """End the whole process group: politely, then not. Does nothing the second time."""
+        """End the whole process group: SIGTERM, then SIGKILL. The second call does nothing."""
         try:
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(self._process.pid, signal.SIGTERM)
@@ -195,16 +192,16 @@ class Server:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def trouble(self) -> str:
-        """How the server ended, with its last log lines, where it did so by itself; "" while it runs."""
+        """Return how the server ended by itself, with its last log lines; "" while it runs."""
         code = self._process.poll()
         return "" if code is None else f"vllm serve {self._model} ended with {_ending(code)}{self.log_tail()}"
 
     def last_line(self) -> str:
-        """The newest line of the log that says something; "" where there is none."""
+        """Return the newest line of the log that says something; "" where there is none."""
         return next(iter(self._lines(1)), "")
 
     def log_tail(self) -> str:
-        """The last lines of the log as they end a message."""
+        """Return the last lines of the log as they end a message."""
         lines = self._lines(LOG_LINES)
         return ":\n" + "\n".join(f"    {line}" for line in lines) if lines else "; its log is empty"
 
@@ -216,7 +213,8 @@ class Server:
         if len(key) >= 8:
             text = text.replace(key, "***")
         # A progress bar writes its line again and again behind carriage returns.
-        lines = [printable for line in text.splitlines() if (printable := _printable(line))]
+        lines = ["".join(c if c.isprintable() else " " for c in line).rstrip() for line in text.splitlines()]
+        lines = [line for line in lines if line]
         return [line if len(line) <= _LINE_BYTES else line[: _LINE_BYTES - 1] + "…" for line in lines[-count:]]
 
     def _healthy(self) -> bool:
@@ -236,7 +234,7 @@ class Server:
 
 
 def _dies_with_us() -> Callable[[], None] | None:
-    """What the new process does before it becomes the server: on Linux it asks to end when we do, even by SIGKILL.
+    """Return what makes the new process end when this one does, even by SIGKILL; None where the system cannot.
 
     The system watches the thread that starts it, so only the main one may ask this.
     """
@@ -244,7 +242,7 @@ def _dies_with_us() -> Callable[[], None] | None:
         return None
     import ctypes
 
-    # Loaded here and not behind the fork, where an import may wait for ever for another thread's lock.
+    # Loaded here and not behind the fork, where an import may block on another thread's lock.
     prctl, us = ctypes.CDLL(None).prctl, os.getpid()
 
     def ask() -> None:
@@ -259,10 +257,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _printable(line: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in line).rstrip()
 
 
 def _ending(code: int) -> str:

@@ -21,6 +21,7 @@ from editloupe.cli import (
     gate,
     judge,
     listings,
+    protocols,
     rank,
     replay,
     report,
@@ -41,7 +42,7 @@ app = typer.Typer(
     name="editloupe",
     help="Agents that look closely at image edits: judge a folder, look at every step, swap the backbone.",
     no_args_is_help=True,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -89,7 +90,7 @@ for _name, _command in (
     app.command(name=_name)(_exits(_command))
 
 
-_backends = typer.Typer(rich_markup_mode=None)
+_backends = typer.Typer(rich_markup_mode="rich")
 _backends.command(name="probe")(_exits(backends.probe))
 
 
@@ -103,7 +104,21 @@ def _list_backends(context: typer.Context) -> None:
 app.add_typer(_backends, name="backends")
 
 
-_tools = typer.Typer(rich_markup_mode=None)
+_protocols = typer.Typer(rich_markup_mode="rich")
+_protocols.command(name="show")(_exits(protocols.show))
+
+
+@_protocols.callback(invoke_without_command=True)
+def _list_protocols(context: typer.Context) -> None:
+    """List the protocols that --protocol takes, or show one with its roles, metrics, tables and options."""
+    if context.invoked_subcommand is None:
+        _exits(protocols.listing)()
+
+
+app.add_typer(_protocols, name="protocols")
+
+
+_tools = typer.Typer(rich_markup_mode="rich")
 _tools.command(name="warm")(_exits(tools.warm))
 _tools.command(name="call")(_exits(tools.call))
 _tools.command(name="serve-mcp")(_exits(tools.serve_mcp))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
-from editloupe.cli.align_votes import pair_reports
+from editloupe.cli.align_votes import vote_agreements
 from editloupe.cli.options import words
 from editloupe.cli.output import note, out
 from editloupe.errors import ConfigError
@@ -16,12 +15,10 @@ from editloupe.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editloupe.reports.agreement_table import Report
-    from editloupe.reports.align import Dimension, Entry, Options
-    from editloupe.reports.pairwise_table import PairReport
-    from editloupe.reports.ratings import RatingTable
-    from editloupe.reports.sheets import Page
-    from editloupe.rubrics.model import Criterion
+    from editloupe.reports.align import AlignOptions, JudgeAgreement
+    from editloupe.reports.columns import Dimension, HumanLabels, JudgeColumn
+    from editloupe.reports.votes import VoteAgreement
+    from editloupe.scores import Metric
     from editloupe.values import Json
 
 
@@ -78,8 +75,8 @@ def align(
     Correlations, errors, kappas, alpha, exact match, accuracy and F1, overall, by edit type, target area and editor, with
     bootstrap intervals over source images, beside what people reach among themselves. No model is asked.
     """
-    from editloupe.reports.align import Options
-    from editloupe.reports.estimate import Aggregate, Drawing
+    from editloupe.reports.align import AlignOptions
+    from editloupe.stats.bootstrap import Aggregate, Drawing
 
     if votes is None and (run is None) == (scores is None):
         raise ConfigError("name a run folder, or a table of scores with --scores FILE: one of the two")
@@ -90,14 +87,14 @@ def align(
     if group not in (None, "editor", "edit_type", "area", "none"):
         raise ConfigError(f"--group {group}: expected editor, edit_type, area or none")
     drawing = Drawing(resamples=resamples, level=level, seed=seed)
-    options = Options(how=cast(Aggregate, aggregate), good=good_from, drawing=drawing)
+    options = AlignOptions(how=cast(Aggregate, aggregate), good=good_from, drawing=drawing)
     chosen = words(criteria)
     if votes is not None:
         for name, given in (("--human", human), ("--group", group), ("--rubric", rubric)):
             if given is not None:
                 raise ConfigError(f"{name} does not go with --votes")
-        pairs = pair_reports(votes, run, scores, columns, score_columns, judge, chosen, good_from, tie, drawing)
-        _print_pairs(pairs, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown)
+        pairs = vote_agreements(votes, run, scores, columns, score_columns, judge, chosen, good_from, tie, drawing)
+        _print(pairs, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown)
         return 0
     if tie is not None:
         raise ConfigError("--tie goes with --votes")
@@ -122,32 +119,26 @@ def _of_run(
     judge: str | None,
     chosen: tuple[str, ...] | None,
     group: str | None,
-    options: Options,
-) -> list[Report]:
-    from editloupe.reports.entries import entries_of_run, join, knows, ratings_of_run
+    options: AlignOptions,
+) -> list[JudgeAgreement]:
+    from editloupe.reports.columns import column_of
+    from editloupe.reports.human_labels import read_people
     from editloupe.reports.judged import chosen as chosen_judges
-    from editloupe.reports.judged import rubric_of
-    from editloupe.reports.ratings import column_names, read_ratings
     from editloupe.runs.store import RunStore
 
     store = RunStore.read(folder)
     for problem in store.problems:
         note(f"warning: {problem}")
-    rubric = rubric_of(store).criteria
-    known = knows(rubric)
-    if human is None:
-        people = ratings_of_run(store, known)
-    else:
-        only = rubric[0].id if len(rubric) == 1 else None
-        named = column_names(columns, "--columns")
-        people = read_ratings(human, known=known, columns=named, option="--columns", only=only)
-    reports = []
-    for judged in chosen_judges(store, judge):
-        entries, notes = join(entries_of_run(judged), people, where=f"the run {folder}", closed=True)
-        asked = [c for c in rubric if c.id in people.criteria]
-        wanted = asked if chosen is None else [_one(c, rubric) for c in chosen]
-        reports.append(_report(f"{judged.title} ({judged.judge_id})", people, entries, notes, wanted, group, options))
-    return reports
+    metrics, people = store.metric_set(), read_people(store, human, columns)
+    wanted = [m for m in metrics.metrics if m.id in people.metrics]
+    if chosen is not None:
+        wanted = [metrics.metric(name) for name in chosen]
+    return [
+        _agreement(
+            f"{one.title} ({one.judge_id})", column_of(one), people, wanted, group, options, where=f"the run {folder}"
+        )
+        for one in chosen_judges(store, judge)
+    ]
 
 
 def _of_tables(
@@ -158,106 +149,82 @@ def _of_tables(
     rubric: str | None,
     chosen: tuple[str, ...] | None,
     group: str | None,
-    options: Options,
-) -> Report:
+    options: AlignOptions,
+) -> JudgeAgreement:
     from dataclasses import replace
 
-    from editloupe.reports.entries import entries_of_table, join, knows, knows_names
-    from editloupe.reports.ratings import column_names, read_ratings
-    from editloupe.rubrics.model import load_rubric
+    from editloupe.config import RunConfig
+    from editloupe.data.human import names_of
+    from editloupe.protocols.base import make_protocol
+    from editloupe.reports.columns import column_of_table
+    from editloupe.reports.human_labels import read_label_table
+    from editloupe.reports.label_tables import column_names
 
-    bound = None if rubric is None else load_rubric(rubric).criteria
-    known = None if bound is None else knows(bound)
+    bound = None if rubric is None else tuple(make_protocol(RunConfig().protocol, {"rubric": rubric}).metrics)
     theirs = column_names(score_columns, "--score-columns")
-    judged = read_ratings(scores, known=known, columns=theirs, option="--score-columns")
-    if known is None:
-        known = knows_names(judged.criteria)
-    only = judged.criteria[0] if len(judged.criteria) == 1 else None
+    known = None if bound is None else names_of(bound)
+    judged = read_label_table(scores, known=known, columns=theirs, option="--score-columns")
+    known = known or names_of(judged.metrics)
+    only = judged.metrics[0] if len(judged.metrics) == 1 else None
     named = column_names(columns, "--columns")
-    people = read_ratings(human, known=known, columns=named, option="--columns", only=only)
-    both = [c for c in judged.criteria if c in people.criteria]
+    people = read_label_table(human, known=known, columns=named, option="--columns", only=only)
+    both = [name for name in judged.metrics if name in people.metrics]
     if chosen is not None:
-        unknown = [c for c in chosen if known(c) not in both]
+        unknown = [name for name in chosen if known(name) not in both]
         if unknown:
-            raise ConfigError(f"--criteria {', '.join(unknown)}: not in both tables; they share {_listed(both)}")
-        both = [c for c in both if c in {known(w) for w in chosen}]
-    wanted: list[Criterion | str] = list(both)
-    if bound is not None:
-        wanted = [c for c in bound if c.id in both]
-    entries, notes = join(entries_of_table(judged), people, where=str(scores), closed=False)
+            raise ConfigError(
+                f"--criteria {', '.join(unknown)}: not in both tables; they share {', '.join(both) or 'none'}"
+            )
+        both = [name for name in both if name in {known(word) for word in chosen}]
+    wanted: list[Metric | str] = [*both] if bound is None else [m for m in bound if m.id in both]
     people = replace(people, notes=(*judged.notes, *people.notes))
-    return _report(scores.name, people, entries, notes, wanted, group, options)
+    return _agreement(scores.name, column_of_table(judged), people, wanted, group, options, where=str(scores), closed=False)
 
 
-def _report(
+def _agreement(
     judge: str,
-    people: RatingTable,
-    entries: list[Entry],
-    notes: list[str],
-    criteria: Sequence[Criterion | str],
+    column: JudgeColumn,
+    people: HumanLabels,
+    metrics: Sequence[Metric | str],
     group: str | None,
-    options: Options,
-) -> Report:
+    options: AlignOptions,
+    *,
+    where: str,
+    closed: bool = True,
+) -> JudgeAgreement:
     from dataclasses import replace
 
-    from editloupe.reports.agreement_table import Report
-    from editloupe.reports.align import align as align_one
+    from editloupe.reports.align import JudgeAgreement, align
+    from editloupe.reports.columns import join
 
-    if not criteria:
-        raise ConfigError(f"{people.file}: no criterion that the judge has scores for; it rates {_listed(people.criteria)}")
-    over = group
-    if over is None:
-        over = "editor" if len({e.key[0] for e in entries if e.ratings}) > 1 else "none"
+    items, joined = join(column.items, people, where=where, closed=closed)
+    if not metrics:
+        rated = ", ".join(people.metrics) or "none"
+        raise ConfigError(f"{people.source}: no criterion that the judge has scores for; it rates {rated}")
+    several = len({key[0] for key, ratings in joined.ratings.items() if ratings}) > 1
+    over = group or ("editor" if several else "none")
     options = replace(options, over=None if over == "none" else cast("Dimension", over))
-    return Report(
+    return JudgeAgreement(
         judge=judge,
-        people=str(people.file),
-        alignments=tuple(align_one(entries, c, options) for c in criteria),
-        drawing=options.drawing,
-        notes=(*people.notes, *notes),
+        people=people.source,
+        criteria=tuple(align(column, items, joined, metric, options) for metric in metrics),
+        bootstrap=options.drawing,
+        notes=joined.notes,
     )
 
 
-def _print(reports: Sequence[Report], *, as_json: bool, as_csv: bool, as_markdown: bool) -> None:
-    from editloupe.reports.agreement_table import csv_text, page
+def _print(found: Sequence[JudgeAgreement | VoteAgreement], *, as_json: bool, as_csv: bool, as_markdown: bool) -> None:
+    from editloupe.reports import pages, render
 
-    data = {"judges": [report.to_json() for report in reports]}
-    _show(
-        [page(report) for report in reports], data if as_json else None, csv_text(reports) if as_csv else None, as_markdown
-    )
-
-
-def _show(pages: Sequence[Page], data: Mapping[str, Json] | None, table: str | None, as_markdown: bool) -> None:
-    from editloupe.reports.sheets import markdown, terminal
-
-    if data is not None:
-        typer.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
-    elif table is not None:
-        typer.echo(table, nl=False)
+    if as_json:
+        data: Mapping[str, Json] = {"judges": [one.to_json() for one in found]}
+        typer.echo(render.json_text(data), nl=False)
+    elif as_csv:
+        typer.echo(render.records_csv([record for one in found for record in one.records()]), nl=False)
     elif as_markdown:
-        typer.echo("\n".join(map(markdown, pages)), nl=False)
+        typer.echo("\n".join(pages.markdown(one.page) for one in found), nl=False)
     else:
-        for index, page in enumerate(pages):
+        for index, one in enumerate(found):
             if index:
                 out().print()
-            out().print(terminal(page))
-
-
-def _print_pairs(reports: Sequence[PairReport], *, as_json: bool, as_csv: bool, as_markdown: bool) -> None:
-    from editloupe.reports.pairwise_table import csv_text, page
-
-    data = {"judges": [report.to_json() for report in reports]}
-    _show(
-        [page(report) for report in reports], data if as_json else None, csv_text(reports) if as_csv else None, as_markdown
-    )
-
-
-def _one(name: str, rubric: Sequence[Criterion]) -> Criterion:
-    for criterion in rubric:
-        if name.casefold() in (criterion.id.casefold(), criterion.short.casefold()):
-            return criterion
-    raise ConfigError(f"--criteria {name}: the rubric has {_listed([f'{c.id} ({c.short})' for c in rubric])}")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
+            out().print(pages.terminal(one.page))

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 from editloupe.errors import ConfigError
 
 if TYPE_CHECKING:
-    from editloupe.reports.align import Entry
-    from editloupe.reports.estimate import Drawing
-    from editloupe.reports.pairwise import Duel
-    from editloupe.reports.pairwise_table import PairReport
-    from editloupe.reports.votes import Ballots
-    from editloupe.rubrics.model import Criterion
+    from editloupe.reports.columns import JudgeColumn
+    from editloupe.reports.votes import PairAgreement, VoteAgreement, VoteTable
+    from editloupe.scores import Metric
+    from editloupe.stats.bootstrap import Drawing
 
 
-def pair_reports(
+def vote_agreements(
     votes: Path,
     run: Path | None,
     scores: Path | None,
@@ -29,18 +27,16 @@ def pair_reports(
     good_from: str | None,
     tie: str | None,
     drawing: Drawing,
-) -> list[PairReport]:
-    """A report a judge: of a run, of a table of scores, or of the verdicts that the votes' own table has."""
-    from editloupe.reports.pairwise import duel
-    from editloupe.reports.pairwise_table import PairReport
-    from editloupe.reports.ratings import column_names
-    from editloupe.reports.votes import read_votes
+) -> list[VoteAgreement]:
+    """Return one agreement a judge: of a run, of a table of scores, or of the verdicts that the votes' own table has."""
+    from editloupe.reports.label_tables import column_names
+    from editloupe.reports.votes import VoteAgreement, agree_on_pairs, read_votes
 
     if run is not None and scores is not None:
         raise ConfigError("name a run folder or --scores, not both")
-    ballots = read_votes(votes, column_names(columns, "--columns"), "--columns")
+    table = read_votes(votes, column_names(columns, "--columns"), "--columns")
     if run is None and scores is None:
-        if ballots.verdicts is None:
+        if table.verdicts is None:
             raise ConfigError(
                 f"{votes} has no column with a judge's own votes; name it with --columns verdict=COLUMN, "
                 "or name a run folder, or --scores FILE"
@@ -48,102 +44,101 @@ def pair_reports(
         for name, given in (("--tie", tie), ("--good-from", good_from), ("--criteria", chosen)):
             if given is not None:
                 raise ConfigError(f"{name} is about scores; the judge of {votes} votes itself")
-        one = duel(ballots.ballots, "The judge's own votes", drawing=drawing)
-        return [
-            PairReport(
-                judge=f"column {ballots.verdicts}", people=str(votes), duels=(one,), drawing=drawing, notes=ballots.notes
+        one = agree_on_pairs(table.votes, "The judge's own votes", drawing=drawing)
+        judges: dict[str, list[PairAgreement]] = {f"column {table.verdicts}": [one]}
+        notes: tuple[str, ...] = ()
+    else:
+        if not table.votes[0].a:
+            raise ConfigError(
+                f"{votes} names no editors, so that no scores can be looked up; expected columns editor_a and editor_b"
             )
-        ]
-    judged, notes = _judged(run, scores, score_columns, judge)
-    reports = []
-    for name, (entries, criteria) in judged.items():
-        duels = _duels(ballots, entries, criteria, chosen, good_from, tie, drawing, where=str(run or scores))
-        told = (*ballots.notes, *notes)
-        reports.append(PairReport(judge=name, people=str(votes), duels=tuple(duels), drawing=drawing, notes=told))
-    return reports
+        read, notes = _judges(run, scores, score_columns, judge)
+        judges = {
+            name: _pairs(table, column, metrics, chosen, good_from, tie, drawing, where=str(run or scores))
+            for name, (column, metrics) in read.items()
+        }
+    remarks = (*table.notes, *notes)
+    return [
+        VoteAgreement(judge=name, people=str(votes), pairs=tuple(pairs), bootstrap=drawing, notes=remarks)
+        for name, pairs in judges.items()
+    ]
 
 
-def _judged(
+def _judges(
     run: Path | None, scores: Path | None, score_columns: str | None, judge: str | None
-) -> tuple[dict[str, tuple[list[Entry], Sequence[Criterion | str]]], tuple[str, ...]]:
-    """Judge → its scores and criteria; and what of a table could not be used."""
-    from editloupe.reports.entries import entries_of_run, entries_of_table
+) -> tuple[dict[str, tuple[JudgeColumn, Sequence[Metric | str]]], tuple[str, ...]]:
+    """Judge → its column and metrics; and what of a table could not be used."""
+    from editloupe.reports.columns import column_of, column_of_table
+    from editloupe.reports.human_labels import read_label_table
     from editloupe.reports.judged import chosen as chosen_judges
-    from editloupe.reports.judged import rubric_of
-    from editloupe.reports.ratings import column_names, read_ratings
+    from editloupe.reports.label_tables import column_names
     from editloupe.runs.store import RunStore
 
     if run is not None:
-        store = RunStore.read(run)
-        criteria = rubric_of(store).criteria
-        found = chosen_judges(store, judge)
-        return {f"{j.backend} ({j.judge_id})": (entries_of_run(j), criteria) for j in found}, ()
+        found = chosen_judges(RunStore.read(run), judge)
+        return {f"{j.backend} ({j.judge_id})": (column_of(j), j.metrics.metrics) for j in found}, ()
     assert scores is not None
-    table = read_ratings(
-        scores, known=None, columns=column_names(score_columns, "--score-columns"), option="--score-columns"
-    )
-    return {scores.name: (entries_of_table(table), table.criteria)}, table.notes
+    named = column_names(score_columns, "--score-columns")
+    table = read_label_table(scores, known=None, columns=named, option="--score-columns")
+    return {scores.name: (column_of_table(table), table.metrics)}, table.notes
 
 
-def _duels(
-    ballots: Ballots,
-    entries: Sequence[Entry],
-    criteria: Sequence[Criterion | str],
+def _pairs(
+    table: VoteTable,
+    column: JudgeColumn,
+    metrics: Sequence[Metric | str],
     chosen: tuple[str, ...] | None,
     good_from: str | None,
     tie: str | None,
     drawing: Drawing,
     *,
     where: str,
-) -> list[Duel]:
-    """One for each criterion, and one for the mean of a rubric's criteria (on 0 to 100) where there are several."""
-    from editloupe.reports.pairwise import duel
+) -> list[PairAgreement]:
+    """One for each metric, and one for the mean of a run's metrics (on 0 to 100) if there are several."""
+    from editloupe.reports.votes import agree_on_pairs
 
-    if not ballots.editors:
-        raise ConfigError(
-            f"{ballots.file} names no editors, so that no scores can be looked up; expected columns editor_a and editor_b"
-        )
-    values: dict[str, dict[tuple[str, str], float | None]] = {}
+    values: dict[str, dict[tuple[str, str], float]] = {}
     titles: dict[str, str] = {}
-    for criterion in criteria:
-        name = criterion if isinstance(criterion, str) else criterion.id
-        titles[name] = criterion if isinstance(criterion, str) else criterion.name
-        values[name] = {e.key: _number(e.scores.get(name)) for e in entries}
-    rubric = [c for c in criteria if not isinstance(c, str)]
-    if len(rubric) > 1:
+    names: dict[str, str] = {}
+    for metric in metrics:
+        name, short, title = (metric,) * 3 if isinstance(metric, str) else (metric.id, metric.short, metric.name)
+        titles[name] = title
+        names |= {short.casefold(): name, name.casefold(): name}
+        values[name] = {key[:2]: v for key, v in column.of(name).items() if isinstance(v, float) and not any(key[2:])}
+    bounded = [m for m in metrics if not isinstance(m, str)]
+    if len(bounded) > 1 and all(m.domain.bounds is not None for m in bounded):
         titles["overall"] = "Overall (mean of the criteria, 0 to 100)"
-        values["overall"] = {}
-        for entry in entries:
-            found = [(c, _number(entry.scores.get(c.id))) for c in rubric]
-            parts = [c.normalise(v) for c, v in found if v is not None]
-            values["overall"][entry.key] = sum(parts) / len(parts) if len(parts) == len(rubric) else None
-    wanted = [*titles] if chosen is None else [_chosen(word, titles, rubric) for word in chosen]
-    known = {e.key for e in entries}
-    if not any((ballot.a, ballot.item) in known or (ballot.b, ballot.item) in known for ballot in ballots.ballots):
-        first, ours = ballots.ballots[0], next(iter(known), ("", ""))
+        names["overall"] = "overall"
+        shared = set.intersection(*(set(values[m.id]) for m in bounded))
+        values["overall"] = {
+            key: sum(n for m in bounded if (n := m.normalise(values[m.id][key])) is not None) / len(bounded)
+            for key in shared
+        }
+    wanted = list(titles)
+    if chosen is not None:
+        unknown = next((word for word in chosen if word.casefold() not in names), None)
+        if unknown is not None:
+            raise ConfigError(f"--criteria {unknown}: expected one of {', '.join(titles)}")
+        wanted = [names[word.casefold()] for word in chosen]
+    known = {key[:2] for key in column.items}
+    if not any((vote.a, vote.item) in known or (vote.b, vote.item) in known for vote in table.votes):
+        first, ours = table.votes[0], next(iter(known), ("", ""))
         raise ConfigError(
-            f"none of the pairs of {ballots.file} is in {where}: people voted on item {first.item!r} by {first.a!r} and "
+            f"none of the pairs of {table.file} is in {where}: people voted on item {first.item!r} by {first.a!r} and "
             f"{first.b!r}, and it has item {ours[1]!r} by {ours[0]!r}"
         )
     difference, good = _difference(tie), None if good_from is None else _finite(good_from, "--good-from")
     return [
-        duel(
-            ballots.ballots,
+        agree_on_pairs(
+            table.votes,
             titles[name],
-            score=lambda editor, item, name=name: values[name].get((editor, item)),  # type: ignore[misc]
+            score=lambda editor, item, own=values[name]: own.get((editor, item)),  # type: ignore[misc]
             tie=difference,
             good=good,
             drawing=drawing,
         )
         for name in wanted
     ]
-
-
-def _chosen(word: str, titles: dict[str, str], rubric: Sequence[Criterion]) -> str:
-    names = {c.short.casefold(): c.id for c in rubric} | {name.casefold(): name for name in titles}
-    if word.casefold() not in names:
-        raise ConfigError(f"--criteria {word}: expected one of {', '.join(titles)}")
-    return names[word.casefold()]
 
 
 def _difference(tie: str | None) -> float | None:
@@ -164,7 +159,3 @@ def _finite(text: str, option: str) -> float:
     if not math.isfinite(found):
         raise ConfigError(f"{option} {text}: expected a number")
     return found
-
-
-def _number(value: float | str | None) -> float | None:
-    return value if isinstance(value, float) else None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from editloupe.cli.output import note, out, plain
+from editloupe.cli.options import AsJson
+from editloupe.cli.output import note, plain, print_json, say, table
 
 _WHAT = {
     "baseline": ("baseline", "rules on pixels, embedded: no key, no GPU, no network; not an LMM"),
@@ -32,11 +31,11 @@ def listing() -> None:
     """List the backends that --backend takes."""
     from editloupe import plugins
 
-    table = Table("Backend", "What it is", "From")
-    for name in plugins.names("backends"):
-        uri, what = _WHAT.get(name, (f"{name}/…", ""))
-        table.add_row(plain(uri), plain(what), plain(plugins.origin("backends", name)))
-    out().print(table)
+    names = plugins.names("backends")
+    table(
+        *("Backend", "What it is", "From"),
+        rows=[(*_WHAT.get(name, (f"{name}/…", "")), plugins.origin("backends", name)) for name in names],
+    )
 
 
 def probe(
@@ -44,7 +43,7 @@ def probe(
     run_folder: Annotated[
         Path | None, typer.Option("--run", help="Keep the table in this run folder, where editloupe show has it.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Ask a backend live what it can do: answer, see, tell several pictures apart, call tools, keep to choices.
 
@@ -64,19 +63,19 @@ def probe(
         kept = store.write_probe({**report.to_json(), "asked_at": at})
         note(f"kept in {kept}")
     if as_json:
-        typer.echo(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
+        print_json(report.to_json(), indent=2)
         return 0 if report.can_judge else 1
-    console = out()
     if report.embedded:
-        console.print(f"{backend.uri}: {report.verdict}", markup=False, soft_wrap=True)
+        say(f"{backend.uri}: {report.verdict}")
         return 0
-    table = Table("Can it …", "", "Asked", "Answered")
-    for row in report.rows:
-        table.add_row(
-            plain(row.name), plain(row.result), plain(row.asked), plain(row.answered), style=_STYLES.get(row.result, "dim")
-        )
-    console.print(f"{backend.uri} at {backend.endpoint}", markup=False, soft_wrap=True)
-    console.print(table)
+    say(f"{backend.uri} at {backend.endpoint}")
+    table(
+        *("Can it …", "", "Asked", "Answered"),
+        rows=[
+            [plain(cell, _STYLES.get(row.result, "dim")) for cell in (row.name, row.result, row.asked, row.answered)]
+            for row in report.rows
+        ],
+    )
     tokens = f"{report.usage.total:,} tokens" if report.usage.total else "tokens not told"
-    console.print(f"{report.verdict} ({report.asked} questions answered, {tokens})", markup=False, soft_wrap=True)
+    say(f"{report.verdict} ({report.asked} questions answered, {tokens})")
     return 0 if report.can_judge else 1

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe.cli.judge import progress, settings_of, source_of, spent_told, stoppable
-from editloupe.cli.judges import Chosen, chosen_judges
-from editloupe.cli.options import read_config
-from editloupe.cli.output import note, out, plain
-from editloupe.cli.retry import complete
+from editloupe.cli.judge_report import spent_message
+from editloupe.cli.options import AsJson, JudgeName, settled
+from editloupe.cli.output import note, out, print_json, say, say_first
+from editloupe.cli.progress import progress, stoppable
+from editloupe.cli.retry import recorded as recorded_runs
+from editloupe.cli.select import one_judge
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
-from editloupe.values import Json
 
 if TYPE_CHECKING:
-    from editloupe.reports.canary import Canary
+    from editloupe.reports.canary import Canary, Flip
 
 
 def canary(
@@ -26,89 +26,76 @@ def canary(
     backend: Annotated[
         str | None, typer.Option(help="Whom to ask: provider/model. Default: the judge that the run was judged by.")
     ] = None,
-    judge: Annotated[str | None, typer.Option(help="Of several judges of the run, by name, id or URI.")] = None,
+    judge: JudgeName = None,
     samples: Annotated[int, typer.Option(min=1, help="How many samples are asked again; always the same ones.")] = 20,
     fail_above: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit with 4 where a larger share of labels has flipped.")
     ] = None,
     out_dir: Annotated[Path | None, typer.Option("--out", help="For the new verdicts. Default: RUN/canary/TIME.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> int:
-    """Judge a small fixed set of a run again, live: the share of labels that flipped, and whether another model answers."""
-    from dataclasses import replace
-
-    from editloupe.protocols.repeats import Repeats
+    """Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?"""
     from editloupe.reports import canary as report
-    from editloupe.reports import grid
-    from editloupe.reports.judged import chosen
+    from editloupe.reports import render
     from editloupe.runs.execute import execute
-    from editloupe.runs.spec import open_bench
+    from editloupe.runs.setup import open_setup
     from editloupe.runs.store import RunStore
 
-    store = RunStore.read(run)
-    named = chosen(store, judge)
-    if len(named) > 1:
-        known = ", ".join(f"{j.title or j.backend} ({j.judge_id})" for j in named)
-        raise ConfigError(f"{run} has several judges, {known}; name one with --judge")
-    recorded = named[0]
+    recorded = one_judge(RunStore.read(run), judge)
     keys = report.fixed_set(recorded.findings, samples)
     if not keys:
-        raise ConfigError(f"{run}: {recorded.name} gave no label, so that there is nothing to compare with")
-    one = _options(run, recorded.title or recorded.backend, recorded.backend, backend)
+        raise ConfigError(f"{run}: {recorded.name} gave no answer, so there is nothing to compare with")
+    asked = settled(_run_of(run, recorded.title or recorded.backend, recorded.backend, backend))
     folder = out_dir or run / "canary" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-    # Of repeats the first alone counts, so that the others are not paid for.
-    bench = open_bench(replace(settings_of(one.options), name=one.name, repeats=Repeats()))
-    source = source_of({**one.options, "limit": None, "sample": list(keys)})
+    # Of repeats only the first counts, so the others are not asked.
+    setup = open_setup(asked.model_copy(update={"repeats": 1, "limit": None, "sample": tuple(keys)}))
     if not as_json:
-        note(f"Asking {bench.judge.backend} again about {len(keys)} samples of {run}, into {folder}")
+        note(f"Asking {setup.judge.backend} again about {len(keys)} samples of {run}, into {folder}")
     with stoppable() as stop, progress(hidden=as_json) as listener:
-        outcome = execute(bench, source, folder, config={}, listener=listener, stop=stop)
+        outcome = execute(setup, folder, listener=listener, stop=stop)
     if outcome.interrupted:
-        raise ConfigError("stopped before all was asked; nothing is told of a part")
+        raise ConfigError("stopped before all was asked; a part is not compared")
     found = report.canary(recorded.name, recorded.findings, outcome.findings, folder_before=run, folder_now=folder)
     code = 4 if fail_above is not None and (found.highest is None or found.highest > fail_above) else 0
     if as_json:
-        typer.echo(json.dumps({**found.to_json(), "run": str(run), "asked_in": str(folder), "exit": code}))
+        print_json({**found.to_json(), "run": str(run), "asked_in": str(folder), "exit": code})
         return code
-    console = out()
-    console.print(grid.terminal(report.grid(found, {c.id: c.short for c in recorded.rubric.criteria})))
-    for flip in found.flips[:10]:
-        about = "" if flip.target is None else f", target {flip.target}"
-        console.print(plain(f"  {flip.sample}, {flip.criterion}{about}: {flip.before} → {flip.now}"), soft_wrap=True)
-    if len(found.flips) > 10:
-        console.print(f"  … and {len(found.flips) - 10} more")
-    for status, count in found.statuses.items():
-        console.print(plain(f"  {count} without a label now: {status}"))
+    out().print(render.terminal(report.table(found, {c.id: c.short for c in recorded.metrics.metrics})))
+    say_first([f"  {_about(flip)}: {flip.before} → {flip.now}" for flip in found.flips], 10)
+    for status, count in found.not_judged_now.items():
+        say(f"  {count} without an answer now: {status}")
     _models(found)
     if outcome.ledger.usage.total:
-        console.print(plain(spent_told(outcome.ledger, bench.backend)))
+        say(spent_message(outcome.ledger, setup.backend))
     if code:
-        console.print(plain("The judge has changed by more than --fail-above allows."), style="bold red")
+        say("The judge has changed by more than --fail-above allows.", "bold red")
     return code
+
+
+def _about(flip: Flip) -> str:
+    return ", ".join(filter(None, (flip.sample, flip.criterion, f"turn {flip.turn}" if flip.turn else "", flip.part)))
 
 
 def _models(found: Canary) -> None:
     before, now = (", ".join(names) for names in (found.models_before, found.models_now))
-    if found.silent:
+    if found.nobody_answered:
         then = f" Then it was {before}." if before else ""
-        out().print(plain(f"Nobody answered now.{then}"), style="bold yellow")
+        say(f"Nobody answered now.{then}", "bold yellow")
     elif before or now:
-        told = f"Answered then by {before or 'an unnamed model'}, now by {now or 'an unnamed model'}"
+        models = f"Answered then by {before or 'an unnamed model'}, now by {now or 'an unnamed model'}"
         same = "the same" if now == before else "no other than then" if now else "whether it is the same is not known"
-        what = "ANOTHER model or version" if found.changed_model else same
-        out().print(plain(f"{told}: {what}."), style="bold yellow" if found.changed_model else None)
+        what = "ANOTHER model or version" if found.model_changed else same
+        say(f"{models}: {what}.", "bold yellow" if found.model_changed else "")
 
 
-def _options(run: Path, title: str, uri: str, backend: str | None) -> Chosen:
-    """The options by which a judge of the run was asked, or those of another backend in its place."""
-    options: dict[str, Json] = complete(read_config(run / "config.yaml"), run)
-    known = chosen_judges(options)
+def _run_of(folder: Path, title: str, uri: str, backend: str | None) -> RunConfig:
+    """The run as a judge of it was asked, or with another backend in its place."""
+    known = recorded_runs(folder)
     if backend is not None:
-        (first,) = chosen_judges({**{k: v for k, v in options.items() if k != "judges"}, "backend": backend})
-        return first
+        return known[0].with_judge(JudgeConfig.make(backend=backend))
     for one in known:
-        if title in (one.title, one.name) or uri.partition("@")[0] == one.title.partition("?")[0]:
+        if title in (one.judge.title, one.judge.name) or uri.partition("@")[0] == one.judge.title.partition("?")[0]:
             return one
     if len(known) == 1:
         return known[0]
-    raise ConfigError(f"{run}: how {title} was asked is not recorded; name it with --backend")
+    raise ConfigError(f"{folder}: how {title} was asked is not recorded; name it with --backend")

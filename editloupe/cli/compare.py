@@ -43,42 +43,37 @@ def compare(
     from dataclasses import replace
 
     from editloupe.backends.prices import read_prices
-    from editloupe.reports import grid
+    from editloupe.reports import render
     from editloupe.reports.compare import compare as compare_judges
-    from editloupe.reports.compare_files import write_comparison
-    from editloupe.reports.compare_grids import grids
+    from editloupe.reports.compare import human_column
+    from editloupe.reports.compare_tables import tables, write_comparison
     from editloupe.reports.equal_cost import at_equal_cost
-    from editloupe.reports.estimate import Drawing
     from editloupe.reports.judged import read_judged
-    from editloupe.reports.people import labels_of_people
-    from editloupe.reports.ratings import column_names
+    from editloupe.reports.label_tables import column_names
+    from editloupe.stats.bootstrap import Drawing
 
     found = _chosen(read_judged(runs), words(judges))
-    people, where, notes = labels_of_people(found, human, column_names(columns, "--columns"))
+    people, notes = human_column(found, human, column_names(columns, "--columns"))
     priced = read_prices(prices)
     if equal_cost:
-        found, told_of_cost = at_equal_cost(found, priced)
-        notes = (*told_of_cost, *notes)
-    comparison = compare_judges(
-        found,
-        prices=priced,
-        people=people,
-        drawing=Drawing(resamples=resamples, level=level, seed=seed),
-    )
-    comparison = replace(comparison, people=where, notes=(*comparison.notes, *notes))
+        found, spent = at_equal_cost(found, priced)
+        notes = (*spent, *notes)
+    drawing = Drawing(resamples=resamples, level=level, seed=seed)
+    comparison = compare_judges(found, prices=priced, people=people, drawing=drawing)
+    comparison = replace(comparison, notes=(*comparison.notes, *notes))
     if as_json:
         typer.echo(json.dumps(comparison.to_json(), ensure_ascii=False, allow_nan=False))
         return 0
     if as_markdown:
-        typer.echo("\n".join(grid.markdown(g) for g in grids(comparison)), nl=False)
+        typer.echo("\n".join(map(render.markdown, tables(comparison))), nl=False)
         return 0
     console = out()
     for number, judge in enumerate(found, start=1):
         console.print(plain(f"{number} {judge.name}: {judge.describe()}", "bold"), soft_wrap=True)
-    for told in comparison.notes:
-        note(told)
-    for one in grids(comparison, whole=False):
-        console.print(grid.terminal(one, at_once=8 if one.name in ("pairs", "people") else 6))
+    for text in comparison.notes:
+        note(text)
+    for table in tables(comparison, whole=False):
+        console.print(render.terminal(table))
     if out_dir is not None:
         written = write_comparison(comparison, out_dir)
         console.print(plain(f"\n{len(written)} files in {out_dir}: compare.md, compare.json, tables as CSV, plots as SVG"))

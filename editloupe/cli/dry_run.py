@@ -2,106 +2,96 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from rich.table import Table
 
-from editloupe.cli.output import out, plain
+from editloupe.cli.judge_report import heading_of
+from editloupe.cli.output import out, print_json, say, say_first
 from editloupe.values import Json, sample_key
 
 if TYPE_CHECKING:
     from editloupe.backends.prices import Prices
-    from editloupe.reports.table import Heading
+    from editloupe.reports.closing import Heading
     from editloupe.runs.estimate import Ahead, End, Estimate
     from editloupe.runs.judges import Entry
-    from editloupe.runs.spec import Bench, Source
+    from editloupe.runs.setup import Setup
 
 _SHOWN = 10
 """Lines of a list that a terminal shows; --json gives all."""
 
 
-def dry_run(
-    judges: Sequence[tuple[Bench, Heading]],
-    entries: Sequence[Entry],
-    source: Source,
-    folder: Path,
-    prices: Prices,
-    *,
-    as_json: bool,
-) -> int:
-    """Show what judging `source` into `folder` would do, by each judge and by all. Nobody is asked, nothing is written."""
+def dry_run(judges: Sequence[Setup], entries: Sequence[Entry], folder: Path, *, as_json: bool) -> int:
+    """Print what judging into `folder` would do, for each judge and for all. Nobody is asked, nothing is written."""
+    from editloupe.backends.prices import read_prices
     from editloupe.runs.estimate import RULES, estimate, look_ahead, total
 
-    ahead = [look_ahead(bench, source, folder, entries=entries) for bench, _ in judges]
-    found = [estimate(bench, one, prices) for (bench, _), one in zip(judges, ahead, strict=True)]
-    together = total([(bench, one) for (bench, _), one in zip(judges, found, strict=True)])
+    prices = read_prices(judges[0].config.prices)
+    ahead = [look_ahead(setup, folder, entries=entries) for setup in judges]
+    found = [estimate(setup, one, prices) for setup, one in zip(judges, ahead, strict=True)]
+    together = total(list(zip(judges, found, strict=True)))
     if as_json:
-        for (bench, heading), one in zip(judges, found, strict=True):
-            told = _as_json(bench, folder, heading, one, prices.told(bench.backend), RULES)
-            typer.echo(json.dumps(told, ensure_ascii=False))
+        for setup, one in zip(judges, found, strict=True):
+            print_json(_as_json(setup, folder, heading_of(setup), one, prices.basis(setup.backend), RULES))
         if len(judges) > 1:
-            ends = dict(zip(("least", "most"), (end.to_json() for end in together), strict=True))
-            told = {"event": "dry_run_total", "run": str(folder), "judges": len(judges), **ends}
-            typer.echo(json.dumps(told, ensure_ascii=False))
+            least, most = (end.to_json() for end in together)
+            print_json({"event": "dry_run_total", "run": str(folder), "judges": len(judges), "least": least, "most": most})
         return 0
-    console = out()
-    console.print(plain("Dry run: nobody is asked and nothing is written.", "bold"))
+    say("Dry run: nobody is asked and nothing is written.", "bold")
     _of_data(ahead[0])
-    for number, ((bench, heading), one) in enumerate(zip(judges, found, strict=True), start=1):
+    for number, (setup, one) in enumerate(zip(judges, found, strict=True), start=1):
         if len(judges) > 1:
-            console.print(plain(f"\nJudge {number} of {len(judges)}: {bench.name}", "bold cyan"))
-        _of_judge(bench, heading, one, folder, prices)
-    asks = any(bench.backend.traits.is_lmm for bench, _ in judges)
+            say(f"\nJudge {number} of {len(judges)}: {setup.name}", "bold cyan")
+        _of_judge(setup, heading_of(setup), one, folder, prices)
+    asks = any(setup.backend.traits.is_lmm for setup in judges)
     if len(judges) > 1:
-        console.print()
-        console.print(_table(together, f"All {len(judges)} judges together", is_lmm=asks))
+        say("")
+        out().print(_table(together, f"All {len(judges)} judges together", is_lmm=asks))
     if asks:
-        console.print(plain(f"Rough rules: {RULES}.", "dim"), soft_wrap=True)
+        say(f"Rough rules: {RULES}.", "dim")
     return 0
 
 
 def _of_data(ahead: Ahead) -> None:
     """What holds whoever judges."""
     for line in ahead.loaded.notes:
-        out().print(plain(line, "yellow"), soft_wrap=True)
+        say(line, "yellow")
     rejected = [f"{sample_key(row.editor, row.id)}: {row.message}" for row in ahead.loaded.rejected]
     _list("Rejected, and not asked about:", rejected)
     blocked = [(d.task, d.task.blocked) for d in ahead.due if d.task.blocked is not None]
-    keys = {f"{sample_key(task.editor, task.sample_id)}: {why[0]}: {why[1]}" for task, why in blocked}
+    keys = {f"{sample_key(task.about.editor, task.about.sample_id)}: {why[0]}: {why[1]}" for task, why in blocked}
     _list("Not asked about:", sorted(keys))
 
 
-def _of_judge(bench: Bench, heading: Heading, found: Estimate, folder: Path, prices: Prices) -> None:
-    from editloupe.runs.wire import small_targets_told
+def _of_judge(setup: Setup, heading: Heading, found: Estimate, folder: Path, prices: Prices) -> None:
+    from editloupe.runs.sent_sizes import small_targets_message
 
-    console, ahead, is_lmm = out(), found.ahead, bench.backend.traits.is_lmm
-    console.print(plain(heading.text), soft_wrap=True)
+    ahead, is_lmm = found.ahead, setup.backend.traits.is_lmm
+    say(heading.text)
     for line in heading.notes:
-        console.print(plain(line, "yellow"), soft_wrap=True)
-    console.print(plain(_of_run(folder, ahead, bench.settings.repeats.count)), soft_wrap=True)
+        say(line, "yellow")
+    say(_of_run(folder, ahead, setup.repeats.count))
     if is_lmm:
-        policy = bench.backend.traits.image_policy
-        small = small_targets_told(ahead.loaded.samples, policy)
+        policy = setup.backend.traits.image_policy
+        small = small_targets_message(ahead.loaded.samples, policy)
         sizes = [f"{key}, {t.role}: {t.name} is {t.sent_width:.0f}×{t.sent_height:.0f} px" for key, t in found.small]
         _list(small or "", sizes)
-    console.print()
-    console.print(_table((found.least, found.most), "Estimate", is_lmm=is_lmm))
+    say("")
+    out().print(_table((found.least, found.most), "Estimate", is_lmm=is_lmm))
     if is_lmm:
         image_rule = found.image_rule or "no formula is known for this model: unknown, and so is the cost"
-        told = prices.told(bench.backend)
-        console.print(plain(f"Image tokens: {image_rule}. Prices: {told}.", "dim"), soft_wrap=True)
+        say(f"Image tokens: {image_rule}. Prices: {prices.basis(setup.backend)}.", "dim")
 
 
 def _of_run(folder: Path, ahead: Ahead, repeats: int) -> str:
     tasks = _many(len(ahead.due) + ahead.reused, "task") + (f" ({repeats} repeats a question)" if repeats > 1 else "")
     begun = f", {ahead.begun} of them go on from where they stopped" if ahead.begun else ""
     reused = f"{ahead.reused} stand in {folder}" if ahead.reused else f"none stands in {folder} yet"
-    return f"{_many(len(ahead.loaded.samples), 'sample')}, {tasks}: {reused}, {len(ahead.asked)} to ask{begun}."
+    grows = " Further questions follow from the answers and are not counted." if ahead.grows else ""
+    return f"{_many(len(ahead.loaded.samples), 'sample')}, {tasks}: {reused}, {len(ahead.asked)} to ask{begun}.{grows}"
 
 
 def _table(ends: tuple[End, End], title: str, *, is_lmm: bool) -> Table:
@@ -124,39 +114,35 @@ def _known(count: int | None) -> str:
 
 
 def _list(title: str, lines: list[str]) -> None:
-    if not lines:
-        return
-    console = out()
-    console.print(plain(title, "yellow"), soft_wrap=True)
-    for line in lines[:_SHOWN]:
-        console.print(plain(f"  {line}"), soft_wrap=True)
-    if len(lines) > _SHOWN:
-        console.print(f"  … and {len(lines) - _SHOWN} more")
+    if lines:
+        say(title, "yellow")
+        say_first([f"  {line}" for line in lines], _SHOWN)
 
 
-def _as_json(bench: Bench, folder: Path, heading: Heading, found: Estimate, told: str, rules: str) -> dict[str, Json]:
+def _as_json(setup: Setup, folder: Path, heading: Heading, found: Estimate, basis: str, rules: str) -> dict[str, Json]:
     ahead = found.ahead
     blocked = Counter(str(d.task.blocked[0]) for d in ahead.due if d.task.blocked is not None)
     return {
         "event": "dry_run",
         "run": str(folder),
         "judge": heading.judge,
-        "judge_id": bench.judge.id,
-        "name": bench.name,
-        "repeats": bench.settings.repeats.count,
+        "judge_id": setup.judge.id,
+        "name": setup.name,
+        "repeats": setup.repeats.count,
         "samples": len(ahead.loaded.samples),
         "tasks": len(ahead.due) + ahead.reused,
         "reused": ahead.reused,
         "to_ask": len(ahead.asked),
         "begun": ahead.begun,
+        "grows": ahead.grows,
         "not_asked": dict(blocked),
         "rejected": [{"sample": sample_key(r.editor, r.id), "reason": r.message} for r in ahead.loaded.rejected],
-        "absent_tools": dict(bench.toolbox.absent),
+        "absent_tools": dict(setup.toolbox.absent),
         "small_targets": [{"sample": key, **target.to_json()} for key, target in found.small],
         "least": found.least.to_json(),
         "most": found.most.to_json(),
         "image_rule": found.image_rule or None,
-        "prices": told,
+        "prices": basis,
         "rules": rules,
         "notes": [*heading.notes, *ahead.loaded.notes],
     }

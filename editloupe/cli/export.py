@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe.cli.output import err, note, out, plain
+from editloupe.cli.options import PricesFile
+from editloupe.cli.output import err, note, say, warn
 from editloupe.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,22 +32,22 @@ def export(
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="JUnit XML, a test case a finding.")] = None,
     junit_fail_below: Annotated[
         str | None,
-        typer.Option(metavar="LABEL|NUMBER", help="What is worth less fails its test case. Default: no label does."),
+        typer.Option(metavar="LABEL|NUMBER", help="What is worth less fails its test case. Default: no answer does."),
     ] = None,
     content: Annotated[
-        bool, typer.Option("--content", help="With --otel: texts, arguments and image addresses too.")
+        bool, typer.Option("--content", help="With --otel: also texts, arguments and image addresses.")
     ] = False,
     blob_base_url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where the run's blobs/ can be reached. Default: its own file:// address."),
+        typer.Option(metavar="URL", help="Address of the run's blobs/. Default: its file:// address."),
     ] = None,
-    judge: Annotated[str | None, typer.Option(metavar="ID", help="One judge of the run only; not for --html.")] = None,
+    judge: Annotated[str | None, typer.Option(metavar="ID", help="Only this judge of the run, not for --html.")] = None,
     sample: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="These samples only, may be repeated; not for --html.")
+        list[str] | None, typer.Option(metavar="ID", help="Only this sample; may be repeated, not for --html.")
     ] = None,
-    prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
+    prices: PricesFile = None,
 ) -> int:
-    """Write a run as pages, or in a format of others; several at once if you like."""
+    """Write a run as pages, or in the formats of other tools; one or several at once. Exit code 2 if there is nothing."""
     from editloupe.backends.prices import read_prices
 
     known = read_prices(prices)
@@ -71,6 +72,9 @@ def export(
     from editloupe.exports.episodes import Source
 
     source = Source(folder=runs[0], judge=judge, samples=tuple(sample or ()), blob_base_url=blob_base_url, prices=known)
+    # Only spans and trajectories show traces that have no finding yet.
+    if not source.findings and (asked.keys() - {"--otel", "--atif"} or next(source.episodes(), None) is None):
+        raise ConfigError(f"{runs[0]} has no finding to export; judge something first")
     if otel is not None:
         _spans(source, otel, content=content)
     if atif is not None:
@@ -78,27 +82,29 @@ def export(
     if inspect is not None:
         from editloupe.exports.inspect_log import write_inspect
 
-        _say(f"{write_inspect(source, inspect):,} findings as samples of an Inspect log in {inspect}")
+        say(f"{write_inspect(source, inspect):,} findings as samples of an Inspect log in {inspect}")
     if findings is not None:
         from editloupe.exports.findings import write_findings
 
-        _say(f"{write_findings(source, findings):,} findings in {findings}")
+        say(f"{write_findings(source, findings):,} findings in {findings}")
     if junit is not None:
         _cases(source, junit, junit_fail_below)
-    for problem in dict.fromkeys(source.problems):
-        note(f"warning: {problem}")
+    warn(dict.fromkeys(source.problems))
     return 1 if source.problems else 0
 
 
 def _pages(runs: list[Path], html: Path, prices: Prices) -> None:
     from editloupe.viewer.export import export as write
-    from editloupe.viewer.index import RunIndex
     from editloupe.viewer.pages import Site
+    from editloupe.viewer.reader import RunReader
 
-    site = Site.of([RunIndex(run) for run in runs], prices=prices)
+    readers = [RunReader(run) for run in runs]
+    if not any(reader.counts()[0] for reader in readers):
+        raise ConfigError(f"{', '.join(map(str, runs))}: no sample to show; judge something first")
+    site = Site.of(readers, prices=prices)
     with err().status("writing pages", spinner="line") as status:
         done = write(site, html, progress=lambda n, total: status.update(f"writing pages, {n:,} of {total:,} samples"))
-    _say(f"{done.pages:,} pages and {done.pictures:,} pictures, {done.size_bytes / 1e6:.1f} MB; open {done.index}")
+    say(f"{done.pages:,} pages and {done.pictures:,} pictures, {done.size_bytes / 1e6:.1f} MB; open {done.index}")
 
 
 def _spans(source: Source, path: Path, *, content: bool) -> None:
@@ -106,8 +112,8 @@ def _spans(source: Source, path: Path, *, content: bool) -> None:
 
     with err().status("writing spans", spinner="line") as status:
         count = write_otel(source, path, content=content, progress=lambda n: status.update(f"writing spans, {n:,} traces"))
-    left = "" if content else "; texts and images are left out, --content takes them in"
-    _say(f"{count:,} traces as OpenTelemetry spans in {path}{left}{_without(source)}")
+    left = "" if content else "; texts and images are left out, --content includes them"
+    say(f"{count:,} traces as OpenTelemetry spans in {path}{left}{_without(source)}")
 
 
 def _trajectories(source: Source, folder: Path) -> None:
@@ -115,24 +121,20 @@ def _trajectories(source: Source, folder: Path) -> None:
 
     with err().status("writing trajectories", spinner="line") as status:
         count = write_atif(source, folder, progress=lambda n: status.update(f"writing trajectories, {n:,}"))
-    _say(f"{count:,} trajectories in {folder}{_without(source)}")
+    say(f"{count:,} trajectories in {folder}{_without(source)}")
 
 
 def _cases(source: Source, path: Path, fail_below: str | None) -> None:
     from editloupe.exports.junit import write_junit
 
     done = write_junit(source, path, fail_below=fail_below)
-    _say(f"{done.tests:,} test cases, {done.failures:,} failures, {done.errors:,} errors in {path}")
+    say(f"{done.tests:,} test cases, {done.failures:,} failures, {done.errors:,} errors in {path}")
     if done.limitless:
-        note(f"{fail_below!r} is no label of {', '.join(done.limitless)}: nothing fails there; a number holds for all.")
+        note(f"{fail_below!r} is no limit for {', '.join(done.limitless)}: nothing fails there.")
 
 
 def _without(source: Source) -> str:
-    """Findings that were never asked have no trace to write."""
+    """Say how many findings have no trace: those that were never asked."""
     blocked = [f for f in source.findings if f.trace is None]
     statuses = ", ".join(dict.fromkeys(f.status for f in blocked))
     return f"; {len(blocked):,} findings have no trace ({statuses})" if blocked else ""
-
-
-def _say(text: str) -> None:
-    out().print(plain(text), soft_wrap=True)

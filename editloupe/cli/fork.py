@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe.cli.options import words
-from editloupe.cli.output import out, plain
+from editloupe.cli.options import AsJson, CriterionName, JudgeName, RepeatNumber, RunFolder, read_text, words
+from editloupe.cli.output import command, print_json, say
+from editloupe.cli.select import findings_of
 from editloupe.errors import ConfigError
 from editloupe.values import Json, sample_key
 
@@ -20,21 +19,21 @@ if TYPE_CHECKING:
 
 
 def fork(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: RunFolder,
     sample: Annotated[str, typer.Argument(help="A sample id, or EDITOR/ID.")],
     at: Annotated[
         int, typer.Option("--at", min=0, help="Steps to keep, as show numbers them; 0 keeps the question alone.")
     ],
-    criterion: Annotated[str | None, typer.Option(help="Of which criterion, such as if.")] = None,
-    judge: Annotated[str | None, typer.Option(help="Of which judge, where the run has several: its name or id.")] = None,
-    repeat: Annotated[int | None, typer.Option(min=1, help="Of which repeat, where there are several, from 1.")] = None,
+    criterion: CriterionName = None,
+    judge: JudgeName = None,
+    repeat: RepeatNumber = None,
     of: Annotated[int | None, typer.Option(min=1, help="Continue this fork, as show numbers them.")] = None,
     backend: Annotated[str | None, typer.Option(help="Who goes on. Default: who judged.")] = None,
     add_instruction: Annotated[Path | None, typer.Option(help="A text file: said to the model after that step.")] = None,
     tools: Annotated[str | None, typer.Option(help='Comma-separated tools from then on; "none" for none.')] = None,
     edit_observation: Annotated[Path | None, typer.Option(help="A text file: what that step's tool says instead.")] = None,
     call: Annotated[int | None, typer.Option(min=1, help="Which of the step's calls --edit-observation means.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Go on from a step of a verdict with another backbone, instruction, observation or set of tools."""
     from editloupe.backends.base import open_backend
@@ -47,9 +46,9 @@ def fork(
         raise ConfigError("--call says which observation --edit-observation means; it says nothing alone")
     chosen = None if tools is None else () if tools.strip() == "none" else words(tools)
     changes = Changes(
-        instruction=_text(add_instruction, "--add-instruction"),
+        instruction=_words(add_instruction, "--add-instruction"),
         tools=chosen,
-        observation=_text(edit_observation, "--edit-observation"),
+        observation=_words(edit_observation, "--edit-observation"),
         call=call,
     )
     store = RunStore.edit(run)
@@ -74,22 +73,18 @@ def _trace(
     store: RunStore, sample: str, criterion: str | None, judge: str | None, repeat: int | None, of: int | None
 ) -> tuple[str, str]:
     """(path of the trace inside the run, the judge's URI). Raises ConfigError unless it is exactly one."""
-    from editloupe.cli.replay import chosen
     from editloupe.traces.lineage import FORKS, family
+    from editloupe.traces.read import read_trace
 
-    uris, names, called = store.judges(), store.judge_names(), store.judges_called(judge)
-    found = [f for f in chosen(store, sample, criterion) if f.judge_id in called and repeat in (None, f.repeat + 1)]
-    traced = [f for f in found if f.trace is not None]
+    uris, names = store.judges(), store.judge_names()
+    found = findings_of(store, sample=sample, criterion=criterion, judge=judge, repeat=repeat)
+    traced = [f for f in found if f.trace is not None and f.judge_id in uris]
     if not traced:
-        told = (
-            f"judge {judge!r}" if repeat is None else f"judge {judge!r}, repeat {repeat}" if judge else f"repeat {repeat}"
-        )
-        there = ", ".join(f"{names[id_]} ({id_})" for id_ in uris)
-        why = f": {found[0].status}: {found[0].reason}" if found else f" of {told}; its judges are {there}"
-        raise ConfigError(f"{store.folder}: sample {sample!r} has no trace{why}")
+        why = f"{found[0].status}: {found[0].reason}"
+        raise ConfigError(f"{store.folder}: sample {sample!r} has no trace of a judge: {why}")
     if len(traced) > 1:
         listed = "; ".join(
-            f"{sample_key(f.editor, f.sample_id)}, {f.criterion}, judge {names.get(f.judge_id, '?')} ({f.judge_id})"
+            f"{sample_key(f.editor, f.sample_id)}, {f.metric}, judge {names.get(f.judge_id, '?')} ({f.judge_id})"
             + (f", repeat {f.repeat + 1}" if any(g.repeat for g in traced) else "")
             for f in traced
         )
@@ -102,38 +97,28 @@ def _trace(
     name = f"{FORKS}/{stem[:2]}/{stem}.{of}.jsonl"
     if not (store.folder / name).exists():
         raise ConfigError(f"{store.folder}: sample {sample!r} has no fork {of}; editloupe show draws those that there are")
-    from editloupe.traces.read import read_trace
-
     return name, str(read_trace(store.folder / name).header.judge.get("backend"))
 
 
-def _text(path: Path | None, option: str) -> str | None:
-    if path is None:
-        return None
-    try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{option} {path} cannot be read as text: {error}") from error
-    if not text:
-        raise ConfigError(f"{option} {path} is empty; it needs the words")
-    return text
+def _words(path: Path | None, option: str) -> str | None:
+    return None if path is None else read_text(path, option, "the words")
 
 
 def _report(forked: Forked, run: Path, sample: str, *, as_json: bool) -> None:
     finding, recorded = forked.finding, forked.recorded
     if as_json:
-        told: dict[str, Json] = {
+        data: dict[str, Json] = {
             "trace": forked.trace,
             "parent": forked.parent.to_json(),
             "recorded": None if recorded is None else {"status": recorded.status, "label": recorded.label},
             "finding": finding.to_json(),
         }
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        print_json(data)
         return
     then = "not finished" if recorded is None else recorded.label or recorded.status
     now = finding.label or f"{finding.status}: {finding.reason}"
     step = forked.parent.step
     kept = "the question" if step == 0 else "1 step" if step == 1 else f"{step} steps"
-    out().print(plain(f"Kept {kept} of {forked.parent.trace}"), soft_wrap=True)
-    out().print(plain(f"Parent: {then}\nFork:   {now}"), soft_wrap=True)
-    out().print(plain(f"Look at it: {shlex.join(['editloupe', 'show', str(run), sample])}"), soft_wrap=True)
+    say(f"Kept {kept} of {forked.parent.trace}")
+    say(f"Parent: {then}\nFork:   {now}")
+    say(f"Look at it: {command('show', run, sample)}")

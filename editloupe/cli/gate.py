@@ -13,9 +13,7 @@ from editloupe.cli.output import fail, note, out, plain
 from editloupe.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from editloupe.reports.align import Entry
+    from editloupe.reports.gate import People
     from editloupe.reports.judged import Judged
     from editloupe.runs.store import RunStore
 
@@ -52,8 +50,8 @@ def gate(
 ) -> int:
     """Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked."""
     from editloupe.reports import gate as gates
-    from editloupe.reports import gate_files, grid
-    from editloupe.reports.judged import chosen, rubric_of
+    from editloupe.reports import render
+    from editloupe.reports.judged import chosen
     from editloupe.runs.store import RunStore
 
     if metrics:
@@ -68,7 +66,7 @@ def gate(
             "nothing is required; add --require 'unjudged<=0.02' (editloupe gate --metrics lists what there is)"
         )
     store = RunStore.read(run)
-    rubric = rubric_of(store)
+    rubric = store.metric_set()
     requirements = [gates.parse(text, rubric) for text in require]
     if human is not None and not any(r.human for r in requirements):
         raise ConfigError("--human is given and no requirement speaks of people; add --require 'kappa(human)>=0.6'")
@@ -78,50 +76,44 @@ def gate(
     checked = []
     for judged in chosen(store, judge):
         which = judged if editor is None else gates.of_editor(judged, editor)
-        people = partial(_entries, store, judged, human, columns, editor)
+        people = partial(_people, store, judged, human, columns, editor)
         checked += list(gates.check(which, requirements, people))
     failed = [one for one in checked if one.verdict == "failed"]
     undefined = [one for one in checked if one.verdict == "undefined"]
     code = FAILED if failed else UNDEFINED if undefined else 0
     title = f"{len(checked) - len(failed) - len(undefined)} of {len(checked)} requirements hold"
-    _write(junit, gate_files.junit(checked), append=False)
-    _write(summary, gate_files.summary(checked, f"Gate of {run}: {title}") + "\n", append=True)
+    if junit is not None:
+        from editloupe.exports.junit import write_gate_junit
+
+        write_gate_junit(checked, junit)
+    if summary is not None:
+        _append(summary, render.markdown(gates.table(checked, f"Gate of {run}: {title}")) + "\n")
     if as_json:
         typer.echo(json.dumps({"exit": code, "checked": [one.to_json() for one in checked]}, ensure_ascii=False))
         return code
     out().print(plain(f"Run: {run}", "bold"), soft_wrap=True)
-    out().print(grid.terminal(gate_files.grid(checked, title)))
+    out().print(render.terminal(gates.table(checked, title)))
     for one in (*failed, *undefined):
         fail(f"{one.told} [{one.judge}]")
     return code
 
 
-def _entries(
-    store: RunStore, judged: Judged, human: Path | None, columns: str | None, editor: str | None
-) -> Sequence[Entry]:
-    """The judge's scores with people's ratings. Raises ConfigError where there are none, or nothing meets."""
-    from editloupe.reports.entries import entries_of_run, join, knows, ratings_of_run
-    from editloupe.reports.ratings import column_names, read_ratings
+def _people(store: RunStore, judged: Judged, human: Path | None, columns: str | None, editor: str | None) -> People:
+    """The judge's column with people's ratings. Raises ConfigError if there are none, or nothing meets."""
+    from editloupe.reports.columns import column_of, join
+    from editloupe.reports.human_labels import read_people
 
-    rubric = judged.rubric.criteria
-    if human is None:
-        people = ratings_of_run(store, knows(rubric))
-    else:
-        only = rubric[0].id if len(rubric) == 1 else None
-        named = column_names(columns, "--columns")
-        people = read_ratings(human, known=knows(rubric), columns=named, option="--columns", only=only)
-    found, notes = join(entries_of_run(judged), people, where=f"the run {judged.folder}", closed=True)
-    for told in (*people.notes, *notes):
-        note(f"warning: {told}")
-    return [entry for entry in found if editor is None or entry.key[0] == editor]
+    column = column_of(judged)
+    items, joined = join(column.items, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)
+    for text in joined.notes:
+        note(f"warning: {text}")
+    return column, {key: item for key, item in items.items() if editor is None or key[0] == editor}, joined
 
 
-def _write(path: Path | None, text: str, *, append: bool) -> None:
-    if path is None:
-        return
+def _append(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a" if append else "w", encoding="utf-8", errors="replace") as file:
+        with path.open("a", encoding="utf-8", errors="replace") as file:
             file.write(text)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -1,45 +1,30 @@
-"""`editloupe judge`: a folder of edits in, labelled and traced verdicts out."""
+"""`editloupe judge`: judge a folder of edits; every verdict has a label and a trace."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import shlex
-import signal
-import textwrap
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe.cli.judges import Chosen, chosen_judges, read_judges
-from editloupe.cli.options import editors, read_config, use_config, words
-from editloupe.cli.output import err, fail, note, out, plain
+from editloupe.cli import judge_report
+from editloupe.cli.launch import before_launch, launch_of, launched, with_backend
+from editloupe.cli.options import OUTPUT, AsJson, read_config, run_options, settled
+from editloupe.cli.output import fail, note, say, slug
+from editloupe.cli.progress import progress, stoppable
+from editloupe.config import RunConfig
 from editloupe.errors import BackendError, ConfigError
-from editloupe.records import PENDING, Budget
-from editloupe.values import Json, digest, sample_key
+from editloupe.findings import PENDING
+from editloupe.values import digest
 
 if TYPE_CHECKING:
-    from editloupe.backends.base import LMM, BackendURI
-    from editloupe.backends.prices import Prices
-    from editloupe.backends.vllm_server import Server
-    from editloupe.protocols.base import Summary
-    from editloupe.reports.table import Heading
-    from editloupe.runs.budget import Ledger, RunBudget
-    from editloupe.runs.execute import Outcome, Progress
+    from editloupe.runs.budget import RunBudget
+    from editloupe.runs.execute import Outcome
     from editloupe.runs.judges import Entry
-    from editloupe.runs.spec import Bench, Settings, Source, ToolProtocolChoice
-    from editloupe.tools.settings import ToolSettings
-
-MANY_EDITORS = 3
+    from editloupe.runs.setup import Setup
 
 HELLO = """\
 editloupe judge PATH judges a folder of image edits.
@@ -52,256 +37,101 @@ PATH holds metadata.jsonl (or .csv, .parquet), or the folders source/ and edited
 `editloupe check PATH` looks at the data first; `editloupe judge --help` lists all options."""
 
 
+@run_options()
 def judge(
-    path: Annotated[Path | None, typer.Argument(help="Folder of edits, or a metadata file.", show_default=False)] = None,
-    backend: Annotated[
-        list[str] | None, typer.Option(help="Who judges: provider/model; may be repeated. Default: the pixel baseline.")
+    runs: list[RunConfig],
+    *,
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", help="Run folder. Default: runs/NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
     ] = None,
-    judges: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Named judges with options of their own (YAML).")
-    ] = None,
-    mode: Annotated[
-        str, typer.Option(help="tool: an agent with tools. oracle: with known boxes. plain: one look.")
-    ] = "tool",
-    criteria: Annotated[str | None, typer.Option(help="Comma-separated, such as if,vc. Default: all.")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE of the protocol, such as mask_pad=0.1; may be repeated.")
-    ] = None,
-    rubric: Annotated[str, typer.Option(help="A built-in rubric or your own .toml file.")] = "dlebench",
-    prompt: Annotated[Path | None, typer.Option(help="Your own template (.md) of the question.")] = None,
-    repeats: Annotated[int, typer.Option(min=1, max=100, help="Ask each question so often.")] = 1,
-    aggregate_repeats: Annotated[str, typer.Option(help="The label that counts then: median or majority.")] = "median",
-    abstain_above: Annotated[
-        float | None, typer.Option(min=0, help="No score where the labels' entropy exceeds so many bits.")
-    ] = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Run folder. Default: runs/NAME-BACKEND-MODE.")] = None,
-    edited: Annotated[list[str] | None, typer.Option(help="NAME=DIR: an editor's outputs; may be repeated.")] = None,
-    format: Annotated[str, typer.Option(help="auto, imagefolder, pairs or dlebench.")] = "auto",
-    fields: Annotated[Path | None, typer.Option(help="Field mapping (TOML) for the DLEBench importer.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most N samples, in the order of the data.")] = None,
-    sample: Annotated[list[str] | None, typer.Option(help="Only this sample id; may be repeated.")] = None,
-    tools: Annotated[str | None, typer.Option(help="Comma-separated tools on offer. Default: the paper's five.")] = None,
-    ablate: Annotated[
-        str | None, typer.Option(help="black-crops, sham-differences or both: what tools show is hidden or falsified.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="For tools with weights: auto, cpu, cuda:0, … (default auto).")] = None,
-    detector: Annotated[str | None, typer.Option(help="For grounding and detect_object: a folder, file or hub id.")] = None,
-    upscaler: Annotated[str | None, typer.Option(help="For enlarged crops: a Real-ESRGAN checkpoint.")] = None,
-    reader: Annotated[str | None, typer.Option(help="Of text in crops: auto, off or rapidocr (default auto).")] = None,
-    max_turns: Annotated[int, typer.Option(min=0, max=100, help="Turns with tool calls.")] = 6,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget of one task.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(min=0.001, help="Time budget of one task.")] = None,
-    tool_protocol: Annotated[
-        str, typer.Option(help="How tools are called: text (the same for every backend), native or auto.")
-    ] = "text",
-    constrain_labels: Annotated[
-        bool, typer.Option(help="Constrain the last answer to the labels, where possible.")
-    ] = False,
-    temperature: Annotated[float | None, typer.Option(min=0, help="Default: 0.")] = None,
-    top_p: Annotated[float | None, typer.Option(min=0, max=1, help="Nucleus sampling.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the first repeat; each further one adds 1. Default: 0.")] = None,
-    reply_tokens: Annotated[int | None, typer.Option(min=1, help="At most so many tokens a reply. Default: 16384.")] = None,
-    launch: Annotated[bool, typer.Option("--launch", help="Start vllm serve for --backend vllm/MODEL.")] = False,
-    launch_args: Annotated[str | None, typer.Option(help="Arguments for that vllm serve, in one string.")] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, max=1024, help="Tasks at once.")] = None,
-    max_connections: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="Calls at once at the endpoint. Default: as many as it takes.")
-    ] = None,
-    max_run_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget of the whole run.")] = None,
-    max_run_seconds: Annotated[float | None, typer.Option(min=0.001, help="Time budget of the whole run.")] = None,
-    max_cost: Annotated[float | None, typer.Option(min=0, help="Money budget of the whole run, USD.")] = None,
-    prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
-    fail_on_error: Annotated[float, typer.Option(min=0, max=1, help="Tolerated share of findings not ok.")] = 0.0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it would do and cost; ask nobody, write nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Print what a run would do and cost; ask nobody, write nothing.", rich_help_panel=OUTPUT
+        ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")] = False,
-    config: Annotated[
-        Path | None, typer.Option(is_eager=True, callback=use_config, help="Take options from a run's config.yaml.")
-    ] = None,
+    as_json: AsJson = False,
 ) -> int:
     """Judge a folder of edits. The same command again continues the run."""
-    from editloupe.backends.base import settled
-
-    if path is None:
-        if backend or judges or config or as_json or out_dir or criteria or sample:
+    first = runs[0]
+    if first.path is None:
+        if runs != [RunConfig()] or as_json or out_dir:
             raise ConfigError("PATH is missing: name the folder of edits to judge (editloupe judge --help)")
         typer.echo(HELLO)
         return 0
-    if not all(uri.strip() for uri in backend or []):
-        raise ConfigError("--backend is empty; leave it out for the pixel baseline, or name provider/model")
-    options: dict[str, Json] = {
-        "path": str(path.resolve()),
-        "backend": backend[0] if backend and len(backend) == 1 else list(backend or []) or None,
-        **({} if judges is None else {"judges": read_judges(judges)}),
-        "mode": mode,
-        "criteria": criteria,
-        "option": list(option or []),
-        "rubric": str(Path(rubric).resolve()) if Path(rubric).is_file() else rubric,
-        "prompt": None if prompt is None else str(prompt.resolve()),
-        "repeats": repeats,
-        "aggregate_repeats": aggregate_repeats,
-        "abstain_above": abstain_above,
-        "edited": [f"{name}={folder.resolve()}" for name, folder in editors(edited or []).items()],
-        "format": format,
-        "fields": None if fields is None else str(fields.resolve()),
-        "limit": limit,
-        "sample": list(sample or []),
-        "tools": tools,
-        "ablate": ablate,
-        "device": device,
-        "detector": detector,
-        "upscaler": upscaler,
-        "reader": reader,
-        "max_turns": max_turns,
-        "max_tokens": max_tokens,
-        "max_seconds": max_seconds,
-        "tool_protocol": tool_protocol,
-        "constrain_labels": constrain_labels,
-        "temperature": temperature,
-        "top_p": top_p,
-        "seed": seed,
-        "reply_tokens": reply_tokens,
-        "launch": launch,
-        "launch_args": launch_args,
-        "concurrency": concurrency,
-        "max_connections": max_connections,
-        "max_run_tokens": max_run_tokens,
-        "max_run_seconds": max_run_seconds,
-        "max_cost": max_cost,
-        "prices": None if prices is None else str(prices.resolve()),
-        "fail_on_error": fail_on_error,
-    }
-    folder = out_dir or default_out(options)
-    if backend:
-        # config.yaml must mean the same from another folder.
-        options["backend"] = settled(backend[0]) if len(backend) == 1 else [settled(uri) for uri in backend]
+    folder = out_dir or default_out(first)
+    runs = [settled(run) for run in runs]
     if dry_run:
-        return _dry_run(options, folder, as_json=as_json)
-    return run(options, folder, redo=PENDING, as_json=as_json)
+        from editloupe.cli.dry_run import dry_run as estimate
+
+        return estimate([opened(run) for run in runs], entries_of(runs), folder, as_json=as_json)
+    return judge_all(runs, folder, redo=PENDING, as_json=as_json)
 
 
-def run(options: dict[str, Json], folder: Path, *, redo: frozenset[str], as_json: bool) -> int:
-    """Judge as `options` say into `folder`, show what came of it, and give the exit code.
+def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], as_json: bool) -> int:
+    """Judge with each judge in turn into one run folder, print the results, and return the exit code.
 
-    Several judges judge one after another: each has the endpoint's whole width, finds what tools have said to those before
-    it, and stops none of the others by failing.
+    runs: the same run, once for each judge. Each judge has the endpoint's whole width, and reuses what tools found for
+    those before it. If one fails, the others continue.   redo: statuses of earlier findings that are judged again.
     """
-    chosen = chosen_judges(options)
-    budget = _budget(options)
-    if len(chosen) == 1:
-        done = _judge_with(chosen[0], options, folder, budget, (), redo=redo, as_json=as_json)
-        if not as_json:
-            _tell_together(folder)
-        return done.code
-    entries = _entries(chosen, options, budget)
+    budget, several = budget_of(runs[0]), len(runs) > 1
+    entries = entries_of(runs) if several else []
     codes: dict[str, int] = {}
-    for number, one in enumerate(chosen, start=1):
-        if budget.used_up:
-            note(f"The budget is used up before {one.title} has begun. The same command goes on from here.")
-            codes[one.title] = 5
+    outcome: Outcome | None = None
+    for number, run in enumerate(runs, start=1):
+        title = run.judge.title
+        if several and budget.used_up:
+            note(f"The budget is used up before {title} has begun. The same command continues the run.")
+            codes[title] = 5
             break
-        if not as_json:
-            out().print(plain(f"\nJudge {number} of {len(chosen)}: {one.title}", "bold cyan"))
+        if several and not as_json:
+            say(f"\nJudge {number} of {len(runs)}: {title}", "bold cyan")
         try:
-            done = _judge_with(one, options, folder, budget, entries, redo=redo, as_json=as_json)
+            outcome = _judge(run, folder, budget, entries, redo=redo, as_json=as_json)
         except BackendError as error:
-            fail(f"{one.title}: {error}")
-            codes[one.title] = 1
+            if not several:
+                raise
+            fail(f"{title}: {error}")
+            codes[title] = 1
             continue
-        codes[one.title] = done.code
-        if done.outcome.interrupted:
+        codes[title] = exit_code(outcome, tolerated=run.fail_on_error)
+        if outcome.interrupted:
             break
-        budget = budget.after(done.outcome.ledger, done.outcome.seconds)
-    _tell_together(folder, codes if as_json else None)
+        budget = budget.after(outcome.ledger, outcome.seconds)
+    if several or not as_json:
+        judge_report.together(outcome, folder, codes if as_json else None)
     return code_of_all(list(codes.values()))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Done:
-    """One judge's visit."""
-
-    outcome: Outcome
-    code: int
-
-
-def _judge_with(
-    one: Chosen,
-    options: dict[str, Json],
-    folder: Path,
-    budget: RunBudget,
-    entries: Sequence[Entry],
-    *,
-    redo: frozenset[str],
-    as_json: bool,
-) -> _Done:
+def _judge(
+    run: RunConfig, folder: Path, budget: RunBudget, entries: Sequence[Entry], *, redo: frozenset[str], as_json: bool
+) -> Outcome:
     """entries: all judges of this command."""
     from editloupe.runs.estimate import look_ahead
-    from editloupe.runs.spec import open_bench
+    from editloupe.runs.setup import open_setup
 
-    settings, source = replace(settings_of(one.options), name=one.name), source_of(options)
+    def judged(setup: Setup, at_once: Callable[[], None] = lambda: None) -> Outcome:
+        return _execute(run, setup, folder, budget, entries, redo=redo, as_json=as_json, at_once=at_once)
 
-    def judged(settings: Settings, at_once: Callable[[], None] = lambda: None) -> _Done:
-        return _judge(one, options, settings, source, folder, budget, entries, redo=redo, as_json=as_json, at_once=at_once)
-
-    launch = _launch_of(one.options)
+    launch = launch_of(run.judge)
     if launch is None:
-        return judged(settings)
-    unstarted = _unstarted(settings, launch)
-    # What is wrong with the rest is said now, not when a model has been loaded for minutes; and where nothing is left to
-    # ask, no model is loaded at all.
-    if not look_ahead(open_bench(unstarted), source, folder, redo=redo).asked:
-        return judged(unstarted)
-    with _launched(launch, hidden=as_json) as (backend, server):
-        done = judged(replace(settings, backend=backend), server.kill)
+        return judged(open_setup(run))
+    setup = open_setup(before_launch(run, launch))
+    # Errors in the other options are found before a model loads for minutes. If nothing is left to ask, none is loaded.
+    ahead = look_ahead(setup, folder, redo=redo)
+    if not ahead.asked and not ahead.grows:
+        return judged(setup)
+    with launched(launch, hidden=as_json) as (backend, server):
+        outcome = judged(open_setup(with_backend(run, backend)), server.kill)
         if trouble := server.trouble():
             note(trouble)
-        return done
+        return outcome
 
 
-def _entries(chosen: Sequence[Chosen], options: dict[str, Json], budget: RunBudget) -> list[Entry]:
-    """What is wrong with any judge is said before the first one has spent anything. Raises ConfigError."""
-    from editloupe.runs.budget import Ledger
-    from editloupe.runs.judges import Entry
-
-    titles = Counter(one.name for one in chosen if one.name)
-    if twice := [name for name, times in titles.items() if times > 1]:
-        raise ConfigError(f"several judges are called {', '.join(twice)}; each needs a name of its own")
-    found: dict[str, tuple[Chosen, Entry]] = {}
-    for one in chosen:
-        bench = _bench_of(one)
-        Ledger(budget=budget, prices=_prices(options), stop=threading.Event()).check(bench.backend)
-        if (same := found.get(bench.judge.id)) is not None:
-            raise ConfigError(
-                f"{same[0].title} and {one.title} are the same judge: nothing differs that an answer could rest on. Leave "
-                "one out; --repeats asks a judge several times"
-            )
-        found[bench.judge.id] = one, Entry(judge=bench.judge, name=one.name, options=one.own)
-    return [entry for _, entry in found.values()]
-
-
-def _dry_run(options: dict[str, Json], folder: Path, *, as_json: bool) -> int:
-    from editloupe.cli.dry_run import dry_run
-
-    chosen = chosen_judges(options)
-    entries = _entries(chosen, options, _budget(options))
-    judges = [(bench, heading_of(bench)) for bench in map(_bench_of, chosen)]
-    return dry_run(judges, entries, source_of(options), folder, _prices(options), as_json=as_json)
-
-
-def _bench_of(one: Chosen) -> Bench:
-    """What a judge would judge with; a server that it launches has not started. Raises ConfigError."""
-    from editloupe.runs.spec import open_bench
-
-    settings, launch = replace(settings_of(one.options), name=one.name), _launch_of(one.options)
-    return open_bench(settings if launch is None else _unstarted(settings, launch))
-
-
-def _judge(
-    one: Chosen,
-    options: dict[str, Json],
-    settings: Settings,
-    source: Source,
+def _execute(
+    run: RunConfig,
+    setup: Setup,
     folder: Path,
     budget: RunBudget,
     entries: Sequence[Entry],
@@ -309,86 +139,75 @@ def _judge(
     redo: frozenset[str],
     as_json: bool,
     at_once: Callable[[], None],
-) -> _Done:
-    """at_once: called before a second Ctrl-C ends the process."""
+) -> Outcome:
+    """run: as the user gave it.   at_once: called before a second Ctrl-C ends the process."""
+    from editloupe.backends.prices import read_prices
     from editloupe.runs.execute import execute
-    from editloupe.runs.judges import Entry
-    from editloupe.runs.spec import open_bench
 
-    bench = open_bench(settings)
-    heading = heading_of(bench)
+    heading = judge_report.heading_of(setup)
     if not as_json:
-        note(f"Judging {source.path} with {heading.judge} into {folder}")
+        note(f"Judging {run.path} with {heading.judge} into {folder}")
     with stoppable(at_once) as stop, progress(hidden=as_json) as listener:
         outcome = execute(
-            bench,
-            source,
+            setup,
             folder,
-            config=options,
-            concurrency=_int(options["concurrency"]),
-            connections=_int(options.get("max_connections")),
+            config=run.to_options(),
             budget=budget,
-            prices=_prices(options),
+            prices=read_prices(run.prices),
             redo=redo,
             listener=listener,
             stop=stop,
-            entries=[Entry(judge=bench.judge, name=one.name, options=one.own), *entries],
+            entries=[_entry(run, setup), *entries],
         )
-    _report(outcome, heading, folder, as_json=as_json)
-    tolerated = options["fail_on_error"]
-    code = exit_code(outcome, tolerated=float(tolerated) if isinstance(tolerated, int | float) else 0.0)
-    return _Done(outcome=outcome, code=code)
+    judge_report.report(outcome, heading, folder, as_json=as_json)
+    return outcome
 
 
-def _budget(options: Mapping[str, Json]) -> RunBudget:
+def opened(run: RunConfig) -> Setup:
+    """Return the setup of a run. A server that it launches has not started. Raises ConfigError."""
+    from editloupe.runs.setup import open_setup
+
+    launch = launch_of(run.judge)
+    return open_setup(run if launch is None else before_launch(run, launch))
+
+
+def entries_of(runs: Sequence[RunConfig]) -> list[Entry]:
+    """Return how run.json lists these judges. Raises ConfigError if one cannot judge, before any has spent anything."""
+    from editloupe.backends.prices import read_prices
+    from editloupe.runs.budget import Ledger
+
+    titles = Counter(run.judge.name for run in runs if run.judge.name)
+    if twice := [name for name, times in titles.items() if times > 1]:
+        raise ConfigError(f"several judges are called {', '.join(twice)}; each needs a name of its own")
+    budget, prices = budget_of(runs[0]), read_prices(runs[0].prices)
+    found: dict[str, tuple[str, Entry]] = {}
+    for run in runs:
+        setup = opened(run)
+        Ledger(budget=budget, prices=prices, stop=threading.Event()).check(setup.backend)
+        if (same := found.get(setup.judge.id)) is not None:
+            raise ConfigError(
+                f"{same[0]} and {run.judge.title} are the same judge: no option that can change an answer differs. Leave "
+                "one out; --repeats asks a judge several times"
+            )
+        found[setup.judge.id] = run.judge.title, _entry(run, setup)
+    return [entry for _, entry in found.values()]
+
+
+def _entry(run: RunConfig, setup: Setup) -> Entry:
+    from editloupe.runs.judges import Entry
+
+    return Entry(judge=setup.judge, name=run.judge.name, options={"backend": "baseline", **run.judge.own()})
+
+
+def budget_of(run: RunConfig) -> RunBudget:
+    """Return the budget of the whole run."""
     from editloupe.runs.budget import RunBudget
 
-    return RunBudget(
-        max_tokens=_int(options.get("max_run_tokens")),
-        max_seconds=_float(options.get("max_run_seconds")),
-        max_cost=_float(options.get("max_cost")),
-    )
-
-
-def _prices(options: Mapping[str, Json]) -> Prices:
-    from editloupe.backends.prices import read_prices
-
-    return read_prices(None if options.get("prices") is None else Path(str(options["prices"])))
-
-
-def _tell_together(folder: Path, codes: Mapping[str, int] | None = None) -> None:
-    """The judges of a run side by side, where it has several; with the exit codes of this command's as a line of JSON."""
-    from editloupe.reports import grid
-    from editloupe.reports.judged import read_judged
-    from editloupe.reports.paper import side_by_side
-    from editloupe.runs.store import RunStore
-
-    names = RunStore.read(folder).judge_names() if (folder / "run.json").exists() else {}
-    if len(names) < 2 and codes is None:
-        return
-    try:
-        judged = read_judged([folder]) if names else []
-    except ConfigError:
-        # Nothing has been judged yet, and that is told already.
-        judged = []
-    together = side_by_side(judged)
-    if codes is not None:
-        listed: list[Json] = [{"judge_id": id_, "name": name} for id_, name in names.items()]
-        told: dict[str, Json] = {
-            "event": "judges",
-            "run": str(folder),
-            "judges": listed,
-            "exit_codes": dict(codes),
-            "together": None if together is None else grid.to_json(together),
-        }
-        typer.echo(json.dumps(told, ensure_ascii=False))
-    elif together is not None:
-        out().print()
-        out().print(grid.terminal(together, at_once=3))
+    return RunBudget(max_tokens=run.max_run_tokens, max_seconds=run.max_run_seconds, max_cost=run.max_cost)
 
 
 def code_of_all(codes: Sequence[int]) -> int:
-    """The exit code of several judges: that of an interruption; theirs where it is the same; 3 where only some failed."""
+    """Return the exit code of several judges: an interruption's; else theirs if it is the same; else 3 (some failed)."""
     stopped = [code for code in codes if code in (5, 130)]
     if stopped:
         return stopped[0]
@@ -396,7 +215,9 @@ def code_of_all(codes: Sequence[int]) -> int:
 
 
 def exit_code(outcome: Outcome, *, tolerated: float) -> int:
-    """0 within tolerance, 1 nothing could be judged or the backend refuses all, 3 too many failures, 5 stopped by a budget,
+    """Return the exit code of one judge.
+
+    0 within tolerance; 1 nothing could be judged, or the backend refuses all; 3 too many failures; 5 stopped by a budget;
     130 interrupted.
     """
     if outcome.interrupted:
@@ -407,389 +228,34 @@ def exit_code(outcome: Outcome, *, tolerated: float) -> int:
     return 3 if outcome.failed > tolerated * outcome.asked + 1e-9 else 0
 
 
-def settings_of(options: Mapping[str, Json]) -> Settings:
-    """Of one judge."""
-    from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, Sampling
-    from editloupe.protocols.dlebench import MODES
-    from editloupe.protocols.repeats import By, Repeats
-    from editloupe.runs.spec import Settings
-    from editloupe.tools.base import PAPER_TOOLS
+def default_out(run: RunConfig) -> Path:
+    """Return runs/NAME-BACKEND-MODE, with rubric and ablations if there are any: the same command finds its run again.
 
-    mode, tools = str(options["mode"]), _text(options["tools"])
-    if mode not in MODES:
-        raise ConfigError(f"--mode {mode}: expected {', '.join(MODES)}")
-    seconds, heat = options["max_seconds"], _float(options.get("temperature"))
-    own = _text(options.get("prompt"))
-    return Settings(
-        backend=_text(options["backend"]) or "baseline",
-        mode=mode,
-        criteria=words(_text(options["criteria"])),
-        rubric=str(options["rubric"]),
-        tools=words(tools) or PAPER_TOOLS,
-        budget=Budget(
-            max_turns=_int(options["max_turns"]) or 0,
-            max_tokens=_int(options["max_tokens"]),
-            max_seconds=float(seconds) if isinstance(seconds, int | float) else None,
-        ),
-        sampling=Sampling(
-            temperature=0.0 if heat is None else heat,
-            top_p=_float(options.get("top_p")),
-            seed=DEFAULT_SEED if options.get("seed") is None else _int(options["seed"]),
-            max_tokens=_int(options.get("reply_tokens")) or DEFAULT_REPLY_TOKENS,
-        ),
-        constrain_labels=bool(options["constrain_labels"]),
-        options=protocol_options(options.get("option")),
-        tool_protocol=cast("ToolProtocolChoice", str(options.get("tool_protocol") or "text")),
-        weights=weights_of(options),
-        ablate=words(_text(options.get("ablate"))) or (),
-        repeats=Repeats(
-            count=_int(options.get("repeats")) or 1,
-            by=cast(By, str(options.get("aggregate_repeats") or "median")),
-            abstain_above=_float(options.get("abstain_above")),
-        ),
-        prompt=None if own is None else Path(own),
-    )
-
-
-def protocol_options(given: Json) -> dict[str, Json]:
-    """NAME=VALUE as names and values."""
-    found: dict[str, Json] = {}
-    for text in given if isinstance(given, list) else []:
-        name, equals, value = str(text).partition("=")
-        if not equals or not name.strip() or not value.strip():
-            raise ConfigError(f"--option {text}: expected NAME=VALUE, such as mask_pad=0.1")
-        found[name.strip()] = value.strip()
-    return found
-
-
-def weights_of(options: Mapping[str, Json]) -> ToolSettings:
-    """What the environment says of the tools' weights, and the options above it."""
-    from editloupe.tools.settings import ToolSettings
-
-    names = ("device", "detector", "upscaler", "reader")
-    given = {name: text for name in names if (text := _text(options.get(name))) is not None}
-    return replace(ToolSettings.from_environment(), **given)
-
-
-def source_of(options: Mapping[str, Json]) -> Source:
-    from editloupe.runs.spec import Source
-
-    edited, only, fields = options["edited"], options["sample"], _text(options["fields"])
-    return Source(
-        path=Path(str(options["path"])),
-        format=str(options["format"]),
-        edited=editors([str(e) for e in edited] if isinstance(edited, list) else []),
-        fields=None if fields is None else Path(fields),
-        limit=_int(options["limit"]),
-        only=tuple(str(s) for s in only) if isinstance(only, list) else (),
-    )
-
-
-def heading_of(bench: Bench) -> Heading:
-    """What a reader must know before the numbers: who judged, and what was missing."""
-    from editloupe.reports.table import Heading
-    from editloupe.tools.ablations import ABLATIONS, checked
-    from editloupe.tools.readers import NoReader, open_reader
-    from editloupe.tools.settings import ToolSettings
-
-    notes = []
-    if not bench.backend.traits.is_lmm and bench.backend.uri == "baseline":
-        notes.append(
-            "The pixel baseline follows rules on pixels; it is not an LMM and its labels are no substitute for one. "
-            "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
-        )
-    ablations = checked(bench.settings.ablate)
-    notes += [f"Ablation {name}: {ABLATIONS[name].told}; labels tell of the judge, not of the edits." for name in ablations]
-    if bench.settings.constrain_labels and not bench.backend.traits.constrains_choices:
-        notes.append(f"Labels were not constrained: {bench.backend.uri} cannot be held to a list (vllm/MODEL can).")
-    if bench.toolbox.absent:
-        reasons = dict.fromkeys(bench.toolbox.absent.values())
-        for reason in reasons:
-            names = ", ".join(n for n, why in bench.toolbox.absent.items() if why == reason)
-            notes.append(f"Tools absent: {names} ({reason}).")
-    if bench.toolbox.tools:
-        reader = open_reader(bench.settings.weights or ToolSettings.from_environment())
-        if isinstance(reader, NoReader) and reader.absent:
-            notes.append(f"Text in crops is not read: {reader.reason}.")
-    return Heading(
-        judge=f"{bench.settings.name}, {bench.backend.uri}" if bench.settings.name else bench.backend.uri,
-        describes=bench.backend.traits.describes,
-        mode=bench.settings.mode,
-        rubric=bench.rubric.id,
-        ablations=ablations,
-        notes=tuple(notes),
-    )
-
-
-def default_out(options: dict[str, Json]) -> Path:
-    """runs/NAME-BACKEND-MODE, with the rubric's name where it is not DLEBench's, and ablations: the same command finds its
-    run again. Of several judges the first gives its name, so that others can join them later.
-
-    Where that folder is the run of other data with the same name, a short digest of the path follows.
+    The first of several judges gives its name, so that others can join them later. A short digest of the path follows if
+    that folder is the run of other data with the same name.
     """
-    path = Path(str(options["path"]))
-    rubric = str(options["rubric"])
-    parts = [path.parent.name if path.is_file() else path.name, chosen_judges(options)[0].title]
-    parts += [str(options["mode"]), *([] if rubric == "dlebench" else [Path(rubric).stem])]
-    parts += sorted(words(_text(options.get("ablate"))) or ())
-    folder = Path("runs") / "-".join(map(_slug, parts))
+    from editloupe import plugins
+
+    assert run.path is not None
+    roles = getattr(plugins.load("protocols", run.protocol), "roles", {})
+    # A protocol that asks no model has nobody to be named after.
+    who = [run.judge.title] if "judge" in roles else []
+    folder = Path("runs") / "-".join(map(slug, [data_name(run.path), *who, *asked_name(run)]))
     config = folder / "config.yaml"
-    if config.exists() and read_config(config).get("path") != str(path):
-        return folder.with_name(f"{folder.name}-{digest(str(path))[:6]}")
+    if config.exists() and read_config(config).get("path") != str(run.path):
+        return folder.with_name(f"{folder.name}-{digest(str(run.path))[:6]}")
     return folder
 
 
-def _report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -> None:
-    from editloupe.reports.table import as_json as table_json
-    from editloupe.reports.table import json_text, markdown, terminal
-
-    held = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
-    if held:
-        told = f"{held} of {len(outcome.findings)} labels come from a last word that was held to the list of labels."
-        heading = replace(heading, notes=(*heading.notes, told))
-    heading = replace(heading, notes=(*heading.notes, *_told_of_repeats(outcome)))
-    summary = table_json(outcome.summaries, heading)
-    if outcome.whole:
-        name = _summary_name(outcome)
-        outcome.store.write_report(f"{name}.json", json_text(summary))
-        outcome.store.write_report(f"{name}.md", markdown(outcome.summaries, outcome.bench.rubric, heading))
-    judged = sum(f.status == "ok" for f in outcome.findings)
-    if as_json:
-        done: dict[str, Json] = {
-            "event": "done",
-            "run": str(folder),
-            "judge_id": outcome.bench.judge.id,
-            "name": outcome.bench.name,
-            "asked": outcome.asked,
-            "judged": judged,
-            "failed": outcome.failed,
-            "constrained": held,
-            "reused": outcome.reused,
-            "tool_calls": {"run": outcome.tool_calls, "from_cache": outcome.cached},
-            "interrupted": outcome.interrupted,
-            "spent": outcome.ledger.to_json(),
-            "seconds": round(outcome.seconds, 3),
-            "summary": summary,
-        }
-        typer.echo(json.dumps(done, ensure_ascii=False))
-        return
-    for line in outcome.notes:
-        note(line)
-    if outcome.summaries:
-        out().print(terminal(outcome.summaries, outcome.bench.rubric, heading, pooled=_pooled(outcome)))
-    reused = f", {outcome.reused} of them from before" if outcome.reused else ""
-    out().print(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
-    if outcome.ledger.usage.total or outcome.ledger.untold:
-        out().print(plain(spent_told(outcome.ledger, outcome.bench.backend)))
-    if outcome.cached:
-        calls = outcome.tool_calls + outcome.cached
-        out().print(f"Tools: {calls:,} calls, {outcome.cached:,} of them answered from equal ones before.")
-    if outcome.interrupted:
-        why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
-        out().print(f"{why}. The same command goes on from here.")
-    elif outcome.failed and outcome.ledger.refused:
-        left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
-        why = f"Stopped asking, since every further question would be refused: {outcome.ledger.refused}"
-        out().print(plain(why), soft_wrap=True)
-        out().print(f"{left} left. Mend this, then the same command goes on from here.")
-    elif outcome.failed:
-        _tell_failures(outcome, folder)
-    if outcome.findings:
-        first = outcome.findings[0]
-        words_ = ["editloupe", "show", str(folder), sample_key(first.editor, first.sample_id)]
-        out().print(plain(f"Look at one: {shlex.join(words_)}"), soft_wrap=True)
+def data_name(path: Path) -> str:
+    """Return what data are called in the name of a run: the folder."""
+    return path.parent.name if path.is_file() else path.name
 
 
-def _summary_name(outcome: Outcome) -> str:
-    """Of the files in report/; each judge of several has its own."""
-    names = outcome.store.judge_names()
-    if len(names) < 2:
-        return "summary"
-    id_ = outcome.bench.judge.id
-    return f"summary-{_slug(outcome.bench.name)}-{id_[:6]}"
-
-
-def _told_of_repeats(outcome: Outcome) -> list[str]:
-    """How far a judge agrees with itself."""
-    rule, doubts = outcome.bench.settings.repeats, [s.entropy for s in outcome.scores if s.entropy is not None]
-    if rule.count == 1 or not doubts:
-        return []
-    same = sum(bits == 0 for bits in doubts)
-    abstained = sum(s.missing == "abstained" for s in outcome.scores)
-    gone = "" if rule.abstain_above is None else f"; {abstained} abstained, above {rule.abstain_above:g} bits"
-    return [
-        f"{rule.count} repeats a question, the {rule.by} label counts. Repeats agree on {same} of {len(doubts)} scores; "
-        f"mean entropy of labels {sum(doubts) / len(doubts):.2f} bits{gone}."
-    ]
-
-
-def spent_told(ledger: Ledger, backend: LMM) -> str:
-    """Calls, tokens and money of this visit, and what of them is estimated."""
-    calls = "1 call" if ledger.calls == 1 else f"{ledger.calls:,} calls"
-    both, more = ledger.usage + ledger.estimated, ledger.estimated.total
-    tokens = f"{both.input_tokens or 0:,} input and {both.output_tokens or 0:,} output tokens"
-    tokens = f"about {tokens}" if more else tokens
-    cost = "" if ledger.cost is None or not backend.traits.is_lmm else f", about {ledger.cost:.4g} USD"
-    told = f"Spent: {calls}, {tokens}{cost} ({ledger.prices.told(backend)})."
-    if not ledger.untold:
-        return told
-    untold = f"{ledger.untold:,} calls" if ledger.untold > 1 else "1 call"
-    guess = f": {more:,} of these tokens are estimated" if more else ", and no rule is known to estimate it"
-    return f"{told}\n{untold} told no usage{guess}."
-
-
-def _pooled(outcome: Outcome) -> Summary | None:
-    """All editors together, for runs with so many that a table each would bury the reader."""
-    if len(outcome.summaries) <= MANY_EDITORS:
-        return None
-    name = f"all {len(outcome.summaries)} together"
-    (summary,) = outcome.bench.protocol.summarise([replace(s, editor=name) for s in outcome.scores])
-    return summary
-
-
-def _tell_failures(outcome: Outcome, folder: Path) -> None:
-    failures = [f for f in outcome.findings if f.status != "ok"]
-    for finding in failures[:5]:
-        where = sample_key(finding.editor, finding.sample_id)
-        reason = textwrap.shorten(finding.reason, 240, placeholder=" …")
-        out().print(plain(f"  {where}, {finding.criterion}: {finding.status}: {reason}"), soft_wrap=True)
-    if len(failures) > 5:
-        out().print(f"  … and {len(failures) - 5} more")
-    # Pending ones are always judged again; what a model caused only when it is named.
-    final = sorted({f.status for f in failures} - PENDING)
-    words_ = ["editloupe", "retry", str(folder), *(["--status", ",".join(final)] if final else [])]
-    out().print(plain(f"Judge these again: {shlex.join(words_)}"), soft_wrap=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Launch:
-    """What `--launch` asks for."""
-
-    uri: BackendURI
-    arguments: tuple[str, ...]
-
-
-def _launch_of(options: Mapping[str, Json]) -> _Launch | None:
-    """None without --launch. Raises ConfigError."""
-    from editloupe.backends.base import parse_uri
-    from editloupe.backends.vllm_server import check_launch
-
-    arguments = _text(options.get("launch_args"))
-    if not options.get("launch"):
-        if arguments:
-            raise ConfigError("--launch-args needs --launch")
-        return None
-    try:
-        given = shlex.split(arguments or "")
-    except ValueError as error:
-        raise ConfigError(f"--launch-args {arguments!r} cannot be split as a shell does it: {error}") from error
-    uri = parse_uri(_text(options["backend"]) or "baseline")
-    if options.get("tool_protocol") in ("native", "auto") and not any("tool-call-parser" in a for a in given):
-        # Without these the server refuses every request that offers tools.
-        given += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
-    check_launch(uri, given)
-    return _Launch(uri=uri, arguments=tuple(given))
-
-
-def _unstarted(settings: Settings, launch: _Launch) -> Settings:
-    """With the judge that the launched server would be."""
-    from editloupe.backends.vllm_server import unstarted
-
-    return replace(settings, backend=unstarted(launch.uri, launch.arguments))
-
-
-@contextmanager
-def _launched(launch: _Launch, *, hidden: bool) -> Iterator[tuple[LMM, Server]]:
-    """A server of its own and the backend that asks it, with a progress line."""
-    from editloupe.backends.vllm_server import launched
-
-    uri = launch.uri
-    with ExitStack() as stack:
-        with nullcontext() if hidden else err().status("starting vllm serve", spinner="line") as status:
-
-            def tell(seconds: float, line: str) -> None:
-                if status is not None:
-                    told = textwrap.shorten(line, 100, placeholder=" …")
-                    status.update(plain(f"starting vllm serve {uri.model}, {seconds:.0f} s  {told}"))
-
-            begun = time.monotonic()
-            pair = stack.enter_context(launched(uri, launch.arguments, progress=tell))
-        if not hidden:
-            note(f"vllm serve {uri.model} answers after {time.monotonic() - begun:.0f} s")
-        yield pair
-
-
-@contextmanager
-def stoppable(at_once: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
-    """The first Ctrl-C (or SIGTERM) stops after the calls under way, the second at once; either leaves a resumable run.
-
-    at_once: called before the second one ends the process, for what would outlive it.
-    """
-    stop = threading.Event()
-
-    def handle(number: int, _: FrameType | None) -> None:
-        if stop.is_set():
-            err().show_cursor(True)
-            at_once()
-            os._exit(130)
-        stop.set()
-        note("Stopping after the calls under way; once more to stop at once. The same command goes on from here.")
-
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def progress(*, hidden: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """A live bar on standard error: done, failed, rate, time left."""
-    if hidden:
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns: list[Any] = [
-        TextColumn("judging"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]} failed", style="red"),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    ]
-    with Bar(*columns, console=err(), transient=True) as bar:
-        task = bar.add_task("judging", total=None, failed=0, rate="")
-        first: list[int] = []
-
-        def listen(progress: Progress) -> None:
-            first[:] = first or [progress.done]
-            elapsed = bar.tasks[0].elapsed or 0.0
-            rate = (progress.done - first[0]) / elapsed if elapsed > 0 else 0.0
-            bar.update(
-                task, total=progress.total, completed=progress.done, failed=progress.failed, rate=f"{rate:.1f} a second"
-            )
-
-        yield listen
-
-
-def _slug(text: str) -> str:
-    """As part of a file's name."""
-    return re.sub(r"[^\w.]+", "-", text).strip("-")
-
-
-def _text(value: Json) -> str | None:
-    return None if value is None else str(value)
-
-
-def _int(value: Json) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _float(value: Json) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+def asked_name(run: RunConfig) -> list[str]:
+    """Return what a run's questions are called in its name: protocol, mode, rubric, ablations; no defaults but the mode."""
+    usual = run.protocol == RunConfig.model_fields["protocol"].default
+    mode = run.option.get("mode", "tool" if usual else None)
+    rubric = str(run.option.get("rubric", "dlebench"))
+    parts = [None if usual else run.protocol, mode, None if rubric == "dlebench" else Path(rubric).stem]
+    return [*(str(part) for part in parts if part), *sorted(run.ablate)]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from editloupe.cli.output import out, plain
+from editloupe.cli.output import say, table
 
 
 def rubrics(
@@ -17,17 +16,19 @@ def rubrics(
     from editloupe.rubrics.model import builtin_rubrics, load_rubric
 
     if rubric is None:
-        table = Table("Rubric", "Criteria", "Title")
-        for name in builtin_rubrics():
-            loaded = load_rubric(name)
-            criteria = ", ".join(f"{c.name} ({c.short})" for c in loaded.criteria)
-            table.add_row(plain(name), plain(criteria), plain(loaded.title))
-        out().print(table)
+        known = {name: load_rubric(name) for name in builtin_rubrics()}
+        table(
+            *("Rubric", "Criteria", "Title"),
+            rows=[
+                (name, ", ".join(f"{c.name} ({c.short})" for c in one.criteria), one.title) for name, one in known.items()
+            ],
+        )
         return
     loaded = load_rubric(rubric)
-    out().print(f"{loaded.title} (rubric {loaded.id}, digest {loaded.digest[:12]})", markup=False)
+    say(f"{loaded.title} (rubric {loaded.id}, digest {loaded.digest[:12]})")
     for criterion in loaded.criteria:
-        table = Table("Value", "Label", "Means", title=plain(f"{criterion.name} ({criterion.short})"), title_justify="left")
-        for level in reversed(criterion.levels):
-            table.add_row(f"{level.value:g}", plain(level.name), plain(level.description))
-        out().print(table)
+        table(
+            *("Value", "Label", "Means"),
+            rows=[(f"{level.value:g}", level.name, level.description) for level in reversed(criterion.levels)],
+            title=f"{criterion.name} ({criterion.short})",
+        )

@@ -1,19 +1,230 @@
-"""Options that commands share, and their words as values."""
+"""The options of a run, made from the fields of RunConfig: `judge`, `rank` and `serve` take the same ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import inspect
+import types
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import typer
 import yaml
+from annotated_types import Ge, Le
+from pydantic.fields import FieldInfo
 
+from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, folded
 from editloupe.errors import ConfigError
-from editloupe.values import Json, canonical_json
+from editloupe.values import Json
+
+PANELS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Data": ("format", "edited", "fields", "limit", "sample"),
+    "Protocol": ("protocol", *SHORTHANDS, "option", "repeats", "aggregate_repeats", "abstain_above"),
+    "Judge": ("backend", "judges", "role", "tool_protocol", "constrain_labels", "launch", "launch_args"),
+    "Tools": ("tools", "ablate", "device", "detector", "upscaler", "reader"),
+    "Sampling": ("temperature", "top_p", "seed", "reply_tokens"),
+    "Budget": (
+        "max_turns",
+        "max_calls_per_turn",
+        "max_reminders",
+        "max_tokens",
+        "max_seconds",
+        "concurrency",
+        "max_connections",
+        "max_run_tokens",
+        "max_run_seconds",
+        "max_cost",
+        "prices",
+    ),
+    "Output": ("fail_on_error", "config"),
+}
+"""Every option of a run, in the order of `--help`."""
+
+ONLY_HERE: Final[Mapping[str, tuple[type, str]]] = {
+    "mode": (str, "How the protocol asks, such as tool, oracle or plain."),
+    "rubric": (str, "A built-in rubric or your own .toml file."),
+    "criteria": (str, "Comma-separated criteria, such as if,vc. Default: all."),
+    "prompt": (Path, "Your own template (.md) of the question."),
+    "judges": (Path, "FILE (YAML) of named judges with options of their own."),
+    "config": (Path, "Take options from this config.yaml of a run. The command line has precedence."),
+}
+"""Options that are no field of RunConfig: shorthands for options of the protocol, and files of options."""
+
+_REPEATED: Final[Mapping[str, str]] = {
+    "edited": "NAME=DIR",
+    "sample": "ID",
+    "option": "NAME=VALUE",
+    "role": "ROLE=URI",
+    "backend": "URI",
+}
+"""Options that may be given several times, and what each takes."""
+
+OUTPUT: Final = "Output"
+"""The panel of what a command itself adds: --out, --json."""
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print JSON on standard output, an object a line.", rich_help_panel=OUTPUT)
+]
+JudgeName = Annotated[
+    str | None, typer.Option("--judge", help="One judge of the run: its name, its URI, or the beginning of its id.")
+]
+CriterionName = Annotated[str | None, typer.Option("--criterion", help="Only this metric or question, such as if.")]
+RepeatNumber = Annotated[int | None, typer.Option("--repeat", min=1, help="Only this repeat of a question, from 1.")]
+FieldsFile = Annotated[Path | None, typer.Option("--fields", help="Field mapping (TOML) for the DLEBench importer.")]
+PricesFile = Annotated[Path | None, typer.Option("--prices", help="Prices (TOML) of models that no list has.")]
+
+
+def run_options(*, without: Collection[str] = ()) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a command the options of a run in place of its parameter `runs`: one RunConfig for each judge.
+
+    without: options that the command does not take.
+    """
+
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        made = [one for one in _parameters() if one.name not in without]
+        names = [one.name for one in made]
+        path = _path_argument() if "path" not in without else []
+        shown = [*path, *made, *(p.replace(kind=p.KEYWORD_ONLY) for p in own if p.name != "runs")]
+
+        @functools.wraps(command)
+        def run(**values: Any) -> int:
+            given = {name: values.pop(name, None) for name in (*(p.name for p in path), *names)}
+            return command(runs=_runs(given), **values)
+
+        run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in shown}
+        return run
+
+    return decorate
+
+
+def _path_argument() -> list[inspect.Parameter]:
+    text = _escaped(str(RunConfig.model_fields["path"].description))
+    kind = Annotated[Path | None, typer.Argument(help=text, show_default=False)]
+    return [inspect.Parameter("path", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)]
+
+
+def _parameters() -> Iterator[inspect.Parameter]:
+    fields = {**JudgeConfig.model_fields, **RunConfig.model_fields}
+    for panel, names in PANELS.items():
+        for name in names:
+            kind, settings = _of_field(name, fields[name]) if name in fields else _of_text(*ONLY_HERE[name])
+            flag = f"--{name.replace('_', '-')}"
+            # A flag of config.yaml can be taken back.
+            flag = f"{flag}/--no-{flag[2:]}" if kind is bool else flag
+            option = typer.Option(flag, rich_help_panel=panel, **settings)
+            yield inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+            )
+
+
+def _of_text(kind: type, text: str) -> tuple[Any, dict[str, Any]]:
+    return kind, {"help": _escaped(text), "show_default": False}
+
+
+def _of_field(name: str, field: FieldInfo) -> tuple[Any, dict[str, Any]]:
+    """The type by which typer reads an option, and its help text, bounds and default.
+
+    An option that is not given is None, so that config.yaml and the defaults of RunConfig hold.
+    """
+    kind = _kind(field.annotation)
+    text = str(field.description)
+    if isinstance(field.default, int | float | str) and not isinstance(field.default, bool):
+        text += f" Default: {field.default}."
+    settings: dict[str, Any] = {"help": _escaped(text), "show_default": False}
+    if name in _REPEATED:
+        return list[str], {**settings, "metavar": _REPEATED[name]}
+    if kind in (int, float):
+        settings["min"] = next((rule.ge for rule in field.metadata if isinstance(rule, Ge)), None)
+        settings["max"] = next((rule.le for rule in field.metadata if isinstance(rule, Le)), None)
+    return kind, settings
+
+
+def _kind(annotation: Any) -> Any:
+    """int for `Annotated[int, …] | None`; str for comma-separated words."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        annotation = next(one for one in get_args(annotation) if one is not types.NoneType)
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) is Literal:
+        return annotation
+    return annotation if annotation in (int, float, bool, Path) else str
+
+
+def _escaped(text: str) -> str:
+    """Brackets are markup to rich."""
+    return text.replace("[", r"\[")
+
+
+def _runs(given: Mapping[str, Any]) -> list[RunConfig]:
+    """The runs that a command line describes. Raises ConfigError."""
+    given = {name: value for name, value in given.items() if value is not None and value != []}
+    file, judges = given.pop("config", None), given.pop("judges", None)
+    if any(not uri.strip() for uri in given.get("backend", ())):
+        raise ConfigError("--backend is empty; leave it out for the pixel baseline, or name provider/model")
+    if "edited" in given:
+        given["edited"] = editors(given["edited"])
+    if judges is not None:
+        given["judges"] = _mapping(judges, "names of judges, each with its backend, such as 'small: openai/MODEL'")
+    line, kept = folded(_absolute(given)), {} if file is None else folded(read_config(file))
+    if "backend" in line or "judges" in line:
+        kept = {name: value for name, value in kept.items() if name not in ("backend", "judges")}
+    # Of the protocol's options, each by itself.
+    line["option"] = {**kept.get("option", {}), **line["option"]}
+    try:
+        return RunConfig.each_judge({**kept, **line})
+    except ConfigError as error:
+        source = judges or file
+        raise ConfigError(f"{source}: {error}" if source else str(error)) from error
+
+
+def _absolute(given: Mapping[str, Any]) -> dict[str, Any]:
+    """config.yaml means the same from another folder."""
+    found = dict(given)
+    for name in ("path", "fields", "prices", "prompt"):
+        if name in found:
+            found[name] = str(Path(found[name]).resolve())
+    if "rubric" in found and Path(found["rubric"]).is_file():
+        found["rubric"] = str(Path(found["rubric"]).resolve())
+    if "edited" in found:
+        found["edited"] = {name: folder.resolve() for name, folder in found["edited"].items()}
+    return found
+
+
+def settled(run: RunConfig) -> RunConfig:
+    """Return a run whose backends mean the same from another folder. Raises ConfigError."""
+
+    def judge(one: JudgeConfig) -> JudgeConfig:
+        from editloupe.backends.base import settled as absolute
+
+        return one.model_copy(update={"backend": absolute(one.backend)}) if isinstance(one.backend, str) else one
+
+    return run.model_copy(update={"judge": judge(run.judge), "role": {name: judge(one) for name, one in run.role.items()}})
+
+
+def only(runs: Sequence[RunConfig], command: str) -> RunConfig:
+    """Return the run of a command that takes one judge. Raises ConfigError for several."""
+    if len(runs) > 1:
+        raise ConfigError(f"editloupe {command} takes one judge; found {', '.join(run.judge.title for run in runs)}")
+    return settled(runs[0])
+
+
+def read_text(path: Path, option: str, expected: str) -> str:
+    """Return the text of an option's file, without the white space around it. Raises ConfigError."""
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{option} {path} cannot be read: {error}") from error
+    if not text:
+        raise ConfigError(f"{option} {path} is empty; expected {expected}")
+    return text
 
 
 def words(text: str | None) -> tuple[str, ...] | None:
-    """ "if,vc" as ("if", "vc"); None where nothing was given."""
+    """Return "if,vc" as ("if", "vc"); None if nothing was given. Raises ConfigError."""
     if text is None:
         return None
     found = tuple(word for part in text.split(",") if (word := part.strip()))
@@ -23,7 +234,7 @@ def words(text: str | None) -> tuple[str, ...] | None:
 
 
 def editors(values: list[str]) -> dict[str, Path]:
-    """`--edited nameA=DIR --edited nameB=DIR`; a bare DIR is the editor of that folder's name."""
+    """Return `--edited nameA=DIR --edited nameB=DIR` by name; a bare DIR is the editor of that folder's name."""
     found: dict[str, Path] = {}
     for value in values:
         name, equals, folder = value.partition("=")
@@ -38,31 +249,18 @@ def editors(values: list[str]) -> dict[str, Path]:
 
 
 def read_config(path: Path) -> dict[str, Json]:
-    """A config.yaml as option values. Raises ConfigError for a file that is missing, broken or no mapping."""
+    """Return the options of a config.yaml. Raises ConfigError for a file that is missing, broken or no mapping."""
+    data = _mapping(path, "option names with values, as a run writes them to config.yaml")
+    return {str(name): value for name, value in data.items() if value is not None}
+
+
+def _mapping(path: Path, expected: str) -> Mapping[Any, Any]:
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not YAML: {error}") from error
-    if not isinstance(data, Mapping):
-        raise ConfigError(f"{path}: expected option names with values, as a run writes them to config.yaml")
-    return {str(name): value for name, value in data.items() if value is not None}
-
-
-def use_config(context: typer.Context, value: Path | None) -> Path | None:
-    """Take option values from a file; what stands on the command line wins. Unknown names are refused."""
-    if value is not None:
-        config = read_config(value)
-        known = {p.name for p in context.command.params}
-        unknown = sorted(set(config) - known)
-        if unknown:
-            raise ConfigError(f"{value}: unknown option {', '.join(unknown)}; see editloupe judge --help")
-        for param in context.command.params:
-            given = config.get(str(param.name))
-            if getattr(param, "multiple", False) and isinstance(given, str):
-                config[str(param.name)] = [given]
-            elif isinstance(given, Mapping):
-                config[str(param.name)] = canonical_json(given)
-        context.default_map = {**(context.default_map or {}), **config}
-    return value
+    if not isinstance(data, Mapping) or not data:
+        raise ConfigError(f"{path}: expected {expected}")
+    return data

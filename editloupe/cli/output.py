@@ -1,35 +1,89 @@
-"""Where words go: results to standard output, progress and remarks to standard error."""
+"""Where a command's words go: results to standard output, progress and remarks to standard error."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 
+import typer
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from editloupe.reports.plain import plain, safe
-
-__all__ = ["err", "fail", "note", "out", "plain", "safe"]
+from editloupe.reports.escape import plain as plain
+from editloupe.reports.escape import safe
+from editloupe.values import Json
 
 
 @cache
 def out() -> Console:
-    """Standard output; wide enough for a table when it is no terminal."""
+    """Return standard output; wide enough for a table if it is no terminal."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 110
     return Console(width=width, highlight=False, soft_wrap=False)
 
 
 @cache
 def err() -> Console:
+    """Return standard error."""
     return Console(stderr=True, highlight=False)
 
 
+def say(text: str, style: str = "") -> None:
+    """Print text without markup on standard output. Long lines are not broken."""
+    out().print(plain(text, style), soft_wrap=True)
+
+
+def say_first(lines: Sequence[str], most: int, more: str = "") -> None:
+    """Print the first lines, and how many there are beyond them.   more: where these can be seen."""
+    for line in lines[:most]:
+        say(line)
+    if len(lines) > most:
+        say(f"  … and {len(lines) - most} more{more}")
+
+
+def table(*head: str, rows: Iterable[Sequence[str | Text]], title: str = "") -> None:
+    """Print a table without markup on standard output."""
+    shown = Table(title=plain(title) if title else None, title_justify="left")
+    for name in head:
+        shown.add_column(plain(name), overflow="fold")
+    for row in rows:
+        shown.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in row))
+    out().print(shown)
+
+
+def print_json(data: Mapping[str, Json], *, indent: int | None = None) -> None:
+    """Print one JSON object on standard output."""
+    typer.echo(json.dumps(data, indent=indent, ensure_ascii=False, allow_nan=False))
+
+
+def command(*words: str | Path) -> str:
+    """Return a command line of editloupe, quoted for a shell."""
+    return shlex.join(["editloupe", *map(str, words)])
+
+
 def fail(message: str) -> None:
-    """One error, on standard error, unstyled where it is no terminal."""
+    """Print an error on standard error."""
     err().print("error:", style="bold red", end=" ")
-    err().print(safe(message), markup=False, soft_wrap=True)
+    note(message)
+
+
+def warn(problems: Iterable[str]) -> None:
+    """Print warnings on standard error."""
+    for problem in problems:
+        note(f"warning: {problem}")
 
 
 def note(message: str) -> None:
+    """Print a remark on standard error."""
     err().print(safe(message), markup=False, soft_wrap=True)
+
+
+def slug(text: str) -> str:
+    """Return a text as part of a file's name."""
+    return re.sub(r"[^\w.]+", "-", text).strip("-")

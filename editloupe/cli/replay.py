@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 from rich.table import Table
 
-from editloupe.cli.judge import weights_of
-from editloupe.cli.options import read_config
-from editloupe.cli.output import err, note, out, plain
+from editloupe.cli.options import AsJson, CriterionName, RunFolder
+from editloupe.cli.output import err, note, out, plain, print_json, say, warn
+from editloupe.cli.retry import recorded as recorded_runs
+from editloupe.cli.select import findings_of
+from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
-from editloupe.values import Json, sample_key
 
 if TYPE_CHECKING:
-    from editloupe.records import Finding
-    from editloupe.runs.play import RecordMode, Side
-    from editloupe.runs.rerun import Replayed
+    from editloupe.findings import Finding
+    from editloupe.runs.recorder import Side
+    from editloupe.runs.rerun import RecordMode, Replayed
     from editloupe.runs.store import RunStore
     from editloupe.tools.base import Toolbox
 
@@ -29,9 +28,9 @@ _SHOWN = 20
 
 
 def replay(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: RunFolder,
     sample: Annotated[str | None, typer.Option(help="Only this sample: an id, or EDITOR/ID.")] = None,
-    criterion: Annotated[str | None, typer.Option(help="Only this criterion, such as if.")] = None,
+    criterion: CriterionName = None,
     model: Annotated[str, typer.Option(help="recorded: the replies of the traces. live: the model is asked.")] = "recorded",
     tools: Annotated[str, typer.Option(help="recorded: the observations of the traces. live: tools run.")] = "recorded",
     record_mode: Annotated[
@@ -39,11 +38,11 @@ def replay(
     ] = "none",
     backend: Annotated[str | None, typer.Option(help="Who is asked live. Default: the recorded judge.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, max=1024, help="Tasks at once, where something is live.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a task on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Replay a run from its traces. Recorded model with live tools tells whether tools have drifted (exit code 4)."""
-    from editloupe.runs.play import RecordMode, Side
-    from editloupe.runs.rerun import exit_code
+    from editloupe.runs.recorder import Side
+    from editloupe.runs.rerun import RecordMode, exit_code
     from editloupe.runs.store import RunStore
 
     for name, value, known in (
@@ -60,7 +59,7 @@ def replay(
     store = RunStore.edit(run) if asks else RunStore.read(run)
     try:
         store.refuse_rescored()
-        findings = chosen(store, sample, criterion)
+        findings = findings_of(store, sample=sample, criterion=criterion)
         sides = cast("tuple[Side, Side]", (model, tools))
         done: list[Replayed] = []
         with nullcontext() if as_json else err().status("replaying") as status:
@@ -70,44 +69,31 @@ def replay(
                     status.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
     finally:
         store.close()
-    if as_json:
-        for one in done:
-            typer.echo(json.dumps(one.to_json(), ensure_ascii=False))
-    else:
-        _report(done, store, f"{model} model, {tools} tools", untraced=sum(f.trace is None for f in findings))
-    for problem in store.problems:
-        note(f"warning: {problem}")
     if not done:
         raise ConfigError(f"{run}: nothing to replay: no finding has a trace")
+    if as_json:
+        for one in done:
+            print_json(one.to_json())
+    else:
+        _report(done, store, f"{model} model, {tools} tools", untraced=sum(f.trace is None for f in findings))
+    warn(store.problems)
     return exit_code(done, live_model=model == "live" or record_mode == "all")
-
-
-def chosen(store: RunStore, sample: str | None, criterion: str | None) -> list[Finding]:
-    """The run's findings of a sample and criterion. Raises ConfigError, which names those that are there."""
-    from editloupe.cli.show import criterion_id, of_sample
-
-    findings = store.current() if sample is None else of_sample(store, sample)
-    if criterion is not None:
-        wanted = criterion_id(store, criterion)
-        findings = [f for f in findings if f.criterion == wanted]
-        if not findings:
-            raise ConfigError(f"{store.folder}: no finding for criterion {criterion!r} and sample {sample!r}")
-    return findings
 
 
 def run_toolbox(store: RunStore, names: Sequence[str] | None = None) -> Toolbox:
     """The run's tools (or those named), opened with the weights that its config.yaml names, else the environment."""
+    from editloupe.runs.setup import weights_of
     from editloupe.tools.ablations import ablated
     from editloupe.tools.base import open_toolbox
 
-    config = store.folder / "config.yaml"
-    options: dict[str, Json] = read_config(config) if config.exists() else {}
+    # A run made in Python has no config.yaml.
+    config = recorded_runs(store.folder)[0] if (store.folder / "config.yaml").exists() else RunConfig()
     identity = store.info["identity"]
     assert isinstance(identity, dict)
     recorded, absent = identity.get("tools"), identity.get("absent_tools")
     known = [*(recorded if isinstance(recorded, dict) else ()), *(absent if isinstance(absent, list) else ())]
     ablations = identity.get("ablations")
-    box = open_toolbox(known if names is None else names, weights_of(options))
+    box = open_toolbox(known if names is None else names, weights_of(config))
     return ablated(box, [str(a) for a in ablations] if isinstance(ablations, list) else [])
 
 
@@ -120,7 +106,7 @@ def _replayed(
     concurrency: int,
 ) -> Iterator[Replayed]:
     from editloupe.backends.base import open_backend
-    from editloupe.records import JudgeSpec
+    from editloupe.findings import JudgeSpec
     from editloupe.runs.live import Live
     from editloupe.runs.rerun import Replay
 
@@ -131,12 +117,12 @@ def _replayed(
         toolbox.prepare()
     judges = store.info.get("judges")
     assert isinstance(judges, dict)
-    for judge_id, uri in store.judges().items():
+    for judge_id in dict.fromkeys(f.judge_id for f in findings):
         mine = [f for f in findings if f.judge_id == judge_id]
-        if not mine:
-            continue
-        live = Live(backend=open_backend(backend or uri) if asks else None, toolbox=toolbox)
-        live.check(JudgeSpec.from_json(judges[judge_id]))
+        judge = JudgeSpec.from_json(judges[judge_id])
+        asked = asks and judge.kind == "lmm"
+        live = Live(backend=open_backend(backend or judge.backend) if asked else None, toolbox=toolbox)
+        live.check(judge)
         replay = Replay(
             folder=store.folder, live=live, model=model, tools=tools, record_mode=record_mode, run=store.identity
         )
@@ -148,36 +134,34 @@ def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: in
     judges = store.judge_names()
     several = len({one.recorded.judge_id for one in done if one.recorded is not None}) > 1
     counts = Counter(one.verdict for one in done)
-    told = ", ".join(f"{n} {_WORDS[verdict]}" for verdict, n in counts.items())
+    verdicts = ", ".join(f"{n} {_WORDS[verdict]}" for verdict, n in counts.items())
     if any(one.compared for one in done):
         console.print(_tools_table(done))
     changed = {name: v for one in done for name, v in (one.versions or {}).items()}
     for name, (then, now) in changed.items():
-        console.print(plain(f"{name} was recorded as version {then!r} and is {now!r} here."))
+        say(f"{name} was recorded as version {then!r} and is {now!r} here.")
     bad = [one for one in done if one.verdict != "same" or any(c.verdict == "not compared" for c in one.compared)]
     for one in bad[:_SHOWN]:
         who = f", {judges.get(one.recorded.judge_id)}" if several and one.recorded is not None else ""
-        about = f"{sample_key(one.editor, one.sample_id)}, {one.criterion}{who}"
-        console.print(plain(f"\n{about}: {_WORDS[one.verdict]}", "bold"))
-        if one.told:
-            console.print(plain(f"  {one.told}"), soft_wrap=True)
+        about = f"{one.about}, {one.metric}{who}"
+        say(f"\n{about}: {_WORDS[one.verdict]}", "bold")
+        if one.message:
+            say(f"  {one.message}")
         for compared in one.compared:
             if compared.verdict in ("drift", "not compared"):
-                console.print(plain(f"  step {compared.step}, {compared.tool}: {compared.verdict}", "yellow"))
-                for line in compared.told:
-                    console.print(plain(f"    {line}"), soft_wrap=True)
+                say(f"  step {compared.step}, {compared.tool}: {compared.verdict}", "yellow")
+                for line in compared.reasons:
+                    say(f"    {line}")
         if one.trace is not None:
-            console.print(plain(f"  written: {one.trace}"), soft_wrap=True)
+            say(f"  written: {one.trace}")
     if len(bad) > _SHOWN:
-        console.print(f"\n… and {len(bad) - _SHOWN} more; --json lists all.")
+        say(f"\n… and {len(bad) - _SHOWN} more; --json lists all.")
     for one in done:
         for problem in one.problems:
-            if problem != one.told:
+            if problem != one.message:
                 note(f"warning: {problem}")
     skipped = f"; {untraced} findings have no trace" if untraced else ""
-    console.print(
-        plain(f"\nReplayed {len(done)} tasks of {store.folder} ({how}): {told or 'none'}{skipped}."), soft_wrap=True
-    )
+    say(f"\nReplayed {len(done)} tasks of {store.folder} ({how}): {verdicts or 'none'}{skipped}.")
 
 
 _WORDS = {

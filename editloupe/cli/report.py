@@ -1,4 +1,4 @@
-"""`editloupe report`: the paper's tables of one or several runs, from what was judged and with no model."""
+"""`editloupe report`: the tables of one or several runs, from what was judged and with no model."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="All figures as JSON on standard output; no files.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown on standard output; no files.")] = False,
 ) -> int:
-    """Scores by edit type and editor, labels, and the effect of target size; several runs side by side."""
+    """Show the protocol's tables, labels and failures of runs; several judges side by side."""
     import json
 
-    from editloupe.reports import grid
+    from editloupe.reports import render
     from editloupe.reports.judged import read_judged
     from editloupe.reports.report import make_report, write_report
 
@@ -37,11 +37,11 @@ def report(
         console.print(plain(section.judged.describe(), "bold"), soft_wrap=True)
         for told in section.judged.notes:
             note(f"warning: {told}")
-        for one in section.grids:
-            console.print(grid.terminal(one, at_once=6 if one.name.startswith("labels") else grid.COLUMNS_AT_ONCE))
+        for table in section.tables:
+            console.print(render.terminal(table))
         console.print()
     if found.together is not None:
-        console.print(grid.terminal(found.together, at_once=3))
+        console.print(render.terminal(found.together))
     for told in found.notes:
         note(f"warning: {told}")
     folder = out_dir or (runs[0] / "report" if len(runs) == 1 else None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from editloupe.cli.output import note, out, plain
+from editloupe.cli.options import AsJson, RunFolder
+from editloupe.cli.output import command, note, out, plain, print_json, say, say_first, warn
 from editloupe.errors import ConfigError
-from editloupe.values import sample_key
 
 if TYPE_CHECKING:
-    from editloupe.records import Finding
-    from editloupe.rubrics.model import Rubric
+    from editloupe.findings import Finding
+    from editloupe.protocols.base import EvalProtocol
     from editloupe.runs.rescore import Rescored
     from editloupe.runs.store import RunStore
 
@@ -26,70 +24,71 @@ _SHOWN = 20
 
 
 def rescore(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    rubric: Annotated[str, typer.Option(help="A built-in rubric or your own .toml file.")],
+    run: RunFolder,
+    rubric: Annotated[str | None, typer.Option(help="A built-in rubric or your own .toml file.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Another option of the protocol; may be repeated.")
+    ] = None,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write the findings as a run of their own.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a finding on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Read the recorded answers of a run by another rubric and say what changes. Nothing is written without --out."""
-    from editloupe.rubrics.model import load_rubric
+    from editloupe.config import pairs
+    from editloupe.runs.rescore import protocol_with, write_rescored
     from editloupe.runs.rescore import rescore as read_again
-    from editloupe.runs.rescore import write_rescored
     from editloupe.runs.store import RunStore
 
     store = RunStore.read(run)
-    loaded = load_rubric(rubric)
+    changes = {**pairs(option or []), **({} if rubric is None else {"rubric": rubric})}
+    if not changes:
+        raise ConfigError("nothing is changed; name another --rubric, or --option NAME=VALUE")
+    protocol = protocol_with(store, changes)
     if out_dir is not None and out_dir.resolve() == run.resolve():
         raise ConfigError(f"--out {out_dir} is the run itself, whose findings stay as they are; name another folder")
-    done = list(read_again(store, loaded))
+    done = list(read_again(store, protocol))
     if not done:
         raise ConfigError(f"{run}: nothing to re-score: the run has no findings")
     if out_dir is not None:
-        write_rescored(store, loaded, done, out_dir)
+        write_rescored(store, protocol, done, out_dir)
     if as_json:
         for one in done:
-            typer.echo(json.dumps(one.to_json(), ensure_ascii=False))
+            print_json(one.to_json())
     else:
-        _report(done, store, loaded)
+        _report(done, store, protocol)
         if out_dir is not None:
-            out().print(plain(f"Written: {shlex.join(['editloupe', 'show', str(out_dir)])}"), soft_wrap=True)
-    for problem in store.problems:
-        note(f"warning: {problem}")
+            say(f"Written: {command('show', out_dir)}")
+    warn(store.problems)
     return 1 if all(one.now is None for one in done) else 0
 
 
-def _report(done: Sequence[Rescored], store: RunStore, rubric: Rubric) -> None:
-    console = out()
+def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -> None:
     for judge_id, name in store.judge_names().items():
         mine = [one for one in done if one.before.judge_id == judge_id]
-        for criterion in dict.fromkeys(one.before.criterion for one in mine):
-            rows = [one for one in mine if one.before.criterion == criterion and one.now is not None]
+        for criterion in dict.fromkeys(one.before.metric for one in mine):
+            rows = [one for one in mine if one.before.metric == criterion and one.now is not None]
             if rows:
-                console.print(_table(rows, store, rubric, f"{criterion.replace('_', ' ').capitalize()}, judged by {name}"))
+                title = f"{criterion.replace('_', ' ').capitalize()}, judged by {name}"
+                out().print(_table(rows, store, protocol, title))
     changed = [one for one in done if one.changed]
-    for one in changed[:_SHOWN]:
-        assert one.now is not None
-        key = sample_key(one.before.editor, one.before.sample_id)
-        console.print(plain(f"  {key}, {one.before.criterion}: {_named(one.before)} → {_named(one.now)}"), soft_wrap=True)
-    if len(changed) > _SHOWN:
-        console.print(f"  … and {len(changed) - _SHOWN} more; --json lists all.")
-    for why, count in Counter(one.why for one in done if one.why).items():
-        note(f"warning: {count} findings are left out: {why}")
-    console.print(plain(f"\n{len(changed)} of {len(done)} findings change; no model was asked."))
+    lines = [
+        f"  {one.before.about.key}, {one.before.metric}: {_named(one.before)} → {_named(one.now)}"
+        for one in changed
+        if one.now is not None
+    ]
+    say_first(lines, _SHOWN, "; --json lists all.")
+    for reason, count in Counter(one.reason for one in done if one.reason).items():
+        note(f"warning: {count} findings are left out: {reason}")
+    say(f"\n{len(changed)} of {len(done)} findings change; no model was asked.")
 
 
-def _table(rows: Sequence[Rescored], store: RunStore, rubric: Rubric, title: str) -> Table:
+def _table(rows: Sequence[Rescored], store: RunStore, protocol: EvalProtocol, title: str) -> Table:
     """Label → label with counts, and the means beneath."""
     from editloupe.runs.rescore import mean
 
     before = [one.before for one in rows]
     now = [one.now for one in rows if one.now is not None]
-    record = store.info.get("record")
-    old = record.get("rubric") if isinstance(record, dict) else None
-    means = (
-        mean(before, old if isinstance(old, dict) else {}, before[0].criterion),
-        mean(now, rubric.to_json(), now[0].criterion),
-    )
+    metrics = {metric.id: metric for metric in protocol.metrics}
+    means = mean(before, store.metrics().get(before[0].metric)), mean(now, metrics.get(now[0].metric))
     table = Table("Recorded", "By the new rubric", title=plain(title), title_justify="left", show_footer=True)
     table.add_column("Findings", justify="right")
     for column, value, findings in zip(table.columns, means, (before, now), strict=False):

@@ -2,91 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from editloupe.cli.judge import run
-from editloupe.cli.options import read_config, words
+from editloupe.cli.judge import judge_all, opened
+from editloupe.cli.options import AsJson, RunFolder, read_config, words
 from editloupe.cli.output import note
+from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
-from editloupe.records import FAILURES, PENDING
-from editloupe.values import Json
-
-if TYPE_CHECKING:
-    from editloupe.runs.store import RunStore
+from editloupe.findings import FAILURES, PENDING
 
 
 def retry(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run_folder: RunFolder,
     status: Annotated[
         str | None,
         typer.Option(
-            help="Statuses to judge again too, comma-separated; those that the world, not the model, caused always are."
+            help="Also retry these statuses (comma-separated). Failures of network, server and files are always retried."
         ),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> int:
-    """Judge again the findings of a run that failed; verdicts that stand are kept."""
+    """Judge the failed findings of a run again. Verdicts that stand are kept."""
     from editloupe.runs.store import RunStore
 
-    if not (run_folder / "run.json").exists():
-        raise ConfigError(f"{run_folder} is no run folder: it has no run.json")
-    chosen = words(status)
-    unknown = sorted(set(chosen or ()) - FAILURES)
-    if unknown:
+    chosen = frozenset(words(status) or ())
+    if unknown := sorted(chosen - FAILURES):
         raise ConfigError(f"--status {', '.join(unknown)}: expected some of {', '.join(sorted(FAILURES))}")
-    options = read_config(run_folder / "config.yaml")
-    options = complete(options, run_folder)
     # Whatever this run has been asked so far, and no more: a limit may have been lifted or set since.
     store = RunStore.read(run_folder)
-    options |= {"limit": None, "sample": [*store.samples, *store.rejected]}
-    for name in _unknown(store, options):
-        note(f"warning: how {name} was asked is not recorded; it is left out. Name it again: editloupe judge … --backend")
-    return run(options, run_folder, redo=PENDING | frozenset(chosen or ()), as_json=json_)
+    asked = {"limit": None, "sample": (*store.samples, *store.rejected)}
+    runs = [run.model_copy(update=asked) for run in recorded(run_folder)]
+    ids = {opened(run).judge.id for run in runs}
+    for name in (name for id_, name in store.judge_names().items() if id_ not in ids):
+        note(f"warning: {name} is left out: how it was asked is not recorded. Name it again: editloupe judge … --backend")
+    return judge_all(runs, run_folder, redo=PENDING | chosen, as_json=as_json)
 
 
-def _unknown(store: RunStore, options: dict[str, Json]) -> list[str]:
-    """Judges of runs of before, where only the last one's options were kept."""
-    names, judges = store.judge_names(), store.info.get("judges")
-    known = judges if isinstance(judges, Mapping) else {}
-    asked = {id_ for id_, j in known.items() if isinstance(j, Mapping) and "options" in j}
-    unknown = [id_ for id_ in names if id_ not in asked]
-    # What the only judge was asked by is what the file has.
-    last = _text(options.get("backend")) or "baseline"
-    unknown = [id_ for id_ in unknown if store.judges()[id_].partition("@")[0] != last.partition("?")[0]]
-    return [names[id_] for id_ in unknown] if len(names) > 1 else []
-
-
-def _text(value: Json) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def complete(options: dict[str, Json], folder: Path) -> dict[str, Json]:
-    """Options that were left at "none" are not in the file; a config without a path cannot be run."""
-    if "path" not in options:
-        raise ConfigError(f"{folder / 'config.yaml'} names no path; expected the file that editloupe judge wrote")
-    empty = (
-        "backend",
-        "criteria",
-        "fields",
-        "limit",
-        "tools",
-        "device",
-        "detector",
-        "upscaler",
-        "reader",
-        "max_tokens",
-        "max_seconds",
-        "launch",
-        "launch_args",
-        "concurrency",
-        "max_connections",
-        "max_run_tokens",
-        "max_run_seconds",
-        "max_cost",
-        "prices",
-    )
-    return {**dict.fromkeys(empty), **options}
+def recorded(folder: Path) -> list[RunConfig]:
+    """Return the run that a run folder's config.yaml describes, once for each judge. Raises ConfigError."""
+    path = folder / "config.yaml"
+    try:
+        runs = RunConfig.each_judge(read_config(path))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    if runs[0].path is None:
+        raise ConfigError(f"{path} names no path; expected the file that editloupe judge wrote")
+    return runs

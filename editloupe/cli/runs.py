@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
-import json
-import shlex
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.text import Text
 
-from editloupe.cli.output import note, out, plain
+from editloupe.cli.options import AsJson, RunFolder
+from editloupe.cli.output import command, plain, print_json, say, say_first, table, warn
 from editloupe.errors import ConfigError
 
 
 def runs(
     folder: Annotated[Path, typer.Argument(help="Where to look; runs may lie deeper.")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a run on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """List the runs below a folder."""
+    """List the runs below a folder. Exit code 2 if there is none."""
     from editloupe.runs.folders import runs_below
 
     found = list(runs_below(folder))
+    if not found:
+        raise ConfigError(f"no run is below {folder}")
     if as_json:
         for one in found:
-            typer.echo(json.dumps(one.to_json(), ensure_ascii=False))
+            print_json(one.to_json())
         return
-    if not found:
-        out().print(plain(f"No run is below {folder}."), soft_wrap=True)
-        return
-    table = Table("Run", "Judges")
-    for name in ("Samples", "Judged", "Last written"):
-        table.add_column(name, justify="right")
+    rows: list[Sequence[str | Text]] = []
     for one in found:
         if one.problem:
-            table.add_row(plain(str(one.folder)), plain("cannot be read", "red"), "–", "–", "–")
-            note(f"warning: {one.folder}: {one.problem}")
+            rows.append((str(one.folder), plain("cannot be read", "red"), "–", "–", "–"))
+            warn([f"{one.folder}: {one.problem}"])
             continue
         judged = f"{one.statuses.get('ok', 0)} of {sum(one.statuses.values())}"
         when = datetime.fromtimestamp(one.written).strftime("%Y-%m-%d %H:%M")
-        table.add_row(plain(str(one.folder)), plain("\n".join(one.judges)), str(one.samples), judged, when)
-    out().print(table)
+        rows.append((str(one.folder), "\n".join(one.judges), str(one.samples), judged, when))
+    table("Run", "Judges", "Samples", "Judged", "Last written", rows=rows)
 
 
 def merge(
@@ -52,23 +49,20 @@ def merge(
     from editloupe.runs.merge import merge as join
 
     done = join(out_dir, shards)
-    told = f"{done.samples} samples, {done.findings} findings, {done.pictures} pictures and {done.forks} forks are new"
-    out().print(plain(f"{out_dir}: {told}; {done.stayed} findings were there already."), soft_wrap=True)
-    out().print(plain(f"Look at it: {shlex.join(['editloupe', 'show', str(out_dir)])}"), soft_wrap=True)
-    for problem in done.problems:
-        note(f"warning: {problem}")
+    new = f"{done.samples} samples, {done.findings} findings, {done.pictures} pictures and {done.forks} forks are new"
+    say(f"{out_dir}: {new}; {done.stayed} findings were there already.")
+    say(f"Look at it: {command('show', out_dir)}")
+    warn(done.problems)
 
 
 def gc(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: RunFolder,
     delete: Annotated[bool, typer.Option("--delete", help="Delete them; without it they are only listed.")] = False,
 ) -> None:
     """List the pictures of a run that no trace, sample or finding names, or delete them."""
     from editloupe.runs.folders import orphans, remove
     from editloupe.runs.store import RunStore
 
-    if not (run / "run.json").exists():
-        raise ConfigError(f"{run} is no run folder: it has no run.json")
     # Locked, since a picture is written before the trace that names it.
     store = RunStore.edit(run)
     try:
@@ -78,13 +72,10 @@ def gc(
     finally:
         store.close()
     size = sum(orphan.bytes for orphan in found)
-    for orphan in found[:20]:
-        out().print(plain(f"  {orphan.path}  {orphan.bytes:,} bytes"), soft_wrap=True)
-    if len(found) > 20:
-        out().print(f"  … and {len(found) - 20} more")
+    say_first([f"  {orphan.path}  {orphan.bytes:,} bytes" for orphan in found], 20)
     if not found:
-        out().print("Every picture is named by something.")
+        say("Every picture is named by something.")
     elif delete:
-        out().print(f"Deleted {len(found)} files, {size:,} bytes.")
+        say(f"Deleted {len(found)} files, {size:,} bytes.")
     else:
-        out().print(f"{len(found)} files, {size:,} bytes, are named by nothing; --delete removes them.")
+        say(f"{len(found)} files, {size:,} bytes, are named by nothing; --delete removes them.")

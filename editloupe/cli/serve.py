@@ -11,43 +11,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from editloupe.cli.judge import settings_of
+from editloupe.cli.options import PANELS, only, read_text, run_options
 from editloupe.cli.output import note
+from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, MissingExtra
-from editloupe.values import Json
 
 if TYPE_CHECKING:
-    from editloupe.service.bureau import Bureau
+    from editloupe.service.queue import JudgeQueue
 
 TOKEN = "EDITLOUPE_SERVE_TOKEN"
 
 
+@run_options(
+    without=(
+        *("path", *PANELS["Data"], "judges", "repeats", "aggregate_repeats", "abstain_above"),
+        *("concurrency", "max_run_tokens", "max_run_seconds", "max_cost", "prices", "fail_on_error"),
+    )
+)
 def serve(
+    runs: list[RunConfig],
+    *,
     out_dir: Annotated[Path, typer.Option("--out", help="Run folder, where the trace of every verdict stays.")],
-    backend: Annotated[str | None, typer.Option(help="Who judges: provider/model. Default: the pixel baseline.")] = None,
-    mode: Annotated[
-        str, typer.Option(help="tool: an agent with tools. oracle: with known boxes. plain: one look.")
-    ] = "tool",
-    criteria: Annotated[str | None, typer.Option(help="Comma-separated, such as if,vc. Default: all.")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE of the protocol, such as mask_pad=0.1; may be repeated.")
-    ] = None,
-    rubric: Annotated[str, typer.Option(help="A built-in rubric or your own .toml file.")] = "dlebench",
-    tools: Annotated[str | None, typer.Option(help="Comma-separated tools on offer. Default: the paper's five.")] = None,
-    device: Annotated[str | None, typer.Option(help="For tools with weights: auto, cpu, cuda:0, … (default auto).")] = None,
-    detector: Annotated[str | None, typer.Option(help="For grounding and detect_object: a folder, file or hub id.")] = None,
-    upscaler: Annotated[str | None, typer.Option(help="For enlarged crops: a Real-ESRGAN checkpoint.")] = None,
-    reader: Annotated[str | None, typer.Option(help="Of text in crops: auto, off or rapidocr (default auto).")] = None,
-    max_turns: Annotated[int, typer.Option(min=0, max=100, help="Turns with tool calls.")] = 6,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Token budget of one task.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(min=0.001, help="Time budget of one task.")] = None,
-    tool_protocol: Annotated[str, typer.Option(help="How tools are called: text, native or auto.")] = "text",
-    constrain_labels: Annotated[
-        bool, typer.Option(help="Constrain the last answer to the labels, where possible.")
-    ] = False,
-    max_connections: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="Calls at once at the endpoint. Default: as many as it takes.")
-    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen at; loopback alone unless told otherwise.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one and says which.")] = 8321,
     workers: Annotated[
@@ -86,31 +70,15 @@ def serve(
         raise MissingExtra("The HTTP service", "serve") from error
     from editloupe.backends.limits import limit_of
     from editloupe.runs.execute import default_concurrency
-    from editloupe.runs.spec import open_bench
-    from editloupe.service.bureau import Bureau
+    from editloupe.runs.setup import open_setup
+    from editloupe.service.queue import JudgeQueue
 
-    options: dict[str, Json] = {
-        "backend": backend,
-        "mode": mode,
-        "criteria": criteria,
-        "option": list(option or []),
-        "rubric": rubric,
-        "tools": tools,
-        "device": device,
-        "detector": detector,
-        "upscaler": upscaler,
-        "reader": reader,
-        "max_turns": max_turns,
-        "max_tokens": max_tokens,
-        "max_seconds": max_seconds,
-        "tool_protocol": tool_protocol,
-        "constrain_labels": constrain_labels,
-    }
-    bench = open_bench(settings_of(options))
-    if max_connections is not None:
-        limit_of(bench.backend.endpoint).fix(max_connections)
+    run = only(runs, "serve")
+    setup = open_setup(run)
+    if run.max_connections is not None:
+        limit_of(setup.backend.endpoint).fix(run.max_connections)
     # Weights that cannot be loaded are found now, and not with the first request.
-    bench.toolbox.prepare()
+    setup.toolbox.prepare()
     limits = Limits(
         max_body=int(max_body_mb * 1_000_000),
         max_pixels=int(max_megapixels * 1_000_000),
@@ -119,10 +87,10 @@ def serve(
     )
     listening = _listen(host, port)
     try:
-        at_once = workers or default_concurrency(bench, max_connections)
-        bureau = Bureau.open(bench, out_dir, workers=at_once, max_queue=max_queue, timeout_s=timeout)
+        at_once = workers or default_concurrency(setup, run.max_connections)
+        queue = JudgeQueue(setup, out_dir, workers=at_once, max_queue=max_queue, timeout_s=timeout)
         hanging: list[int] = []
-        app = make_app(bureau, limits, root=None if root is None else root.resolve(), closed=hanging.append)
+        app = make_app(queue, limits, root=None if root is None else root.resolve(), on_close=hanging.append)
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -134,11 +102,11 @@ def serve(
                 timeout_graceful_shutdown=int(grace) + 5,
             )
         )
-        server.handle_exit = _Stop(server, bureau, grace)
+        server.handle_exit = _Stop(server, queue, grace)
         name = f"http://{_in_url(host)}:{listening.getsockname()[1]}"
         if limits.hosts is None and token is None:
             note(f"warning: whoever reaches {host} can ask, and spend; set {TOKEN} or --token-file")
-        note(f"{bench.backend.uri} answers at {name}, {bureau.workers} tasks at once; traces in {out_dir}")
+        note(f"{setup.backend.uri} answers at {name}, {queue.workers} tasks at once; traces in {out_dir}")
         server.run(sockets=[listening])
     finally:
         listening.close()
@@ -154,35 +122,29 @@ class _Stop:
     """What Ctrl-C and SIGTERM do: take nothing new, finish what is under way, at the latest after `grace` seconds; the
     second one gives up at once."""
 
-    def __init__(self, server: Any, bureau: Bureau, grace: float) -> None:
-        self.server, self.bureau, self.grace = server, bureau, grace
+    def __init__(self, server: Any, queue: JudgeQueue, grace: float) -> None:
+        self.server, self.queue, self.grace = server, queue, grace
 
     def __call__(self, _number: int, _frame: object) -> None:
         import asyncio
 
         again, self.server.should_exit = self.server.should_exit, True
-        self.bureau.close_door()
+        self.queue.closing = True
         if again:
-            self.bureau.give_up()
+            self.queue.give_up()
             return
-        edits = "1 edit" if self.bureau.taken == 1 else f"{self.bureau.taken} edits"
+        edits = "1 edit" if self.queue.taken == 1 else f"{self.queue.taken} edits"
         note(f"Stopping: {edits} under way, {self.grace:g} s to finish in; once more to stop at once.")
         # The event loop runs in the main thread, as handlers do.
         loop = asyncio.get_running_loop()
-        loop.call_soon_threadsafe(loop.call_later, self.grace, self.bureau.give_up)
+        loop.call_soon_threadsafe(loop.call_later, self.grace, self.queue.give_up)
 
 
 def _token(file: Path | None) -> str | None:
     """Raises ConfigError for a file that cannot be read or is empty."""
     if file is None:
         return os.environ.get(TOKEN, "").strip() or None
-    try:
-        token = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--token-file {file} cannot be read: {error}") from error
-    if not token:
-        raise ConfigError(f"--token-file {file} is empty; expected the token that clients must show")
-    return token
+    return read_text(file, "--token-file", "the token that clients must show")
 
 
 def _is_loopback(host: str) -> bool:

@@ -9,33 +9,33 @@ from typing import TYPE_CHECKING
 from rich.padding import Padding
 from rich.tree import Tree
 
-from editloupe.cli.output import note, out, plain
+from editloupe.cli.output import note, out, plain, say
 from editloupe.values import ImageRef, View, canonical_json
 
 if TYPE_CHECKING:
     from editloupe.chat import Usage
-    from editloupe.records import Finding, Observation, Step
+    from editloupe.findings import Finding, Observation, Step
     from editloupe.runs.store import RunStore
     from editloupe.traces.lineage import Parent
     from editloupe.traces.read import Trace
 
 
-def show_step(number: int, step: Step, store: RunStore, price: Callable[[Usage], float | None], told: str = "") -> None:
+def show_step(number: int, step: Step, store: RunStore, price: Callable[[Usage], float | None], remark: str = "") -> None:
     """One step: thought, calls with their observations, answer; what it cost and how long it took in its heading."""
     from editloupe.agent.answer import parse_reply
     from editloupe.chat import Reply
 
     console = out()
-    console.print(plain(f"\nStep {number}{told} ({', '.join(_spent(step, price))})", style="bold"))
+    say(f"\nStep {number}{remark} ({', '.join(_spent(step, price))})", "bold")
     parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
     if parsed.thought:
-        console.print(plain("Thought", style="cyan"))
+        say("Thought", "cyan")
         console.print(Padding(plain(parsed.thought), (0, 2)))
     for call, observation, aliases in zip(step.calls, step.observations, step.aliases, strict=True):
-        console.print(plain(f"Call {call.name} {canonical_json(dict(call.arguments))}", style="magenta"))
+        say(f"Call {call.name} {canonical_json(dict(call.arguments))}", "magenta")
         _observation(observation, aliases, store)
     if parsed.answer is not None:
-        console.print(plain(f"Answer {parsed.answer}", style="green"))
+        say(f"Answer {parsed.answer}", "green")
     if step.note:
         console.print(Padding(plain(step.note, style="yellow"), (0, 2)))
 
@@ -50,7 +50,7 @@ def show_image(name: str, image: ImageRef, store: RunStore, views: Sequence[View
         x0, y0, x1, y1 = views[0].region.ints()
         shows = f", shows x {x0}–{x1}, y {y0}–{y1}"
     where = str(path) if path is not None else f"(missing: blobs/ has no {image.sha256[:12]}…)"
-    out().print(plain(f"  {name}: {image.width}×{image.height} px{shows}  {where}"), soft_wrap=True)
+    say(f"  {name}: {image.width}×{image.height} px{shows}  {where}")
 
 
 def forks_of(folder: Path, name: str) -> dict[str, tuple[Trace, Parent, Finding | None]]:
@@ -59,7 +59,7 @@ def forks_of(folder: Path, name: str) -> dict[str, tuple[Trace, Parent, Finding 
     One that cannot be read is a warning.
     """
     from editloupe.errors import TraceError
-    from editloupe.records import Finding
+    from editloupe.findings import Finding
     from editloupe.traces.events import FindingEvent
     from editloupe.traces.lineage import FORKS, Parent, family
     from editloupe.traces.read import read_trace
@@ -91,42 +91,42 @@ def show_tree(name: str, finding: Finding, judge: str, forks: Mapping[str, tuple
         kept = "from the question" if parent.step == 0 else f"after step {parent.step}"
         changed = "".join(f", {what}: {words}" for what, words in parent.changes.items())
         number = Path(path).name.split(".")[2]
-        told = f"{parent.why} {number} {kept}{changed}: {_ended(end)}"
+        branch = f"{parent.kind} {number} {kept}{changed}: {_ended(end)}"
         if "backend" not in parent.changes:
-            told += f"  ({trace.header.judge.get('backend')})"
-        branches[path] = where.add(plain(told))
-    out().print(plain("\nForks", style="bold"))
+            branch += f"  ({trace.header.judge.get('backend')})"
+        branches[path] = where.add(plain(branch))
+    say("\nForks", "bold")
     out().print(root)
 
 
 def _ended(finding: Finding | None) -> str:
     if finding is None:
         return "not finished"
-    return str(finding.label) if finding.status == "ok" else finding.status
+    return finding.status if finding.answer is None else str(finding.answer)
 
 
 def _spent(step: Step, price: Callable[[Usage], float | None]) -> list[str]:
     """Time, tokens and money of a step, as far as they are known."""
     usage = step.usage
-    told = [f"{step.seconds:.2f} s"]
+    known = [f"{step.seconds:.2f} s"]
     if usage.input_tokens:
         image = f", {usage.image_tokens:,} of them for images" if usage.image_tokens else ""
-        told.append(f"{usage.input_tokens:,} input tokens{image}")
+        known.append(f"{usage.input_tokens:,} input tokens{image}")
     if usage.output_tokens:
-        told.append(f"{usage.output_tokens:,} output tokens")
+        known.append(f"{usage.output_tokens:,} output tokens")
     if usage.total:
         cost = price(usage)
-        told.append("price unknown" if cost is None else f"{cost:.2g} USD" if cost else "no cost")
-    return told
+        known.append("price unknown" if cost is None else f"{cost:.2g} USD" if cost else "no cost")
+    return known
 
 
 def _observation(observation: Observation, aliases: tuple[str, ...], store: RunStore) -> None:
     console = out()
-    console.print(plain("Observation", style="red" if observation.error else "cyan"))
+    say("Observation", "red" if observation.error else "cyan")
     console.print(Padding(plain(observation.text), (0, 2)))
     ablations = observation.data.get("ablations")
     if isinstance(ablations, list):
-        told = f"Ablation, not told to the judge: {', '.join(map(str, ablations))}"
-        console.print(Padding(plain(told, "yellow"), (0, 2)))
+        text = f"Ablation, not told to the judge: {', '.join(map(str, ablations))}"
+        console.print(Padding(plain(text, "yellow"), (0, 2)))
     for alias, image in zip(aliases, observation.images, strict=True):
         show_image(alias, image, store, [v for v in observation.views if v.image == image])

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from editloupe.cli.judge import spent_told, stoppable
-from editloupe.cli.output import err, note, out, plain
-from editloupe.errors import ConfigError, DataError, ImageError, StorageError, ToolAbsent
+from editloupe.cli.judge import budget_of, default_out
+from editloupe.cli.judge_report import spent_message
+from editloupe.cli.options import FieldsFile, PricesFile, settled
+from editloupe.cli.output import note, out, print_json, say
+from editloupe.cli.progress import progress, stoppable
+from editloupe.config import JudgeConfig, RunConfig
+from editloupe.errors import ConfigError, DataError, ImageError, ModelAbsent, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editloupe.data.images import ImageStore
-    from editloupe.data.samples import Loaded
+    from editloupe.data.loaders.base import BoxFile
     from editloupe.reports.targets import TargetTable
-    from editloupe.runs.target_phrase import PhraseFinder
-    from editloupe.runs.targets import TargetArea
-    from editloupe.tools.detectors import Detector
+    from editloupe.runs.execute import Outcome
+    from editloupe.runs.setup import Setup
     from editloupe.values import Json
 
 _FORMATS: Final = (".json", ".csv")
@@ -36,8 +35,8 @@ def targets(
     ] = None,
     detector: Annotated[str | None, typer.Option(help="What finds them: a folder, file or hub id.")] = None,
     device: Annotated[str | None, typer.Option(help="For the detector: auto, cpu, cuda:0, … (default auto).")] = None,
-    format: Annotated[str, typer.Option(help="auto, imagefolder, pairs or dlebench.")] = "auto",
-    fields: Annotated[Path | None, typer.Option(help="Field mapping (TOML) for the DLEBench importer.")] = None,
+    format: Annotated[str, typer.Option(help="A loader's name; auto: recognised.")] = "auto",
+    fields: FieldsFile = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most N samples of each PATH.")] = None,
     out_file: Annotated[Path | None, typer.Option("--out", help="FILE.json or FILE.csv: every target.")] = None,
     plot: Annotated[Path | None, typer.Option(help="FILE.svg: cumulative distributions, a line for each PATH.")] = None,
@@ -46,52 +45,56 @@ def targets(
     ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, max=1024, help="LMM calls at once.")] = None,
     max_cost: Annotated[float | None, typer.Option(min=0, help="Money budget, USD.")] = None,
-    prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
+    prices: PricesFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Summaries and every target as JSON.")] = False,
 ) -> int:
     """Name each edit's target object, find it in the source image, and say what share of the image it takes.
 
-    Boxes in the data are used as they are. Exit code 1 where nothing could be found out, 5 stopped by --max-cost.
+    Boxes in the data are used as they are. The run of each PATH is in runs/NAME-BACKEND-targets; the same command again
+    continues it. Exit code 1 where nothing could be found out, 5 stopped by --max-cost.
     """
-    from editloupe.backends.base import open_backend
     from editloupe.backends.prices import read_prices
-    from editloupe.data.images import ImageStore
-    from editloupe.data.samples import load
     from editloupe.reports import targets as report
     from editloupe.reports.plots import cumulative
-    from editloupe.runs.budget import Ledger, Metered, RunBudget
-    from editloupe.runs.execute import concurrency_of
-    from editloupe.runs.executors import ThreadExecutor
-    from editloupe.runs.target_phrase import PhraseFinder
-    from editloupe.runs.targets import Kept, TargetSearch
+    from editloupe.runs.execute import execute
+    from editloupe.runs.setup import open_setup
 
     _check_files(paths, out_file=out_file, plot=plot, write=write)
-    lmm = open_backend(backend or "baseline")
-    looker, absent = _detector(detector, device)
-    images = ImageStore()
-    loaded = [_limited(load(p, store=images, format=format, fields=fields, outputs=False), limit) for p in paths]
-    if write is not None:
-        _check_layout(write, paths[0], loaded[0].format, fields)
-    kept = Kept(None if out_file is None else out_file.with_name(f"{out_file.name}.kept.jsonl"))
-    with stoppable() as stop, _progress(hidden=as_json) as tell:
-        ledger = Ledger(budget=RunBudget(max_cost=max_cost), prices=read_prices(prices), stop=stop)
-        ledger.check(lmm)
-        search = TargetSearch(
-            phrases=PhraseFinder(Metered(lmm, ledger)),
-            detector=looker,
-            no_detector=absent,
-            asking=ThreadExecutor(concurrency or concurrency_of(lmm)),
-            looking=ThreadExecutor(max(1, os.cpu_count() or 1)),
-            images=images,
-            kept=kept,
-            stop=stop,
-            tell=tell,
+    runs = [
+        RunConfig.make(
+            path=path.resolve(),
+            format=format,
+            fields=fields and fields.resolve(),
+            limit=limit,
+            protocol="targets",
+            judge=JudgeConfig.make(backend=backend),
+            detector=detector,
+            device=device,
+            concurrency=concurrency,
+            max_cost=max_cost,
+            prices=prices and prices.resolve(),
         )
-        names = _names(paths)
-        tables = [
-            report.TargetTable(name=name, rows=tuple(search.find(one))) for name, one in zip(names, loaded, strict=True)
-        ]
-    notes = _notes(tables, search.phrases, absent)
+        for path in paths
+    ]
+    setups = [open_setup(settled(run)) for run in runs]
+    absent = _absent(setups[0])
+    keys = None if write is None else _check_layout(write, runs[0])
+    budget = budget_of(runs[0])
+    outcomes: list[Outcome] = []
+    with stoppable() as stop:
+        for path, run, setup in zip(paths, runs, setups, strict=True):
+            folder = default_out(run)
+            if not as_json:
+                note(f"Naming and finding the targets of {path} into {folder}")
+            with progress(hidden=as_json) as listener:
+                options, list_prices = run.to_options(), read_prices(prices)
+                found = execute(
+                    setup, folder, config=options, budget=budget, prices=list_prices, listener=listener, stop=stop
+                )
+            outcomes.append(found)
+            budget = budget.after(found.ledger, found.seconds)
+    tables = [report.TargetTable.of(name, one) for name, one in zip(_names(paths), outcomes, strict=True)]
+    notes = _notes(tables, setups[0], absent)
     if out_file is not None:
         data = report.as_json(tables, notes=notes)
         text = report.as_csv(tables) if out_file.suffix.lower() == ".csv" else f"{json.dumps(data, indent=1)}\n"
@@ -99,31 +102,44 @@ def targets(
     if plot is not None:
         _write(plot, cumulative([one.shares for one in tables]))
     if write is not None:
-        version = "" if looker is None else looker.version
-        if loaded[0].format == "dlebench":
-            text, count = _sidecar(loaded[0], tables[0].rows, fields, version)
+        version = setups[0].models.versions(("detect",))["detect"]
+        if keys is not None:
+            text, count = report.sidecar(outcomes[0].loaded.samples, tables[0].rows, keys=keys, detector=version)
         else:
-            text, count = report.with_boxes(_lines(paths[0], loaded[0], images), tables[0].rows, detector=version)
-        told = "1 box" if count == 1 else f"{count} boxes"
+            text, count = report.with_boxes(_lines(paths[0]), tables[0].rows, detector=version)
+        boxes = "1 box" if count == 1 else f"{count} boxes"
         if text:
             _write(write, text)
             note(
-                f"{told} added in {write}, found by a detector and drawn by no person: look at them before you rely on "
+                f"{boxes} added in {write}, found by a detector and drawn by no person: look at them before you rely on "
                 "them."
             )
         else:
             note(f"no box was found, and {write} is not written")
     if as_json:
-        typer.echo(json.dumps(report.as_json(tables, notes=notes), ensure_ascii=False))
+        print_json(report.as_json(tables, notes=notes))
     else:
         out().print(report.terminal(tables, notes=notes))
         if out_file is None:
-            out().print("Objects, boxes and reasons, target by target: --out FILE.csv or FILE.json", style="dim")
-        if ledger.usage.total or ledger.untold:
-            out().print(plain(spent_told(ledger, lmm)))
-    if stop.is_set():
-        return 5 if ledger.reason else 130
+            say("Objects, boxes and reasons, target by target: --out FILE.csv or FILE.json", "dim")
+        for one in outcomes:
+            if one.ledger.calls and not report.by_rules(one.setup):
+                say(spent_message(one.ledger, one.setup.backend))
+    stopped = [one for one in outcomes if one.interrupted]
+    if stopped:
+        return 5 if stopped[0].ledger.reason else 130
     return 0 if any(row.phrase is not None or row.box is not None for one in tables for row in one.rows) else 1
+
+
+def _absent(setup: Setup) -> str:
+    """Return why there is no detector; "" for one that is loaded now. Raises ConfigError if a named one is not here."""
+    from editloupe import models
+
+    try:
+        models.prepare(setup.models.get("detect"))
+    except ModelAbsent as reason:
+        return str(reason)
+    return ""
 
 
 def _check_files(paths: Sequence[Path], *, out_file: Path | None, plot: Path | None, write: Path | None) -> None:
@@ -150,41 +166,19 @@ def _check_files(paths: Sequence[Path], *, out_file: Path | None, plot: Path | N
         raise ConfigError(f"--write {write}: the file is there already and is not overwritten; choose another name")
 
 
-def _detector(name: str | None, device: str | None) -> tuple[Detector | None, str]:
-    """The detector, or why there is none. Raises ConfigError where one is named and cannot be had."""
-    from editloupe.cli.judge import weights_of
-    from editloupe.tools.base import Prepares
-    from editloupe.tools.detectors import open_detector
-
-    settings = weights_of({"detector": name, "device": device})
-    try:
-        found = open_detector(settings)
-    except ToolAbsent as reason:
-        return None, str(reason)
-    if isinstance(found, Prepares):
-        found.prepare()
-    return found, ""
-
-
-def _limited(loaded: Loaded, limit: int | None) -> Loaded:
-    from dataclasses import replace
-
-    if limit is None:
-        return loaded
-    return replace(loaded, samples=loaded.samples[:limit], rejected=loaded.rejected[: max(0, limit - len(loaded.samples))])
-
-
 def _names(paths: Sequence[Path]) -> list[str]:
     """Each PATH by its folder's or file's name; by the whole of it where two would be called the same."""
     short = [p.resolve().parent.name if p.is_file() else p.resolve().name for p in paths]
     return [name if short.count(name) == 1 else str(path) for name, path in zip(short, paths, strict=True)]
 
 
-def _notes(tables: Sequence[TargetTable], phrases: PhraseFinder, absent: str) -> list[str]:
-    """What a reader must know before the numbers."""
+def _notes(tables: Sequence[TargetTable], setup: Setup, absent: str) -> list[str]:
+    """Return what a reader must know before the numbers."""
+    from editloupe.reports.targets import by_rules
+
     rows = [row for one in tables for row in one.rows]
     notes = []
-    if phrases.by_rules and any(row.phrase_by == phrases.by for row in rows):
+    if by_rules(setup) and any(row.how != "boxes" and row.instruction for row in rows):
         notes.append(
             "Objects are named by rules on the instruction's words, not by an LMM; name one with --backend provider/model."
         )
@@ -198,10 +192,35 @@ def _notes(tables: Sequence[TargetTable], phrases: PhraseFinder, absent: str) ->
     return notes
 
 
-def _lines(path: Path, loaded: Loaded, images: ImageStore) -> list[tuple[Mapping[str, Json], tuple[str, str]]]:
-    """The metadata's rows with (source, instruction) as the samples have them."""
+def _check_layout(write: Path, run: RunConfig) -> BoxFile | None:
+    """Return the file from which the layout reads boxes beside its data; None where the metadata itself has them.
+
+    Raises ConfigError and DataError where what is written would not be read again.
+    """
+    from editloupe.data.images import ImageStore
+    from editloupe.data.samples import GENERAL, box_file, load
+
+    assert run.path is not None
+    format = load(run.path, store=ImageStore(cache_bytes=0), format=run.format, fields=run.fields, outputs=False).format
+    keys, root = box_file(format, run.fields), run.path.parent if run.path.is_file() else run.path
+    if keys is not None and write.name != keys.name:
+        raise ConfigError(
+            f"--write {write}: {run.path} has the layout {format}, whose boxes are read from {root / keys.name}; "
+            f"expected --write {root / keys.name}"
+        )
+    if keys is None and format != GENERAL:
+        raise DataError(
+            f"--write needs the layout imagefolder or dlebench, {run.path} is {format}; take the boxes from --out FILE.json"
+        )
+    return keys
+
+
+def _lines(path: Path) -> list[tuple[Mapping[str, Json], tuple[str, str]]]:
+    """Return the metadata's rows with (source, instruction) as the samples have them."""
+    from editloupe.data.images import ImageStore
     from editloupe.data.tables import read_table
 
+    images = ImageStore(cache_bytes=0)
     root = path.parent if path.is_file() else path
     file = path if path.is_file() else next(f for f in sorted(root.glob("metadata.*")) if f.suffix != ".md")
     lines: list[tuple[Mapping[str, Json], tuple[str, str]]] = []
@@ -217,45 +236,8 @@ def _lines(path: Path, loaded: Loaded, images: ImageStore) -> list[tuple[Mapping
     return lines
 
 
-def _check_layout(write: Path, path: Path, format: str, fields: Path | None) -> None:
-    """Whether the boxes will be read from there again."""
-    from editloupe.data.loaders.dlebench import read_mapping
-
-    if format == "dlebench":
-        sidecar = read_mapping(fields).sidecar
-        if write.name != sidecar:
-            root = path.parent if path.is_file() else path
-            raise ConfigError(
-                f"--write {write}: {path} has the layout dlebench, whose boxes are read from {root / sidecar}; "
-                f"expected --write {root / sidecar}"
-            )
-    elif format != "imagefolder":
-        raise DataError(
-            f"--write needs the layout imagefolder or dlebench, {path} is {format}; take the boxes from --out FILE.json"
-        )
-
-
-def _sidecar(loaded: Loaded, rows: Sequence[TargetArea], fields: Path | None, detector: str) -> tuple[str, int]:
-    """The file of boxes that the DLEBench layout reads beside its data, under the keys that it is read by."""
-    from editloupe.data.loaders.dlebench import read_mapping
-    from editloupe.reports import targets as report
-
-    keys = read_mapping(fields).fields
-    return report.sidecar(loaded.samples, rows, id_key=keys["id"][0], boxes_key=keys["boxes"][0], detector=detector)
-
-
 def _write(file: Path, text: str) -> None:
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StorageError(f"{file} cannot be written: {error.strerror or error}") from error
-
-
-@contextmanager
-def _progress(*, hidden: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """A live line on standard error: what is done, and how far."""
-    if hidden:
-        yield lambda what, done, total: None
-        return
-    with err().status("reading") as status:
-        yield lambda what, done, total: status.update(f"{what}: {done:,} of {total:,}")

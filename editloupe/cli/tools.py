@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.table import Table
+from rich.text import Text
 
-from editloupe.cli.options import words
-from editloupe.cli.output import fail, note, out, plain
+from editloupe.cli.options import AsJson, words
+from editloupe.cli.output import fail, note, out, plain, print_json, say, table
 from editloupe.errors import ConfigError, DataError, ToolError, ToolFailed
 from editloupe.values import Json
 
@@ -35,20 +35,20 @@ Reader = Annotated[str | None, typer.Option(help="Of text in crops: auto, off or
 def listing(settings: ToolSettings) -> None:
     """The tools: what each does, and which are absent here."""
     from editloupe.tools.base import spec
-    from editloupe.tools.readers import reading_told
+    from editloupe.tools.reading import describe_reader
 
     box, names = _everything(settings)
-    table = Table("Tool", "Arguments", "What it does")
+    rows: list[Sequence[str | Text]] = []
     for name in names:
         if name in box.absent:
-            table.add_row(plain(name), "", plain(f"absent: {box.absent[name]}"), style="dim")
+            rows.append([plain(text, "dim") for text in (name, "", f"absent: {box.absent[name]}")])
             continue
         offered = spec(box.tools[name])
         properties = offered.parameters.get("properties", {})
         arguments = ", ".join(properties) if isinstance(properties, dict) else ""
-        table.add_row(plain(f"{name} {box.tools[name].version}"), plain(arguments), plain(offered.description))
-    out().print(table)
-    out().print(plain(reading_told(settings)))
+        rows.append((f"{name} {box.tools[name].version}", arguments, offered.description))
+    table("Tool", "Arguments", "What it does", rows=rows)
+    say(describe_reader(settings))
 
 
 def warm(
@@ -65,23 +65,23 @@ def warm(
     network. Absent tools are listed with the reason. Exit code 0; 2 where weights that were named, or a tool that was
     named, cannot be had.
     """
-    from editloupe.tools.base import Holds, Prepares, open_toolbox
+    from editloupe.tools.base import Describes, Prepares, open_toolbox
 
     settings = _settings(context, device=device, detector=detector, upscaler=upscaler, reader=reader)
     box, listed = (open_toolbox(names, settings), list(names)) if names else _everything(settings)
-    table = Table("Tool", "Version", "Works with", "Seconds")
+    rows: list[Sequence[str | Text]] = []
     for name in listed:
         if name in box.absent:
-            table.add_row(plain(name), "", plain(f"absent: {box.absent[name]}"), "", style="dim")
+            rows.append([plain(text, "dim") for text in (name, "", f"absent: {box.absent[name]}", "")])
             continue
         tool = box.tools[name]
         began = time.perf_counter()
         if isinstance(tool, Prepares):
             tool.prepare()
         seconds = time.perf_counter() - began
-        held = tool.holds() if isinstance(tool, Holds) else ("nothing to load",)
-        table.add_row(plain(name), plain(tool.version), plain("\n".join(held)), f"{seconds:.2f}")
-    out().print(table)
+        described = tool.describe() if isinstance(tool, Describes) else ("nothing to load",)
+        rows.append((name, tool.version, "\n".join(described), f"{seconds:.2f}"))
+    table("Tool", "Version", "Works with", "Seconds", rows=rows)
     return 2 if names and box.absent else 0
 
 
@@ -106,7 +106,7 @@ def call(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Folder for the pictures. Default: a new one, editloupe-tool-NAME."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: AsJson = False,
     device: Device = None,
     detector: Detector = None,
     upscaler: Upscaler = None,
@@ -126,11 +126,11 @@ def call(
         written = _written(done, out_dir)
     except (ConfigError, DataError, ToolError) as error:
         if as_json:
-            _print_json({"error": {"kind": type(error).__name__, "message": str(error)}})
+            print_json({"error": {"kind": type(error).__name__, "message": str(error)}}, indent=2)
         fail(str(error))
         return 1 if isinstance(error, ToolFailed) else 2
     if as_json:
-        _print_json(done.to_json(written))
+        print_json(done.to_json(written), indent=2)
     else:
         _show(done, written)
     return 0
@@ -167,12 +167,12 @@ class _Done:
     def __init__(
         self, session: Session, shown: Shown, *, arguments: Mapping[str, Json], device: str, seconds: float, loading: float
     ) -> None:
-        from editloupe.tools.base import Holds
+        from editloupe.tools.base import Describes
 
         self.session, self.shown, self.arguments = session, shown, arguments
         self.device, self.seconds, self.loading = device, seconds, loading
         made = session.toolbox.tools[shown.tool]
-        self.holds = made.holds() if isinstance(made, Holds) else ()
+        self.models = made.describe() if isinstance(made, Describes) else ()
 
     def to_json(self, written: Mapping[int, Path]) -> dict[str, Json]:
         shown = self.shown
@@ -200,7 +200,7 @@ class _Done:
             "data": dict(shown.observation.data),
             "images": pictures,
             "device": self.device,
-            "works_with": list(self.holds),
+            "works_with": list(self.models),
             "loading_seconds": round(self.loading, 4),
             "seconds": round(self.seconds, 4),
         }
@@ -365,7 +365,7 @@ def _all_pictures(shown: Shown) -> Iterator[tuple[Picture, bool]]:
 
 def _show(done: _Done, written: Mapping[int, Path]) -> None:
     console = out()
-    console.print(plain(done.shown.observation.text), soft_wrap=True)
+    say(done.shown.observation.text)
     if written:
         console.print()
     for index, (picture, kept) in enumerate(_all_pictures(done.shown)):
@@ -375,17 +375,13 @@ def _show(done: _Done, written: Mapping[int, Path]) -> None:
         )
         name = "plain, not shown to a judge" if kept else picture.name
         size = f"{picture.image.width}×{picture.image.height} px"
-        console.print(plain(f"{written[index]}  {name}: {size}; {places}"), soft_wrap=True)
-    works = f", {'; '.join(done.holds)}" if done.holds else ""
+        say(f"{written[index]}  {name}: {size}; {places}")
+    works = f", {'; '.join(done.models)}" if done.models else ""
     loading = f", loading {done.loading:.2f} s" if done.loading > 0.1 else ""
     note(f"{done.shown.tool}{works}: {done.seconds:.2f} s{loading}")
     used = [f"{key} = {value!r}" for key, value in done.arguments.items() if str(value) in done.session.images]
     if used:
         note(", ".join(used))
-
-
-def _print_json(value: Mapping[str, Json]) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _everything(settings: ToolSettings) -> tuple[Toolbox, list[str]]:
@@ -400,13 +396,10 @@ def group_settings(**given: str | None) -> ToolSettings:
     """The settings of the environment with what `editloupe tools` was given in their place, by field of ToolSettings."""
     from editloupe.tools.settings import ToolSettings
 
-    return _replaced(ToolSettings.from_environment(), given)
+    return replace(ToolSettings.from_environment(), **{name: value for name, value in given.items() if value})
 
 
 def _settings(context: typer.Context, **given: str | None) -> ToolSettings:
-    """Those of the group with the command's own in their place."""
-    return _replaced(context.obj, given)
-
-
-def _replaced(base: ToolSettings, given: Mapping[str, str | None]) -> ToolSettings:
-    return replace(base, **{name: value for name, value in given.items() if value})
+    """Return those of the group with the command's own in their place."""
+    settings: ToolSettings = context.obj
+    return replace(settings, **{name: value for name, value in given.items() if value})

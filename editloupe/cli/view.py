@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from editloupe.cli.output import note, out, plain
+from editloupe.cli.options import PricesFile
+from editloupe.cli.output import note, say
 
 
 def view(
@@ -20,20 +21,20 @@ def view(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further name under which browsers may come; may be repeated.")
     ] = None,
-    prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
+    prices: PricesFile = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the pages in a browser.")] = False,
 ) -> int:
     """Look at runs in a browser; a run under way is followed."""
     from editloupe.backends.prices import read_prices
-    from editloupe.viewer.index import RunIndex
     from editloupe.viewer.pages import Site
+    from editloupe.viewer.reader import RunReader
     from editloupe.viewer.serve import Viewer
 
-    site = Site.of([RunIndex(run, live=True) for run in runs], live=True, prices=read_prices(prices))
+    site = Site.of([RunReader(run, live=True) for run in runs], live=True, prices=read_prices(prices))
     with Viewer(site, host=host, port=port, names=allow_host or ()) as server:
         if server.open_to_others:
             note(f"{host} is not loopback: whoever reaches this machine there can read these runs.")
-        out().print(plain(f"Serving {', '.join(map(str, runs))} at {server.url} (Ctrl-C ends it)"), soft_wrap=True)
+        say(f"Serving {', '.join(map(str, runs))} at {server.url} (Ctrl-C ends it)")
         if open_browser:
             import webbrowser
 

@@ -6,16 +6,16 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
 from editloupe.data.tables import shown
 from editloupe.errors import ConfigError
 from editloupe.values import Box, Json
 
-Order: TypeAlias = Literal["xyxy", "xywh", "yxyx"]
-Scale: TypeAlias = Literal["px", "unit", "thousandths"]
+BoxOrder: TypeAlias = Literal["xyxy", "xywh", "yxyx"]
+BoxScale: TypeAlias = Literal["px", "unit", "thousandths"]
 
-FORMATS: Final[Mapping[str, tuple[Order, Scale]]] = {
+FORMATS: Final[Mapping[str, tuple[BoxOrder, BoxScale]]] = {
     "xyxy": ("xyxy", "px"),
     "xywh": ("xywh", "px"),
     "unit": ("xyxy", "unit"),
@@ -25,8 +25,7 @@ FORMATS: Final[Mapping[str, tuple[Order, Scale]]] = {
     "yxyx_thousandths": ("yxyx", "thousandths"),
 }
 """What `bbox_format` may say: corners unless xywh, px unless unit (0..1) or thousandths (0..1000), x first unless yxyx."""
-
-_KEYS: Final[tuple[tuple[Order, tuple[str, str, str, str]], ...]] = (
+_KEYS: Final[tuple[tuple[BoxOrder, tuple[str, str, str, str]], ...]] = (
     ("xywh", ("x", "y", "w", "h")),
     ("xywh", ("x", "y", "width", "height")),
     ("xywh", ("left", "top", "width", "height")),
@@ -39,7 +38,6 @@ _KEYS: Final[tuple[tuple[Order, tuple[str, str, str, str]], ...]] = (
 
 ROUNDING_PX: Final = 2.0
 """How far a box may reach beyond the image before it counts as wrong: annotation tools round."""
-
 _WRONG = 0.02
 _RULED_OUT = 0.10
 
@@ -49,12 +47,14 @@ class Quad:
     """Four numbers as they were written; `order` is known only where their form tells it (an object's keys)."""
 
     values: tuple[float, float, float, float]
-    order: Order | None = None
+    order: BoxOrder | None = None
 
 
 def read_quads(value: Json) -> tuple[Quad, ...]:
-    """One box or several: `[a, b, c, d]`, a list of those, "a,b,c,d" (several with ";"), `[[a, b], [c, d]]`, an object
-    with x, y, w, h or the names of the corners, or any of these as JSON text. None, "" and [] are no box.
+    """Parse one box or several.
+
+    Taken are `[a, b, c, d]`, a list of those, "a,b,c,d" (several with ";"), `[[a, b], [c, d]]`, an object with x, y, w, h
+    or the names of the corners, and any of these as JSON text. None, "" and [] are no box.
 
     Raises ValueError, which says what was found.
     """
@@ -71,14 +71,19 @@ def read_quads(value: Json) -> tuple[Quad, ...]:
     if all(isinstance(v, int | float) for v in value):
         return (_quad(value),)
     if len(value) == 2 and all(_is_point(v) for v in value):
-        first, second = value
-        assert isinstance(first, Sequence) and isinstance(second, Sequence)
-        return (Quad(values=_quad([*first, *second]).values, order="xyxy"),)
-    return tuple(quad for part in value for quad in _one_each(part))
+        corners = [number for point in cast("Sequence[Sequence[Json]]", value) for number in point]
+        return (Quad(values=_quad(corners).values, order="xyxy"),)
+    quads: list[Quad] = []
+    for part in value:
+        found = read_quads(part)
+        if len(found) != 1:
+            raise ValueError(f"expected a list of boxes [[a, b, c, d], …], found {shown(part)} in it")
+        quads += found
+    return tuple(quads)
 
 
 def to_px(quad: Quad, bbox_format: str, *, width: int, height: int) -> Box:
-    """The box in px of an image of `width` × `height`, unclipped. Raises ValueError: inverted or empty, out of scale."""
+    """Return the box in px of the image, unclipped. Raises ValueError: inverted or empty, out of scale."""
     order, scale = FORMATS[bbox_format]
     a, b, c, d = quad.values
     order = quad.order or order
@@ -92,7 +97,7 @@ def to_px(quad: Quad, bbox_format: str, *, width: int, height: int) -> Box:
 
 
 def inside(box: Box, *, width: int, height: int) -> Box:
-    """The box, cut at the border where it reaches at most `ROUNDING_PX` beyond it.
+    """Return the box, cut at the border where it reaches at most `ROUNDING_PX` beyond it.
 
     Raises ValueError where it reaches further: then it is the wrong box or the wrong convention.
     """
@@ -104,7 +109,7 @@ def inside(box: Box, *, width: int, height: int) -> Box:
 
 
 def sniff(seen: Sequence[tuple[Quad, int, int]], *, where: str) -> str:
-    """The one `bbox_format` under which the boxes lie inside their images.
+    """Return the one `bbox_format` under which the boxes lie inside their images.
 
     A few wrong boxes (2 %) do not stop it. Another scale counts as ruled out only where more than one box and more than
     10 % of them break it: in an image of less than 1000 px every box in px could be in thousandths as well.
@@ -179,13 +184,6 @@ def _from_object(value: Mapping[str, Json]) -> Quad:
         f"expected a box with the keys x, y, w, h or x0, y0, x1, y1 (or xmin, ymin, xmax, ymax), "
         f"found the keys {', '.join(map(str, value)) or 'none'}"
     )
-
-
-def _one_each(part: Json) -> tuple[Quad, ...]:
-    quads = read_quads(part)
-    if len(quads) != 1:
-        raise ValueError(f"expected a list of boxes [[a, b, c, d], …], found {shown(part)} in it")
-    return quads
 
 
 def _quad(values: Sequence[Json]) -> Quad:

@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from editloupe.data.folders import Kind
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import Progress, size_note
+from editloupe.data.rows import OnProgress, size_note
 from editloupe.data.samples import load
 from editloupe.errors import ImageError
-from editloupe.values import ImageRef, Json, Sample
+from editloupe.values import ImageRef, Json, Sample, Serialisable
 
 Severity: TypeAlias = Literal["error", "warning"]
 
@@ -24,47 +23,34 @@ ProblemKind: TypeAlias = (
 """Beside the kinds of rejected rows: an image whose pixels cannot be decoded, an output that is missing or of another
 size or aspect, a mask of another size, an output that is its source byte for byte, what decoding an image took, and
 notes of the loader on a sample."""
-
 ASPECT_TOLERANCE: Final = 0.01
 """Relative difference of width/height from which on the aspect counts as another one."""
 
-_NO_EDITORS: Final[Mapping[str, Path]] = MappingProxyType({})
-
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
-    """One thing that is wrong or worth knowing.
-
-    severity: "error" where the sample cannot be judged.   sample: its key; the first one's for a note on an image.
-    """
+class DataProblem(Serialisable):
+    """One thing that is wrong or worth knowing."""
 
     kind: ProblemKind
     severity: Severity
+    """"error" where the sample cannot be judged."""
     sample: str
+    """Its key; the first sample's for a note on an image."""
     file: Path | None
     message: str
 
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "kind": self.kind,
-            "severity": self.severity,
-            "sample": self.sample,
-            "file": None if self.file is None else str(self.file),
-            "message": self.message,
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """What `check` found. rows: everything that the data set asks to be judged.   images: different files decoded.
-
-    problems: errors first, then by kind, sample, file and message.
-    """
+class DataReport:
+    """What `check` found."""
 
     format: str
     rows: int
+    """Everything that the data set asks to be judged."""
     images: int
-    problems: tuple[Problem, ...]
+    """Different files decoded."""
+    problems: tuple[DataProblem, ...]
+    """Errors first, then by kind, sample, file and message."""
     notes: tuple[str, ...]
 
     @property
@@ -104,10 +90,10 @@ def check(
     *,
     store: ImageStore,
     format: str = "auto",
-    edited: Mapping[str, Path] = _NO_EDITORS,
+    edited: Mapping[str, Path] | None = None,
     fields: Path | None = None,
-    progress: Progress | None = None,
-) -> Report:
+    progress: OnProgress | None = None,
+) -> DataReport:
     """Load and decode everything; the arguments are those of `load`.
 
     progress: called for the samples while their images are decoded.
@@ -115,7 +101,7 @@ def check(
     """
     loaded = load(path, store=store, format=format, edited=edited, fields=fields)
     problems = [
-        Problem(kind=r.kind, severity="error", sample=r.key, file=r.file, message=r.message) for r in loaded.rejected
+        DataProblem(kind=r.kind, severity="error", sample=r.key, file=r.file, message=r.message) for r in loaded.rejected
     ]
     decoded: dict[str, str | None] = {}
     for done, sample in enumerate(loaded.samples, start=1):
@@ -125,7 +111,7 @@ def check(
         if progress is not None:
             progress(done, len(loaded.samples))
     problems.sort(key=lambda p: (p.severity, p.kind, p.sample, str(p.file or ""), p.message))
-    return Report(
+    return DataReport(
         format=loaded.format,
         rows=len(loaded.samples) + len(loaded.rejected),
         images=len(decoded),
@@ -134,23 +120,21 @@ def check(
     )
 
 
-def _of_images(sample: Sample, store: ImageStore, decoded: dict[str, str | None]) -> list[Problem]:
-    """Each image is decoded once; damage is a problem of every sample that uses it, a note is given once.
+def _of_images(sample: Sample, store: ImageStore, decoded: dict[str, str | None]) -> list[DataProblem]:
+    """Decode each image once. Damage is a problem of every sample that uses it; a note is given once.
 
     decoded: by SHA-256 the error, None where there was none; added to here.
     """
-    problems: list[Problem] = []
+    problems: list[DataProblem] = []
     for ref in _images(sample):
         if ref.sha256 not in decoded:
             try:
                 notes = store.notes(ref)
                 decoded[ref.sha256] = None
             except ImageError as error:
-                notes = ()
-                decoded[ref.sha256] = str(error)
+                notes, decoded[ref.sha256] = (), str(error)
             problems.extend(_problem("image", "warning", sample, ref, note) for note in notes)
-        damage = decoded[ref.sha256]
-        if damage is not None:
+        if (damage := decoded[ref.sha256]) is not None:
             problems.append(_problem("damaged_image", "error", sample, ref, damage))
     return problems
 
@@ -160,7 +144,7 @@ def _images(sample: Sample) -> list[ImageRef]:
     return list(dict.fromkeys(ref for ref in found if ref is not None))
 
 
-def _of_sizes(sample: Sample) -> list[Problem]:
+def _of_sizes(sample: Sample) -> list[DataProblem]:
     source, edited = sample.source, sample.edited
     problems = []
     if edited is not None and (edited.width, edited.height) != (source.width, source.height):
@@ -175,21 +159,19 @@ def _of_sizes(sample: Sample) -> list[Problem]:
     return problems
 
 
-def _of_sample(sample: Sample) -> list[Problem]:
+def _of_sample(sample: Sample) -> list[DataProblem]:
     if sample.edited is None:
         message = "no edited image; a run counts it as missing_output"
-        return [Problem(kind="missing_output", severity="warning", sample=sample.key, file=None, message=message)]
+        return [DataProblem(kind="missing_output", severity="warning", sample=sample.key, file=None, message=message)]
     problems = []
     if sample.edited.sha256 == sample.source.sha256:
         message = "the edited image is its source, byte for byte"
         problems.append(_problem("unchanged", "warning", sample, sample.edited, message))
-    problems.extend(
-        _problem("sample", "warning", sample, None, warning)
-        for warning in sample.warnings
-        if warning != size_note(sample.source, sample.edited)
+    known = size_note(sample.source, sample.edited)
+    return problems + [_problem("sample", "warning", sample, None, note) for note in sample.warnings if note != known]
+
+
+def _problem(kind: ProblemKind, severity: Severity, sample: Sample, ref: ImageRef | None, message: str) -> DataProblem:
+    return DataProblem(
+        kind=kind, severity=severity, sample=sample.key, file=None if ref is None else ref.path, message=message
     )
-    return problems
-
-
-def _problem(kind: ProblemKind, severity: Severity, sample: Sample, ref: ImageRef | None, message: str) -> Problem:
-    return Problem(kind=kind, severity=severity, sample=sample.key, file=None if ref is None else ref.path, message=message)

@@ -17,7 +17,6 @@ Kind: TypeAlias = Literal[
     "row", "missing_file", "unreadable_image", "outside_folder", "duplicate_id", "no_instruction", "box", "no_match"
 ]
 """What is wrong with a row: the line or a value of it, a file, the id, the instruction, a box, nothing to pair it with."""
-
 IMAGE_ENDINGS: Final = frozenset(
     (".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic",
      ".heif", ".ppm", ".pgm", ".pnm")
@@ -45,7 +44,7 @@ class Folder:
         self._read: dict[str, ImageRef | RowError] = {}
 
     def image(self, name: str) -> ImageRef:
-        """The image that `name` (relative to the folder) leads to. Raises RowError."""
+        """Return the image that `name` (relative to the folder) leads to. Raises RowError."""
         found = self._read.get(name)
         if found is None:
             try:
@@ -60,7 +59,7 @@ class Folder:
         return found
 
     def file(self, name: str) -> Path:
-        """The path of an existing file. Raises RowError: refused name, or no such file."""
+        """Return the path of an existing file. Raises RowError: refused name, or no such file."""
         if "\0" in name:
             raise RowError("outside_folder", f"file name {name!r} holds a zero byte; expected a path inside {self.root}")
         if PurePosixPath(name).is_absolute() or PureWindowsPath(name).drive or name.startswith("\\"):
@@ -96,7 +95,7 @@ class Folder:
         raise RowError("missing_file", f"{self.root / name}: no such file; expected an image", path=self.root / name)
 
     def images(self, below: str = "", *, deep: bool = False) -> tuple[str, ...]:
-        """Names of image files (by their ending) in the sub-folder `below`, sorted; hidden files are left out."""
+        """Return the names of image files (by their ending) in the sub-folder `below`, sorted, without hidden files."""
         start = self.root / below
         walk: Iterator[Path] = start.rglob("*") if deep else start.iterdir()
         return tuple(
@@ -110,7 +109,7 @@ class Folder:
         )
 
     def own(self, name: str) -> Path:
-        """The path of a file or sub-folder that the layout itself needs. Raises DataError where it is a link outside."""
+        """Return the path of a file or sub-folder that the layout needs. Raises DataError where it is a link outside."""
         path = self.root / name
         if not path.resolve().is_relative_to(self._real):
             raise DataError(f"{path} is a link that leads outside {self.root}; put the files themselves there")
@@ -118,7 +117,7 @@ class Folder:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ImageFile:
     """One file that a row names: where it stands, not yet opened."""
 
     folder: Folder
@@ -133,17 +132,17 @@ class Place:
         return self.folder.root / self.name
 
     def image(self) -> ImageRef:
-        """Raises RowError."""
+        """Open the image. Raises RowError."""
         return self.folder.image(self.name)
 
 
 def plain_stem(name: str) -> str:
-    """The last part of a path without its ending, composed (NFC), so that equal names compare equal."""
+    """Return the last part of a path without its ending, composed (NFC), so that equal names compare equal."""
     return unicodedata.normalize("NFC", PurePosixPath(name.replace("\\", "/")).stem)
 
 
 def open_folder(path: Path, store: ImageStore, *, what: str) -> Folder:
-    """`path` as a Folder. Raises DataError where it is no folder."""
+    """Open `path` as a Folder. Raises DataError where it is no folder."""
     if not path.exists():
         raise DataError(f"{path}: no such folder; expected {what}")
     if not path.is_dir():

@@ -17,7 +17,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -31,16 +31,12 @@ from editloupe.values import ImageRef
 
 RGB: TypeAlias = NDArray[np.uint8]
 """H×W×3 uint8, RGB, 0..255."""
-
 MAX_PIXELS: Final = 150_000_000
 """Larger images are refused before decoding: a guard against decompression bombs (450 MB as RGB)."""
-
 MIN_SIDE: Final = 8
 """Smaller images hold nothing that could be compared."""
-
 MAX_BYTES: Final = 2**30
 """Larger files are refused unread."""
-
 _EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/mpo": "jpg", "image/webp": "webp", "image/gif": "gif",
                "image/bmp": "bmp", "image/tiff": "tiff", "image/heif": "heic", "image/avif": "avif"}  # fmt: skip
 
@@ -75,16 +71,15 @@ _warnings_lock = threading.Lock()
 
 @dataclass(frozen=True, kw_only=True)
 class ImagePolicy:
-    """How images are put on the wire.
-
-    formats: media types that the backend takes as they are.   max_side: longest side in px; None for no limit.
-    """
+    """How images are put on the wire."""
 
     formats: tuple[str, ...] = ("image/png", "image/jpeg", "image/webp")
+    """Media types that the backend takes as they are."""
     max_side: int | None = None
+    """Longest side in px; None for no limit."""
 
     def size(self, width: int, height: int) -> tuple[int, int]:
-        """(width, height) in px at which an image of that size is sent."""
+        """Return (width, height) in px at which an image of that size is sent."""
         side = max(width, height)
         if self.max_side is None or side <= self.max_side:
             return width, height
@@ -139,7 +134,7 @@ class ImageStore:
             found = path.stat()
             if stat.S_ISDIR(found.st_mode):
                 raise ImageError(f"{path}: is a folder; expected an image file")
-            # A pipe or a device would block for ever.
+            # A pipe or a device would block.
             if not stat.S_ISREG(found.st_mode):
                 raise ImageError(f"{path}: is not a regular file; expected an image file")
             if found.st_size > MAX_BYTES:
@@ -154,16 +149,16 @@ class ImageStore:
         ref = self._identify(data, str(path))
         with self._lock:
             self._paths.setdefault(ref.sha256, path)
-        return ImageRef(sha256=ref.sha256, width=ref.width, height=ref.height, media_type=ref.media_type, path=path)
+        return replace(ref, path=path)
 
     def add_bytes(self, data: bytes, *, name: str = "image") -> ImageRef:
-        """Bytes of an image file, kept in the folder or in memory. Raises ImageError as `add_file`."""
+        """Add the bytes of an image file, kept in the folder or in memory. Raises ImageError as `add_file`."""
         ref = self._identify(data, name)
         self._keep(ref, data)
         return ref
 
     def add_array(self, rgb: RGB) -> ImageRef:
-        """An H×W×3 uint8 RGB array, kept as PNG. The same pixels give the same bytes."""
+        """Add an H×W×3 uint8 RGB array, kept as PNG. The same pixels give the same bytes."""
         if rgb.ndim != 3 or rgb.shape[2] != 3 or rgb.dtype != np.uint8:
             raise ValueError(f"expected an H×W×3 uint8 array, found shape {rgb.shape}, {rgb.dtype}")
         data = encode_png(rgb)
@@ -174,7 +169,7 @@ class ImageStore:
         return ref
 
     def data(self, ref: ImageRef) -> bytes:
-        """The image's own bytes. Raises ImageError where they are gone or no longer the same."""
+        """Return the image's own bytes. Raises ImageError where they are gone or no longer the same."""
         with self._lock:
             data = self._memory.get(ref.sha256)
             candidates = [self._paths.get(ref.sha256), ref.path, self._blob(ref)]
@@ -195,7 +190,7 @@ class ImageStore:
         raise ImageError(f"image {ref.sha256[:12]} is not to be found with its own bytes (looked in {places})")
 
     def array(self, ref: ImageRef) -> RGB:
-        """Decoded pixels, H×W×3 uint8 RGB, read-only. Raises ImageError where the file is damaged."""
+        """Return decoded pixels, H×W×3 uint8 RGB, read-only. Raises ImageError where the file is damaged."""
         with self._lock:
             cached = self._arrays.get(ref.sha256)
             if cached is not None:
@@ -211,7 +206,7 @@ class ImageStore:
         return rgb
 
     def notes(self, ref: ImageRef) -> tuple[str, ...]:
-        """What decoding did beyond reading ("alpha composited on white", "first of 12 frames")."""
+        """Return what decoding did beyond reading ("alpha composited on white", "first of 12 frames")."""
         if ref.sha256 not in self._notes:
             self.array(ref)
         return self._notes[ref.sha256]
@@ -226,12 +221,12 @@ class ImageStore:
         return blob
 
     def path(self, ref: ImageRef) -> Path | None:
-        """Where the bytes lie in the folder; None where they do not."""
+        """Return where the bytes lie in the folder; None where they do not."""
         blob = self._blob(ref)
         return blob if blob is not None and blob.exists() else None
 
     def encoded(self, ref: ImageRef, policy: ImagePolicy) -> EncodedImage:
-        """The bytes for a model: the image's own where the policy takes them, else normalised PNG.
+        """Return the bytes for a model: the image's own where the policy takes them, else normalised PNG.
 
         Made once and then kept, as long as the cache holds; made again, they are the same bytes.
 
@@ -243,16 +238,16 @@ class ImageStore:
             if key in self._encoded:
                 self._encoded.move_to_end(key)
                 return self._encoded[key]
-        size = policy.size(ref.width, ref.height)
-        if size != (ref.width, ref.height):
-            small = Image.fromarray(self.array(ref)).resize(size, Image.Resampling.LANCZOS)
-            made = EncodedImage(data=encode_png(np.asarray(small)), media_type="image/png", width=size[0], height=size[1])
-        elif ref.media_type in policy.formats and not self.notes(ref):
-            made = EncodedImage(data=self.data(ref), media_type=ref.media_type, width=ref.width, height=ref.height)
+        width, height = policy.size(ref.width, ref.height)
+        same_size = (width, height) == (ref.width, ref.height)
+        if same_size and ref.media_type in policy.formats and not self.notes(ref):
+            data, media_type = self.data(ref), ref.media_type
         else:
-            made = EncodedImage(
-                data=encode_png(self.array(ref)), media_type="image/png", width=ref.width, height=ref.height
-            )
+            rgb = self.array(ref)
+            if not same_size:
+                rgb = np.asarray(Image.fromarray(rgb).resize((width, height), Image.Resampling.LANCZOS))
+            data, media_type = encode_png(rgb), "image/png"
+        made = EncodedImage(data=data, media_type=media_type, width=width, height=height)
         with self._lock:
             made = self._encoded.setdefault(key, made)
             # A run's crops are asked for in their own conversation only: an eighth is enough for those under way.
@@ -286,7 +281,7 @@ class ImageStore:
 
 
 def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB, tuple[str, ...]]:
-    """An image file's bytes as H×W×3 uint8 RGB, and notes on what stood in the way. Raises ImageError."""
+    """Decode an image file's bytes to H×W×3 uint8 RGB, with notes on what stood in the way. Raises ImageError."""
     with _opened(data, name, max_pixels) as image:
         _check_size(*image.size, name, max_pixels)
         notes: list[str] = []
@@ -306,7 +301,7 @@ def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB
 
 
 def encode_png(rgb: RGB) -> bytes:
-    """PNG bytes of H×W×3 uint8 RGB, the same for the same pixels."""
+    """Encode H×W×3 uint8 RGB as PNG; the same pixels give the same bytes."""
     # One filter for all lines and runs alone, no search for the best of either: half the time of OpenCV's own choice, for
     # a photograph's file that is a tenth to a fifth longer.
     how = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
@@ -358,7 +353,7 @@ def _register_heif(name: str) -> None:
 
 @contextmanager
 def _no_warnings() -> Iterator[None]:
-    """Pillow warns of large images and odd metadata; the size is checked by us and the metadata is not used.
+    """Silence Pillow on large images and odd metadata: the size is checked here, the metadata is not used.
 
     The lock is there because `warnings` keeps its filters for all threads together.
     """
@@ -390,7 +385,7 @@ def _orientation(image: Image.Image, data: bytes) -> int | None:
 
 
 def _has_16_bits(image: Image.Image, data: bytes) -> bool:
-    """Whether the file holds more than 8 bits a channel, also where Pillow's mode no longer shows it."""
+    """Return True if the file holds more than 8 bits a channel, also where Pillow's mode no longer shows it."""
     if image.mode.startswith("I") or image.mode == "F":
         return True
     if image.format == "PNG":
@@ -402,7 +397,7 @@ def _has_16_bits(image: Image.Image, data: bytes) -> bool:
 
 
 def _flattened(image: Image.Image, notes: list[str], *, deep: bool) -> Image.Image:
-    """Any mode as RGB: 16 bits to 8, alpha on white, ICC colours to sRGB, palettes, grey and CMYK expanded."""
+    """Return any mode as RGB: 16 bits to 8, alpha on white, ICC colours to sRGB, palettes, grey and CMYK expanded."""
     profile = image.info.get("icc_profile")
     colour, alpha = _split(image, deep=deep)
     if deep:
@@ -419,7 +414,7 @@ def _flattened(image: Image.Image, notes: list[str], *, deep: bool) -> Image.Ima
 
 
 def _split(image: Image.Image, *, deep: bool) -> tuple[Image.Image, Image.Image | None]:
-    """8-bit colour without alpha, and the alpha channel where there is one."""
+    """Return 8-bit colour without alpha, and the alpha channel where there is one."""
     clear = image.info.get("transparency")
     if image.mode.startswith("I") or image.mode == "F":
         values = np.asarray(image)
@@ -440,7 +435,7 @@ def _split(image: Image.Image, *, deep: bool) -> tuple[Image.Image, Image.Image 
 
 
 def _to_8_bits(values: NDArray[np.number]) -> RGB:
-    """16-bit or float grey as 8 bits: the high byte, as Pillow does for 16-bit colour; floats from 0..1 or 0..255."""
+    """Return 16-bit or float grey as 8 bits: the high byte, as Pillow does; floats from 0..1 or 0..255."""
     if values.dtype.kind != "f":
         high: RGB = np.right_shift(np.clip(values, 0, 65535).astype(np.uint16), 8).astype(np.uint8)
         return high
@@ -454,7 +449,7 @@ def _to_8_bits(values: NDArray[np.number]) -> RGB:
 
 
 def _to_srgb(colour: Image.Image, profile: bytes, notes: list[str]) -> Image.Image:
-    """Colours of an embedded ICC profile brought to sRGB."""
+    """Return the colours of an embedded ICC profile brought to sRGB."""
     try:
         source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
         if "srgb" in (ImageCms.getProfileDescription(source) or "").lower():
@@ -470,7 +465,7 @@ def _to_srgb(colour: Image.Image, profile: bytes, notes: list[str]) -> Image.Ima
 
 
 def _write_once(path: Path, data: bytes) -> None:
-    """Whole or not at all: a reader never sees half a file."""
+    """Write the file whole or not at all: a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".part-{uuid.uuid4().hex}")
     temporary.write_bytes(data)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from editloupe.data.folders import Folder, Place, open_folder
+from editloupe.data.folders import Folder, ImageFile, RowError, open_folder
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import Broken, Row
+from editloupe.data.rows import BrokenRow, DataRow, broken
 from editloupe.errors import ConfigError, DataError
 
 PARTS: Final = ("id", "source", "edited", "reference", "edit_type", "index")
@@ -20,20 +20,18 @@ PARTS: Final = ("id", "source", "edited", "reference", "edit_type", "index")
 
 @dataclass(frozen=True, kw_only=True)
 class Matched:
-    """Rows with their outputs, one for each row and editor.
+    """Rows with their outputs, one for each row and editor."""
 
-    left: by editor, the files that belong to no row.
-    """
-
-    rows: tuple[Row | Broken, ...]
+    rows: tuple[DataRow | BrokenRow, ...]
     left: Mapping[str, tuple[str, ...]]
+    """By editor, the files that belong to no row."""
     notes: tuple[str, ...]
 
 
 def with_outputs(
-    rows: Sequence[Row | Broken], editors: Mapping[str, Path], *, store: ImageStore, patterns: Sequence[str]
+    rows: Sequence[DataRow | BrokenRow], editors: Mapping[str, Path], *, store: ImageStore, patterns: Sequence[str]
 ) -> Matched:
-    """Each named row once for each editor, `edited` being the file whose path (without ending) a pattern gives.
+    """Return each named row once for each editor, with the file whose path (without ending) a pattern gives as `edited`.
 
     editors: folder by the editor's name.   patterns: "{id}", "results/{source}", …; one pattern holds for a whole folder.
     A row without a file gets `edited=None`. Raises DataError where a folder has no image or none that fits, ConfigError
@@ -41,7 +39,7 @@ def with_outputs(
     """
     for pattern in patterns:
         _check(pattern)
-    out: list[Row | Broken] = []
+    out: list[DataRow | BrokenRow] = []
     left: dict[str, tuple[str, ...]] = {}
     notes = []
     for editor, path in editors.items():
@@ -57,12 +55,12 @@ def with_outputs(
         for index, (row, name) in enumerate(zip(rows, names, strict=True)):
             found = by_name.get(name, []) if name is not None else []
             used.update(found)
-            if isinstance(row, Broken):
-                # The row is rejected, and its output is still no stranger.
+            if isinstance(row, BrokenRow):
+                # The row is rejected, and its output still belongs to it.
                 used.update(file for its in _names_of(pattern, row, index) for file in by_name.get(its, []))
             out.append(_with_output(row, editor, folder, found))
         left[editor] = tuple(file for file in files if file not in used)
-        missing = sum(isinstance(r, Row) for r in rows) - sum(n in by_name for n in names if n is not None)
+        missing = sum(isinstance(r, DataRow) for r in rows) - sum(n in by_name for n in names if n is not None)
         who = f"editor {editor!r}" if editor else "edited images"
         notes.append(f"{who}: files in {path} named {pattern}; {missing} missing, {len(left[editor])} belong to no row")
     return Matched(rows=tuple(out), left=left, notes=tuple(notes))
@@ -82,9 +80,9 @@ def _check(pattern: str) -> None:
 
 
 def _best(
-    rows: Sequence[Row | Broken], patterns: Sequence[str], by_name: Mapping[str, list[str]], path: Path
+    rows: Sequence[DataRow | BrokenRow], patterns: Sequence[str], by_name: Mapping[str, list[str]], path: Path
 ) -> tuple[str, list[str | None]]:
-    """The pattern that finds most files, and the name that it gives to each row."""
+    """Return the pattern that finds most files, and the name that it gives to each row."""
     tried: list[tuple[str, list[str | None]]] = []
     repeated = []
     for pattern in patterns:
@@ -95,13 +93,13 @@ def _best(
             repeated.append(pattern)
         elif any(name in by_name for name in given):
             tried.append((pattern, names))
-    if not any(isinstance(row, Row) for row in rows):
+    if not any(isinstance(row, DataRow) for row in rows):
         return patterns[0], [None] * len(rows)  # all are broken, and each says how
     if not tried:
         expected = [n for p in patterns for i, r in enumerate(rows[:3]) if (n := _filled(p, r, i)) is not None]
-        why = f" ({', '.join(repeated)} would give several rows the same file)" if repeated else ""
+        reason = f" ({', '.join(repeated)} would give several rows the same file)" if repeated else ""
         raise DataError(
-            f"{path}: no image there belongs to any row{why}; saw {_some(by_name)}, expected names such as "
+            f"{path}: no image there belongs to any row{reason}; saw {_some(by_name)}, expected names such as "
             f"{_some(dict.fromkeys(expected))} with any image ending"
         )
     best, chosen = max(tried, key=lambda one: sum(name in by_name for name in one[1]))
@@ -115,9 +113,9 @@ def _best(
     return best, chosen
 
 
-def _filled(pattern: str, row: Row | Broken, index: int) -> str | None:
-    """The name, None where the row lacks a part of it."""
-    if isinstance(row, Broken):
+def _filled(pattern: str, row: DataRow | BrokenRow, index: int) -> str | None:
+    """Return the name; None where the row lacks a part of it."""
+    if isinstance(row, BrokenRow):
         return None
     parts = {
         "id": row.id,
@@ -130,8 +128,8 @@ def _filled(pattern: str, row: Row | Broken, index: int) -> str | None:
     return _made(pattern, parts)
 
 
-def _names_of(pattern: str, row: Broken, index: int) -> set[str]:
-    """What the output of a rejected row may be called: where it states no id, a stem of its files would be its id."""
+def _names_of(pattern: str, row: BrokenRow, index: int) -> set[str]:
+    """Return what a rejected row's output may be called: without an id, a stem of its files would be its id."""
     ids = row.id, *row.stems.values()
     parts = {"edit_type": row.edit_type, "index": str(index), **row.stems}
     return {name for id_ in ids if (name := _made(pattern, {**parts, "id": id_})) is not None}
@@ -144,20 +142,14 @@ def _made(pattern: str, parts: Mapping[str, str | None]) -> str | None:
     return unicodedata.normalize("NFC", pattern.format_map(parts))
 
 
-def _with_output(row: Row | Broken, editor: str, folder: Folder, found: Sequence[str]) -> Row | Broken:
-    if isinstance(row, Broken):
+def _with_output(row: DataRow | BrokenRow, editor: str, folder: Folder, found: Sequence[str]) -> DataRow | BrokenRow:
+    if isinstance(row, BrokenRow):
         return replace(row, editor=editor)
     if len(found) > 1:
-        return Broken(
-            line=row.line,
-            id=row.id,
-            editor=editor,
-            edit_type=row.edit_type,
-            kind="no_match",
-            message=f"{folder.root}: several files could be the output: {', '.join(found)}; remove all but one",
-            file=folder.root / found[0],
-        )
-    return replace(row, editor=editor, edited=Place(folder=folder, name=found[0]) if found else None)
+        message = f"{folder.root}: several files could be the output: {', '.join(found)}; remove all but one"
+        error = RowError("no_match", message, path=folder.root / found[0])
+        return broken(error, line=row.line, id=row.id, editor=editor, edit_type=row.edit_type)
+    return replace(row, editor=editor, edited=ImageFile(folder=folder, name=found[0]) if found else None)
 
 
 def _plain(file: str) -> str:

@@ -1,58 +1,45 @@
-"""Rows of a data set: read by column, named, and made into samples. A row that cannot be judged says why and is kept."""
+"""Rows of a data set: read by column, named, and made into samples. A row that cannot be judged is kept with its reason."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
-from editloupe.data.folders import Folder, Kind, Place, RowError
-from editloupe.data.tables import Line, shown
-from editloupe.values import Box, ImageRef, Json, Role, Sample, Target, Turn, digest, sample_key
+from editloupe.data.folders import Folder, ImageFile, Kind, RowError, plain_stem
+from editloupe.data.human import Ratings, human_column
+from editloupe.data.tables import TableLine, shown
+from editloupe.values import Box, ImageRef, Json, Role, Sample, Serialisable, Target, Turn, digest, sample_key
 
-Progress: TypeAlias = Callable[[int, int | None], None]
+OnProgress: TypeAlias = Callable[[int, int | None], None]
 """Called with (done, total); total is None where it is not known."""
-
-Ratings: TypeAlias = Mapping[str, Mapping[str, str | float]]
-"""By criterion, then by rater."""
-
 OWN_COLUMNS: Final = frozenset(
     ("id", "source_file_name", "edited_file_name", "reference_file_name", "mask_file_name", "instruction", "edit_type",
      "bbox", "bboxes", "reference_bbox", "reference_bboxes", "edited_bbox", "edited_bboxes", "bbox_format", "target_name",
      "editor")
 )  # fmt: skip
 """What a row is read by; `model` stands for `editor` where that is absent."""
-
-CRITERIA: Final = (
-    "instruction_following", "visual_consistency", "semantic_consistency", "perceptual_quality", "overall", "if", "vc",
-    "sc", "pq",
-)  # fmt: skip
-"""Names after `human_` that are known to be whole criteria; what follows them is the rater."""
-
 _OTHER_ROLES: Final[tuple[Role, ...]] = ("reference", "edited")
-
-_RATER = re.compile(r"(r|rater|a|annotator)?\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rejected:
-    """A row that cannot be judged: it becomes an `input_error` finding.
-
-    id: unique among samples and rejected rows of its editor; "line-7" where the row has none.
-    message: complete in itself.   file: what it is about.   line: in the metadata, from 1.
-    """
+class RejectedRow(Serialisable):
+    """A row that cannot be judged. It becomes an `input_error` finding."""
 
     id: str
+    """Unique among samples and rejected rows of its editor; "line-7" where the row has none."""
     editor: str
-    edit_type: str | None
+    edit_type: str | None = None
     message: str
-    file: Path | None
-    line: int | None
+    """Complete in itself."""
+    file: Path | None = None
+    """The file that it is about."""
+    line: int | None = None
+    """In the metadata, from 1."""
     kind: Kind = "row"
 
     @property
@@ -60,64 +47,48 @@ class Rejected:
         """As `Sample.key`."""
         return sample_key(self.editor, self.id)
 
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "id": self.id,
-            "editor": self.editor,
-            "edit_type": self.edit_type,
-            "message": self.message,
-            "file": None if self.file is None else str(self.file),
-            "line": self.line,
-            "kind": self.kind,
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A data set, opened: what can be judged and what cannot.
-
-    format: the layout that was recognised.   notes: what a reader should know about how it was read.
-    """
+    """A data set, opened: what can be judged and what cannot."""
 
     format: str
+    """The layout that was recognised."""
     samples: tuple[Sample, ...]
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[RejectedRow, ...]
     notes: tuple[str, ...] = ()
+    """What a reader should know about how it was read."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """One row with values of the right type; its files are not yet opened.
-
-    quads: the targets in the source image.   role_quads: the same targets, in the same order, in other images.
-    hints: names to make an id from where the row has none, the best first.
-    bbox_format: None where it is still to be found out.
-    """
+class DataRow:
+    """One row with values of the right type. Its files are not yet opened."""
 
     line: int | None
     id: str | None
     editor: str = ""
-    source: Place
-    edited: Place | None = None
-    reference: Place | None = None
-    masks: Mapping[str, Place] = field(default_factory=dict)
+    source: ImageFile
+    edited: ImageFile | None = None
+    reference: ImageFile | None = None
+    masks: Mapping[str, ImageFile] = field(default_factory=dict)
     instruction: str
     edit_type: str | None = None
     quads: tuple[Quad, ...] = ()
+    """The targets in the source image."""
     role_quads: Mapping[Role, tuple[Quad, ...]] = field(default_factory=dict)
+    """The same targets, in the same order, in other images."""
     bbox_format: str | None = "xyxy"
+    """None where it is still to be found out."""
     target_name: str | None = None
     human: Ratings = field(default_factory=dict)
     extra: Mapping[str, Json] = field(default_factory=dict)
     hints: tuple[str, ...] = ()
+    """Names to make an id from where the row has none, the best first."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Broken:
-    """One row that cannot be judged, with as much of its identity as could be read.
-
-    stems: of its files, by role, as far as they are named: what is theirs in a folder of outputs is known by them.
-    """
+class BrokenRow:
+    """One row that cannot be judged, with as much of its identity as could be read."""
 
     line: int | None
     id: str | None = None
@@ -127,15 +98,16 @@ class Broken:
     message: str
     file: Path | None = None
     stems: Mapping[str, str] = field(default_factory=dict)
+    """Of its files, by role, as far as they are named: what is theirs in a folder of outputs is known by them."""
 
 
-def read_row(line: Line, *, folder: Folder, text_only: bool, bbox_format: str | None = "xyxy") -> Row | Broken:
-    """A line with the columns of docs/data.md as a Row; other columns go to `extra`.
+def read_row(line: TableLine, *, folder: Folder, text_only: bool, bbox_format: str | None = "xyxy") -> DataRow | BrokenRow:
+    """Read a line with the columns of docs/data.md as a DataRow; other columns go to `extra`.
 
     text_only: numbers are read from text.   bbox_format: where the row does not state it.
     """
     if line.fault is not None:
-        return Broken(line=line.number, kind="row", message=line.fault)
+        return BrokenRow(line=line.number, kind="row", message=line.fault)
     values = dict(line.values)
     if "editor" not in values and "model" in values:
         values["editor"] = values.pop("model")
@@ -147,19 +119,19 @@ def read_row(line: Line, *, folder: Folder, text_only: bool, bbox_format: str | 
         return _read(values, line.number, known, folder=folder, text_only=text_only, bbox_format=bbox_format)
     except RowError as error:
         found = broken(error, line=line.number, id=known["id"], editor=known["editor"] or "", edit_type=known["edit_type"])
-        named = {role: values.get(f"{role}_file_name") for role in ("source", "edited", "reference")}
-        return replace(found, stems={role: _stem(name) for role, name in named.items() if isinstance(name, str) and name})
+        files = {role: values.get(f"{role}_file_name") for role in ("source", "edited", "reference")}
+        return replace(found, stems={role: plain_stem(f) for role, f in files.items() if isinstance(f, str) and f})
 
 
-def broken(error: RowError, *, line: int | None, id: str | None, editor: str, edit_type: str | None) -> Broken:
-    """What remains of a row after `error`."""
-    return Broken(
+def broken(error: RowError, *, line: int | None, id: str | None, editor: str, edit_type: str | None) -> BrokenRow:
+    """Return what remains of a row after `error`."""
+    return BrokenRow(
         line=line, id=id, editor=editor, edit_type=edit_type, kind=error.kind, message=str(error), file=error.path
     )
 
 
-def named(rows: Sequence[Row | Broken]) -> tuple[Row | Broken, ...]:
-    """Every row with an id that is unique for its editor; the second of two equal ids is broken, and says so.
+def named(rows: Sequence[DataRow | BrokenRow]) -> tuple[DataRow | BrokenRow, ...]:
+    """Give every row an id that is unique for its editor. The second of two equal ids is broken, and says so.
 
     A row without an id gets the first of its hints that no other row has, else a digest of source and instruction,
     else one of source, instruction and edited image.
@@ -174,7 +146,7 @@ def named(rows: Sequence[Row | Broken]) -> tuple[Row | Broken, ...]:
             out[i] = _duplicate(row, f"id {row.id!r} was used before on line {first[key]}", taken=first)
         else:
             first[key] = row.line
-    offers = {i: _offers(row) for i, row in enumerate(rows) if row.id is None and isinstance(row, Row)}
+    offers = {i: _offers(row) for i, row in enumerate(rows) if row.id is None and isinstance(row, DataRow)}
     wanted = Counter(sample_key(rows[i].editor, offer) for i, names in offers.items() for offer in dict.fromkeys(names))
     for i, names in offers.items():
         row = rows[i]
@@ -195,59 +167,38 @@ def named(rows: Sequence[Row | Broken]) -> tuple[Row | Broken, ...]:
 
 
 def assemble(
-    rows: Sequence[Row | Broken],
+    rows: Sequence[DataRow | BrokenRow],
     *,
     format: str,
     dataset: str,
     metadata: Path | None = None,
     notes: Sequence[str] = (),
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Loaded:
-    """Rows that are `named` as samples: every file identified, every box in px.
+    """Make samples of rows that are `named`: every file identified, every box in px.
 
     metadata: the file in which the rows' lines count.
     """
     samples: list[Sample] = []
-    rejected: list[Rejected] = []
+    rejected: list[RejectedRow] = []
     for done, row in enumerate(rows, start=1):
-        found: Row | Broken | Sample = row
-        if isinstance(row, Row):
+        found: DataRow | BrokenRow | Sample = row
+        if isinstance(row, DataRow):
             try:
                 found = _sample(row, dataset)
             except RowError as error:
                 found = broken(error, line=row.line, id=row.id, editor=row.editor, edit_type=row.edit_type)
         if isinstance(found, Sample):
             samples.append(found)
-        elif isinstance(found, Broken):
+        elif isinstance(found, BrokenRow):
             rejected.append(_rejected(found, metadata))
         if progress is not None:
             progress(done, len(rows))
     return Loaded(format=format, samples=tuple(samples), rejected=tuple(rejected), notes=tuple(notes))
 
 
-def human_column(name: str) -> tuple[str, str] | None:
-    """(criterion, rater) of a column `human_<criterion>[_<rater>]`; None for any other column.
-
-    The rater is what follows a double underscore, or a criterion of `CRITERIA`, or a last part such as 1, r1, rater1;
-    else the whole is the criterion and the rater is "human".
-    """
-    rest = name.removeprefix("human_")
-    if rest == name or not rest.strip("_"):
-        return None
-    criterion, double, rater = rest.partition("__")
-    if double and criterion and rater:
-        return criterion, rater
-    for known in CRITERIA:
-        if rest.lower() == known:
-            return rest, "human"
-        if rest.lower().startswith(known + "_"):
-            return rest[: len(known)], rest[len(known) + 1 :]
-    criterion, _, rater = rest.rpartition("_")
-    return (criterion, rater) if criterion and _RATER.fullmatch(rater) else (rest, "human")
-
-
 def rating_notes(columns: Sequence[str]) -> tuple[str, ...]:
-    """How the `human_` columns were understood, one note for all."""
+    """Return how the `human_` columns were understood, one note for all."""
     raters: dict[str, list[str]] = {}
     for criterion, rater in filter(None, map(human_column, columns)):
         raters.setdefault(criterion, []).append(rater)
@@ -263,7 +214,7 @@ def _read(
     folder: Folder,
     text_only: bool,
     bbox_format: str | None,
-) -> Row:
+) -> DataRow:
     source = _place(values, "source_file_name", folder)
     if source is None:
         raise RowError("row", "column 'source_file_name' is empty; expected the image before the edit")
@@ -288,15 +239,12 @@ def _read(
     role_quads = {role: found for role in _OTHER_ROLES if (found := _quads(values, f"{role}_"))}
     for role, found in role_quads.items():
         if quads and len(found) != len(quads):
-            raise RowError(
-                "box",
-                f"{len(found)} of '{role}_bbox' for {len(quads)} of 'bbox'; expected one a target, in the same order",
-            )
+            counts = f"{len(found)} of '{role}_bbox' for {len(quads)} of 'bbox'"
+            raise RowError("box", f"{counts}; expected one a target, in the same order")
     if len({len(found) for found in role_quads.values()}) > 1:
-        raise RowError(
-            "box", "'reference_bbox' and 'edited_bbox' differ in number; expected one a target, in the same order"
-        )
-    return Row(
+        counts = "'reference_bbox' and 'edited_bbox' differ in number"
+        raise RowError("box", f"{counts}; expected one a target, in the same order")
+    return DataRow(
         line=line,
         id=known["id"],
         editor=known["editor"] or "",
@@ -330,7 +278,7 @@ def _identifier(value: Json) -> str | None:
 
 
 def _text(values: Mapping[str, Json], column: str) -> str | None:
-    """None where the value is null or blank."""
+    """Return the column's text; None where it is null or blank."""
     value = values.get(column)
     if value is None:
         return None
@@ -339,14 +287,10 @@ def _text(values: Mapping[str, Json], column: str) -> str | None:
     return value.strip() or None
 
 
-def _place(values: Mapping[str, Json], column: str, folder: Folder) -> Place | None:
+def _place(values: Mapping[str, Json], column: str, folder: Folder) -> ImageFile | None:
     # Not stripped: a file's name may begin or end with a space.
     name = values.get(column) if _text(values, column) else None
-    return Place(folder=folder, name=name) if isinstance(name, str) else None
-
-
-def _stem(name: str) -> str:
-    return PurePosixPath(name.replace("\\", "/")).stem
+    return ImageFile(folder=folder, name=name) if isinstance(name, str) else None
 
 
 def _quads(values: Mapping[str, Json], prefix: str = "") -> tuple[Quad, ...]:
@@ -382,7 +326,7 @@ def _rating(column: str, value: Json, text_only: bool) -> str | float | None:
 
 
 def _storable(value: Json) -> Json:
-    """A column that only travels along; what is no number in Parquet is null in JSON."""
+    """Return a column that only travels along as JSON: a number that is not finite is null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
@@ -392,17 +336,17 @@ def _storable(value: Json) -> Json:
     return value
 
 
-def _offers(row: Row) -> tuple[str, ...]:
+def _offers(row: DataRow) -> tuple[str, ...]:
     short = digest([row.source.name, row.instruction])[:12]
     long = digest([row.source.name, row.instruction, None if row.edited is None else row.edited.name])[:12]
     return (*(hint for hint in row.hints if hint), short, long)
 
 
-def _duplicate(row: Row | Broken, what: str, *, taken: dict[str, int | None]) -> Broken:
+def _duplicate(row: DataRow | BrokenRow, what: str, *, taken: dict[str, int | None]) -> BrokenRow:
     name = _free(row.editor, f"{row.id}#line-{row.line}", taken)
     taken[sample_key(row.editor, name)] = row.line
     editor = f" for editor {row.editor!r}" if row.editor else ""
-    return Broken(
+    return BrokenRow(
         line=row.line,
         id=name,
         editor=row.editor,
@@ -413,7 +357,7 @@ def _duplicate(row: Row | Broken, what: str, *, taken: dict[str, int | None]) ->
 
 
 def _free(editor: str, name: str, taken: Mapping[str, int | None]) -> str:
-    """`name`, or `name-2`, `name-3`, … where it is taken."""
+    """Return `name`, or `name-2`, `name-3`, … where it is taken."""
     tried, n = name, 1
     while sample_key(editor, tried) in taken:
         n += 1
@@ -421,9 +365,9 @@ def _free(editor: str, name: str, taken: Mapping[str, int | None]) -> str:
     return tried
 
 
-def _rejected(row: Broken, metadata: Path | None) -> Rejected:
+def _rejected(row: BrokenRow, metadata: Path | None) -> RejectedRow:
     where = "" if metadata is None or row.line is None else f"{metadata.name}, line {row.line}: "
-    return Rejected(
+    return RejectedRow(
         id=row.id or f"line-{row.line}",
         editor=row.editor,
         edit_type=row.edit_type,
@@ -434,7 +378,7 @@ def _rejected(row: Broken, metadata: Path | None) -> Rejected:
     )
 
 
-def _sample(row: Row, dataset: str) -> Sample:
+def _sample(row: DataRow, dataset: str) -> Sample:
     source = row.source.image()
     edited = None if row.edited is None else row.edited.image()
     warnings = []
@@ -480,14 +424,11 @@ def _box(quad: Quad, bbox_format: str, image: ImageRef) -> Box:
         inside(box, width=image.width, height=image.height)
     except ValueError as error:
         written = [round(v, 4) for v in quad.values]
-        raise RowError(
-            "box",
-            f"{error}; written as {written} and read as {bbox_format} (is another bbox_format meant? "
-            f"known: {', '.join(FORMATS)})",
-        ) from error
+        meant = f"is another bbox_format meant? known: {', '.join(FORMATS)}"
+        raise RowError("box", f"{error}; written as {written} and read as {bbox_format} ({meant})") from error
     return box
 
 
 def size_note(source: ImageRef, edited: ImageRef) -> str:
-    """How two images differ in size."""
+    """Return how two images differ in size, in words."""
     return f"the edited image is {edited.width}×{edited.height} px, the source {source.width}×{source.height} px"

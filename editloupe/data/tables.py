@@ -13,53 +13,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from editloupe.errors import MissingExtra, SampleError
+from editloupe.errors import SampleError
 from editloupe.values import Json
 
 ENDINGS: Final = (".jsonl", ".csv", ".parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One row of a table.
-
-    number: counts from 1; the line where the row begins in a text file, the row itself in a Parquet file.
-    values: by column; empty where `fault` says what is wrong with the line.
-    """
+class TableLine:
+    """One row of a table."""
 
     number: int
+    """From 1: the line where the row begins in a text file, the row itself in a Parquet file."""
     values: Mapping[str, Json]
+    """By column; empty where `fault` says what is wrong with the line."""
     fault: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A metadata file.
-
-    columns: every name that occurs.   text_only: True where each value is text (CSV), so that numbers must be read
-    from it.
-    """
+    """A metadata file."""
 
     file: Path
     columns: tuple[str, ...]
-    lines: tuple[Line, ...]
+    """Every name that occurs."""
+    lines: tuple[TableLine, ...]
     text_only: bool
+    """Whether each value is text (CSV), so that numbers must be read from it."""
 
 
 def read_table(file: Path) -> Table:
-    """The whole file, by its ending. A broken line is kept with its fault; blank lines are left out.
+    """Read the whole file, by its ending. A broken line is kept with its fault; blank lines are left out.
 
-    Raises SampleError where nothing in the file can be used (not UTF-8, no header, no rows), MissingExtra for Parquet
-    without pyarrow.
+    Raises SampleError where nothing in the file can be used (not UTF-8, no header, no rows).
     """
     ending = file.suffix.lower()
     try:
-        if ending == ".parquet":
-            table = _read_parquet(file)
-        elif ending in (".csv", ".tsv"):
-            table = _read_csv(file)
-        else:
-            table = _read_jsonl(file)
+        table = {".parquet": _read_parquet, ".csv": _read_csv, ".tsv": _read_csv}.get(ending, _read_jsonl)(file)
     except OSError as error:
         raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
     if not table.lines:
@@ -78,25 +68,26 @@ def _read_jsonl(file: Path) -> Table:
     return Table(file=file, columns=tuple(columns), lines=tuple(lines), text_only=False)
 
 
-def _json_line(number: int, raw: bytes) -> Line:
+def _json_line(number: int, raw: bytes) -> TableLine:
     try:
         values = json.loads(raw.decode("utf-8"), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_distinct)
         # A lone surrogate ("\ud800") is read but could never be written again.
         json.dumps(values, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as error:
-        return Line(number=number, values={}, fault=f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8")
+        fault = f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8"
     except UnicodeEncodeError:
-        return Line(number=number, values={}, fault="holds half of a surrogate pair, which is no character")
+        fault = "holds half of a surrogate pair, which is no character"
     except RecursionError:
-        return Line(number=number, values={}, fault="is nested too deeply; expected one JSON object")
+        fault = "is nested too deeply; expected one JSON object"
     except json.JSONDecodeError as error:
         fault = f"is broken JSON: {error.msg} at column {error.colno}; expected one object on the line"
-        return Line(number=number, values={}, fault=fault)
     except ValueError as error:
-        return Line(number=number, values={}, fault=str(error))
-    if not isinstance(values, dict):
-        return Line(number=number, values={}, fault=f"expected one JSON object {{…}}, found {shown(values)}")
-    return Line(number=number, values=values)
+        fault = str(error)
+    else:
+        if isinstance(values, dict):
+            return TableLine(number=number, values=values)
+        fault = f"expected one JSON object {{…}}, found {shown(values)}"
+    return TableLine(number=number, values={}, fault=fault)
 
 
 def _refuse(constant: str) -> float:
@@ -141,12 +132,12 @@ def _read_csv(file: Path) -> Table:
         if fault is None and len(cells) != len(columns):
             fault = f"has {len(cells)} fields where the header has {len(columns)}; put text with commas in quotes"
         values: Mapping[str, Json] = {} if fault else dict(zip(columns, cells, strict=True))
-        lines.append(Line(number=number, values=values, fault=fault))
+        lines.append(TableLine(number=number, values=values, fault=fault))
     return Table(file=file, columns=columns, lines=tuple(lines), text_only=True)
 
 
 def _csv_rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str], str | None]]:
-    """(line where the row begins, cells, fault) of each row that is not blank."""
+    """Yield (line where the row begins, cells, fault) of each row that is not blank."""
     while True:
         number = int(getattr(reader, "line_num", 0)) + 1
         try:
@@ -161,26 +152,22 @@ def _csv_rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str], str
 
 
 def _read_parquet(file: Path) -> Table:
+    import polars
+
     try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtra(file.name, "data") from error
-    try:
-        with pyarrow.parquet.ParquetFile(file) as source:
-            columns = tuple(str(name) for name in source.schema_arrow.names)
-            rows = [row for batch in source.iter_batches() for row in batch.to_pylist()]
-    except (pyarrow.ArrowException, pyarrow.ArrowInvalid) as error:
+        frame = polars.read_parquet(file.read_bytes())
+    except polars.exceptions.PolarsError as error:
         raise SampleError(f"is not a Parquet file that can be read: {error}", file=file) from error
+    columns, rows = tuple(frame.columns), frame.to_dicts()
     lines = [
-        Line(number=number, values={str(k): _as_json(v) for k, v in row.items()})
+        TableLine(number=number, values={str(k): _as_json(v) for k, v in row.items()})
         for number, row in enumerate(rows, start=1)
     ]
     return Table(file=file, columns=columns, lines=tuple(lines), text_only=False)
 
 
 def _as_json(value: object) -> Json:
-    """A Parquet value as JSON. NaN stays, so that the reader of the column can refuse or drop it."""
+    """Return a Parquet value as JSON. NaN stays, so that the reader of the column can refuse or drop it."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
@@ -197,7 +184,7 @@ def _as_json(value: object) -> Json:
 
 
 def shown(value: object) -> str:
-    """A value as it stands in a message: what kind it is, and its beginning."""
+    """Return a value as it stands in a message: what kind it is, and its beginning."""
     if value is None:
         return "null"
     text = repr(value)

@@ -1,4 +1,4 @@
-"""Trajectories in the Agent Trajectory Interchange Format, ATIF v1.7: one JSON file a trace, its pictures beside it."""
+"""Write trajectories in the Agent Trajectory Interchange Format, ATIF v1.7: a JSON file a trace, its pictures beside it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from editloupe.chat import ImagePart, Message, TextPart, Usage
 from editloupe.errors import ConfigError, StorageError
 from editloupe.exports.episodes import Episode, Exchange, Source, remarks, sampling
 from editloupe.exports.messages import function, lost
-from editloupe.exports.write import json_bytes, whole
+from editloupe.exports.write import json_bytes, whole, without_none
 from editloupe.traces.events import ToolResult
 from editloupe.values import ImageRef
 
 VERSION: Final = "ATIF-v1.7"
 
 MARKER: Final = ".editloupe-trajectories"
-"""Lies in every folder that we wrote, and lets us write there again."""
+"""A file in every folder that we wrote. It lets us write there again."""
 
 _TYPES: Final = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 """The media types that the format knows."""
@@ -45,9 +45,10 @@ def write_atif(source: Source, folder: Path, *, progress: Callable[[int], None] 
 
 
 class _Writer:
-    """One trajectory. path: where its file will lie, from which its pictures are named."""
+    """Writes one trajectory."""
 
     def __init__(self, source: Source, folder: Path, path: Path) -> None:
+        """path: of the file. Addresses of pictures are relative to it."""
         self.source = source
         self.folder = folder
         self.up = "../" * len(path.relative_to(folder).parent.parts)
@@ -59,18 +60,15 @@ class _Writer:
             steps += self._steps(episode, exchange, first=not steps)
         for number, step in enumerate(steps, start=1):
             step["step_id"] = number
-        extra: dict[str, Any] = {
-            "trace": episode.name,
-            "task": header.task,
-            "repeat": header.repeat,
-            "absent": header.absent,
-        }
-        if finding is not None:
-            extra["finding"] = finding.to_json()
-        if header.parent is not None:
-            extra["parent"] = header.parent
-        if episode.notes:
-            extra["notes"] = [{"time": note.time, "text": note.text} for note in episode.notes]
+        extra = without_none(
+            trace=episode.name,
+            task=header.task,
+            repeat=header.repeat,
+            absent=header.absent,
+            finding=None if finding is None else finding.to_json(),
+            parent=header.parent,
+            notes=[{"time": note.time, "text": note.text} for note in episode.notes] or None,
+        )
         return {
             "schema_version": VERSION,
             "session_id": header.run,
@@ -100,8 +98,8 @@ class _Writer:
         ]
         if exchange.failure is not None:
             failure = exchange.failure
-            told = f"The endpoint did not answer: {failure.error}: {failure.message}"
-            found.append({"source": "system", "timestamp": exchange.time, "message": told})
+            message = f"The endpoint did not answer: {failure.error}: {failure.message}"
+            found.append({"source": "system", "timestamp": exchange.time, "message": message})
         else:
             found.append(self._agent(episode, exchange))
         if exchange.shared:
@@ -112,35 +110,34 @@ class _Writer:
     def _agent(self, episode: Episode, exchange: Exchange) -> dict[str, Any]:
         reply = exchange.reply
         assert reply is not None, "a failure is no step of the agent"
-        calls = {c.id: c for c in (exchange.said.tool_calls if exchange.said else ())}
-        told = [{"tool_call_id": c.id, "function_name": c.name, "arguments": dict(c.arguments)} for c in calls.values()] + [
-            {
-                "tool_call_id": str(r.call["id"]),
-                "function_name": str(r.call["name"]),
-                "arguments": dict(r.call["arguments"]),
-            }
-            for r in exchange.results
-            if str(r.call["id"]) not in calls
+        calls = {c.id: (c.name, c.arguments) for c in (exchange.said.tool_calls if exchange.said else ())}
+        for result in exchange.results:
+            calls.setdefault(str(result.call["id"]), (str(result.call["name"]), result.call["arguments"]))
+        listed = [
+            {"tool_call_id": id_, "function_name": name, "arguments": dict(arguments)}
+            for id_, (name, arguments) in calls.items()
         ]
         results: list[dict[str, Any]] = [self._result(result) for result in exchange.results]
         if said := remarks(exchange):
             results.append({"content": said})
         metrics = _metrics(reply.usage, self.source.cost(episode.backend, reply.usage))
-        extra: dict[str, Any] = {"finish": reply.finish, "request": sampling(reply)}
-        if reply.malformed_calls:
-            extra["malformed_calls"] = [call.to_json() for call in reply.malformed_calls]
-        return {
-            "source": "agent",
-            "timestamp": exchange.time,
-            "model_name": reply.model or episode.model,
-            "message": reply.text,
-            **({"reasoning_content": reply.reasoning} if reply.reasoning else {}),
-            **({"tool_calls": told} if told else {}),
-            **({"observation": {"results": results}} if results else {}),
-            **({"metrics": metrics} if metrics else {}),
-            "llm_call_count": 1 if episode.is_lmm or metrics or reply.reasoning else 0,
-            "extra": extra,
-        }
+        extra = without_none(
+            finish=reply.finish,
+            request=sampling(reply),
+            malformed_calls=[call.to_json() for call in reply.malformed_calls] or None,
+        )
+        return without_none(
+            source="agent",
+            timestamp=exchange.time,
+            model_name=reply.model or episode.model,
+            message=reply.text,
+            reasoning_content=reply.reasoning or None,
+            tool_calls=listed or None,
+            observation={"results": results} if results else None,
+            metrics=metrics or None,
+            llm_call_count=1 if episode.is_lmm or metrics or reply.reasoning else 0,
+            extra=extra,
+        )
 
     def _result(self, result: ToolResult) -> dict[str, Any]:
         observation = result.observation
@@ -148,15 +145,16 @@ class _Writer:
         images = dict.fromkeys(ImageRef.from_json(view["image"]) for view in observation["views"])
         for alias, image in zip(result.aliases, images, strict=False):
             parts += [TextPart(text=f"{alias}:"), ImagePart(image=image, alias=alias)]
-        extra: dict[str, Any] = {"seconds": result.seconds, "error": observation["error"], "views": observation["views"]}
-        if observation["data"]:
-            extra["data"] = observation["data"]
-        if result.crashed is not None:
-            extra["crashed"] = result.crashed
         return {
             "source_call_id": str(result.call["id"]),
             "content": self._content(Message(role="tool", parts=tuple(parts))),
-            "extra": extra,
+            "extra": without_none(
+                seconds=result.seconds,
+                error=observation["error"],
+                views=observation["views"],
+                data=observation["data"] or None,
+                crashed=result.crashed,
+            ),
         }
 
     def _content(self, message: Message) -> str | list[dict[str, Any]]:
@@ -170,8 +168,8 @@ class _Writer:
     def _image(self, part: ImagePart) -> dict[str, Any]:
         ref = part.image
         if ref.media_type not in _TYPES:
-            told = f"[{part.alias}: image {ref.sha256}, {ref.media_type}, which this format does not know]"
-            return {"type": "text", "text": told}
+            text = f"[{part.alias}: image {ref.sha256}, {ref.media_type}, which this format does not know]"
+            return {"type": "text", "text": text}
         path = self.source.image_path(ref)
         if path is None:
             return {"type": "text", "text": lost(part)}
@@ -192,7 +190,7 @@ class _Writer:
         return self.up + name
 
     def _totals(self, episode: Episode, steps: int) -> dict[str, Any]:
-        """Of what this trace did itself: a fork's shared beginning was paid for by its parent."""
+        """What this trace did itself: the parent paid for a fork's shared beginning."""
         total = Usage()
         for exchange in episode.exchanges:
             if exchange.reply is not None and not exchange.shared:
@@ -204,12 +202,11 @@ class _Writer:
 
 
 def _metrics(usage: Usage, cost: float | None) -> dict[str, Any]:
-    known = {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "cost_usd": cost,
-    }
-    more = {"image_tokens": usage.image_tokens, "reasoning_tokens": usage.reasoning_tokens}
-    extra = {name: value for name, value in more.items() if value is not None}
-    return {name: value for name, value in known.items() if value is not None} | ({"extra": extra} if extra else {})
+    extra = without_none(image_tokens=usage.image_tokens, reasoning_tokens=usage.reasoning_tokens)
+    return without_none(
+        prompt_tokens=usage.input_tokens,
+        completion_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        cost_usd=cost,
+        extra=extra or None,
+    )

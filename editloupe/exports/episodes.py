@@ -1,4 +1,4 @@
-"""What every export reads: a run's traces as requests, replies, tool calls and verdicts, with their images' addresses."""
+"""Read a run for exports: its traces as requests, replies, tool calls and findings, with their images' addresses."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from editloupe.backends.prices import Prices
 from editloupe.chat import Message, Reply, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, TraceError
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.runs.store import RunStore
+from editloupe.tasks import Task, task_from_json
 from editloupe.traces.events import Event, FindingEvent, Header, MessageEvent, ModelCall, ModelFailure, Note, ToolResult
 from editloupe.traces.lineage import FORKS, Parent, read_whole
 from editloupe.traces.read import Trace
@@ -26,40 +27,48 @@ _MALFORMED = (KeyError, TypeError, ValueError, AssertionError, AttributeError)
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """One request to the model and what came of it.
-
-    number: from 1, in the trace.   ordinal: of the request, from 0; a failed one and the one that takes it up share it.
-    messages: the whole conversation that was sent.   new: those that no request before had.   reply: None where the
-    endpoint failed.   said: the reply as the conversation keeps it.   results: of the tools called.   after: the messages
-    that followed before the next request.   added: what a fork put before this request.   started_ns, ended_ns: Unix
-    time.   shared: of a fork, what its parent did.
-    """
+    """One request to the model and what came of it."""
 
     number: int
+    """From 1, in the trace."""
     ordinal: int
+    """Of the request, from 0. A failed request and its repetition share it."""
     messages: tuple[Message, ...]
+    """The whole conversation that was sent."""
     new: tuple[Message, ...]
+    """Messages that no earlier request had."""
     reply: Reply | None
+    """None if the endpoint failed."""
     failure: ModelFailure | None
     said: Message | None
+    """The reply as the conversation keeps it."""
     results: tuple[ToolResult, ...]
     after: tuple[Message, ...]
+    """Messages that followed before the next request."""
     added: tuple[Message, ...]
+    """Messages that a fork put before this request."""
     started_ns: int
+    """Unix time."""
     ended_ns: int
+    """Unix time."""
     time: str
     shared: bool
+    """In a fork: the parent did this."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """One trace. name: its path inside the run.   finding: None where it has not ended.   parent: of a fork."""
+    """One trace."""
 
     name: str
+    """Its path inside the run."""
     trace: Trace
+    task: Task
     finding: Finding | None
+    """None if it has not ended."""
     sample: Sample | None
     parent: Parent | None
+    """For a fork."""
     exchanges: tuple[Exchange, ...]
     notes: tuple[Note, ...]
 
@@ -83,20 +92,7 @@ class Episode:
 
     @property
     def is_lmm(self) -> bool:
-        return self.provider not in NOT_LMMS
-
-    @property
-    def key(self) -> str:
-        return sample_key(str(self.header.task["editor"]), str(self.header.task["sample_id"]))
-
-    @property
-    def criterion(self) -> str:
-        return str(self.header.task["criterion"])
-
-    @property
-    def target(self) -> int | None:
-        found = self.header.task.get("target")
-        return found if isinstance(found, int) else None
+        return self.task.kind == "ask" and self.provider not in NOT_LMMS
 
     @property
     def ended_ns(self) -> int:
@@ -106,18 +102,18 @@ class Episode:
 
 @dataclass
 class Source:
-    """A run to be exported, and which part of it.
-
-    judge: a name, an id, or its beginning.   samples: ids or EDITOR/id.   blob_base_url: where `blobs/` can be reached;
-    None for the folder's own file:// address.   problems: what could not be read, filled while it is read.
-    """
+    """A run to be exported, and which part of it."""
 
     folder: Path
     judge: str | None = None
+    """A name, an id, or its beginning; None for all."""
     samples: tuple[str, ...] = ()
+    """Ids, or EDITOR/ID; () for all."""
     blob_base_url: str | None = None
+    """Where `blobs/` can be reached; None for the folder's own file:// address."""
     prices: Prices = field(default_factory=Prices)
     problems: list[str] = field(default_factory=list)
+    """What could not be read, filled while it is read."""
 
     @cached_property
     def store(self) -> RunStore:
@@ -127,7 +123,7 @@ class Source:
 
     @cached_property
     def judges(self) -> dict[str, str]:
-        """The judges that are exported: id → backend. Raises ConfigError for one that the run does not have."""
+        """The judges with the role "judge" that are exported: id → backend. Raises ConfigError for an unknown one."""
         known = self.store.judges()
         found = {id_: known[id_] for id_ in self.store.judges_called(self.judge)}
         if self.judge is not None and len(found) != 1:
@@ -136,9 +132,17 @@ class Source:
         return found
 
     @cached_property
+    def backends(self) -> dict[str, str]:
+        """Everybody whose findings are exported, other roles and measures too: id → backend."""
+        judges = self.store.info.get("judges")
+        listed = {id_: j for id_, j in (judges if isinstance(judges, Mapping) else {}).items() if isinstance(j, Mapping)}
+        roles = self.store.roles()
+        return {id_: str(j.get("backend")) for id_, j in listed.items() if id_ in self.judges or roles[id_] != "judge"}
+
+    @cached_property
     def findings(self) -> list[Finding]:
         """Those that count, in the order of the samples. Raises ConfigError for a sample that the run does not have."""
-        current = [f for f in self.store.current() if f.judge_id in self.judges]
+        current = [f for f in self.store.current() if f.judge_id in self.backends]
         if not self.samples:
             return current
         known = {
@@ -153,14 +157,14 @@ class Source:
         return [f for f in current if self._asked_for(f.editor, f.sample_id)]
 
     def sample(self, finding: Finding) -> Sample | None:
-        return self.store.samples.get(sample_key(finding.editor, finding.sample_id))
+        return self.store.samples.get(finding.about.key)
 
     def cost(self, backend: str | None, usage: Usage) -> float | None:
-        """USD by a judge's URI; None where no price is known, or nothing was counted."""
+        """Return USD by a judge's URI; None if no price is known or nothing was counted."""
         return None if backend is None or not usage.to_json() else self.prices.of_uri(backend, usage)
 
     def episodes(self, *, forks: bool = True) -> Iterator[Episode]:
-        """The traces of the findings, then those that have not ended, then the forks. What cannot be read is a problem."""
+        """Yield the traces of the findings, then unfinished ones, then the forks. Unreadable ones are problems."""
         listed = {f.trace: f for f in self.findings if f.trace}
         known = {f.trace for f in self.store.findings.values()}
         open_ = (
@@ -178,17 +182,16 @@ class Source:
             except _MALFORMED as error:
                 self.problems.append(f"{name}: not of the expected shape ({error!r}), left out")
                 continue
-            task = episode.header.task
             # A fork may have a judge of its own, which the run does not list.
-            other = episode.header.judge_id not in self.judges
+            other = episode.header.judge_id not in self.backends
             if other and (self.judge is not None or episode.parent is None):
                 continue
-            if self._asked_for(str(task["editor"]), str(task["sample_id"])):
+            if self._asked_for(episode.task.about.editor, episode.task.about.sample_id):
                 self.problems += episode.trace.problems
                 yield episode
 
     def image(self, ref: ImageRef) -> str | None:
-        """Where an image can be read; None where its bytes were not kept."""
+        """Return where an image can be read; None if its bytes were not kept."""
         path = self.image_path(ref)
         if path is None:
             return None
@@ -196,7 +199,7 @@ class Source:
         return f"{base.rstrip('/')}/{path.parent.name}/{path.name}"
 
     def image_path(self, ref: ImageRef) -> Path | None:
-        """The file of an image in the run folder; None where it is not there."""
+        """Return the file of an image in the run folder; None if it is not there."""
         if ref.sha256 not in self._paths:
             self._paths[ref.sha256] = self._images.path(ref)
         return self._paths[ref.sha256]
@@ -221,12 +224,13 @@ class Source:
         if finding is None:
             ended = [e.finding for e in trace.events if isinstance(e, FindingEvent)]
             finding = Finding.from_json(ended[-1]) if ended else None
-        task = trace.header.task
+        task = task_from_json(trace.header.task)
         return Episode(
             name=name,
             trace=trace,
+            task=task,
             finding=finding,
-            sample=self.store.samples.get(sample_key(str(task["editor"]), str(task["sample_id"]))),
+            sample=self.store.samples.get(task.about.key),
             parent=parent,
             exchanges=tuple(_exchanges(trace.events, parent)),
             notes=tuple(e for e in trace.events if isinstance(e, Note)),
@@ -234,31 +238,31 @@ class Source:
 
 
 def nanoseconds(time: str) -> int:
-    """A recorded time as nanoseconds of Unix time; recorded are milliseconds."""
+    """Return a recorded time as nanoseconds of Unix time; recorded are milliseconds."""
     return (datetime.fromisoformat(time) - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def remarks(exchange: Exchange) -> str:
-    """What was said after a reply that is no observation: reminders, the last word, calls that were not run."""
+    """Return what was said after a reply besides observations: reminders, the last word, calls that were not run."""
     seen = {alias + ":" for result in exchange.results for alias in result.aliases}
-    told = [
+    said = [
         text
         for message in exchange.after
         for part in message.parts
         if (text := getattr(part, "text", None)) and text not in seen and not text.startswith("Observation of ")
     ]
-    return "\n".join(told)
+    return "\n".join(said)
 
 
 def response_id(reply: Reply) -> str | None:
-    """The provider's own id of a reply, where it gave one."""
+    """Return the provider's own id of a reply; None if it gave none."""
     raw = reply.raw
     found = raw.get("id", raw.get("response_id")) if isinstance(raw, Mapping) else None
     return found if isinstance(found, str) and found else None
 
 
 def sampling(reply: Reply) -> dict[str, Json]:
-    """The parameters that were really sent: numbers, words and switches."""
+    """Return the parameters that were really sent: numbers, words and switches."""
     return {name: value for name, value in reply.sent.items() if isinstance(value, bool | int | float | str)}
 
 

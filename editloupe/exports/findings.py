@@ -1,4 +1,4 @@
-"""Findings as one table: a row a verdict that counts, with its sample and judge beside it; JSONL, CSV or Parquet."""
+"""Write findings as one table: a row a finding that counts, with its sample and judge beside it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from editloupe.errors import ConfigError, MissingExtra
+from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
 from editloupe.exports.write import json_bytes, whole
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.values import Json
 
 COLUMNS: Final[Mapping[str, str]] = {
@@ -21,9 +21,13 @@ COLUMNS: Final[Mapping[str, str]] = {
     "repeat": "int64",
     "sample_id": "string",
     "editor": "string",
-    "criterion": "string",
-    "target": "int64",
+    "turn": "int64",
+    "part": "string",
+    "metric": "string",
+    "role": "string",
     "status": "string",
+    "ending": "string",
+    "kind": "string",
     "label": "string",
     "value": "float64",
     "reason": "string",
@@ -44,14 +48,14 @@ COLUMNS: Final[Mapping[str, str]] = {
     "counts": "string",
     "trace": "string",
 }
-"""Column → type. What is nested in a finding is JSON text in `answer`, `evidence` and `counts`; unknown is null."""
+"""Column → type. `answer`, `evidence` and `counts` are JSON text. Unknown values are null."""
 
 
 def write_findings(source: Source, path: Path) -> int:
     """Write the table in the form that the file's name asks for, and return its rows.
 
     JSONL keeps a finding as it stands in the run and adds `backend`, `dataset`, `edit_type`, `instruction`, `cost_usd`.
-    Raises ConfigError for another name, MissingExtra (Parquet without pyarrow), StorageError.
+    Raises ConfigError for another name, StorageError.
     """
     kind = path.suffix.lower()
     if kind not in (".jsonl", ".csv", ".parquet"):
@@ -71,16 +75,21 @@ def write_findings(source: Source, path: Path) -> int:
 def _beside(source: Source, finding: Finding) -> dict[str, Json]:
     sample = source.sample(finding)
     return {
-        "backend": source.judges.get(finding.judge_id),
+        "backend": source.backends.get(finding.judge_id),
         "dataset": None if sample is None else sample.dataset,
         "edit_type": None if sample is None else sample.edit_type,
         "instruction": None if sample is None else sample.instruction,
-        "cost_usd": source.cost(source.judges.get(finding.judge_id), finding.usage),
+        "cost_usd": source.cost(source.backends.get(finding.judge_id), finding.usage),
     }
 
 
 def _row(source: Source, finding: Finding) -> dict[str, Any]:
-    data: dict[str, Any] = {**finding.to_json(), **finding.usage.to_json(), **_beside(source, finding)}
+    data: dict[str, Any] = {
+        "role": finding.role,
+        **finding.to_json(),
+        **finding.usage.to_json(),
+        **_beside(source, finding),
+    }
     for name in ("answer", "evidence", "counts"):
         data[name] = None if data[name] is None else json.dumps(data[name], ensure_ascii=False)
     return {name: data.get(name) for name in COLUMNS}
@@ -95,16 +104,13 @@ def _csv(rows: list[dict[str, Any]]) -> bytes:
 
 
 def _parquet(rows: list[dict[str, Any]]) -> bytes:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtra("a Parquet file", "data") from error
-    columns = {
-        name: pa.array([_text(row[name]) for row in rows], type=getattr(pa, kind)()) for name, kind in COLUMNS.items()
-    }
+    import polars
+
+    types = {"string": polars.String, "int64": polars.Int64, "float64": polars.Float64}
+    schema = {name: types[kind] for name, kind in COLUMNS.items()}
     buffer = io.BytesIO()
-    pq.write_table(pa.table(columns), buffer)
+    values = [{name: _text(value) for name, value in row.items()} for row in rows]
+    polars.DataFrame(values, schema=schema, orient="row").write_parquet(buffer)
     return buffer.getvalue()
 
 

@@ -1,8 +1,8 @@
-"""A log of Inspect, format version 2, as JSON: opens in `inspect view` and reads with `inspect_ai.log.read_eval_log`.
+"""Write a log of Inspect, format version 2, as JSON: opens in `inspect view`, reads with `inspect_ai.log.read_eval_log`.
 
-Inspect has one transcript a sample, and we have one a finding: each finding is a sample, named SAMPLE#CRITERION. Written by
-their published schema, without their package. What has no answer has no score: their own sign for that is NaN, which is no
-JSON; it is counted under `unscored_samples` instead, with the status in the sample's metadata.
+Inspect has one transcript a sample, and a run has one a finding: each finding is a sample, named SAMPLE#METRIC. Written by
+their published schema, without their package. A finding without an answer has no score. Inspect's sign for that is NaN,
+which is no JSON; it is counted under `unscored_samples` instead, with the status in the sample's metadata.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from editloupe.chat import Finish, ImagePart, Message, Reply, Usage
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Episode, Source
 from editloupe.exports.messages import lost
-from editloupe.exports.write import json_bytes, whole
-from editloupe.records import Finding
-from editloupe.values import sample_key
+from editloupe.exports.write import json_bytes, whole, without_none
+from editloupe.findings import Finding
 
 VERSION: Final = 2
 
@@ -31,31 +30,33 @@ _STOP: Final[Mapping[Finish, str]] = {
     "refusal": "content_filter",
     "filter": "content_filter",
 }
+_METADATA: Final = ("sample_id", "editor", "metric", "turn", "part", "role", "status", "reason", "trace")
+"""Fields of a finding that a sample's metadata keeps."""
+
 _BROKEN: Final = {"tool_failed", "backend_failed", "missing_output", "input_error"}
-"""What an evaluation could not do, against what the model did: these are errors of a sample."""
+"""Failures of the evaluation, not of the model: these are errors of a sample."""
 
 _LIMITS: Final = {"turns": ("turn", "max_turns"), "tokens": ("token", "max_tokens"), "time": ("time", "max_seconds")}
-"""How an over_budget reason begins → Inspect's limit and the field of our budget."""
+"""Ending of an over_budget finding → Inspect's limit and the field of our budget."""
 
 
 def write_inspect(source: Source, path: Path) -> int:
-    """Write one judge's findings as one log, and return how many there are.
+    """Write one judge's findings, with those of other roles and measures, as one log. Return how many there are.
 
-    Raises ConfigError where the run has several judges and none was chosen: a log has one model. Raises StorageError.
+    Raises ConfigError if the run has several judges and none was chosen: a log has one model. Raises StorageError.
     """
     if len(source.judges) != 1:
         known = "; ".join(f"{id_} {uri}" for id_, uri in source.judges.items()) or "none"
         raise ConfigError(f"a log of Inspect has one model; choose a judge with --judge: {known}")
-    model = next(iter(source.judges.values())).partition("?")[0]
     samples: dict[str, dict[str, Any]] = {}
     span: list[str] = []
     # One trace at a time: of a large run, only what is written is held.
     for episode in source.episodes(forks=False):
         if episode.finding is not None:
-            samples[episode.name] = _sample(source, episode.finding, episode, model)
+            samples[episode.name] = _sample(source, episode.finding, episode)
             span = sorted((*span, episode.header.time, episode.trace.events[-1].time))
             span = [span[0], span[-1]]
-    listed = [samples.get(f.trace or "") or _sample(source, f, None, model) for f in source.findings]
+    listed = [samples.get(f.trace or "") or _sample(source, f, None) for f in source.findings]
     data = _log(source, listed, span)
     with whole(path) as file:
         file.write(json_bytes(data, indent=1) + b"\n")
@@ -77,9 +78,6 @@ def _log(source: Source, samples: list[dict[str, Any]], span: list[str]) -> dict
     run_id = _id(source.folder.resolve().name, judge_id, started)
     sampling = judge.get("sampling")
     config = {k: v for k, v in sampling.items() if v is not None} if isinstance(sampling, Mapping) else {}
-    total = Usage()
-    for finding in findings:
-        total += finding.usage
     name = f"editloupe/{identity.get('protocol', 'judge')}"
     return {
         "version": VERSION,
@@ -110,37 +108,43 @@ def _log(source: Source, samples: list[dict[str, Any]], span: list[str]) -> dict
         "stats": {
             "started_at": started,
             "completed_at": completed,
-            "model_usage": {model: _usage(total, source.cost(backend, total))} if total.to_json() else {},
+            "model_usage": {
+                uri.partition("?")[0]: _usage(usage, source.cost(uri, usage))
+                for id_, uri in source.backends.items()
+                if (usage := sum((f.usage for f in findings if f.judge_id == id_), Usage())).to_json()
+            },
         },
         "samples": samples,
     }
 
 
 def _scores(source: Source, findings: list[Finding]) -> list[dict[str, Any]]:
-    """A mean a criterion, of those that have a value, with the numbers of both."""
-    names = source.store.criteria()
+    """A mean for each question, of the findings that have a value, with the number of both kinds."""
+    metrics = source.store.metrics()
     found = []
-    for criterion in dict.fromkeys(f.criterion for f in findings):
-        own = [f for f in findings if f.criterion == criterion]
+    for id_ in dict.fromkeys(f.metric for f in findings):
+        own = [f for f in findings if f.metric == id_]
         values = [f.value for f in own if f.value is not None]
         mean = {"mean": {"name": "mean", "value": statistics.fmean(values)}} if values else {}
         found.append(
             {
-                "name": criterion,
+                "name": id_,
                 "scorer": "editloupe",
-                "scored_samples": len(values),
-                "unscored_samples": len(own) - len(values),
+                "scored_samples": sum(f.answer is not None for f in own),
+                "unscored_samples": sum(f.answer is None for f in own),
                 "metrics": mean,
-                "metadata": {"short": names.get(criterion)},
+                "metadata": {"short": metrics[id_].short if id_ in metrics else None},
             }
         )
     return found
 
 
-def _sample(source: Source, finding: Finding, episode: Episode | None, model: str) -> dict[str, Any]:
+def _sample(source: Source, finding: Finding, episode: Episode | None) -> dict[str, Any]:
     messages = () if episode is None else episode.trace.messages()
     sample = source.sample(finding)
-    human = {} if sample is None else sample.human.get(finding.criterion, {})
+    human = {} if sample is None else sample.human.get(finding.metric, {})
+    backend = source.backends[finding.judge_id]
+    model = backend.partition("?")[0]
     first = messages[:1] or (Message.of_text("user", "" if sample is None else sample.instruction),)
     last = next((e.reply for e in reversed(episode.exchanges) if e.reply is not None), None) if episode else None
     found: dict[str, Any] = {
@@ -148,23 +152,17 @@ def _sample(source: Source, finding: Finding, episode: Episode | None, model: st
         "epoch": finding.repeat + 1,
         "uuid": _id(finding.task_id, finding.judge_id, str(finding.repeat)),
         "input": [_message(source, m, "", i, finding) for i, m in enumerate(first)],
-        # What people said, where they did: the nearest thing to a right answer that a judge has.
+        # What people said: the nearest thing to a right answer that a judge has.
         "target": [str(rating) for rating in human.values()] or "",
         "messages": [_message(source, m, model, i, finding) for i, m in enumerate(messages)],
         "output": _output(source, finding, last, model),
         "scores": {},
         "metadata": {
-            "sample_id": finding.sample_id,
-            "editor": finding.editor,
-            "criterion": finding.criterion,
-            "target": finding.target,
-            "status": finding.status,
-            "reason": finding.reason,
+            **{name: getattr(finding, name) for name in _METADATA},
             "edit_type": None if sample is None else sample.edit_type,
             "instruction": None if sample is None else sample.instruction,
-            "trace": finding.trace,
         },
-        "model_usage": {model: _usage(finding.usage, source.cost(source.judges.get(finding.judge_id), finding.usage))}
+        "model_usage": {model: _usage(finding.usage, source.cost(backend, finding.usage))}
         if finding.usage.to_json()
         else {},
         "total_time": finding.seconds,
@@ -172,11 +170,10 @@ def _sample(source: Source, finding: Finding, episode: Episode | None, model: st
     }
     if episode is not None:
         found |= {"started_at": episode.header.time, "completed_at": episode.trace.events[-1].time}
-    worth = finding.value if finding.value is not None else finding.label
-    if worth is not None:
-        found["scores"][finding.criterion] = {
-            "value": worth,
-            "answer": finding.label,
+    if finding.answer is not None:
+        found["scores"][finding.metric] = {
+            "value": str(finding.answer) if finding.value is None else finding.value,
+            "answer": str(finding.answer),
             "explanation": finding.reason,
             "metadata": {"evidence": [e.to_json() for e in finding.evidence]},
         }
@@ -189,10 +186,11 @@ def _sample(source: Source, finding: Finding, episode: Episode | None, model: st
 
 
 def _limit(finding: Finding, episode: Episode | None) -> dict[str, Any] | None:
-    if finding.status != "over_budget" or episode is None:
+    if finding.status != "over_budget" or episode is None or episode.task.kind != "ask":
         return None
-    kind, field = _LIMITS.get(finding.reason.partition(":")[0], ("context", ""))
-    size = episode.header.task["budget"].get(field)
+    # Version 1 said what ended a task in its reason alone.
+    kind, field = _LIMITS.get(finding.ending or finding.reason.partition(":")[0], ("context", ""))
+    size = getattr(episode.task.budget, field, None)
     return {"type": kind, "limit": size if isinstance(size, int | float) else 0, "reason": finding.reason}
 
 
@@ -229,7 +227,7 @@ def _output(source: Source, finding: Finding, reply: Reply | None, model: str) -
         "model": reply.model or model,
         "choices": [{"message": message, "stop_reason": _STOP[reply.finish]}],
         "completion": reply.text,
-        "usage": _usage(reply.usage, source.cost(source.judges.get(finding.judge_id), reply.usage))
+        "usage": _usage(reply.usage, source.cost(source.backends.get(finding.judge_id), reply.usage))
         if reply.usage.to_json()
         else None,
     }
@@ -238,18 +236,20 @@ def _output(source: Source, finding: Finding, reply: Reply | None, model: str) -
 def _usage(usage: Usage, cost: float | None) -> dict[str, Any]:
     """Inspect counts input apart from what came out of the cache; we count both as input, as most providers do."""
     cached = usage.cached_tokens
-    found = {
-        "input_tokens": max(0, (usage.input_tokens or 0) - (cached or 0)),
-        "output_tokens": usage.output_tokens or 0,
-        "total_tokens": usage.total,
-    }
-    more = {"input_tokens_cache_read": cached, "reasoning_tokens": usage.reasoning_tokens, "total_cost": cost}
-    return {**found, **{name: value for name, value in more.items() if value is not None}}
+    return without_none(
+        input_tokens=max(0, (usage.input_tokens or 0) - (cached or 0)),
+        output_tokens=usage.output_tokens or 0,
+        total_tokens=usage.total,
+        input_tokens_cache_read=cached,
+        reasoning_tokens=usage.reasoning_tokens,
+        total_cost=cost,
+    )
 
 
 def _sample_id(finding: Finding) -> str:
-    name = f"{sample_key(finding.editor, finding.sample_id)}#{finding.criterion}"
-    return name if finding.target is None else f"{name}@{finding.target}"
+    about = finding.about
+    turn, part = f"@turn {about.turn}" if about.turn else "", about.part.removeprefix("target ")
+    return f"{about.key}#{finding.metric}{turn}" + (f"@{part}" if part else "")
 
 
 def _base_url(endpoint: str) -> dict[str, str]:
@@ -262,5 +262,5 @@ def _record(info: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _id(*parts: str) -> str:
-    """22 characters, the same for the same parts."""
+    """Return 22 characters, the same for the same parts."""
     return hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:22]

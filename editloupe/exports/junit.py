@@ -1,127 +1,187 @@
-"""JUnit XML: a test case a finding, for the pages on which continuous integration shows tests.
+"""Write JUnit XML, for the pages on which continuous integration shows tests.
 
-Without an answer a case is an error, whatever the reason; a label is a pass, unless it is worth less than was asked for.
+A finding is a test case. Without an answer it is an error, whatever the reason. An answer is a pass, unless it is worth
+less than was asked for. A requirement of `gate` is a test case as well: an error where there is no figure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 from xml.etree import ElementTree as ET
 
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
 from editloupe.exports.write import whole
-from editloupe.records import Finding
-from editloupe.values import sample_key
+from editloupe.findings import Finding
+from editloupe.runs.judges import names_of
+
+if TYPE_CHECKING:
+    from editloupe.reports.gate import Checked
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """What was written. limitless: criteria that do not have the label that was asked for, so that nothing fails there."""
+    """What was written."""
 
     tests: int
     failures: int
     errors: int
     limitless: tuple[str, ...] = ()
+    """Questions for which the limit says nothing, so that nothing fails there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    name: str
+    classname: str
+    outcome: Literal["system-out", "failure", "error"]
+    """"system-out" is a pass."""
+    text: str
+    kind: str = ""
+    """What sort of failure or error."""
+    message: str = ""
+    """One line, for a failure or an error."""
+    seconds: float = 0.0
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Suite:
+    name: str
+    cases: Sequence[_Case]
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_junit(source: Source, path: Path, *, fail_below: str | None = None) -> Counted:
-    """Write a suite a judge and criterion.
+    """Write the findings of a run, a suite for each judge and question.
 
-    fail_below: a number on the rubric's scale, or a label; an answer that is worth less is a failure. Raises ConfigError
-    for a label that no criterion of the run has, and StorageError.
+    fail_below: a number in the metric's unit, or a label; an answer that is worth less is a failure. It holds where
+    more is better.
+
+    Raises ConfigError for a label that no metric of the run has, and StorageError.
     """
     limits, limitless = _limits(source, fail_below)
-    suites: dict[tuple[str, str], ET.Element] = {}
-    totals = {"tests": 0, "failures": 0, "errors": 0}
-    root = ET.Element("testsuites", name=_xml(f"editloupe {source.folder.resolve().name}"))
-    seconds: dict[tuple[str, str], float] = {}
+    suites: dict[tuple[str, str], list[_Case]] = {}
     for finding in source.findings:
-        key = (finding.judge_id, finding.criterion)
-        if key not in suites:
-            name = f"{source.store.judge_names()[finding.judge_id]} {finding.criterion}"
-            suites[key] = ET.SubElement(root, "testsuite", name=_xml(name), tests="0", failures="0", errors="0", time="0")
-            properties = ET.SubElement(suites[key], "properties")
-            for told, value in (("judge_id", finding.judge_id), ("criterion", finding.criterion)):
-                ET.SubElement(properties, "property", name=told, value=_xml(value))
-        outcome = _case(suites[key], source, finding, limits(finding.criterion))
-        seconds[key] = seconds.get(key, 0.0) + finding.seconds
-        for counter in ("tests", *outcome):
-            totals[counter] += 1
-            suites[key].set(counter, str(int(suites[key].get(counter, "0")) + 1))
-        suites[key].set("time", f"{seconds[key]:.3f}")
-    for counter, count in totals.items():
-        root.set(counter, str(count))
-    root.set("time", f"{sum(seconds.values()):.3f}")
+        cases = suites.setdefault((finding.judge_id, finding.metric), [])
+        cases.append(_case(source, finding, limits(finding.metric)))
+    names = names_of(source.store.info.get("judges"))
+    _write(
+        path,
+        f"editloupe {source.folder.resolve().name}",
+        [
+            _Suite(name=f"{names[judge]} {metric}", cases=cases, properties={"judge_id": judge, "metric": metric})
+            for (judge, metric), cases in suites.items()
+        ],
+    )
+    outcomes = [case.outcome for cases in suites.values() for case in cases]
+    return Counted(
+        tests=len(outcomes), failures=outcomes.count("failure"), errors=outcomes.count("error"), limitless=limitless
+    )
+
+
+def write_gate_junit(checked: Iterable[Checked], path: Path) -> None:
+    """Write the outcome of a gate, a case for each requirement and judge. Raises ConfigError and StorageError."""
+    outcomes: Mapping[str, Literal["system-out", "failure", "error"]] = {"failed": "failure", "undefined": "error"}
+    kinds = {"failed": "gate", "undefined": "undefined"}
+    cases = [
+        _Case(
+            name=one.name,
+            classname=one.judge,
+            outcome=outcomes.get(one.verdict, "system-out"),
+            kind=kinds.get(one.verdict, ""),
+            message=one.told,
+            text=one.told if one.verdict == "passed" else "",
+        )
+        for one in checked
+    ]
+    _write(path, "editloupe gate", [_Suite(name="editloupe gate", cases=cases)])
+
+
+def _write(path: Path, name: str, suites: Sequence[_Suite]) -> None:
+    root = ET.Element("testsuites", {"name": _xml(name), **_counts([case for suite in suites for case in suite.cases])})
+    for suite in suites:
+        element = ET.SubElement(root, "testsuite", {"name": _xml(suite.name), **_counts(suite.cases)})
+        _add_properties(element, suite.properties)
+        for case in suite.cases:
+            test = ET.SubElement(
+                element, "testcase", classname=_xml(case.classname), name=_xml(case.name), time=f"{case.seconds:.3f}"
+            )
+            _add_properties(test, case.properties)
+            failed = {} if case.outcome == "system-out" else {"type": case.kind, "message": _xml(case.message)}
+            ET.SubElement(test, case.outcome, failed).text = _xml(case.text)
     ET.indent(root)
     with whole(path) as file:
         file.write(ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")
-    return Counted(**totals, limitless=limitless)
 
 
-def _case(suite: ET.Element, source: Source, finding: Finding, limit: float | None) -> tuple[str, ...]:
-    """One case; which counter of its suite it raises besides `tests`."""
-    name = sample_key(finding.editor, finding.sample_id)
-    name += "" if finding.target is None else f" [target {finding.target}]"
+def _counts(cases: Sequence[_Case]) -> dict[str, str]:
+    return {
+        "tests": str(len(cases)),
+        "failures": str(sum(case.outcome == "failure" for case in cases)),
+        "errors": str(sum(case.outcome == "error" for case in cases)),
+        "skipped": "0",
+        "time": f"{sum(case.seconds for case in cases):.3f}",
+    }
+
+
+def _add_properties(element: ET.Element, properties: Mapping[str, str]) -> None:
+    if properties:
+        parent = ET.SubElement(element, "properties")
+        for name, value in properties.items():
+            ET.SubElement(parent, "property", name=name, value=_xml(value))
+
+
+def _case(source: Source, finding: Finding, limit: float | None) -> _Case:
+    name = finding.about.key
+    name += f" [{finding.about.scope}]" if finding.about.scope else ""
     name += "" if finding.repeat == 0 else f" [repeat {finding.repeat + 1}]"
-    protocol = source.store.info.get("identity")
-    named = protocol.get("protocol") if isinstance(protocol, dict) else None
-    case = ET.SubElement(
-        suite,
-        "testcase",
-        classname=_xml(f"{named or 'editloupe'}.{finding.criterion}"),
-        name=_xml(name),
-        time=f"{finding.seconds:.3f}",
-    )
-    if finding.trace is not None:
-        properties = ET.SubElement(case, "properties")
-        ET.SubElement(properties, "property", name="trace", value=_xml(finding.trace))
-    if finding.status != "ok":
-        element = ET.SubElement(case, "error", type=finding.status, message=_xml(_line(finding.reason)))
-        element.text = _xml(finding.reason)
-        return ("errors",)
-    told = finding.label or ("" if finding.value is None else f"{finding.value:g}")
+    answer = str(finding.answer)
     worth = "" if finding.value is None or finding.label is None else f" ({finding.value:g})"
-    if limit is not None and finding.value is not None and finding.value < limit:
-        message = f"{told}{worth} is below {limit:g}"
-        element = ET.SubElement(case, "failure", type="below_limit", message=_xml(message))
-        element.text = _xml(finding.reason)
-        return ("failures",)
-    ET.SubElement(case, "system-out").text = _xml(f"{told}{worth}\n{finding.reason}".strip())
-    return ()
+    outcome: Literal["system-out", "failure", "error"] = "system-out"
+    kind, message, text = "", "", f"{answer}{worth}\n{finding.reason}".strip()
+    if finding.status != "ok":
+        outcome, kind, message, text = "error", finding.status, _line(finding.reason), finding.reason
+    elif limit is not None and finding.value is not None and finding.value < limit:
+        outcome, kind, text = "failure", "below_limit", finding.reason
+        message = f"{answer}{worth} is below {limit:g}"
+    return _Case(
+        name=name,
+        classname=f"{source.store.protocol}.{finding.metric}",
+        outcome=outcome,
+        kind=kind,
+        message=message,
+        text=text,
+        seconds=finding.seconds,
+        properties={} if finding.trace is None else {"trace": finding.trace},
+    )
 
 
 def _limits(source: Source, fail_below: str | None) -> tuple[Callable[[str], float | None], tuple[str, ...]]:
-    """A criterion's limit on its own scale, and the criteria that have none although one was asked for."""
+    """The limit of each metric in its unit, and the questions that have none although one was asked for."""
     if fail_below is None:
-        return (lambda criterion: None), ()
+        return (lambda metric: None), ()
+    metrics = {id_: m for id_, m in source.store.metrics().items() if m.better == "higher"}
+    labels = {id_: {_fold(level.name): level.value for level in m.levels} for id_, m in metrics.items()}
     try:
-        number = float(fail_below)
+        limits = dict.fromkeys(metrics, float(fail_below))
     except ValueError:
-        values = {c: levels[folded] for c, levels in _levels(source).items() if (folded := _fold(fail_below)) in levels}
-        if not values:
-            known = "; ".join(f"{c}: {', '.join(levels)}" for c, levels in _levels(source).items()) or "none"
+        limits = {id_: levels[folded] for id_, levels in labels.items() if (folded := _fold(fail_below)) in levels}
+        if not limits:
+            known = "; ".join(f"{id_}: {', '.join(levels)}" for id_, levels in labels.items() if levels) or "none"
             raise ConfigError(
                 f"--junit-fail-below {fail_below!r} is neither a number nor a label of this run; labels: {known}"
             ) from None
-        asked = dict.fromkeys(f.criterion for f in source.findings)
-        return values.get, tuple(c for c in asked if c not in values)
-    if number != number:
+    if any(limit != limit for limit in limits.values()):
         raise ConfigError("--junit-fail-below nan: nothing is below it; expected a number or a label")
-    return (lambda criterion: number), ()
-
-
-def _levels(source: Source) -> dict[str, dict[str, float]]:
-    """Criterion → label, folded → value: of the run's own rubric."""
-    record = source.store.info.get("record")
-    rubric = record.get("rubric") if isinstance(record, dict) else None
-    criteria = rubric.get("criteria", []) if isinstance(rubric, dict) else []
-    return {str(c["id"]): {_fold(str(v["name"])): float(v["value"]) for v in c["levels"]} for c in criteria}
+    asked = dict.fromkeys(f.metric for f in source.findings)
+    return limits.get, tuple(metric for metric in asked if metric not in limits)
 
 
 def _fold(label: str) -> str:
@@ -129,8 +189,8 @@ def _fold(label: str) -> str:
 
 
 def _line(text: str) -> str:
-    told = " ".join(text.split())
-    return told if len(told) <= 200 else told[:199] + "…"
+    line = " ".join(text.split())
+    return line if len(line) <= 200 else line[:199] + "…"
 
 
 def _xml(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Conversations in the words of the GenAI conventions and of OpenInference. Images are addresses, never bytes."""
+"""Say conversations in the terms of the GenAI conventions and of OpenInference. Images are addresses, never bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FINISH: Final[Mapping[Finish, str]] = {
 
 
 def captured(source: Source, exchange: Exchange) -> dict[str, Json]:
-    """What was sent and what came back, under both conventions' names."""
+    """Return what was sent and what came back, under both conventions' names."""
     found: dict[str, Json] = {
         semconv.INPUT_MESSAGES: _text([{"role": m.role, "parts": _parts(source, m)} for m in exchange.messages]),
         **_flat(source, semconv.OI_INPUT_MESSAGES, exchange.messages),
@@ -41,7 +41,7 @@ def captured(source: Source, exchange: Exchange) -> dict[str, Json]:
 
 
 def tools(offered: Iterable[Mapping[str, Any]]) -> dict[str, Json]:
-    """The tools as they were offered."""
+    """Return the tools as they were offered."""
     listed = [function(tool) for tool in offered]
     flat: dict[str, Json] = {
         f"{semconv.OI_TOOLS}.{i}.{semconv.OI_TOOL_SCHEMA}": _text(tool) for i, tool in enumerate(listed)
@@ -50,7 +50,7 @@ def tools(offered: Iterable[Mapping[str, Any]]) -> dict[str, Json]:
 
 
 def function(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool as OpenAI's chat completions define one, which others have taken over."""
+    """Return a tool as OpenAI's chat completions define one."""
     inner = {name: tool[name] for name in ("name", "description", "parameters") if name in tool}
     return {"type": "function", "function": inner}
 
@@ -74,7 +74,7 @@ def _pieces(source: Source, message: Message) -> list[dict[str, Any]]:
 
 
 def lost(part: ImagePart) -> str:
-    """What stands for an image whose bytes are not in the run folder."""
+    """Return the text that stands for an image whose bytes are not in the run folder."""
     return f"[{part.alias}: image {part.image.sha256} is not in the run folder]"
 
 

@@ -1,6 +1,6 @@
-"""OpenTelemetry spans of a run: OTLP as JSON, one line a trace, as the collector's file receiver reads it.
+"""Write OpenTelemetry spans of a run: OTLP as JSON, one line a trace, as the collector's file receiver reads it.
 
-A trace is one AGENT span with an LLM span a request, a TOOL span a call and an EVALUATOR span for the verdict. Each has the
+A trace is one AGENT span with an LLM span a request, a TOOL span a call and an EVALUATOR span for the finding. Each has the
 attributes of the GenAI conventions and of OpenInference. A fork is a trace of its own with a link to where it parts.
 """
 
@@ -18,7 +18,7 @@ import editloupe
 from editloupe.exports import messages, semconv
 from editloupe.exports.episodes import Episode, Exchange, Source, nanoseconds, response_id, sampling
 from editloupe.exports.write import json_bytes, whole
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.traces.events import Header, ToolResult
 from editloupe.traces.lineage import Parent
 from editloupe.traces.read import read_trace
@@ -47,7 +47,7 @@ _USAGE: Final = {
 
 @dataclass(kw_only=True)
 class _Span:
-    """One span. attributes: plain values; None leaves one out."""
+    """One span."""
 
     trace_id: str
     span_id: str
@@ -57,6 +57,7 @@ class _Span:
     start_ns: int
     end_ns: int
     attributes: dict[str, Json]
+    """Plain values; None leaves one out."""
     events: list[dict[str, Any]] = field(default_factory=list)
     links: list[dict[str, Any]] = field(default_factory=list)
     error: str | None = None
@@ -102,7 +103,7 @@ def write_otel(
 
 
 def attributes(values: Mapping[str, Json]) -> list[dict[str, Any]]:
-    """Plain values as OTLP has them: integers as text, lists as arrays, None left out."""
+    """Return plain values as OTLP has them: integers as text, lists as arrays, None left out."""
     return [{"key": key, "value": _value(value)} for key, value in values.items() if value is not None]
 
 
@@ -151,7 +152,7 @@ def _root(source: Source, episode: Episode, trace_id: str, root: str, *, content
         semconv.OI_KIND: "AGENT",
         semconv.OI_AGENT_NAME: "editloupe",
         semconv.OI_SESSION: header.run,
-        semconv.OI_TAGS: [str(header.task["protocol"]), str(header.task["mode"]), episode.criterion],
+        semconv.OI_TAGS: [episode.task.protocol, episode.task.metric],
         semconv.OI_METADATA: _text({"trace": episode.name, "task": header.task_id, "repeat": header.repeat}),
         **_asked(episode),
     }
@@ -167,7 +168,6 @@ def _root(source: Source, episode: Episode, trace_id: str, root: str, *, content
             values[semconv.OURS + "sample.instruction"] = episode.sample.instruction
         if finding is not None:
             values |= {semconv.OI_OUTPUT: _text(finding.to_json()), semconv.OI_OUTPUT_TYPE: "application/json"}
-    failed = finding is not None and finding.status != "ok"
     span = _Span(
         trace_id=trace_id,
         span_id=root,
@@ -177,7 +177,7 @@ def _root(source: Source, episode: Episode, trace_id: str, root: str, *, content
         start_ns=nanoseconds(header.time),
         end_ns=episode.ended_ns,
         attributes=values,
-        error=finding.status if finding is not None and failed else None,
+        error=None if finding is None or finding.status == "ok" else finding.status,
     )
     if episode.parent is not None:
         span.links.append(_link(source, episode))
@@ -193,15 +193,15 @@ def _link(source: Source, episode: Episode) -> dict[str, Any]:
     while (above := Parent.of(header)) is not None and parent.step <= above.step:
         name, header = above.trace, read_trace(source.folder / above.trace).header
     what = ("model", str(parent.step - 1)) if parent.step else ("task",)
-    told: dict[str, Json] = {
-        semconv.OURS + "fork.why": parent.why,
+    fork: dict[str, Json] = {
+        semconv.OURS + "fork.why": parent.kind,
         semconv.OURS + "fork.step": parent.step,
         semconv.OURS + "fork.changes": sorted(parent.changes),
     }
     return {
         "traceId": _id(32, header, name),
         "spanId": _id(16, header, name, *what),
-        "attributes": attributes(told),
+        "attributes": attributes(fork),
     }
 
 
@@ -334,8 +334,8 @@ def _verdict(source: Source, episode: Episode, finding: Finding, trace_id: str, 
     span_id = _id(16, episode.header, episode.name, "verdict")
     replies = [e for e in episode.exchanges if e.reply is not None]
     last = replies[-1].reply if replies else None
-    told: dict[str, Json] = {
-        semconv.EVALUATION_NAME: finding.criterion,
+    result: dict[str, Json] = {
+        semconv.EVALUATION_NAME: finding.metric,
         semconv.EVALUATION_VALUE: finding.value,
         semconv.EVALUATION_LABEL: finding.label,
         semconv.RESPONSE_ID: None if last is None else response_id(last),
@@ -344,20 +344,20 @@ def _verdict(source: Source, episode: Episode, finding: Finding, trace_id: str, 
     }
     values: dict[str, Json] = {
         semconv.OI_KIND: "EVALUATOR",
-        semconv.ERROR_TYPE: told[semconv.ERROR_TYPE],
-        **_node(span_id, f"verdict {finding.criterion}", root),
+        semconv.ERROR_TYPE: result[semconv.ERROR_TYPE],
+        **_node(span_id, f"verdict {finding.metric}", root),
         **_asked(episode),
         **_outcome(finding),
     }
     if content:
         values |= {semconv.OI_OUTPUT: _text(finding.to_json()), semconv.OI_OUTPUT_TYPE: "application/json"}
     start = max((e.ended_ns for e in episode.exchanges), default=episode.ended_ns)
-    event = {"timeUnixNano": str(episode.ended_ns), "name": semconv.EVALUATION_EVENT, "attributes": attributes(told)}
+    event = {"timeUnixNano": str(episode.ended_ns), "name": semconv.EVALUATION_EVENT, "attributes": attributes(result)}
     return _Span(
         trace_id=trace_id,
         span_id=span_id,
         parent_id=root,
-        name=f"verdict {finding.criterion}",
+        name=f"verdict {finding.metric}",
         kind=INTERNAL,
         start_ns=start,
         end_ns=episode.ended_ns,
@@ -368,26 +368,36 @@ def _verdict(source: Source, episode: Episode, finding: Finding, trace_id: str, 
 
 
 def _evaluation(episode: Episode, finding: Finding, *, content: bool) -> dict[str, Json]:
-    """The verdict as OpenInference hangs it on a trace; without a score and a label where there is none."""
+    """The finding as OpenInference attaches it to a trace, with a score and a label if there are any."""
     found: dict[str, Json] = {
-        semconv.OI_EVALUATION_NAME: finding.criterion,
+        semconv.OI_EVALUATION_NAME: finding.metric,
         semconv.OI_EVALUATION_SCORE: finding.value,
         semconv.OI_EVALUATION_LABEL: finding.label,
         semconv.OI_EVALUATION_EXPLANATION: finding.reason if content and finding.reason else None,
-        semconv.OI_EVALUATION_ANNOTATOR: "LLM" if episode.is_lmm else "CODE",
+        semconv.OI_EVALUATION_ANNOTATOR: _annotator(episode),
         semconv.OI_EVALUATION_IDENTIFIER: finding.judge_id,
     }
     return {f"{semconv.OI_EVALUATIONS}.0.{name}": value for name, value in found.items()}
 
 
+def _annotator(episode: Episode) -> str:
+    if episode.is_lmm:
+        return "LLM"
+    return "HUMAN" if episode.header.judge.get("kind") == "human" else "CODE"
+
+
 def _asked(episode: Episode) -> dict[str, Json]:
+    about, judge = episode.task.about, episode.header.judge
     return {
-        semconv.OURS + "sample.id": str(episode.header.task["sample_id"]),
-        semconv.OURS + "sample.editor": str(episode.header.task["editor"]),
-        semconv.OURS + "criterion": episode.criterion,
-        semconv.OURS + "target": episode.target,
+        semconv.OURS + "sample.id": about.sample_id,
+        semconv.OURS + "sample.editor": about.editor,
+        # The name that docs/exports.md promises to other tools; its value is the metric's id.
+        semconv.OURS + "criterion": episode.task.metric,
+        semconv.OURS + "turn": about.turn or None,
+        semconv.OURS + "part": about.part or None,
+        semconv.OURS + "role": episode.task.role,
         semconv.OURS + "repeat": episode.header.repeat,
-        semconv.OURS + "rubric.hash": str(episode.header.judge["rubric"]),
+        semconv.OURS + "questions.hash": str(judge.get("questions") or judge.get("rubric") or "") or None,
         semconv.OURS + "is_lmm": episode.is_lmm,
     }
 
@@ -395,6 +405,7 @@ def _asked(episode: Episode) -> dict[str, Json]:
 def _outcome(finding: Finding) -> dict[str, Json]:
     return {
         semconv.OURS + "status": finding.status,
+        semconv.OURS + "kind": None if finding.answer is None else finding.answer.kind,
         semconv.OURS + "label": finding.label,
         semconv.OURS + "value": finding.value,
         semconv.OURS + "turns": finding.turns,
@@ -406,7 +417,7 @@ def _node(span_id: str, name: str, parent: str) -> dict[str, Json]:
 
 
 def _server(endpoint: str) -> dict[str, Json]:
-    """Where a model answers; nothing for one in this process."""
+    """Where a model answers; empty for one in this process."""
     try:
         url = urlsplit(endpoint)
         port = url.port
@@ -417,8 +428,8 @@ def _server(endpoint: str) -> dict[str, Json]:
 
 def _id(digits: int, header: Header, name: str, *parts: str) -> str:
     """The same id whenever this trace is exported, and another one for every other trace; never zero."""
-    told = "\n".join((header.run, header.time, name, *parts))
-    return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:digits]
+    text = "\n".join((header.run, header.time, name, *parts))
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:digits]
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Files of an export: each whole or not at all, in UTF-8 that every reader takes."""
+"""Write the files of an export: each whole or not at all, in UTF-8 that every reader takes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from editloupe.errors import ConfigError, StorageError
 from editloupe.values import Json
@@ -14,9 +14,9 @@ from editloupe.values import Json
 
 @contextmanager
 def whole(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the name `path` when all is written.
+    """Yield a file to write to. It takes the name `path` when all is written.
 
-    Raises ConfigError where `path` is a folder, StorageError where it cannot be written.
+    Raises ConfigError if `path` is a folder, StorageError if it cannot be written.
     """
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; name a file")
@@ -32,8 +32,13 @@ def whole(path: Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
 
 
+def without_none(**values: Any) -> dict[str, Any]:
+    """Return the values by name, but for those that are None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def json_bytes(value: Json, *, indent: int | None = None) -> bytes:
-    """JSON in UTF-8, without NaN. Half a surrogate pair, which other readers refuse, becomes a question mark."""
+    """Return JSON in UTF-8, without NaN. Half a surrogate pair, which other readers refuse, becomes a question mark."""
     separators = (",", ":") if indent is None else None
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
     return text.encode("utf-8", "replace")

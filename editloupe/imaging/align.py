@@ -1,4 +1,4 @@
-"""Two images brought to one size and one place, so that pixels can be compared. Estimates are kept only where they help."""
+"""Brings two images to one size and one place, so that pixels can be compared. Estimates are kept only where they help."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from editloupe.imaging.register import STILL, Floats, register
 from editloupe.values import Box
 
 WORKING_PIXELS: Final = 1_050_000
-"""Differences are looked for on copies of at most so many px; crops are cut from the images themselves."""
-
+"""Most px of the copies on which differences are sought. Crops are cut from the images themselves."""
 _ASPECT_TOLERANCE = 0.02
 _MARGIN_PX = 3
 """Interpolation reaches so far over the border of what image 2 shows."""
@@ -26,38 +25,38 @@ _MARGIN_PX = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Motion:
-    """How a whole picture was moved.
-
-    shift: (dx, dy) px of its middle.   zoom: (across, down) how much larger things became.   degrees: clockwise, y down.
-    most: px by which its farthest corner moved.
-    """
+    """How a whole picture was moved."""
 
     shift: tuple[float, float]
+    """(dx, dy) of its middle in px."""
     zoom: tuple[float, float]
+    """(across, down): how many times larger things became."""
     degrees: float
+    """Turn, clockwise with y down."""
     most: float
+    """px by which its farthest corner moved."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """Two images as copies of one size, the second laid onto the first.
-
-    first, second: h×w×3 uint8 RGB, the same size, in the frame of image 1 times `scale` (at most 1, but where image 2 is
-    smaller in all and longer one way).
-    size_1, size_2: (width, height) of the images in px.   tone: what the whole picture's levels became.
-    matrix: 2×3; what lies at pixel (x, y) of `first` lies at matrix · (x, y, 1) of image 2 scaled to the copies' size,
-    pixel centres at integers.   drift: added to that place by place, in px of the copies, or None.
-    valid: the part of the copies that both images cover, integer corners.
-    """
+    """Two images as copies of one size, the second laid onto the first."""
 
     first: RGB
+    """h×w×3 uint8: image 1 times `scale`, which is at most 1 unless image 2 is smaller in all and longer one way."""
     second: RGB
+    """h×w×3 uint8: image 2 in the frame of `first`."""
     size_1: tuple[int, int]
+    """(width, height) of image 1 in px."""
     size_2: tuple[int, int]
+    """(width, height) of image 2 in px."""
     tone: Tone
+    """What the whole picture's levels became."""
     matrix: Floats
+    """2×3: pixel (x, y) of `first` is at matrix · (x, y, 1) of image 2 scaled to the copies' size. Centres are integers."""
     drift: Drift | None
+    """Displacement that is added to that place by place, in px of the copies; None where there is none."""
     valid: Box
+    """The part of the copies that both images cover; integer corners."""
 
     @property
     def scale(self) -> tuple[float, float]:
@@ -67,18 +66,18 @@ class Alignment:
 
     @property
     def resized(self) -> bool:
-        """Whether the two images differ in size."""
+        """True if the two images differ in size."""
         return self.size_1 != self.size_2
 
     @property
     def stretched(self) -> bool:
-        """Whether the aspect ratios differ by more than 2 %: then places correspond only if the editor stretched too."""
+        """True if the aspect ratios differ by more than 2 %: places then correspond only if the editor stretched too."""
         (w1, h1), (w2, h2) = self.size_1, self.size_2
         return abs(math.log((w1 / h1) / (w2 / h2))) > _ASPECT_TOLERANCE
 
     @property
     def moved(self) -> bool:
-        """Whether a motion of the whole picture was undone."""
+        """True if a motion of the whole picture was undone."""
         return not np.array_equal(self.matrix, STILL)
 
     @property
@@ -118,12 +117,12 @@ class Alignment:
         return 0.0 if self.drift is None else self.drift.size / self.scale[0]
 
     def to_image_1(self, box: Box) -> Box:
-        """A box in px of the copies as the box around it in whole px of image 1."""
+        """Return a box in px of the copies as the box around it in whole px of image 1."""
         sx, sy = self.scale
         return box.scaled(1 / sx, 1 / sy).rounded_out().clipped(width=self.size_1[0], height=self.size_1[1])
 
     def to_image_2(self, box: Box) -> Box | None:
-        """A box in px of image 1 as the box around the same place in whole px of image 2; None where it lies outside."""
+        """Return the box in whole px of image 2 around the place of a box in px of image 1; None where it lies outside."""
         (w2, h2), (sx, sy) = self.size_2, self.scale
         height, width = self.first.shape[:2]
         here = box.scaled(sx, sy)
@@ -143,14 +142,14 @@ class Alignment:
         )
 
     def common(self) -> Box:
-        """The part of image 1, in its px, that image 2 shows as well."""
+        """Return the part of image 1, in its px, that image 2 shows as well."""
         height, width = self.first.shape[:2]
         sx, sy = self.scale
         return _shown(self.matrix, width=width, height=height).scaled(1 / sx, 1 / sy)
 
 
 def align(image_1: RGB, image_2: RGB, *, max_pixels: int = WORKING_PIXELS) -> Alignment:
-    """Copies of both images in the frame of image 1, at most `max_pixels` and never larger than the smaller image.
+    """Return copies of both images in the frame of image 1, at most `max_pixels` and never larger than the smaller image.
 
     image_1, image_2: H×W×3 uint8 RGB, any sizes. A small affine motion of the whole picture, a tone, and what then is left
     as a smooth local drift are estimated in this order, each kept only where it lowers what differs.
@@ -165,8 +164,7 @@ def align(image_1: RGB, image_2: RGB, *, max_pixels: int = WORKING_PIXELS) -> Al
     first, second = resize(image_1, width=width, height=height), resize(image_2, width=width, height=height)
     matrix, tone, drift = STILL, Tone(), None
     if not np.array_equal(first, second):
-        grey = cv2.cvtColor(first, cv2.COLOR_RGB2GRAY)
-        matrix = register(np.asarray(grey, dtype=np.uint8), _grey(second))
+        matrix = register(_grey(first), _grey(second))
         if matrix is not STILL:
             second = _moved(second, matrix)
         tone = estimate_tone(first, second)
@@ -186,7 +184,7 @@ def align(image_1: RGB, image_2: RGB, *, max_pixels: int = WORKING_PIXELS) -> Al
 
 
 def _valid(matrix: Floats, *, drifted: bool, width: int, height: int) -> Box:
-    """What the copies share, without the rim that interpolation made of pixels from beyond the border."""
+    """Return what the copies share, without the rim that interpolation made of pixels from beyond the border."""
     shown = _shown(matrix, width=width, height=height)
     sides = (shown.x0 > 0, shown.y0 > 0, shown.x1 < width, shown.y1 < height)
     left, top, right, bottom = (_MARGIN_PX * (drifted or cut) for cut in sides)
@@ -196,7 +194,7 @@ def _valid(matrix: Floats, *, drifted: bool, width: int, height: int) -> Box:
 
 
 def _shown(matrix: Floats, *, width: int, height: int) -> Box:
-    """The upright box of the first copy all of whose places lie inside the second."""
+    """Return the upright box of the first copy all of whose places lie inside the second."""
     inverse = cv2.invertAffineTransform(matrix)
     corners = np.array([[0, 0], [width, 0], [0, height], [width, height]], dtype=np.float64) - 0.5
     (lt, rt, lb, rb) = corners @ inverse[:, :2].T + inverse[:, 2] + 0.5
@@ -210,14 +208,14 @@ def _grey(rgb: RGB) -> NDArray[np.uint8]:
 
 
 def _moved(rgb: RGB, matrix: Floats) -> RGB:
-    """H×W×3 uint8 RGB whose pixel (x, y) is the input's at matrix · (x, y, 1); the border repeats its last pixels."""
+    """Return H×W×3 uint8 RGB whose pixel (x, y) is the input's at matrix · (x, y, 1). The border is repeated."""
     size = (rgb.shape[1], rgb.shape[0])
     flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
     return np.asarray(cv2.warpAffine(rgb, matrix, size, flags=flags, borderMode=cv2.BORDER_REPLICATE), dtype=np.uint8)
 
 
 def resize(rgb: RGB, *, width: int, height: int) -> RGB:
-    """H×W×3 uint8 RGB at another size: area averaging where it shrinks, Lanczos (8×8) where it grows."""
+    """Return H×W×3 uint8 RGB at another size: area averaging where it shrinks, Lanczos (8×8) where it grows."""
     if rgb.shape[:2] == (height, width):
         return rgb
     shrinks = width * height < rgb.shape[0] * rgb.shape[1]

@@ -1,4 +1,4 @@
-"""A colour or exposure change of the whole picture, told apart from a change of some place in it."""
+"""Separates a colour or exposure change of the whole picture from a change of some place in it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ Curve: TypeAlias = tuple[float, float, float, float]
 
 MAX_OFFSET: Final = 64.0
 """Levels at mid grey. A larger change is shown, not removed."""
-
 _MOST_LEVELS = (2, 98)
 _ENOUGH_LEVELS = 16
 _MOST_BEND = 24.0
 _MOST_CONTRAST = 2.0
 """A change of exposure at most doubles or halves contrast, between the 2 % and the 98 % level where these are 16 apart."""
-
 _CELLS = 8
 _CELLS_THAT_MAY_SUFFER = 0.25
 _SAMPLES = 20_000
@@ -32,15 +30,15 @@ _STRAIGHT: Curve = (0.0, 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Tone:
-    """What the whole picture's levels became, for each of R, G, B: second ≈ first + a + b·x + c·x(1−x) + d·x(1−x)(1−2x).
-
-    curves: (a, b, c, d) by channel, in levels of 0..255; x is the first picture's level ÷ 255. a is an offset, b a gain, c
-    bends the curve as gamma does, d makes it an S.   bends: what the curves leave, by channel, in levels at 33 knots from
-    0 to 255: clipping, and steep ends; none where empty.
-    """
+    """What the whole picture's levels became, for each of R, G, B: second ≈ first + a + b·x + c·x(1−x) + d·x(1−x)(1−2x)."""
 
     curves: tuple[Curve, Curve, Curve] = (_STRAIGHT, _STRAIGHT, _STRAIGHT)
+    """(a, b, c, d) by channel, in levels of 0..255; x is the first picture's level ÷ 255.
+
+    a is an offset, b a gain, c bends the curve as gamma does, d makes it an S.
+    """
     bends: tuple[tuple[float, ...], ...] = ()
+    """What the curves leave, by channel, in levels at 33 knots from 0 to 255: clipping, and steep ends. () for nothing."""
 
     @property
     def neutral(self) -> bool:
@@ -53,7 +51,7 @@ class Tone:
         return r, g, b
 
     def most(self, rgb: RGB) -> float:
-        """The largest change in levels, 0..255, among the levels that occur in an H×W×3 uint8 picture (2 to 98 %)."""
+        """Return the largest change in levels, 0..255, of the levels that occur in an H×W×3 uint8 picture (2 to 98 %)."""
         change = np.abs(self.table - np.arange(256)[:, None])
         largest = 0.0
         for channel in range(3):
@@ -71,12 +69,12 @@ class Tone:
         return np.asarray(np.clip(levels[:, None] + added, 0, 255), dtype=np.float32)
 
     def applied(self, rgb: RGB) -> NDArray[np.float32]:
-        """H×W×3 uint8 RGB as H×W×3 float32, toned and clipped to 0..255."""
+        """Return H×W×3 uint8 RGB as H×W×3 float32, toned and clipped to 0..255."""
         table = self.table
         return np.stack([table[rgb[..., c], c] for c in range(3)], axis=2)
 
     def rounded(self, rgb: RGB) -> RGB:
-        """H×W×3 uint8 RGB, toned, as uint8."""
+        """Return H×W×3 uint8 RGB, toned, as uint8."""
         if self.neutral:
             return rgb
         table = np.rint(self.table).astype(np.uint8).reshape(1, 256, 3)
@@ -84,7 +82,7 @@ class Tone:
 
 
 def estimate_tone(first: RGB, second: RGB) -> Tone:
-    """The tone that turns `first` into `second` over the whole picture; neutral where there is none.
+    """Return the tone that turns `first` into `second` over the whole picture; neutral where there is none.
 
     first, second: h×w×3 uint8 RGB, aligned. Each channel's curve is fitted to the pixels that agree with it (edited
     places drop out) and kept only if it makes no more than a quarter of an 8×8 grid's cells worse: a change of one
@@ -104,7 +102,7 @@ def estimate_tone(first: RGB, second: RGB) -> Tone:
 
 
 def _keeps_order(tone: Tone, rgb: RGB) -> bool:
-    """Whether the levels that occur stay apart and in their order: a negative, or a picture made flat, is an edit."""
+    """Return True if the levels that occur stay apart and in order: a negative, or a picture made flat, is an edit."""
     table = tone.table
     for channel in range(3):
         low, high = (int(v) for v in np.percentile(rgb[..., channel], _MOST_LEVELS))
@@ -115,14 +113,14 @@ def _keeps_order(tone: Tone, rgb: RGB) -> bool:
 
 
 def _basis(levels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """N×4 of 1, x, x(1−x), x(1−x)(1−2x)."""
+    """Return N×4 of 1, x, x(1−x), x(1−x)(1−2x)."""
     x = levels / 255
     bend = x * (1 - x)
     return np.stack([np.ones_like(x), x, bend, bend * (1 - 2 * x)], axis=1)
 
 
 def _robust_curve(x: NDArray[np.uint8], y: NDArray[np.uint8]) -> Curve:
-    """(a, b, c, d) of y − x by reweighted least squares (Tukey); straight in doubt."""
+    """Return (a, b, c, d) of y − x by reweighted least squares (Tukey). Too few pixels give a straight curve."""
     unclipped = (x > 2) & (x < 253) & (y > 2) & (y < 253)
     if unclipped.sum() < max(64, 0.05 * x.size):
         return _STRAIGHT
@@ -143,7 +141,10 @@ def _robust_curve(x: NDArray[np.uint8], y: NDArray[np.uint8]) -> Curve:
 
 
 def _bend(x: NDArray[np.uint8], y: NDArray[np.uint8], curve: Curve) -> tuple[float, ...]:
-    """What the curve leaves at each knot, at most 24 levels: the mean of the pixels near it, shrunk where they are few."""
+    """Return what the curve leaves at each knot, at most 24 levels.
+
+    It is the mean of the pixels near the knot, shrunk where they are few.
+    """
     added = _basis(np.arange(256.0)) @ np.array(curve)
     table = np.clip(np.arange(256) + added, 0, 255)
     error = y - table[x]
@@ -159,6 +160,6 @@ def _bend(x: NDArray[np.uint8], y: NDArray[np.uint8], curve: Curve) -> tuple[flo
 
 
 def _by_cell(values: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The median of each cell of an 8×8 grid over an h×w array."""
+    """Return the median of each cell of an 8×8 grid over an h×w array."""
     rows = np.array_split(values, min(_CELLS, values.shape[0]), axis=0)
     return np.array([float(np.median(c)) for row in rows for c in np.array_split(row, min(_CELLS, row.shape[1]), axis=1)])

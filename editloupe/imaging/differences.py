@@ -1,4 +1,4 @@
-"""Where two images differ: aligned, toned, weighed against their own noise, grouped into objects, ranked.
+"""Finds where two images differ: aligned, toned, weighed against their own noise, grouped into objects, ranked.
 
 Constants here and in the modules that this one calls, where no comment derives them, were chosen on photographs with known
 edits under known nuisances (benchmarks/localize makes such pairs); they are no property of any editor.
@@ -19,79 +19,71 @@ from editloupe.imaging.align import Alignment, align
 from editloupe.imaging.colour import Tone
 from editloupe.imaging.regions import STRONG, Object, find_objects, joined
 from editloupe.imaging.residual import Map, Planes, Residual, planes, residual, unexplained
-from editloupe.imaging.significance import SCALES, Evidence, significance
+from editloupe.imaging.significance import SCALES, EvidenceMap, significance
 from editloupe.values import Box
 
 CLEAR: Final = 25.0
-"""Levels of 255 from which a pixel counts as clearly different, however clean or noisy the images are."""
-
+"""Levels of 255; from here on a pixel is clearly different, however clean or noisy the images are."""
 REGENERATED_SHARE: Final = 0.4
-"""With more than this share of the image clearly different, the two are said to differ as a whole."""
-
+"""Share of the image; where more is clearly different, the two differ as a whole."""
 REGENERATED_WANDER: Final = 0.0002
-"""So is a picture whose places drifted against each other by more than this share of its diagonal (0.3 px at 1 MP)."""
-
+"""Share of the diagonal (0.3 px at 1 MP); where places drifted against each other by more, the two differ as a whole."""
 RESTYLED_NOISE: Final = 3.0
 _OF_GRAIN = 0.5
-"""A picture is said to be restyled where even its ordinary places differ by more than 3 levels, averaged over about 3 px,
-plus half the grain that one of the two shows for itself. Compression down to quality 50, autoencoders and drift leave at
-most 1.7; without a word on it, what stands out from so much would be all that is told of a picture changed throughout."""
-
+"""A picture is restyled where even its ordinary places differ by more than 3 levels, averaged over about 3 px, plus half
+the grain that one of the two shows for itself. Compression down to quality 50, autoencoders and drift leave at most 1.7.
+Without this test, a picture that changed throughout would be reported by its strongest places alone."""
 LEAST_AREA_PX: Final = 36.0
-"""A region has at least so many changed px² of image 1."""
-
+"""Least area of a region's changed pixels, in px² of image 1."""
 LEAST_MEAN: Final = 3.0
-"""A region differs by so many levels on average: a block that JPEG coded otherwise stands out from noise, not to an eye."""
-
+"""Least mean difference of a region in levels. A block that JPEG coded otherwise stands out from noise, not to an eye."""
 _UNEXPLAINED = 0.6
 _JOINED_GAP = 0.035
-"""Of the shorter side: two edits farther apart are two."""
-
+"""Share of the shorter side; two edits that are farther apart are two."""
 _STRONGEST_DECILE = 90.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Region:
-    """One place that differs.
-
-    box: the changed pixels' box in whole px of image 1.   changed_px: changed pixels, in px² of image 1.
-    mean: mean difference of those pixels in levels, 0..255.   strength: evidence in units of noise, summed over the changed
-    pixels, by which regions are ranked.
-    """
+    """One place that differs."""
 
     box: Box
+    """Box of the changed pixels, in whole px of image 1."""
     changed_px: float
+    """Area of the changed pixels, in px² of image 1."""
     mean: float
+    """Mean difference of those pixels, in levels 0..255."""
     strength: float
+    """Evidence in units of noise, summed over the changed pixels. Regions are ranked by it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Differences:
-    """What `localize` found.
-
-    regions: strongest first.   levels: h×w float32, 0..255, how much each place differs, in the frame of `alignment.first`.
-    changed: h×w bool, the regions' pixels.   threshold: levels that a place of ordinary texture must reach.
-    noise: levels by which places of ordinary texture differ, averaged over about 3 px, in light or in colour.
-    restyled: that is more than any way of delivering a picture was seen to leave, and the grain that the noisier one shows
-    for itself.   changed_share: 0..1, the part of the image more than CLEAR apart.
-    blurs: standard deviations, in px of the compared copies, by which the first and the second were blurred to be equally
-    sharp; one of them is 0.
-    identical: every pixel of both images is the same.
-    """
+    """What `localize` found."""
 
     regions: tuple[Region, ...]
+    """The places that differ, strongest first."""
     levels: Map
+    """h×w float32, 0..255: how much each place differs, in the frame of `alignment.first`."""
     changed: NDArray[np.bool_]
+    """h×w: the regions' pixels."""
     threshold: float
+    """Levels that a place of ordinary texture must reach."""
     changed_share: float
+    """Share 0..1 of the image that differs by more than CLEAR."""
     identical: bool
+    """True where every pixel of both images is the same."""
     alignment: Alignment
     noise: float = 0.0
+    """Levels by which places of ordinary texture differ, averaged over about 3 px, in light or in colour."""
     restyled: bool = False
+    """True where `noise` exceeds what any delivery of a picture was seen to leave, and the noisier picture's own grain."""
     blurs: tuple[float, float] = (0.0, 0.0)
+    """Standard deviations, in px of the copies, by which each was blurred to be equally sharp. At least one is 0."""
 
     @property
     def tone(self) -> Tone:
+        """What the whole picture's levels became."""
         return self.alignment.tone
 
     @cached_property
@@ -101,13 +93,13 @@ class Differences:
 
     @property
     def drifted(self) -> bool:
-        """Places moved against each other, as when a model draws a picture again."""
+        """True if places moved against each other, as when a model draws a picture again."""
         diagonal = float(np.hypot(*self.alignment.size_1))
         return self.alignment.wander > REGENERATED_WANDER * diagonal
 
     @property
     def regenerated(self) -> bool:
-        """More than 40 % of the image differs clearly, or all of it somewhat, or its places drifted against each other."""
+        """True if over 40 % of the image differs clearly, or all of it somewhat, or its places drifted apart."""
         return self.changed_share > REGENERATED_SHARE or self.restyled or self.drifted
 
     @property
@@ -117,7 +109,7 @@ class Differences:
 
 
 def localize(image_1: RGB, image_2: RGB) -> Differences:
-    """Where two H×W×3 uint8 RGB images of any sizes differ: pure and deterministic."""
+    """Return where two H×W×3 uint8 RGB images of any sizes differ. The same images give the same result."""
     alignment = align(image_1, image_2)
     height, width = alignment.first.shape[:2]
     if image_1.shape == image_2.shape and np.array_equal(image_1, image_2):
@@ -144,7 +136,7 @@ def localize(image_1: RGB, image_2: RGB) -> Differences:
         smooth = np.asarray(cv2.GaussianBlur(levels, (0, 0), SCALES[1]), dtype=np.float32)
         threshold = float(np.percentile(smooth, _STRONGEST_DECILE))
         strongest = np.where(smooth >= threshold, smooth * np.float32(STRONG / threshold), 0).astype(np.float32)
-        objects = find_objects([Evidence(values=strongest, reach=SCALES[1])])
+        objects = find_objects([EvidenceMap(values=strongest, reach=SCALES[1])])
     else:
         objects = joined(objects, most_gap=_JOINED_GAP * min(levels.shape))
     found = [(o, _region(o, left, levels, alignment)) for o in objects]
@@ -168,7 +160,7 @@ def localize(image_1: RGB, image_2: RGB) -> Differences:
 
 
 def _compared(alignment: Alignment) -> tuple[Planes, Planes]:
-    """The aligned copies in one tone; where image 2 shows nothing, image 1 stands for it."""
+    """Return the aligned copies in one tone; where image 2 shows nothing, image 1 stands for it."""
     toned = alignment.tone.rounded(alignment.first)
     first = planes(toned)
     height, width = toned.shape[:2]
@@ -181,7 +173,7 @@ def _compared(alignment: Alignment) -> tuple[Planes, Planes]:
 
 
 def _region(found: Object, left: Residual, levels: Map, alignment: Alignment) -> Region:
-    """An object of the half-size maps as a region of image 1."""
+    """Return an object of the half-size maps as a region of image 1."""
     height, width = alignment.first.shape[:2]
     half_height, half_width = left.light.shape
     sx, sy = alignment.scale

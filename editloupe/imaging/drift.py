@@ -1,4 +1,4 @@
-"""What an affine motion leaves: places drifting smoothly against each other, as when a model draws a picture again."""
+"""Estimates what an affine motion leaves: places that drift smoothly, as when a model draws a picture again."""
 
 from __future__ import annotations
 
@@ -13,33 +13,28 @@ from editloupe.imaging.register import SMALLEST_SIDE, Grey
 
 _CELL = 32
 """px of the half-size picture that agree on a drift: 64 px at full size, far more than an edit may hide in."""
-
 _STEPS = 3
 _LEAST_PX = 0.2
 _MOST_PX = 4.0
 _MUST_FALL_TO = 0.98
 _CAP = 25.0
-"""Levels beyond which a difference counts no more: it is an edit, not a drift."""
-
+"""Levels; a larger difference counts no more: it is an edit, not a drift."""
 _RIDGE = 0.5
 """(Levels per px)²: a cell with no more structure than sensor noise has keeps no drift."""
-
-
 _BAND = 64
-"""Rows that are drawn back at a time: a displacement for every pixel at once would be the largest thing in memory."""
+"""Rows that are drawn back at a time: a displacement for every pixel at once would take the most memory of all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """A displacement for every pixel of a picture, smooth over about 64 px.
-
-    cells: rows×columns×2 float32, (dx, dy) in px of the picture, one for each cell of an even grid.
-    width, height: of the picture in px.
-    """
+    """A displacement for every pixel of a picture, smooth over about 64 px."""
 
     cells: NDArray[np.float32]
+    """rows×columns×2: (dx, dy) in px of the picture, one for each cell of an even grid."""
     width: int
+    """Of the picture in px."""
     height: int
+    """Of the picture in px."""
 
     @property
     def size(self) -> float:
@@ -47,7 +42,7 @@ class Drift:
         return float(np.sqrt((self.cells**2).sum(axis=2).mean()))
 
     def rows(self, y0: int, y1: int) -> NDArray[np.float32]:
-        """(y1 − y0)×width×2 float32: the displacements of the picture's rows from y0 up to y1, cubic between cells."""
+        """Return (y1 − y0)×width×2 float32: the displacements of the rows from y0 up to y1, cubic between cells."""
         rows = self.cells.shape[0]
         across = cv2.resize(self.cells, (self.width, rows), interpolation=cv2.INTER_CUBIC)
         # Resizing the identity gives the weights of each cell row in each picture row.
@@ -55,7 +50,10 @@ class Drift:
         return np.asarray(np.tensordot(weights[y0:y1], across.reshape(rows, self.width, 2), axes=1), dtype=np.float32)
 
     def undone(self, picture: RGB) -> RGB:
-        """Height×width×3 uint8: what lay at (x + dx, y + dy) of the picture, at each (x, y); the border is repeated."""
+        """Return the picture with the drift undone, h×w×3 uint8: at (x, y) what was at (x + dx, y + dy).
+
+        The border is repeated.
+        """
         drawn = np.empty_like(picture)
         for y0 in range(0, self.height, _BAND):
             y1 = min(self.height, y0 + _BAND)
@@ -66,14 +64,14 @@ class Drift:
         return drawn
 
     def over(self, *, x0: int, y0: int, x1: int, y1: int) -> NDArray[np.float64]:
-        """(dx, dy): the mean displacement over a box of the picture, integer corners, clipped to it."""
+        """Return (dx, dy): the mean displacement over a box of the picture, integer corners, clipped to it."""
         y0, y1 = min(max(0, y0), self.height - 1), max(1, min(y1, self.height))
         x0, x1 = min(max(0, x0), self.width - 1), max(1, min(x1, self.width))
         return np.asarray(self.rows(y0, y1)[:, x0:x1].mean(axis=(0, 1)), dtype=np.float64)
 
 
 def estimate_drift(first: Grey, second: Grey) -> Drift | None:
-    """The displacement with first(x, y) ≈ second(x + dx, y + dy), smooth over about 64 px; None where still.
+    """Return the displacement with first(x, y) ≈ second(x + dx, y + dy), smooth over about 64 px; None for no drift.
 
     first, second: h×w uint8, the affine motion already undone. Lucas and Kanade's equations summed over cells, so that a
     whole neighbourhood has to agree: a picture drawn again drifts so, an edited object does not.
@@ -109,7 +107,7 @@ def estimate_drift(first: Grey, second: Grey) -> Drift | None:
 
 
 def _error(a: NDArray[np.float32], b: NDArray[np.float32], field: NDArray[np.float32]) -> NDArray[np.float32]:
-    """h×w: what differs once `b` is drawn back by the field, without a global offset."""
+    """Return h×w: what differs once `b` is drawn back by the field, without a global offset."""
     height, width = a.shape
     if field.any():
         dense = cv2.resize(field, (width, height), interpolation=cv2.INTER_CUBIC)

@@ -1,4 +1,4 @@
-"""Boxes around small things: the expansion ratio λ(s) of DLEBench and crops with context. Pure arithmetic."""
+"""Computes boxes around small things: the expansion ratio λ(s) of DLEBench and crops with context."""
 
 from __future__ import annotations
 
@@ -17,14 +17,9 @@ S_MAX = 256.0
 
 
 def expansion_ratio(
-    s: float,
-    *,
-    lambda_max: float = LAMBDA_MAX,
-    lambda_min: float = LAMBDA_MIN,
-    s_min: float = S_MIN,
-    s_max: float = S_MAX,
+    s: float, *, lambda_max: float = LAMBDA_MAX, lambda_min: float = LAMBDA_MIN, s_min: float = S_MIN, s_max: float = S_MAX
 ) -> float:
-    """λ(s) of DLEBench Eq. 1: 6.0 for s ≤ 32, 0.3 for s ≥ 256, linear between.
+    """Return λ(s) of DLEBench Eq. 1: 6.0 for s ≤ 32, 0.3 for s ≥ 256, linear between.
 
     s: the shorter side of a box in source px. Raises ValueError unless s > 0.
     """
@@ -39,7 +34,7 @@ def expansion_ratio(
 
 
 def expand(box: Box, *, width: float, height: float, ratio: float | None = None) -> Box:
-    """A box with context: sides (1 + λ)·w and (1 + λ)·h about its centre, rounded outward, clipped, not shifted.
+    """Return a box with context: sides (1 + λ)·w and (1 + λ)·h about its centre, rounded outward, clipped, not shifted.
 
     ratio: λ; None takes λ(min(w, h)) of Eq. 1.   width, height: of the image, in px.
     """
@@ -50,9 +45,9 @@ def expand(box: Box, *, width: float, height: float, ratio: float | None = None)
 
 
 def spans(length: int, *, tile: int, overlap: int) -> list[tuple[int, int]]:
-    """Stretches (start, end) that cover 0..length, each `tile` long, neighbours sharing at least `overlap`.
+    """Return stretches (start, end) that cover 0..length, each `tile` long, neighbours sharing at least `overlap`.
 
-    One stretch, 0..length, where `tile` covers all. Raises ValueError unless 0 ≤ overlap < tile.
+    Where `tile` covers all, it is one stretch, 0..length. Raises ValueError unless 0 ≤ overlap < tile.
     """
     if not 0 <= overlap < tile:
         raise ValueError(f"expected 0 ≤ overlap < tile, found overlap {overlap} and tile {tile}")
@@ -65,11 +60,11 @@ def spans(length: int, *, tile: int, overlap: int) -> list[tuple[int, int]]:
 
 
 CELLS: Final = 8
-"""A picture is divided into 8×8 cells to ask whether something is found all over it or in one place."""
+"""Rows and columns of cells by which it is asked whether something is all over a picture or in one place."""
 
 
 def cells_covered(x: NDArray[Any], y: NDArray[Any], *, width: int, height: int) -> float:
-    """Over how many of a picture's 8×8 cells N points spread: 1 / Σ share², from 1 (all in one cell) to 64.
+    """Return the number of a picture's 8×8 cells over which N points spread: 1 / Σ share², from 1 (all in one cell) to 64.
 
     x, y: N coordinates each in px, 0 ≤ x < width, 0 ≤ y < height; N > 0.
     """

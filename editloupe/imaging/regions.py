@@ -1,4 +1,4 @@
-"""From a picture of evidence to objects: hysteresis, boxes as tight as the finest scale allows, fragments joined."""
+"""Turns maps of evidence into objects: hysteresis, boxes as tight as the finest scale allows, fragments joined."""
 
 from __future__ import annotations
 
@@ -11,46 +11,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.imaging.residual import Map
-from editloupe.imaging.significance import Evidence
+from editloupe.imaging.significance import EvidenceMap
 from editloupe.values import Box
 
 STRONG: Final = 12.0
-"""An object has a place of so much evidence. Far above what normal noise reaches: the tails of real residuals are long."""
-
+"""Least evidence of an object's strongest place. Normal noise stays far below, but real residuals have long tails."""
 WEAK: Final = 6.0
-"""What is connected to a strong place and reaches this belongs to the object."""
-
+"""Least evidence of what is connected to a strong place and belongs to the object."""
 _OF_PEAK = 0.3
 """A pixel below this share of the strongest within two px, or within the reach of the averaging, is its spill."""
-
 _FAINT = 0.07
 """Of an object's strong pixels (the 75 % point): fainter ones are its shadow's end or what compression left around it."""
-
 _LEAST_RADIUS = 2
 _JOIN = 0.008
 """Of the shorter side: places so near each other are one object before sizes are asked."""
-
 _GAP_FOR_SIZE = 0.5
 """Of the larger object's shorter side: fragments of a recoloured thing lie apart by less, two things by more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Object:
-    """Changed places that belong together.
-
-    box: px of the evidence's maps, integer corners.   changed: h×w bool of the box, its changed pixels.
-    significance: the evidence summed over the changed pixels.
-    """
+    """Changed places that belong together."""
 
     box: Box
+    """In px of the evidence's maps; integer corners."""
     changed: NDArray[np.bool_]
+    """h×w of the box: its changed pixels."""
     significance: float
+    """The evidence summed over the changed pixels."""
 
 
-def find_objects(evidence: Sequence[Evidence]) -> list[Object]:
-    """Connected places in h×w maps of evidence, given from the finest scale to the widest; the most significant first."""
+def find_objects(evidence: Sequence[EvidenceMap]) -> list[Object]:
+    """Return the connected places in h×w maps of evidence, the most significant first.
+
+    evidence: from the finest scale to the widest.
+    """
     total, mask = _significant(evidence)
-    grown = _dilated(mask, max(3, round(_JOIN * min(total.shape))))
+    reach = max(3, round(_JOIN * min(total.shape))) | 1
+    grown = cv2.dilate(mask.astype(np.uint8), cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach, reach)))
     count, labels, stats, _ = cv2.connectedComponentsWithStats(grown, connectivity=8)
     found = []
     for index in range(1, count):
@@ -73,8 +71,8 @@ def _order(o: Object) -> tuple[float, ...]:
     return (-o.significance, *o.box)
 
 
-def _significant(evidence: Sequence[Evidence]) -> tuple[Map, NDArray[np.bool_]]:
-    """The largest evidence of any scale, and which pixels have enough of it and are no spill of a stronger neighbour."""
+def _significant(evidence: Sequence[EvidenceMap]) -> tuple[Map, NDArray[np.bool_]]:
+    """Return the largest evidence of any scale, and the pixels with enough of it that no stronger neighbour spilled."""
     total = np.zeros_like(evidence[0].values)
     mask = np.zeros(total.shape, dtype=bool)
     for e in evidence:
@@ -87,20 +85,16 @@ def _significant(evidence: Sequence[Evidence]) -> tuple[Map, NDArray[np.bool_]]:
 
 
 def _closed(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Without the gaps where an object happens to have the colour of what it covers."""
+    """Return the mask without the gaps where an object happens to have the colour of what it covers."""
     padded = cv2.copyMakeBorder(mask.astype(np.uint8), 3, 3, 3, 3, cv2.BORDER_CONSTANT, value=0)
     closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones((7, 7), dtype=np.uint8))
     return np.asarray(closed[3:-3, 3:-3] > 0)
 
 
-def _dilated(mask: NDArray[np.bool_], reach: int) -> NDArray[np.uint8]:
-    """Two places `reach` px apart become one."""
-    size = (reach | 1, reach | 1)
-    return np.asarray(cv2.dilate(mask.astype(np.uint8), cv2.getStructuringElement(cv2.MORPH_ELLIPSE, size)), dtype=np.uint8)
-
-
 def joined(objects: Sequence[Object], *, most_gap: float) -> list[Object]:
-    """Fragments whose gap is small for their size, and what lies in another's box, as one; the most significant first.
+    """Return the objects with fragments joined, the most significant first.
+
+    Fragments are joined where their gap is small for their size, or one lies in the other's box.
 
     most_gap: px beyond which nothing is joined, however large.
     """

@@ -1,4 +1,4 @@
-"""One picture laid onto another of the same size: an affine motion, found coarse to fine by robust Gauss-Newton steps."""
+"""Lays one picture onto another of the same size: an affine motion, found coarse to fine by robust Gauss-Newton steps."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ Grey: TypeAlias = NDArray[np.uint8]
 Floats: TypeAlias = NDArray[np.float64]
 
 SMALLEST_SIDE: Final = 32
-"""Too little picture below this many px for a motion to mean anything."""
-
+"""px; a smaller picture holds too little for a motion to mean anything."""
 _POINTS = 16_000
 _STEPS = 8
 _COARSEST_SIDE = 40
@@ -26,37 +25,38 @@ _WORTH_PX = 0.04
 _MUST_FALL_TO = 0.95
 _FAR_PX = 3.0
 _FAR_MUST_FALL_TO = 0.8
-"""Two unrelated pictures, too, have some motion that lowers what differs a little; a far one has to explain more."""
-
+"""A far motion has to explain more: two unrelated pictures have some motion, too, that lowers what differs a little."""
 _LEAST_PLACES = 6.0
 _NARROW_MUST_FALL_TO = 0.5
 """Structure in few cells of an 8×8 grid may be the edit itself; a motion of the picture explains nearly all of it."""
-
 _CAP = 25.0
-"""Levels beyond which a difference counts no more: it is an edit, not a motion."""
-
-
+"""Levels; a larger difference counts no more: it is an edit, not a motion."""
 STILL: Final[Floats] = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 """No motion. A motion takes pixel (x, y) of the first picture to matrix · (x, y, 1) of the second, centres at integers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Points:
-    """Where the first picture has structure: N places, its value and gradient there (levels, levels per px)."""
+    """N places where the first picture has structure."""
 
     x: Floats
     y: Floats
     value: Floats
+    """The picture's level there."""
     dx: Floats
+    """Gradient to the right, levels per px."""
     dy: Floats
+    """Gradient down, levels per px."""
 
 
 def register(first: Grey, second: Grey) -> Floats:
-    """The 2×3 affine motion from `first` to `second`; `STILL` where none is found that lowers what differs by 5 %
-    (by 20 % where a corner moves 3 px or more).
+    """Return the 2×3 affine motion from `first` to `second`.
 
-    first, second: h×w uint8, the same size. Coarse to fine; at each level Gauss-Newton on at most 16 000 places with
-    structure, gain and offset estimated along, Tukey's weights so that an edited object has no say.
+    Return `STILL` where no motion lowers what differs by 5 % (by 20 % where a corner moves 3 px or more).
+
+    first, second: h×w uint8, the same size.
+    The search goes from coarse to fine. Each level takes Gauss-Newton steps on at most 16 000 places with structure, and
+    estimates gain and offset with the motion. By Tukey's weights an edited object does not count.
     """
     if min(first.shape) < SMALLEST_SIDE:
         return STILL
@@ -83,7 +83,7 @@ def register(first: Grey, second: Grey) -> Floats:
 
 
 def _coarse(first: Grey, second: Grey, factor: float) -> Floats:
-    """Where to begin: the shift of the coarsest pictures by phase correlation, if it explains more than none does."""
+    """Return where to begin: the coarsest pictures' shift by phase correlation, if it explains more than no motion."""
     window = cv2.createHanningWindow((first.shape[1], first.shape[0]), cv2.CV_32F)
     (dx, dy), _ = cv2.phaseCorrelate(first.astype(np.float32), second.astype(np.float32), window)
     shifted = np.array([[1.0, 0.0, dx], [0.0, 1.0, dy]])
@@ -95,7 +95,10 @@ def _coarse(first: Grey, second: Grey, factor: float) -> Floats:
 
 
 def _pyramid(grey: Grey) -> list[NDArray[np.uint8]]:
-    """Smoothed, then halved until the shorter side has about 40 px; pixel i of a level is 2 i of the one below."""
+    """Return the picture smoothed, then halved until its shorter side has about 40 px.
+
+    Pixel i of a level is pixel 2 i of the level below.
+    """
     levels = [np.asarray(cv2.GaussianBlur(grey, (0, 0), 1.0), dtype=np.uint8)]
     while min(levels[-1].shape) >= 2 * _COARSEST_SIDE:
         levels.append(np.asarray(cv2.pyrDown(levels[-1]), dtype=np.uint8))
@@ -122,7 +125,10 @@ def _points(grey: NDArray[np.uint8]) -> _Points:
 
 
 def _descend(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> Floats:
-    """Gauss-Newton from `matrix`; gain and offset start at the medians' and are solved for with it."""
+    """Return the motion after Gauss-Newton steps from `matrix`.
+
+    Gain and offset start at those of the medians and are solved for with the motion.
+    """
     height, width = second.shape
     # Centred and scaled coordinates keep the normal equations well conditioned.
     half = max(height, width) / 2
@@ -158,7 +164,7 @@ def _descend(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> Floa
 
 
 def _misfit(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> float:
-    """Mean difference in levels at the points after a robust gain and offset, each capped at 25."""
+    """Return the mean difference in levels at the points after a robust gain and offset, each capped at 25."""
     seen, inside = _sample(second, _apply(matrix, points.x, points.y))
     if inside.sum() < 50:
         return float("inf")
@@ -180,14 +186,14 @@ def _apply(matrix: Floats, x: Floats, y: Floats) -> Floats:
 
 
 def _scaled(matrix: Floats, factor: float) -> Floats:
-    """The same motion on a pyramid level `factor` times as large."""
+    """Return the same motion on a pyramid level `factor` times as large."""
     scaled = matrix.copy()
     scaled[:, 2] *= factor
     return scaled
 
 
 def _sample(grey: NDArray[np.uint8], place: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Bilinear values at `place` (2×N), and which of them lie inside."""
+    """Return the bilinear values at `place` (2×N), and which of them lie inside."""
     height, width = grey.shape
     x, y = place
     inside = (x >= 0) & (y >= 0) & (x < width - 1) & (y < height - 1)

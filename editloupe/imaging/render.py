@@ -1,4 +1,4 @@
-"""Pictures made of pictures: crops, enlargements, two panes with a red line between them, boxes, a map of differences."""
+"""Makes pictures of pictures: crops, enlargements, two panes with a red line between them, boxes, a map of differences."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from editloupe.imaging.align import resize
 from editloupe.values import Box
 
 SHORT_SIDE: Final = 256
-"""A crop whose shorter side has fewer px is enlarged before it is shown."""
-
+"""px; a crop with a shorter side is enlarged before it is shown."""
 LONG_SIDE: Final = 1024
-"""No pane is longer than so many px; a larger crop is reduced."""
-
+"""px; longest side of a pane. A larger crop is reduced."""
 DIVIDER_PX: Final = 8
 DIVIDER_RGB: Final = (255, 0, 0)
 
@@ -31,7 +29,7 @@ _MAP_CELL = 16
 
 
 def crop(rgb: RGB, box: Box) -> RGB:
-    """The pixels of `box` (rounded outward, inside the image) as a copy, h×w×3 uint8 RGB, native resolution."""
+    """Return the pixels of `box` (rounded outward, inside the image) as a copy, h×w×3 uint8 RGB, native resolution."""
     x0, y0, x1, y1 = box.ints()
     height, width = rgb.shape[:2]
     if x0 < 0 or y0 < 0 or x1 > width or y1 > height:
@@ -40,7 +38,7 @@ def crop(rgb: RGB, box: Box) -> RGB:
 
 
 def masked(rgb: RGB, boxes: Sequence[Box]) -> RGB:
-    """A copy of H×W×3 uint8 RGB with the boxes (px, rounded outward, clipped) painted white."""
+    """Return a copy of H×W×3 uint8 RGB with the boxes (px, rounded outward, clipped) painted white."""
     picture = rgb.copy()
     for box in boxes:
         x0, y0, x1, y1 = box.ints()
@@ -49,7 +47,7 @@ def masked(rgb: RGB, boxes: Sequence[Box]) -> RGB:
 
 
 def display_scale(width: float, height: float, *, short_side: int = SHORT_SIDE, long_side: int = LONG_SIDE) -> float:
-    """By how much a picture of `width` × `height` px is enlarged (a whole number) or reduced (below 1) to be shown.
+    """Return the factor by which a picture of `width` × `height` px is enlarged (a whole number) or reduced to be shown.
 
     The smallest whole number that brings the shorter side to `short_side`, as far as the longer stays within `long_side`.
     """
@@ -60,13 +58,13 @@ def display_scale(width: float, height: float, *, short_side: int = SHORT_SIDE, 
 
 
 def scaled(rgb: RGB, factor: float) -> RGB:
-    """H×W×3 uint8 RGB times `factor`: Lanczos to enlarge, area averaging to reduce."""
+    """Return H×W×3 uint8 RGB times `factor`: Lanczos to enlarge, area averaging to reduce."""
     height, width = rgb.shape[:2]
     return resize(rgb, width=max(1, round(width * factor)), height=max(1, round(height * factor)))
 
 
 def side_by_side(left: RGB, right: RGB) -> tuple[RGB, Box, Box]:
-    """Two panes of the same size with a red line between them; the picture and the panes' windows in its px.
+    """Return two panes of one size as a picture, with a red line between them, and the panes' windows in its px.
 
     Raises ValueError where the sizes differ.
     """
@@ -79,7 +77,7 @@ def side_by_side(left: RGB, right: RGB) -> tuple[RGB, Box, Box]:
 
 
 def with_boxes(rgb: RGB, boxes: Sequence[Box]) -> RGB:
-    """A copy with numbered boxes (1, 2, …), scaled to be looked at (`display_scale`); the first lies on top.
+    """Return a copy with numbered boxes (1, 2, …), scaled to be looked at (`display_scale`); the first lies on top.
 
     A box is drawn just outside what it holds, black, coloured, black, so that it is seen on any ground.
     """
@@ -98,7 +96,7 @@ def with_boxes(rgb: RGB, boxes: Sequence[Box]) -> RGB:
 
 
 def _label(picture: RGB, text: str, corner: tuple[int, int], colour: tuple[int, int, int]) -> None:
-    """Text on a filled ground above `corner`, or inside the picture where there is no room above. In place."""
+    """Draw text on a filled ground above `corner`, or inside the picture where there is no room above. In place."""
     height, width = picture.shape[:2]
     size = max(0.4, max(width, height) / 1600)
     thickness = max(1, round(2 * size))
@@ -111,7 +109,7 @@ def _label(picture: RGB, text: str, corner: tuple[int, int], colour: tuple[int, 
 
 
 def heat_map(rgb: RGB, levels: NDArray[np.float32]) -> RGB:
-    """A coarse map of differences over a grey copy of the image, at most 768 px a side: dark blue little, red much.
+    """Return a coarse map of differences over a grey copy of the image, at most 768 px a side: dark blue little, red much.
 
     rgb: h×w×3 uint8, the frame of `levels`.   levels: h×w float32, 0..255; averaged over 16×16 px of the map.
     """

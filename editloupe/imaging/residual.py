@@ -1,4 +1,4 @@
-"""What differs between two aligned pictures once a difference in sharpness is taken out: in light, and in colour."""
+"""Measures what differs between two aligned pictures, without a difference in sharpness: in light, and in colour."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ Map: TypeAlias = NDArray[np.float32]
 _Plane: TypeAlias = NDArray[np.uint8]
 
 _BLURS: Final = (0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.5)
-"""Standard deviations in px that are tried: from what a resampling leaves to what an autoencoder does."""
-
+"""Standard deviations in px to try: from what a resampling leaves to what an autoencoder does."""
 _TILE = 32
 _TILES = 64
 _MUST_FALL_TO = 0.98
 
 _COLOUR_IN_LEVELS = 1.5
 """A step of 1 in Cb or Cr is a step of about 1.4 to 1.8 in blue or red."""
-
 _MOST_SHIFT = 0.25
 _MOST_BLUR = 0.12
 _EXPLAINABLE_AREA = 20_000
@@ -33,24 +31,29 @@ _AROUND = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Residual:
-    """Two pictures at half their size, brought to one sharpness, and how they differ.
-
-    planes: Y, Cr, Cb of both, h×w uint8 each.   light, red, blue: h×w float32, first − second, in levels (±255).
-    activity, colour_activity: h×w float32, levels per px: the gradient that both pictures show around a place. Where it is
-    high, noise, compression and the smallest misplacement leave more.
-    blurs: standard deviations in px by which the first and the second picture were blurred to be equally sharp.
-    grain, colour_grain: levels: the noise that the noisier picture shows for itself, whatever the other one is.
-    """
+    """Two pictures at half their size, brought to one sharpness, and how they differ."""
 
     planes: tuple[tuple[_Plane, _Plane], ...]
+    """Y, Cr, Cb of both, h×w uint8 each."""
     light: Map
+    """h×w float32: first − second of Y, in levels (±255)."""
     red: Map
+    """The same of Cr."""
     blue: Map
+    """The same of Cb."""
     activity: Map
+    """h×w float32, levels per px: the gradient of Y that both pictures show around a place.
+
+    Where it is high, noise, compression and the smallest misplacement leave more.
+    """
     colour_activity: Map
+    """The same of Cr and Cb."""
     blurs: tuple[float, float]
+    """Standard deviations in px by which each picture was blurred to be equally sharp."""
     grain: float
+    """Noise in levels of Y that the noisier picture shows for itself, whatever the other one is."""
     colour_grain: float
+    """The same of Cr and Cb."""
 
     @property
     def levels(self) -> Map:
@@ -62,16 +65,23 @@ class Residual:
 
 @dataclass(frozen=True, kw_only=True)
 class Planes:
-    """A picture as it is compared: luma H×W uint8 at full size, Cr and Cb at half, and luma at half, (H+1)//2×(W+1)//2."""
+    """A picture as it is compared, in planes of uint8. Half size is (H+1)//2×(W+1)//2."""
 
     light: _Plane
+    """Luma, H×W."""
     half_light: _Plane
+    """Luma at half size."""
     red: _Plane
+    """Cr at half size."""
     blue: _Plane
+    """Cb at half size."""
 
 
 def planes(rgb: RGB) -> Planes:
-    """H×W×3 uint8 RGB. Light is kept at full size, where a blur shows; colour is coarse in every compressed picture."""
+    """Return the planes of H×W×3 uint8 RGB.
+
+    Luma is kept at full size, where a blur shows. Colour is coarse in every compressed picture.
+    """
     size = (max(1, (rgb.shape[1] + 1) // 2), max(1, (rgb.shape[0] + 1) // 2))
     ycc = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2YCrCb), dtype=np.uint8)
     half = _resized(ycc, size)
@@ -80,7 +90,7 @@ def planes(rgb: RGB) -> Planes:
 
 
 def residual(first: Planes, second: Planes) -> Residual:
-    """What differs between two pictures of one size and one tone, aligned."""
+    """Return what differs between two pictures of one size and one tone, aligned."""
     size = (first.red.shape[1], first.red.shape[0])
     blurs = sharpness_match(first.light, second.light)
     one, other = (_resized(_blurred(p.light, sigma), size) for p, sigma in zip((first, second), blurs, strict=True))
@@ -102,9 +112,10 @@ def residual(first: Planes, second: Planes) -> Residual:
 
 
 def sharpness_match(first: _Plane, second: _Plane) -> tuple[float, float]:
-    """Standard deviations in px of the Gaussians that bring two h×w pictures to one sharpness; at least one of them is 0.
+    """Return the standard deviations in px of the Gaussians that bring two h×w pictures to one sharpness.
 
-    Chosen to leave the least on 64 tiles, of which the most different quarter, where an edit may be, has no say.
+    At least one of them is 0. They leave the least difference on 64 tiles. The quarter of the tiles that differs most does
+    not count: an edit may be there.
     """
     if min(first.shape) < 2 * _TILE:
         return 0.0, 0.0
@@ -124,7 +135,7 @@ def sharpness_match(first: _Plane, second: _Plane) -> tuple[float, float]:
 
 
 def unexplained(residual: Residual, box: Box) -> float:
-    """The share 0..1 of the residual's energy around a place that no small shift and no small blur of it explains.
+    """Return the share 0..1 of the residual's energy around a place that no small shift and no small blur of it explains.
 
     box: px of the residual. At most 0.25 px of shift and 0.12 px² of blur (half its variance) a direction count, on planes
     of half size: what the affine motion and one sharpness for all leave. A place too large to have slipped counts as 1.
@@ -148,7 +159,7 @@ def unexplained(residual: Residual, box: Box) -> float:
 
 
 def _derivatives(plane: Map) -> NDArray[np.float64]:
-    """4×N: d/dx, d/dy, d²/dx², d²/dy² per px; Sobel's kernels sum to 8 and 4 times the derivative."""
+    """Return 4×N: d/dx, d/dy, d²/dx², d²/dy² per px. Sobel's kernels sum to 8 and 4 times the derivative."""
     kinds = ((1, 0, 1 / 8), (0, 1, 1 / 8), (2, 0, 1 / 4), (0, 2, 1 / 4))
     return np.stack([cv2.Sobel(plane, cv2.CV_32F, dx, dy, scale=scale).ravel() for dx, dy, scale in kinds]).astype(
         np.float64
@@ -161,7 +172,7 @@ def _matched(a: _Plane, b: _Plane) -> tuple[_Plane, _Plane]:
 
 
 def _tiles(first: _Plane, second: _Plane) -> tuple[_Plane, _Plane]:
-    """64 tiles of 32×32 px spread over the picture, below each other."""
+    """Return 64 tiles of 32×32 px from all over each picture, below each other."""
     height, width = first.shape
     side = int(np.sqrt(_TILES))
     ys = np.linspace(0, height - _TILE, side).astype(int)
@@ -171,7 +182,7 @@ def _tiles(first: _Plane, second: _Plane) -> tuple[_Plane, _Plane]:
 
 
 def _typical(a: _Plane, b: _Plane) -> float:
-    """Mean over the tiles of the root of the mean square difference, the largest quarter left out."""
+    """Return the mean over the tiles of the root mean square difference, the largest quarter left out."""
     squares = (a.astype(np.float32) - b) ** 2
     of_tiles = np.sort(np.sqrt(squares.reshape(-1, _TILE * _TILE).mean(axis=1)))
     return float(of_tiles[: max(1, len(of_tiles) * 3 // 4)].mean())
@@ -190,8 +201,11 @@ def _minus(a: _Plane, b: _Plane) -> Map:
 
 
 def _grain(plane: _Plane) -> float:
-    """The standard deviation of a picture's noise in levels: from the median size of a difference of two Laplacians, which
-    neither slopes nor edges pass (Immerkær 1996, with a median in place of the mean)."""
+    """Return the standard deviation of a picture's noise in levels.
+
+    It is measured by the median size of a difference of two Laplacians, which neither slopes nor edges pass (Immerkær 1996,
+    with a median in place of the mean).
+    """
     if min(plane.shape) < 3:
         return 0.0
     kernel = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]], dtype=np.float32)

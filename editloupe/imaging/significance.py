@@ -1,4 +1,4 @@
-"""How surprising each place's residual is, at several scales, in units of the noise that the picture itself shows."""
+"""Measures how surprising each place's residual is, at several scales, in units of the picture's own noise."""
 
 from __future__ import annotations
 
@@ -15,71 +15,60 @@ from editloupe.imaging.residual import Map, Residual
 
 SCALES: Final = (0.8, 2.0, 4.0)
 """Standard deviations in px of the half-size maps over which signed differences are averaged."""
-
 _FLOOR_LIGHT = 0.8
 _FLOOR_COLOUR = 0.6
 _FLOOR_MEAN = 0.15
 """Levels that count as noise in any case: rounding leaves 0.3 to 0.4; over many px, a tone is known to about 0.15."""
-
 _OF_GRADIENT = 0.04
 """Noise at least this share of the local gradient: registration is good to a few hundredths of a px."""
-
 _CLIP = 6.0
 """Averages count no pixel for more, so that a strong object does not spread over the reach of the wide ones."""
-
 _SAMPLES = 40_000
 """Places at which noise is measured: a hundredth of them, the smallest group, still gives a median to 5 %."""
-
 _GROUP_ENDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 """Groups by rank of activity; the last ones are small, since noise grows fastest where activity is highest."""
-
 _STEPS_PER_E = 40
 """Activity in logarithmic steps of 2.5 %, so that 256 of them reach from 0 to 600 levels a px."""
-
 _SLACK = 3.0
 _TAIL_AT_MOST = 6.0
 """Tails of noise may be so many times as long as a normal distribution's; longer ones are an edit in the group."""
-
 _LEAST_PLACES = 6.0
 """Cells of an 8×8 grid over which a kind of place is spread, from which its noise is measured and not guessed."""
-
 _MOST_NOISE = 3.0
 _MOST_SLIP = 1.0
 _MOST_GRAIN = 3.0
 """Noise is at most 3 levels, plus a slip of a px over the gradient, plus three times the grain that one of the pictures has
 for itself. Compression, autoencoders and local drift leave a third of the first two at most places."""
-
 _MOST_SPREAD = 0.7
 """Units of noise that the wider averages leave where nothing changed: 0.4 by autoencoders, 0.7 by drift, 1 by edits."""
-
 _SLIP = 0.25
 """px of the half-size maps by which places may have slipped where nothing tells: half a px of the picture."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """One scale's statistic over the picture.
-
-    values: h×w float32 of the half size, ≥ 0, in units of its own noise, the largest of light and the two colours.
-    reach: standard deviation of the averaging, in px of the map.
-    """
+class EvidenceMap:
+    """One scale's statistic over the picture."""
 
     values: Map
+    """h×w float32 of the half size, ≥ 0, in units of its own noise: the largest of light and the two colours."""
     reach: float
+    """Standard deviation of the averaging, in px of the map."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Significance:
-    """evidence: from the finest scale to the widest.   noise, colour_noise: levels of light and of Cb or Cr, at
-    the finest scale and a typical place."""
+    """The evidence at all scales, and the noise it is measured in."""
 
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[EvidenceMap, ...]
+    """From the finest scale to the widest."""
     noise: float
+    """Levels of light at the finest scale and a typical place."""
     colour_noise: float
+    """Levels of Cb or Cr at the finest scale and a typical place."""
 
 
 def significance(residual: Residual) -> Significance:
-    """Coherent means of the residual at three scales, each divided by its typical size at places as active."""
+    """Return means of the residual at three scales, each divided by its typical size at places as active."""
     of_light = _Calibration(residual.activity, residual.grain)
     of_colour = _Calibration(residual.colour_activity, residual.colour_grain)
     planes = (
@@ -96,14 +85,14 @@ def significance(residual: Residual) -> Significance:
         for one, other in zip(largest, means, strict=True):
             np.maximum(one, other, out=one)
     return Significance(
-        evidence=tuple(Evidence(values=v, reach=sigma) for v, sigma in zip(largest, SCALES, strict=True)),
+        evidence=tuple(EvidenceMap(values=v, reach=sigma) for v, sigma in zip(largest, SCALES, strict=True)),
         noise=noise,
         colour_noise=colour_noise,
     )
 
 
 def _means(plane: Map, calibration: _Calibration, floor: float) -> tuple[Sequence[Map], float]:
-    """The statistic of one plane at each scale, and the finest one's typical noise in levels."""
+    """Return the statistic of one plane at each scale, and the finest one's typical noise in levels."""
     values = np.asarray(plane - np.median(plane[::4, ::4]), dtype=np.float32)
     noise = calibration.noise(np.abs(values), floor=floor, of_gradient=_OF_GRADIENT)
     finest = _mean_size(values, SCALES[0])
@@ -122,13 +111,13 @@ def _means(plane: Map, calibration: _Calibration, floor: float) -> tuple[Sequenc
 
 
 def _mean_size(values: Map, sigma: float) -> Map:
-    """The size of the signed mean: noise cancels, a changed place does not."""
+    """Return the size of the signed mean. Noise cancels in it; a changed place does not."""
     mean = np.asarray(cv2.GaussianBlur(values, (0, 0), sigma), dtype=np.float32)
     return np.abs(mean, out=mean)
 
 
 class _Calibration:
-    """The noise at places as active as each one: flat sky keeps its own measure beside foliage and lettering."""
+    """Measures the noise at places as active as each one: flat sky has its own measure beside foliage and lettering."""
 
     def __init__(self, activity: Map, grain: float) -> None:
         self._level: NDArray[np.uint8] = np.asarray(np.clip(_STEPS_PER_E * cv2.log(1 + activity), 0, 255), dtype=np.uint8)
@@ -153,7 +142,10 @@ class _Calibration:
         self._growth = np.maximum(1.0, self._activities / max(1e-3, float(np.expm1(self._at[-1] / _STEPS_PER_E))))
 
     def _typical(self, sizes: NDArray[np.float32]) -> NDArray[np.float64]:
-        """By group. What is found in one place only may be an edit's rim: there, the noise of calmer places and a slip."""
+        """Return the typical size in each group.
+
+        A group that is found in one place only may be an edit's rim. It gets the noise of calmer places and a slip.
+        """
         typical = np.array([_spread(sizes[group]) for group in self._groups])
         if self._known.all():
             return typical
@@ -164,7 +156,9 @@ class _Calibration:
         return np.where(self._known, typical, np.minimum(typical, guessed))
 
     def noise(self, size: Map, *, floor: float, of_gradient: float = 0.0, most: float | None = None) -> Map:
-        """h×w float32: the standard deviation of what has the absolute values `size`, from its median and 80 % point.
+        """Return h×w float32: the standard deviation of what has the absolute values `size`.
+
+        It is measured by their median and 80 % point.
 
         most: what it cannot exceed; None takes levels that no delivery of an unchanged picture was seen to reach.
         """

@@ -1,39 +1,41 @@
-"""Where a sample's targets are in each of its images: boxes carried from image to image, what masks cover. Arithmetic."""
+"""Computes where a sample's targets are in each of its images: boxes carried from image to image, areas."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from editloupe.values import Box, ImageRef, Role, Sample, Target
 
 _BY_TRUST: tuple[Role, ...] = ("source", "reference", "edited")
-"""Whose box stands in for a role that has none."""
-
+"""Roles whose box is taken for a role that has none, in this order."""
 _PAD_PX = 2.0
+
+AREAS: Final = ((0.0007, "under 0.07 %"), (0.008, "0.07 to 0.8 %"), (0.1, "0.8 to 10 %"), (math.inf, "10 % and more"))
+"""Shares of the image: (upper bound, name), smallest first; the bulk of DLEBench lies in the second (its Figure 4)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """A target's box in px of one image.   scaled_from: the image whose box was scaled to it; None for a box of its own."""
+    """A target's box in one image."""
 
     box: Box
+    """In px of the image."""
     scaled_from: Role | None = None
+    """The image whose box was scaled to this one; None for a box of its own."""
 
 
 def images_of(sample: Sample) -> dict[Role, ImageRef]:
-    """The images that a sample has, by role."""
-    found: dict[Role, ImageRef | None] = {
-        "source": sample.source,
-        "edited": sample.edited,
-        "reference": sample.reference,
-    }
+    """Return the images that a sample has, by role."""
+    found: dict[Role, ImageRef | None] = {"source": sample.source, "edited": sample.edited, "reference": sample.reference}
     return {role: image for role, image in found.items() if image is not None}
 
 
 def placed(target: Target, role: Role, images: Mapping[Role, ImageRef]) -> Placed | None:
-    """A target in the image of `role`: its own box there, else another's, scaled by the images' sizes; or None."""
+    """Return a target's box in the image of `role`: its own there, else another's, scaled by the images' sizes; or None."""
     if role in target.boxes:
         return Placed(box=target.boxes[role])
     base = next((r for r in _BY_TRUST if r in target.boxes and r in images), None)
@@ -43,9 +45,9 @@ def placed(target: Target, role: Role, images: Mapping[Role, ImageRef]) -> Place
 
 
 def extent(target: Target, role: Role, images: Mapping[Role, ImageRef]) -> Placed | None:
-    """As `placed`, grown to what the target takes up before and after the edit: the source's and the reference's box.
+    """Return the box of `placed`, grown to the source's and the reference's box: what the target takes up before and after.
 
-    For edits after which something is elsewhere, of another size, or gone.
+    It is for edits after which something is elsewhere, of another size, or gone.
     """
     own = placed(target, role, images)
     if own is None:
@@ -64,14 +66,17 @@ def _carried(box: Box, of: ImageRef, to: ImageRef) -> Box:
 
 
 def padded(box: Box, *, pad: float, width: int, height: int) -> Box:
-    """A box grown on every side by `pad` of its shorter side, at least 2 px; rounded outward, clipped to the image."""
+    """Return a box grown on every side by `pad` of its shorter side, at least 2 px.
+
+    It is rounded outward and clipped to the image.
+    """
     grow = max(_PAD_PX, pad * min(box.width, box.height))
     grown = Box(box.x0 - grow, box.y0 - grow, box.x1 + grow, box.y1 + grow)
     return grown.rounded_out().clipped(width=width, height=height)
 
 
 def covered_area(boxes: Sequence[Box]) -> float:
-    """The area of the union of boxes, px²: what overlaps counts once."""
+    """Return the area of the union of boxes in px²: what overlaps counts once."""
     xs = sorted({x for box in boxes for x in (box.x0, box.x1)})
     area = 0.0
     for x0, x1 in pairwise(xs):
@@ -83,12 +88,20 @@ def covered_area(boxes: Sequence[Box]) -> float:
 
 
 def relative_area(sample: Sample) -> float | None:
-    """The share of the source image that the targets take up, 0..1, overlaps counted once; None where no box is known."""
+    """Return the share 0..1 of the source image that the targets take up; None where no box is known.
+
+    What overlaps counts once.
+    """
     images = images_of(sample)
     boxes = [found.box for target in sample.targets if (found := placed(target, "source", images)) is not None]
     return covered_area(boxes) / (sample.source.width * sample.source.height) if boxes else None
 
 
+def area_name(area: float) -> str:
+    """Return the interval of a target area (share of the image, 0 to 1)."""
+    return next(name for bound, name in AREAS if area < bound)
+
+
 def without_boxes(samples: Iterable[Sample]) -> list[Sample]:
-    """The samples in which no target, or not every target, has a box that can be used."""
+    """Return the samples in which no target, or not every target, has a box that can be used."""
     return [s for s in samples if not s.targets or any(placed(t, "source", images_of(s)) is None for t in s.targets)]

@@ -1,7 +1,8 @@
-"""Prompts are Markdown with Jinja2, rendered strictly: a variable that is not given is an error, never an empty string.
+"""Render prompts: Markdown with Jinja2. A missing variable is an error, never an empty string.
 
-A template is one file. Built-in ones are named by folder and stem ("dlebench/judge"); a user's own is given by the path
-of its .md file. Includes are not offered, so that the digest of a template covers all of its words.
+A template is one file. The agent's own are named by folder and stem ("agent/format"). A protocol names one of its own
+folder, and a user their own, by the path of the .md file. Includes are not supported, so that the digest of a template
+covers its whole text.
 """
 
 from __future__ import annotations
@@ -9,49 +10,61 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Final
-
-from jinja2 import FunctionLoader, StrictUndefined, Template, TemplateError, TemplateNotFound, TemplateSyntaxError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import TYPE_CHECKING, Final
 
 from editloupe.errors import PromptError
 from editloupe.values import digest
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 __all__ = ["builtin_prompts", "prompt_digest", "render"]
 
 _HERE: Final = Path(__file__).parent
 
 
-def _no_includes(_name: str) -> None:
-    """Every other template is unknown."""
-
-
-_ENVIRONMENT: Final = ImmutableSandboxedEnvironment(
-    undefined=StrictUndefined,
-    autoescape=False,
-    keep_trailing_newline=False,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    loader=FunctionLoader(_no_includes),
-)
-
-
 @lru_cache(maxsize=1)
 def builtin_prompts() -> tuple[str, ...]:
-    """Names of the templates that come with editloupe."""
+    """Return the names of the templates that come with editloupe."""
     return tuple(sorted(path.relative_to(_HERE).with_suffix("").as_posix() for path in _HERE.rglob("*.md")))
 
 
 def render(template: str | Path, /, **variables: object) -> str:
-    """The text of a template with its variables filled in; values are put in as they are and not read as templates.
+    """Return the text of a template with its variables filled in. Values are inserted as they are.
 
-    template: a built-in name ("dlebench/judge"), or the path of a user's .md file.
-    Raises PromptError, which names file, line and variable.
+    template: a built-in name ("agent/format"), or the path of a .md file.
+    Raises PromptError with file, line and variable.
     """
-    shown, text = _read(template)
+    return _rendered(*_read(template), variables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnTemplate:
+    """A user's template with its text, so that a run that records it does not need the file again."""
+
+    name: str
+    """The file's name, for messages."""
+    text: str
+
+    @classmethod
+    def read(cls, path: str | Path) -> OwnTemplate:
+        """Read a .md file. Raises PromptError if it cannot be read."""
+        _, text = _read(Path(path))
+        return cls(name=Path(path).name, text=text)
+
+    def render(self, **variables: object) -> str:
+        """Return the text with the variables filled in. Raises PromptError as `render`."""
+        return _rendered(self.name, self.text, variables)
+
+
+def _rendered(shown: str, text: str, variables: dict[str, object]) -> str:
+    from jinja2 import TemplateError, TemplateNotFound
+
     compiled = _compiled(shown, text)
     try:
         return compiled.render(**variables)
@@ -60,15 +73,15 @@ def render(template: str | Path, /, **variables: object) -> str:
             f"prompt {shown!r}{_line(error.__traceback__, shown)}: includes {error.name!r}; a template must be one file"
         ) from error
     except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # Jinja2 passes on what an expression of the template raises; the template's author is the one who can mend it.
+        # Jinja2 passes on what an expression of the template raises; the template's author can fix it.
         hint = _hint(str(error), variables)
         raise PromptError(f"prompt {shown!r}{_line(error.__traceback__, shown)}: {error}{hint}") from error
 
 
 def prompt_digest(template_names: Iterable[str | Path]) -> str:
-    """SHA-256 over the names and texts of templates; their order does not matter. Raises PromptError.
+    """Return the SHA-256 over the names and texts of templates, in any order. Raises PromptError.
 
-    A user's file counts by its file name and not its folder, so that the same prompt is the same on another machine.
+    A user's file counts by its name without its folder, so that the digest is the same on another machine.
     """
     pairs = {(_identity(name), _read(name)[1]) for name in template_names}
     return digest([[name, text] for name, text in sorted(pairs)])
@@ -84,12 +97,12 @@ def _identity(template: str | Path) -> str:
 
 @cache
 def _builtin_text(name: str) -> str:
-    """Read once: it comes with the package, and a sample renders half a dozen."""
+    """Read a built-in template once; each sample renders about six."""
     return (_HERE / f"{name}.md").read_text(encoding="utf-8-sig")
 
 
 def _read(template: str | Path) -> tuple[str, str]:
-    """(name for messages, text). Line ends are unified: a checkout with CRLF is the same prompt."""
+    """Return (name for messages, text). Line ends are unified: a checkout with CRLF is the same prompt."""
     if _is_path(template):
         path, shown = Path(template), str(template)
     elif template in builtin_prompts():
@@ -111,18 +124,41 @@ def _read(template: str | Path) -> tuple[str, str]:
         raise PromptError(f"prompt {shown!r}: cannot be read: {error.strerror or error}") from error
 
 
+def _no_includes(_name: str) -> None:
+    """Return None for each name: every other template is unknown."""
+
+
+@cache
+def _environment() -> ImmutableSandboxedEnvironment:
+    # Jinja2 is imported at the first prompt: reports and the viewer's index render none.
+    from jinja2 import FunctionLoader, StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    return ImmutableSandboxedEnvironment(
+        undefined=StrictUndefined,
+        autoescape=False,
+        keep_trailing_newline=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=FunctionLoader(_no_includes),
+    )
+
+
 @lru_cache(maxsize=64)
 def _compiled(shown: str, text: str) -> Template:
-    """Compiled once for each text, so that an edited file takes effect at once."""
+    """Compile a template once for each text, so that an edited file takes effect at once."""
+    from jinja2 import Template, TemplateSyntaxError
+
+    environment = _environment()
     try:
         # compile() and not from_string(): it takes a file name, by which tracebacks can be mapped to template lines.
-        return Template.from_code(_ENVIRONMENT, _ENVIRONMENT.compile(text, shown, shown), {})
+        return Template.from_code(environment, environment.compile(text, shown, shown), {})
     except TemplateSyntaxError as error:
         raise PromptError(f"prompt {shown!r}, line {error.lineno}: {error.message}") from error
 
 
 def _line(trace: TracebackType | None, shown: str) -> str:
-    """Where in the template it happened (", line 3"), from the traceback that Jinja2 has rewritten to template lines."""
+    """Return the line of an error in the template (", line 3"), from the traceback that Jinja2 maps to template lines."""
     found = ""
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == shown:
@@ -132,7 +168,7 @@ def _line(trace: TracebackType | None, shown: str) -> str:
 
 
 def _hint(message: str, variables: dict[str, object]) -> str:
-    """What could have been meant by an undefined variable."""
+    """Return a hint at the variable that could be meant by an undefined one."""
     undefined = re.match(r"'(\w+)' is undefined", message)
     if undefined is None:
         return ""

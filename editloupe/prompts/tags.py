@@ -1,4 +1,4 @@
-"""The tags of the text protocol (DLEBench, Tables 7 to 14), and how they are kept out of text that is only data."""
+"""The tags of the text protocol (DLEBench, Tables 7 to 14), and how to keep them out of data."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ TAGS = re.compile(
     r"<\s*(?P<slash>/?)\s*(?:(?P<thinking>start\s+thinking)|(?P<call>tool_call)|(?P<answer>(?:start\s+)?final\s+answer))\s*>",
     re.IGNORECASE,
 )
-"""Every spelling that the parser takes for one of our tags; `neutralise` makes the same ones harmless."""
+"""Every spelling that the parser accepts as a tag. `neutralise` changes the same spellings."""
 
 
 def neutralise(text: str) -> str:
-    """Text from outside (instructions, captions, file names, text read in images) with our own tags made harmless.
+    """Return text from outside (instructions, captions, file names, text in images) without our tags.
 
-    The angle brackets become ‹ ›, so that a reader still sees what stood there and no parser takes it for a tag.
+    Their angle brackets become ‹ ›: a reader still sees the text, and the parser finds no tag.
     """
     return TAGS.sub(lambda m: f"‹{m[0][1:-1]}›", text)

@@ -1,1 +1,1 @@
-"""Protocols: one file a paper. A protocol is bookkeeping: which questions, which rubric, how findings become scores."""
+"""Protocols: one folder a paper. A protocol is bookkeeping: which questions, which rubric, how findings become scores."""

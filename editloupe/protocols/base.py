@@ -1,92 +1,243 @@
-"""What a protocol is: three pure functions between samples, findings and numbers."""
+"""What a protocol is: which questions to ask, and how findings become scores. Both are pure functions.
+
+A protocol is a class behind the entry point group `editloupe.protocols`. `BaseProtocol` spares it the parts that most
+protocols do not need. docs/protocols.md has a complete example.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeAlias
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from editloupe import plugins
+from editloupe.answers import Answer
+from editloupe.errors import ConfigError, EditLoupeError, ProtocolError
+from editloupe.findings import Finding
+from editloupe.imaging.views import OPS
 from editloupe.protocols.repeats import Repeats, joined
-from editloupe.records import Finding, Task
-from editloupe.values import Json, Sample, Score, sample_key
+from editloupe.scores import NOT_JUDGED, Metric, Score, TableSpec
+from editloupe.tasks import About, Budget, Task
+from editloupe.values import Json, Sample
 
 Group: TypeAlias = Sequence[Sample]
-"""The samples that share source and instruction: usually one, several where several editors were given the same task."""
+"""The samples that share source and instructions: usually one, several where several editors were given the same task."""
 
-Done: TypeAlias = Mapping[str, Finding]
-"""Findings by task id."""
+Question: TypeAlias = tuple[str, str, str, int, str]
+"""(metric, editor, sample id, turn, part)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One mean with what it rests on.
+class Options(BaseModel):
+    """What a run may set of a protocol. A protocol derives its own model from this one."""
 
-    mean: 0..100, None where nothing was judged.   judged, asked: samples with a value, and all.
-    """
-
-    mean: float | None
-    judged: int
-    asked: int
-
-    def to_json(self) -> dict[str, Json]:
-        return {"mean": self.mean, "judged": self.judged, "asked": self.asked}
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summary:
-    """The table of one editor.
+class Paper:
+    """Where a protocol comes from."""
 
-    criteria: short names in the rubric's order.   rows: edit type → criterion → Cell (also "overall").
-    macro: the mean over the benchmark's edit types that are present; micro: over all samples.
-    types_present: criterion (and "overall") → types with a mean; of types_known, for "k of 7 types".
-    histogram: criterion → label → count, every label of the rubric.
-    statuses: criterion → status → count, for what is not ok.
-    """
+    title: str
+    url: str = ""
 
-    editor: str
-    criteria: tuple[str, ...]
-    rows: Mapping[str, Mapping[str, Cell]]
-    macro: Mapping[str, Cell]
-    micro: Mapping[str, Cell]
-    types_present: Mapping[str, int]
-    types_known: int
-    histogram: Mapping[str, Mapping[str, int]]
-    statuses: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "editor": self.editor,
-            "criteria": list(self.criteria),
-            "rows": {t: {c: cell.to_json() for c, cell in row.items()} for t, row in self.rows.items()},
-            "macro": {c: cell.to_json() for c, cell in self.macro.items()},
-            "micro": {c: cell.to_json() for c, cell in self.micro.items()},
-            "types_present": dict(self.types_present),
-            "types_known": self.types_known,
-            "histogram": {c: dict(h) for c, h in self.histogram.items()},
-            "statuses": {c: dict(s) for c, s in self.statuses.items()},
-        }
+class Known(Mapping[Question, Finding]):
+    """The findings of a group so far, by question: one a question, the repeats joined."""
+
+    def __init__(self, findings: Iterable[Finding] = (), entropy: Mapping[str, float] | None = None) -> None:
+        self._by_question = {finding.question: finding for finding in findings}
+        self.entropy: Mapping[str, float] = entropy or {}
+        """Task id → bits by which the answers of its repeats differ."""
+
+        self.consulted = False
+        """Whether anybody has looked at a finding. A plan that looks at none is not asked again."""
+
+    def __getitem__(self, question: Question) -> Finding:
+        self.consulted = True
+        return self._by_question[question]
+
+    def __iter__(self) -> Iterator[Question]:
+        self.consulted = True
+        return iter(self._by_question)
+
+    def __len__(self) -> int:
+        self.consulted = True
+        return len(self._by_question)
+
+    def finding(self, metric: str, about: About | Sample) -> Finding | None:
+        """Return the finding on a question; None while there is none. A sample means the sample as a whole."""
+        about = About.of(about) if isinstance(about, Sample) else about
+        return self.get((metric, about.editor, about.sample_id, about.turn, about.part))
+
+    def answer(self, metric: str, about: About | Sample) -> Answer | None:
+        """Return the answer to a question; None while there is none, and if the question could not be answered."""
+        finding = self.finding(metric, about)
+        return None if finding is None else finding.answer
+
+    def of(self, metric: str, sample: Sample) -> list[Finding]:
+        """Return the findings on all turns and parts of a sample, in the order of turns, then as they came."""
+        found = [f for f in self.values() if (f.metric, f.editor, f.sample_id) == (metric, sample.editor, sample.id)]
+        return sorted(found, key=lambda f: f.turn)
 
 
 class EvalProtocol(Protocol):
-    """Bookkeeping of one paper."""
+    """The contract. Everything but the class attributes may depend on the options."""
 
-    name: str
+    name: ClassVar[str]
+    """As the entry point has it."""
+    Options: ClassVar[type[BaseModel]]
+    """The model of the protocol's own options."""
+    roles: ClassVar[Mapping[str, str]]
+    """Role → what it does. "judge" is the usual one; a protocol without an LMM has none."""
+
+    @property
+    def options(self) -> Any:
+        """The options that this instance was made with, an instance of `Options`."""
+
+    @property
+    def metrics(self) -> Sequence[Metric]:
+        """What `score` reports."""
+
+    @property
+    def tables(self) -> Sequence[TableSpec | Callable[..., Any]]:
+        """What `editloupe report` shows, in this order; () for one table of all metrics."""
 
     def check(self, samples: Sequence[Sample]) -> None:
-        """Raises DataError where these samples cannot be asked about; called before anything is spent."""
+        """Raise DataError if these samples cannot be asked about. Called before anything is spent."""
 
-    def plan(self, group: Group, done: Done) -> list[Task]:
-        """The tasks that can be asked now and are not in `done`; called until it returns nothing new."""
+    def plan(self, group: Group, known: Known) -> Iterable[Task]:
+        """Return the tasks that can be asked now. Called again whenever a finding of the group arrives.
 
-    def score(self, group: Group, done: Done) -> list[Score]:
-        """What the findings say of each sample; a score without a value says why."""
+        Pure: the same samples and findings give the same tasks. Tasks that are known already may be returned again.
+        """
 
-    def summarise(self, scores: Sequence[Score]) -> list[Summary]:
-        """One table an editor."""
+    def score(self, group: Group, known: Known) -> Iterable[Score]:
+        """Return a score for every sample and metric. A score without a value says why. Pure."""
+
+
+class BaseProtocol:
+    """A protocol with the usual parts: options, tools and budget are kept, samples are not checked."""
+
+    name: ClassVar[str] = ""
+    paper: ClassVar[Paper | None] = None
+    Options: ClassVar[type[BaseModel]] = Options
+    roles: ClassVar[Mapping[str, str]] = {"judge": "answers the questions"}
+    outputs: ClassVar[bool] = True
+    """False for a protocol that looks at no edited image: the data may then have none."""
+    metrics: Sequence[Metric] = ()
+    tables: Sequence[TableSpec | Callable[..., Any]] = ()
+
+    def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
+        self.options: Any = self.Options() if options is None else options
+        self.tools = tuple(tools)
+        """Names of the tools that the run offers."""
+
+        self.budget = budget or Budget()
+        """The run's budget of one task."""
+
+    def check(self, samples: Sequence[Sample]) -> None:
+        """Accept all samples."""
+
+    def missing(
+        self, metric: str, about: About | Sample, known: Known, *, question: str | None = None, **more: Any
+    ) -> Score:
+        """Return the score of a metric that has no value, with the status of the finding behind it.
+
+        question: the metric of that finding, where the metric is made from another question.   more: fields of the score.
+        """
+        about = About.of(about) if isinstance(about, Sample) else about
+        finding = known.finding(question or metric, about)
+        return Score(
+            sample_id=about.sample_id,
+            editor=about.editor,
+            turn=about.turn,
+            part=about.part,
+            metric=metric,
+            value=None,
+            missing=NOT_JUDGED if finding is None else finding.status,
+            reason="" if finding is None else finding.reason,
+            findings=() if finding is None else (finding.task_id,),
+            **more,
+        )
+
+
+def make_protocol(
+    name: str, given: Mapping[str, Json] | None = None, *, tools: Sequence[str] = (), budget: Budget | None = None
+) -> EvalProtocol:
+    """Return a protocol by name with these options.
+
+    Raises UnknownPlugin, and ConfigError for options that do not fit and a class that is no protocol.
+    """
+    cls: Any = plugins.load("protocols", name)
+    where = f"protocol {name!r} ({plugins.origin('protocols', name)})"
+    missing = [part for part in ("Options", "plan", "score", "metrics") if not hasattr(cls, part)]
+    if missing:
+        raise ConfigError(f"{where} lacks {', '.join(missing)}; see docs/protocols.md")
+    try:
+        options = cls.Options.model_validate(dict(given or {}))
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {_explained(error, cls.Options)}") from error
+    try:
+        protocol: EvalProtocol = cls(options, tools=tools, budget=budget or Budget())
+    except EditLoupeError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{where} cannot be opened: {_raised(error)}") from error
+    if not protocol.metrics:
+        raise ConfigError(f"{where} declares no metric; expected at least one editloupe.scores.Metric")
+    ids = [metric.id for metric in protocol.metrics]
+    if twice := next((id_ for id_ in ids if ids.count(id_) > 1), None):
+        raise ConfigError(f"{where} declares the metric {twice!r} twice")
+    return protocol
+
+
+def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 100_000) -> list[Task]:
+    """Return what a protocol plans for a group.
+
+    most: `plan` is stopped after this many tasks and one more.
+    Raises ProtocolError, which names package and place, if `plan` raises or asks one question in two ways.
+    """
+    where = described(protocol)
+    try:
+        tasks = list(islice(protocol.plan(group, known), most + 1))
+    except Exception as error:
+        raise ProtocolError(f"{where} raised in plan: {_raised(error)}") from error
+    if len(tasks) > most:
+        raise ProtocolError(f"{where} plans without an end: more than {most:,} tasks for {len(group)} samples")
+    found: dict[str, Task] = {}
+    asked: dict[Question, str] = {}
+    for task in tasks:
+        if not hasattr(task, "kind"):
+            raise ProtocolError(f"{where} planned {task!r}; expected an Ask or a Measure")
+        if task.protocol != protocol.name:
+            raise ProtocolError(f"{where} planned a task of the protocol {task.protocol!r}; expected {protocol.name!r}")
+        if task.id in found:
+            raise ProtocolError(f"{where} planned the same task twice: {task.metric}, {task.about}")
+        other = asked.setdefault(task.question, task.id)
+        if other != task.id:
+            raise ProtocolError(
+                f"{where} planned two different tasks for one question ({task.metric}, {task.about}); tell them apart by "
+                "metric, turn or part"
+            )
+        if task.role not in ("measure", *protocol.roles):
+            known_roles = ", ".join(protocol.roles) or "none"
+            raise ProtocolError(f"{where} planned a task on the role {task.role!r}; it declares {known_roles}")
+        if task.kind == "measure" and task.measure not in plugins.names("measures"):
+            known_measures = ", ".join(plugins.names("measures"))
+            raise ProtocolError(f"{where} planned the measure {task.measure!r}; installed are {known_measures}")
+        if unknown := next((view.op for view in task.views if view.op not in OPS), None):
+            raise ProtocolError(f"{where} planned a view with the op {unknown!r}; known are {', '.join(OPS)}")
+        found[task.id] = task
+    return list(found.values())
 
 
 def groups(samples: Sequence[Sample]) -> list[list[Sample]]:
-    """Samples that share source and instructions, in order of appearance."""
+    """Return the samples that share source and instructions together, in order of appearance."""
     found: dict[tuple[str, ...], list[Sample]] = {}
     for sample in samples:
         key = (sample.source.sha256, *(turn.instruction for turn in sample.turns))
@@ -94,42 +245,109 @@ def groups(samples: Sequence[Sample]) -> list[list[Sample]]:
     return list(found.values())
 
 
-def rejected_scores(rows: Iterable[tuple[str, str, str | None]], criteria: Sequence[str]) -> list[Score]:
-    """What there is instead of scores for rows of the data that could not be read: (editor, id, edit type) each."""
+def rejected_scores(rows: Iterable[tuple[str, str, str | None]], metrics: Iterable[str]) -> list[Score]:
+    """Return what stands instead of scores for rows of the data that could not be read: (editor, id, edit type) each."""
+    names = list(metrics)
     return [
         Score(
             sample_id=id_,
             editor=editor,
-            edit_type=edit_type,
-            metric=criterion,
+            metric=metric,
             value=None,
-            normalised=None,
             missing="input_error",
+            dims={} if edit_type is None else {"edit_type": edit_type},
         )
         for editor, id_, edit_type in rows
-        for criterion in criteria
+        for metric in names
     ]
+
+
+def known_of(findings: Iterable[Finding], repeats: Repeats | None = None) -> Known:
+    """Return findings by question, the repeats of a question joined."""
+    counted = [one for one in joined(findings, repeats or Repeats()) if one.finding is not None]
+    entropy = {one.finding.task_id: one.entropy for one in counted if one.finding and one.entropy is not None}
+    return Known((one.finding for one in counted if one.finding is not None), entropy)
 
 
 def scored(
     protocol: EvalProtocol, samples: Sequence[Sample], findings: Iterable[Finding], repeats: Repeats | None = None
 ) -> list[Score]:
-    """The scores of all samples, in their order. Of several findings on one question the last counts, or, where each was
-    asked several times (`repeats`), what they come to together.
-    """
-    by_sample: dict[str, dict[str, Finding]] = {}
-    doubts: dict[str, float] = {}
-    for one in joined(findings, repeats or Repeats()):
-        if one.finding is not None:
-            key = sample_key(one.finding.editor, one.finding.sample_id)
-            by_sample.setdefault(key, {})[one.finding.task_id] = one.finding
-            if one.entropy is not None:
-                doubts[one.finding.task_id] = one.entropy
+    """Return the scores of all samples, in their order. If `score` raises, the group's scores are missing and say why."""
+    by_sample: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_sample.setdefault(finding.about.key, []).append(finding)
     scores: dict[str, list[Score]] = {}
+    metrics = {metric.id: metric for metric in protocol.metrics}
     for group in groups(samples):
-        done = {id_: f for sample in group for id_, f in by_sample.get(sample.key, {}).items()}
-        for score in protocol.score(group, done):
-            # Of several targets the one in most doubt.
-            doubt = max((doubts[id_] for id_ in score.findings if id_ in doubts), default=None)
-            scores.setdefault(sample_key(score.editor, score.sample_id), []).append(replace(score, entropy=doubt))
+        known = known_of((f for sample in group for f in by_sample.get(sample.key, ())), repeats)
+        for score in _scores(protocol, group, known):
+            # Of several findings the one whose answers differ most.
+            entropy = max((known.entropy[id_] for id_ in score.findings if id_ in known.entropy), default=None)
+            value = None if score.value is None else metrics[score.metric].normalise(score.value)
+            scores.setdefault(score.key, []).append(replace(score, entropy=entropy, normalised=value))
     return [score for sample in samples for score in scores.get(sample.key, [])]
+
+
+def group_scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Score]:
+    """Return what a protocol scores of a group.
+
+    Raises ProtocolError if `score` raises, or gives a score of another group or of a metric that is not declared.
+    """
+    where = described(protocol)
+    try:
+        scores = list(protocol.score(group, known))
+    except Exception as error:
+        raise ProtocolError(f"{where} raised in score: {_raised(error)}") from error
+    metrics, keys = {metric.id for metric in protocol.metrics}, {sample.key for sample in group}
+    for score in scores:
+        if score.metric not in metrics:
+            raise ProtocolError(f"{where} gave a score of the metric {score.metric!r}, which is not declared")
+        if score.key not in keys:
+            raise ProtocolError(f"{where} gave a score of the sample {score.key!r}, which is not in the group")
+    return scores
+
+
+def _scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Score]:
+    """Return the scores of a group. If there are none, they are missing for the reason that the protocol gives."""
+    try:
+        return group_scores(protocol, group, known)
+    except ProtocolError as error:
+        missing, reason = "input_error", str(error)
+        return [
+            Score(sample_id=one.id, editor=one.editor, metric=metric.id, value=None, missing=missing, reason=reason)
+            for one in group
+            for metric in protocol.metrics
+        ]
+
+
+def looks_at_outputs(protocol: EvalProtocol) -> bool:
+    """Return whether a protocol needs edited images, as it says by `outputs`."""
+    return bool(getattr(protocol, "outputs", True))
+
+
+def described(protocol: EvalProtocol) -> str:
+    """Return "protocol 'toy' (toy-package 0.1)"."""
+    try:
+        return f"protocol {protocol.name!r} ({plugins.origin('protocols', protocol.name)})"
+    except KeyError:
+        return f"protocol {protocol.name!r} ({type(protocol).__module__})"
+
+
+def _raised(error: BaseException) -> str:
+    """Return the exception with the place where it was raised: "ZeroDivisionError: … (protocol.py, line 12)"."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _explained(error: ValidationError, model: type[BaseModel]) -> str:
+    known = ", ".join(model.model_fields) or "none"
+    problems = []
+    for problem in error.errors():
+        name = ".".join(map(str, problem["loc"])) or "options"
+        if problem["type"] == "extra_forbidden":
+            problems.append(f"unknown option {name!r}; it has: {known}")
+        else:
+            message = problem["msg"].removeprefix("Value error, ")
+            problems.append(f"option {name}: {message}; found {problem.get('input')!r}")
+    return "; ".join(problems)

@@ -17,22 +17,20 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast, get_args
 
 from editloupe.errors import ConfigError
-from editloupe.records import Finding
-from editloupe.values import Json
+from editloupe.findings import Finding
+from editloupe.values import Json, Serialisable
 
 By: TypeAlias = Literal["median", "majority"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repeats:
-    """How often each question is asked, and how its answers become one.
-
-    abstain_above: entropy of the labels, in bits, above which a question has no score and is `abstained`; None never.
-    """
+class Repeats(Serialisable):
+    """How often each question is asked, and how its answers become one."""
 
     count: int = 1
     by: By = "median"
     abstain_above: float | None = None
+    """Entropy of the labels, in bits, above which a question has no score and is `abstained`; None never."""
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -42,12 +40,9 @@ class Repeats:
         if self.abstain_above is not None and not (math.isfinite(self.abstain_above) and self.abstain_above >= 0):
             raise ConfigError(f"expected an entropy of 0 bits or more to abstain above, found {self.abstain_above!r}")
 
-    def to_json(self) -> dict[str, Json]:
-        return {"count": self.count, "by": self.by, "abstain_above": self.abstain_above}
-
     @classmethod
     def of_run(cls, info: Mapping[str, Json], findings: Iterable[Finding]) -> Repeats:
-        """How often a judge's findings were asked, and the rule that run.json holds; the default where it has none."""
+        """Return how often a judge's findings were asked, and the rule that run.json holds, else the default."""
         record = info.get("record")
         data = record.get("repeats") if isinstance(record, Mapping) else None
         count = 1 + max((f.repeat for f in findings), default=0)
@@ -63,19 +58,17 @@ class Repeats:
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
-    """One question.
-
-    finding: the one that counts; None where too few have been asked yet.   entropy: of the labels, in bits, 0 where all are
-    the same; None where there is nothing to compare.
-    """
+    """The answer to one question."""
 
     finding: Finding | None
+    """The one that counts; None while too few have been asked."""
     entropy: float | None = None
+    """Of the labels, in bits, 0 if all are the same; None if there is nothing to compare."""
 
 
 def join(findings: Sequence[Finding], rule: Repeats) -> Joined:
-    """The findings of one question, one a repeat, as one."""
-    if rule.count == 1:
+    """Return the findings of one question, one a repeat, as one. Only the role "judge" is asked more than once."""
+    if rule.count == 1 or findings[-1].role != "judge":
         return Joined(finding=findings[-1])
     given = [f for f in sorted(findings, key=lambda f: f.repeat) if f.answer is not None]
     if 2 * len(given) <= rule.count:
@@ -84,40 +77,40 @@ def join(findings: Sequence[Finding], rule: Repeats) -> Joined:
     names = [str(f.label if f.label is not None else f.answer) for f in given]
     bits = entropy(names)
     if rule.abstain_above is not None and bits > rule.abstain_above:
-        told = f"its labels differ by {bits:.2f} bits: {counted(names)}"
-        return Joined(finding=_without_label(given[0], "abstained", told), entropy=bits)
+        reason = f"its labels differ by {bits:.2f} bits: {counted(names)}"
+        return Joined(finding=_without_label(given[0], "abstained", reason), entropy=bits)
     if rule.by == "median" and all(f.value is not None for f in given):
         ordered = sorted(given, key=lambda f: cast(float, f.value))
         return Joined(finding=ordered[(len(ordered) - 1) // 2], entropy=bits)
     name, times = Counter(names).most_common(1)[0]
     if 2 * times > len(given):
         return Joined(finding=given[names.index(name)], entropy=bits)
-    told = f"no label has a majority: {counted(names)}"
-    return Joined(finding=_without_label(given[0], "contradictory", told), entropy=bits)
+    reason = f"no label has a majority: {counted(names)}"
+    return Joined(finding=_without_label(given[0], "contradictory", reason), entropy=bits)
 
 
 def joined(findings: Iterable[Finding], rule: Repeats) -> list[Joined]:
-    """One for each question, in the order in which they first appear. Of several findings of a repeat the last counts."""
-    latest: dict[tuple[str, str, str, int], dict[int, Finding]] = {}
+    """Return one for each question, in order of appearance. Of several findings of a repeat the last counts."""
+    latest: dict[tuple[object, ...], dict[int, Finding]] = {}
     for finding in findings:
-        latest.setdefault(finding.question, {})[finding.repeat] = finding
+        latest.setdefault((finding.role, finding.question), {})[finding.repeat] = finding
     return [join(list(by_repeat.values()), rule) for by_repeat in latest.values()]
 
 
 def entropy(names: Iterable[str]) -> float:
-    """Shannon entropy in bits of how often each name occurs; 0 for names that are all the same."""
+    """Return the Shannon entropy in bits of how often each name occurs; 0 for names that are all the same."""
     return entropy_of(Counter(names).values())
 
 
 def entropy_of(counts: Iterable[int]) -> float:
-    """Shannon entropy in bits of counts, of which one at least is above 0."""
+    """Return the Shannon entropy in bits of counts, of which one at least is above 0."""
     given = [n for n in counts if n]
     total = sum(given)
     return max(0.0, -sum(n / total * math.log2(n / total) for n in given))
 
 
 def counted(names: Iterable[str]) -> str:
-    """ "Wrong Action ×2, Fully Executed": each name once, the most frequent first."""
+    """Return each name once, the most frequent first: "Wrong Action ×2, Fully Executed"."""
     return ", ".join(name if n == 1 else f"{name} ×{n}" for name, n in Counter(names).most_common())
 
 

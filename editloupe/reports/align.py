@@ -1,27 +1,20 @@
-"""A judge's scores beside people's ratings: joined by item, and every figure of agreement, overall and by group."""
+"""A judge's column beside people's ratings: every figure of agreement, overall and by group, as values and as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Final
 
 import numpy as np
+from pydantic import Field
 
-from editloupe.reports.agreement import (
-    Cells,
-    Figure,
-    Paired,
-    Scale,
-    confusion,
-    correlation,
-    correlations,
-    errors,
-    good_figures,
-    label_figures,
-)
-from editloupe.reports.areas import AREAS, area_name
-from editloupe.reports.estimate import (
+from editloupe.reports.columns import DIMENSIONS, Dimension, HumanLabels, Item, JudgeColumn, Key, groups, mask
+from editloupe.reports.pages import TablePage, TableSection
+from editloupe.reports.readings import MetricReading
+from editloupe.scores import Metric
+from editloupe.stats.agreement import Cells, Figure, Paired, Scale, confusion, correlation, figures
+from editloupe.stats.bootstrap import (
     DRAWING,
     Aggregate,
     Drawing,
@@ -32,210 +25,253 @@ from editloupe.reports.estimate import (
     aggregate_each,
     interval,
 )
-from editloupe.reports.points import CORRELATIONS
-from editloupe.reports.raters import Panel, ceiling, rater_vs_others
-from editloupe.reports.ratings import Key
-from editloupe.reports.scales import Reading
-from editloupe.rubrics.model import Criterion
-from editloupe.values import Json
+from editloupe.stats.raters import Panel, ceiling, rater_vs_others
+from editloupe.stats.weighted import CORRELATIONS
+from editloupe.tables import Cell, Column, Row, Table, label_columns, words
+from editloupe.values import Json, Serialisable
 
-Dimension: TypeAlias = Literal["editor", "edit_type", "area"]
+TITLES: Final[Mapping[str, str]] = {
+    "spearman": "Spearman ρ",
+    "kendall": "Kendall τ-b",
+    "pearson": "Pearson r",
+    "mae": "Mean absolute error",
+    "bias": "Mean difference",
+    "exact": "Exact match",
+    "kappa": "Cohen κ",
+    "weighted_kappa": "Cohen κ, quadratic",
+    "alpha_nominal": "Krippendorff α, nominal",
+    "alpha_ordinal": "Krippendorff α, ordinal",
+    "alpha_interval": "Krippendorff α, interval",
+    "accuracy": "Accuracy, good or not",
+    "f1": "F1 of good",
+    "fleiss_kappa": "Fleiss κ",
+    "rater_vs_others": "Rater vs. others, ρ",
+}
+_AVERAGES: Final = {"fisher": "Fisher's z", "mean": "plain mean", "tanh-mean": "tanh of the mean"}
+_BRIEF: Final = ("spearman", "weighted_kappa", "kappa", "kendall")
+_PLURALS: Final = {"editor": "editors", "edit_type": "edit types", "area": "target areas"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One edit.
-
-    source: what shares an image shares it.   area: of the targets, 0..1 of the image.
-    scores: the judge's, by criterion; None where it was asked and has none.   ratings: criterion → rater → rating.
-    """
-
-    key: Key
-    source: Hashable
-    edit_type: str | None = None
-    area: float | None = None
-    scores: Mapping[str, float | str | None] = field(default_factory=dict)
-    ratings: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """how: average of groups' correlations.   over: the groups; None for none.   good: from which label on is good."""
+class AlignOptions:
+    """How agreement is summed up."""
 
     how: Aggregate = "fisher"
+    """Average of the correlations of groups."""
+
     over: Dimension | None = None
+    """The groups to average over; None for none."""
+
     good: str | None = None
+    """The label from which on an item is good."""
+
     drawing: Drawing = DRAWING
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
-    """The figures of some of the items.
-
-    figures: judge and people.   ceiling: people among themselves; empty where nobody shares an item.
-    """
+class GroupAgreement(Serialisable):
+    """The figures of some of the items."""
 
     name: str
     figures: Mapping[str, Figure]
-    ceiling: Mapping[str, Estimate]
+    """Judge and people."""
 
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "name": self.name,
-            "figures": {name: figure.to_json() for name, figure in self.figures.items()},
-            "ceiling": {name: estimate.to_json() for name, estimate in self.ceiling.items()},
-        }
+    ceiling: Mapping[str, Estimate]
+    """People among themselves; empty if nobody shares an item."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Averages:
-    """Correlations of groups, averaged.
-
-    figures: by name, with rater_vs_others for the people.   groups: how many there are.
-    left_out: figure → group → why it has none.
-    """
+class Averages(Serialisable):
+    """Correlations of groups, averaged."""
 
     over: Dimension
     how: Aggregate
     groups: int
     figures: Mapping[str, Estimate]
-    left_out: Mapping[str, Mapping[str, str]]
+    """By name, with rater_vs_others for people among themselves."""
 
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "over": self.over,
-            "how": self.how,
-            "groups": self.groups,
-            "figures": {name: estimate.to_json() for name, estimate in self.figures.items()},
-            "left_out": {name: dict(groups) for name, groups in self.left_out.items()},
-        }
+    left_out: Mapping[str, Mapping[str, str]]
+    """Figure → group → why it has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alignment:
-    """One criterion.
+class Confusion(Serialisable):
+    """Counts by people's label (rows) and the judge's (columns), worst first; the last column is "not judged"."""
 
-    by: dimension → groups.   confusion: as `agreement.confusion`; None without a closed set of labels.
-    raters: how many there are.   notes: what was left out, and why.
-    """
+    columns: tuple[str | None, ...]
+    rows: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricAgreement(Serialisable):
+    """One judge and people on one metric."""
 
     criterion: str
+    """The metric's id."""
+
     title: str
-    scale: Scale | None
-    whole: Group
-    by: Mapping[str, tuple[Group, ...]]
-    averages: Averages | None
-    confusion: tuple[tuple[int, ...], ...] | None
     raters: int
+    all: GroupAgreement
+    by: Mapping[Dimension, tuple[GroupAgreement, ...]]
+    """Dimension → groups."""
+
+    averages: Averages | None
+    confusion: Confusion | None
+    """None without a closed set of labels."""
+
     notes: tuple[str, ...]
+    """What was left out, and why."""
 
-    def to_json(self) -> dict[str, Json]:
-        labels = None if self.scale is None else [*self.scale.names, None]
-        return {
-            "criterion": self.criterion,
-            "title": self.title,
-            "raters": self.raters,
-            "all": self.whole.to_json(),
-            "by": {dimension: [group.to_json() for group in groups] for dimension, groups in self.by.items()},
-            "averages": None if self.averages is None else self.averages.to_json(),
-            "confusion": None if self.confusion is None else {"columns": labels, "rows": [list(r) for r in self.confusion]},
-            "notes": list(self.notes),
-        }
+    scale: Annotated[Scale | None, Field(exclude=True)]
 
 
-def align(entries: Sequence[Entry], criterion: Criterion | str, options: Options | None = None) -> Alignment:
-    """Everything that can be said of one criterion.
+@dataclass(frozen=True, kw_only=True)
+class JudgeAgreement(Serialisable):
+    """One judge and people on every metric that both have."""
 
-    criterion: of a rubric, whose labels and values then bind both sides; or a name, and the scale is what the values show:
-    text is compared by equality only, numbers are labels too where few different ones occur.
+    judge: str
+    people: str
+    """Where the labels are from."""
+
+    bootstrap: Drawing
+    notes: tuple[str, ...]
+    criteria: tuple[MetricAgreement, ...]
+
+    @property
+    def page(self) -> TablePage:
+        """The tables of all metrics."""
+        sections = (
+            TableSection(
+                title=f"{a.title}: {a.raters} rater" + ("" if a.raters == 1 else "s"),
+                notes=a.notes,
+                tables=tuple(tables(a, self.bootstrap.level)),
+            )
+            for a in self.criteria
+        )
+        heading = f"Judge: {self.judge}; people: {self.people}"
+        return TablePage(heading=heading, notes=self.notes, sections=tuple(sections), drawing=self.bootstrap)
+
+    def records(self) -> Iterator[dict[str, Json]]:
+        """Yield one record a figure."""
+        for a in self.criteria:
+            head: dict[str, Json] = {"judge": self.judge, "criterion": a.criterion}
+            for dimension, group in [("", a.all), *((d, g) for d, some in a.by.items() for g in some)]:
+                place: dict[str, Json] = {"dimension": dimension, "group": group.name}
+                for between, found in (("judge and people", group.figures), ("people", group.ceiling)):
+                    for name, figure in found.items():
+                        yield {**head, "between": between, **place, "figure": name, **figure_record(figure)}
+            for name, figure in {} if a.averages is None else a.averages.figures.items():
+                assert a.averages is not None, "there are none without"
+                who = "people" if name == "rater_vs_others" else "judge and people"
+                place = {"dimension": a.averages.over, "group": f"average ({a.averages.how})"}
+                yield {**head, "between": who, **place, "figure": name, **figure_record(figure)}
+
+
+def figure_record(found: Estimate) -> dict[str, Json]:
+    """Return a figure's fields in a line of a file."""
+    low, high = (None, None) if found.interval is None else (found.interval.low, found.interval.high)
+    adjusted = found.adjusted if isinstance(found, Figure) else None
+    counts: dict[str, Json] = {"judged": found.judged, "asked": found.asked, "clusters": found.clusters}
+    return {"value": found.value, "low": low, "high": high, **counts, "adjusted": adjusted, "why": found.why or None}
+
+
+def align(
+    judge: JudgeColumn,
+    items: Mapping[Key, Item],
+    people: HumanLabels,
+    metric: Metric | str,
+    options: AlignOptions | None = None,
+) -> MetricAgreement:
+    """Return all that can be said of one metric. `items` and `people` come from `columns.join`.
+
+    metric: its labels and values bind both sides; or a name, and the scale is what the values show: text is compared by
+    equality only, numbers are labels too if few different ones occur.
     With several raters, correlations and errors take people's mean, figures on labels their most frequent label; an item
     without one (a draw) counts as not labelled there. Raises ConfigError for an `options.good` that is no label.
     """
-    options = options or Options()
-    name = criterion if isinstance(criterion, str) else criterion.id
-    reading = Reading(
-        [entry.scores.get(name) for entry in entries],
-        [entry.ratings.get(name, {}) for entry in entries],
-        criterion,
-        options.good,
-    )
-    frames = _Frames(entries, reading, options)
-    whole = frames.group("all", list(range(len(entries))))
+    options = options or AlignOptions()
+    name = metric if isinstance(metric, str) else metric.id
+    answers = judge.of(name)
+    ratings = [people.ratings.get(key, {}).get(name, {}) for key in items]
+    reading = MetricReading([answers.get(key) for key in items], ratings, metric, options.good)
+    frames = _Frames(list(items.values()), reading, options)
+    whole = frames.group("all", range(len(items)))
     by = {
-        dimension: tuple(frames.group(group, members) for group, members in groups.items())
-        for dimension in ("edit_type", "area", "editor")
-        if len(groups := _members(entries, reading, dimension)) > 1
+        dimension: tuple(frames.group(group, members) for group, members in found.items())
+        for dimension in DIMENSIONS
+        if len(found := frames.members(dimension)) > 1
     }
     averages = None
-    if options.over is not None and reading.ordered:
-        averages = frames.averages(options.over, _members(entries, reading, options.over))
-    raters = len({rater for ratings in reading.ratings for rater in ratings})
-    apart = (
-        [f"{name}: {raters} raters share no item, so that there is no ceiling"] if raters > 1 and not whole.ceiling else []
-    )
-    return Alignment(
+    if options.over is not None and reading.ruler.ordered:
+        averages = frames.averages(options.over, frames.members(options.over))
+    raters = len({rater for found in reading.ratings for rater in found})
+    notes = list(reading.notes)
+    if raters > 1 and not whole.ceiling:
+        notes.append(f"{name}: {raters} raters share no item, so that there is no ceiling")
+    scale = reading.ruler.scale
+    counts = None
+    if scale is not None:
+        counts = Confusion(columns=(*scale.names, None), rows=tuple(map(tuple, confusion(frames.labels, scale))))
+    return MetricAgreement(
         criterion=name,
-        title=criterion if isinstance(criterion, str) else criterion.name,
-        scale=reading.scale,
-        whole=whole,
+        title=metric if isinstance(metric, str) else metric.name,
+        scale=scale,
+        all=whole,
         by=by,
         averages=averages,
-        confusion=None if reading.scale is None else tuple(map(tuple, confusion(frames.labels, reading.scale))),
+        confusion=counts,
         raters=raters,
-        notes=(*reading.notes, *apart),
+        notes=tuple(notes),
     )
 
 
 class _Frames:
     """The two readings as arrays, cut into groups."""
 
-    def __init__(self, entries: Sequence[Entry], reading: Reading, options: Options) -> None:
-        self.reading, self.options = reading, options
-        self.sources = [entry.source for entry in entries]
+    def __init__(self, items: Sequence[Item], reading: MetricReading, options: AlignOptions) -> None:
+        self.items, self.reading, self.options = items, reading, options
+        self.sources = [item.source for item in items]
         self.means = Paired.of(reading.scores, reading.means, self.sources)
-        known = set() if reading.scale is None else set(reading.scale.values)
-        on_scale = [s if s in known else None for s in reading.scores]
-        self.labels = Paired.of(on_scale, reading.labels, self.sources)
-
-    def group(self, name: str, members: Sequence[int]) -> Group:
-        drawing = self.options.drawing
-        keep = self._mask(members)
-        figures: dict[str, Figure] = {}
-        scale = self.reading.scale
-        if self.reading.ordered:
-            figures |= correlations(self.means.where(keep), drawing)
-            figures |= errors(self.means.where(keep), drawing)
+        scale = reading.ruler.scale
+        self.labels = self.means
         if scale is not None:
-            figures |= label_figures(self.labels.where(keep), scale, drawing)
-        if self.reading.good is not None:
-            readings = self.means if scale is None else self.labels
-            figures |= good_figures(readings.where(keep), self.reading.good, drawing)
-        panel = self._panel(members)
+            self.labels = Paired.of(reading.scores, reading.labels, self.sources).on(scale)
+
+    def members(self, dimension: Dimension) -> dict[str, list[int]]:
+        """Group → places of its items, of those that people rated."""
+        rated = [i for i, ratings in enumerate(self.reading.ratings) if ratings]
+        found = groups([self.items[i] for i in rated], dimension)
+        return {name: [rated[place] for place in places] for name, places in found.items()}
+
+    def group(self, name: str, members: Sequence[int]) -> GroupAgreement:
+        """The figures of the items at these places."""
+        ruler, drawing, keep = self.reading.ruler, self.options.drawing, self._mask(members)
+        found = figures(self.means.where(keep), self.labels.where(keep), ruler.scale, good=ruler.good, drawing=drawing)
         among: Mapping[str, Estimate] = {}
         if any(len(r) > 1 for r in self.reading.ratings):
-            among = ceiling(panel, ordered=self.reading.ordered, how=self.options.how, drawing=drawing)
-        return Group(name=name, figures=figures, ceiling=among)
+            among = ceiling(self._panel(members), ordered=ruler.ordered, how=self.options.how, drawing=drawing)
+        return GroupAgreement(name=name, figures=found, ceiling=among)
 
-    def averages(self, over: Dimension, groups: Mapping[str, Sequence[int]]) -> Averages:
-        figures: dict[str, Estimate] = {}
+    def averages(self, over: Dimension, members: Mapping[str, Sequence[int]]) -> Averages:
+        """The correlations of groups, averaged."""
+        found: dict[str, Estimate] = {}
         left_out: dict[str, dict[str, str]] = {}
         for name in CORRELATIONS:
-            figures[name], left_out[name] = self._averaged(name, groups)
-        figures["rater_vs_others"], left_out["rater_vs_others"] = self._among_people(groups, set(left_out["spearman"]))
-        if not figures["rater_vs_others"].judged:
-            del figures["rater_vs_others"], left_out["rater_vs_others"]
-        return Averages(over=over, how=self.options.how, groups=len(groups), figures=figures, left_out=left_out)
+            found[name], left_out[name] = self._averaged(name, members)
+        among, why = self._among_people(members, set(left_out["spearman"]))
+        if among.judged:
+            found["rater_vs_others"], left_out["rater_vs_others"] = among, why
+        return Averages(over=over, how=self.options.how, groups=len(members), figures=found, left_out=left_out)
 
-    def _averaged(self, name: str, groups: Mapping[str, Sequence[int]]) -> tuple[Estimate, dict[str, str]]:
+    def _averaged(self, name: str, members: Mapping[str, Sequence[int]]) -> tuple[Estimate, dict[str, str]]:
         """All groups are resampled together, since one source image may have edits in each."""
         found: list[float] = []
         rows: list[Floats] = []
         why: dict[str, str] = {}
-        used: list[Hashable] = []
+        used: set[Hashable] = set()
         judged = asked = 0
-        frame = tuple(dict.fromkeys(self.sources))
-        for group, members in groups.items():
-            pair = self.means.where(self._mask(members))
+        for group, places in members.items():
+            pair = self.means.where(self._mask(places))
             asked += pair.asked
             try:
                 found.append(correlation(name, pair))
@@ -243,26 +279,19 @@ class _Frames:
                 why[group] = str(error)
                 continue
             judged += int(pair.both.sum())
-            used += [c for c, k in zip(pair.clusters, pair.both, strict=True) if k]
-            cells = Cells(pair, frame)
-            rows.append(cells.resampled(CORRELATIONS[name], self.options.drawing))
-        clusters = len(set(used))
-        inside = None
-        if clusters > 1:
-            inside = interval(aggregate_each(np.stack(rows), self.options.how), level=self.options.drawing.level)
-        base = Estimate(value=None, judged=judged, asked=asked, clusters=clusters, interval=inside)
-        return _average(found, self.options.how, base), why
+            used |= {c for c, k in zip(pair.clusters, pair.both, strict=True) if k}
+            rows.append(Cells(pair, self._frame).resampled(CORRELATIONS[name], self.options.drawing))
+        base = Estimate(value=None, judged=judged, asked=asked, clusters=len(used))
+        return self._average(found, rows if len(used) > 1 else [], base), why
 
-    def _among_people(self, groups: Mapping[str, Sequence[int]], out: set[str]) -> tuple[Estimate, dict[str, str]]:
+    def _among_people(self, members: Mapping[str, Sequence[int]], out: set[str]) -> tuple[Estimate, dict[str, str]]:
         """Each rater with the others, averaged over raters and then over groups, both times in the same way.
 
         out: groups in which the judge has no correlation; the ceiling is that of the others, so that the two compare.
         """
-        how, drawing = self.options.how, self.options.drawing
-        frame = tuple(dict.fromkeys(self.sources))
         found = {
-            group: rater_vs_others(self._panel(members), how, drawing, frame)
-            for group, members in groups.items()
+            group: rater_vs_others(self._panel(places), self.options.how, self.options.drawing, self._frame)
+            for group, places in members.items()
             if group not in out
         }
         values = [e.value for e, _ in found.values() if e.value is not None]
@@ -271,42 +300,132 @@ class _Frames:
             value=None,
             judged=sum(e.judged for e, _ in found.values()),
             asked=sum(e.asked for e, _ in found.values()),
-            clusters=len(frame),
-            interval=interval(aggregate_each(np.stack(rows), how), level=drawing.level) if rows else None,
+            clusters=len(self._frame),
         )
-        why = {group: found[group][0].why if group in found else "the judge has no correlation there" for group in groups}
-        return _average(values, how, base), {group: reason for group, reason in why.items() if reason}
+        why = {group: found[group][0].why if group in found else "the judge has no correlation there" for group in members}
+        return self._average(values, rows, base), {group: reason for group, reason in why.items() if reason}
+
+    def _average(self, found: Sequence[float], rows: Sequence[Floats], base: Estimate) -> Estimate:
+        """The average of values, with an interval from their resamples."""
+        how, level = self.options.how, self.options.drawing.level
+        try:
+            inside = interval(aggregate_each(np.stack(rows), how), level=level) if rows else None
+            return replace(base, value=aggregate(found, how), interval=inside)
+        except Undefined as error:
+            return replace(base, why=str(error))
+
+    @property
+    def _frame(self) -> tuple[Hashable, ...]:
+        """The source images that are drawn."""
+        return tuple(dict.fromkeys(self.sources))
 
     def _mask(self, members: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        keep = np.zeros(len(self.sources), dtype=bool)
-        keep[list(members)] = True
-        return keep
+        return mask(members, len(self.items))
 
     def _panel(self, members: Sequence[int]) -> Panel:
         return Panel.of([self.reading.ratings[i] for i in members], [self.sources[i] for i in members])
 
 
-def _average(found: Sequence[float], how: Aggregate, base: Estimate) -> Estimate:
-    try:
-        return replace(base, value=aggregate(found, how))
-    except Undefined as error:
-        return replace(base, interval=None, why=str(error))
+# ---- Tables ----------------------------------------------------------------------------------------------------------
 
 
-def _members(entries: Sequence[Entry], reading: Reading, dimension: str) -> dict[str, list[int]]:
-    """Group → indices of its items, of those that people rated."""
-    found: dict[str, list[int]] = {}
-    for i, entry in enumerate(entries):
-        if not reading.ratings[i]:
-            continue
-        if dimension == "area":
-            name = "(no area)" if entry.area is None else area_name(entry.area)
-        else:
-            name = (entry.key[0] if dimension == "editor" else entry.edit_type) or "(none)"
-        found.setdefault(name, []).append(i)
-    if dimension == "area":
-        if set(found) == {"(no area)"}:
-            return {}
-        order = [name for _, name in AREAS]
-        return dict(sorted(found.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order)))
-    return {} if set(found) == {"(none)"} else found
+def tables(found: MetricAgreement, level: float) -> Iterator[Table]:
+    """Yield all tables of one metric."""
+    inside = f"{100 * level:g} % interval"
+    yield figure_table("figures", "Judge and people", {TITLES[n]: f for n, f in found.all.figures.items()}, level)
+    if found.averages is not None:
+        yield from _averages(found.averages, inside)
+    if found.all.ceiling:
+        title = f"People among themselves ({found.raters} raters)"
+        rows = [_figure_row(TITLES[name], figure)[:-1] for name, figure in found.all.ceiling.items()]
+        yield _table("people", title, ("Figure", "Value", inside, "Rated"), rows)
+    for dimension, title in DIMENSIONS.items():
+        if dimension in found.by:
+            yield _by(title, found.by[dimension])
+    if found.confusion is not None and found.scale is not None:
+        yield confusion_table(found.scale, found.confusion.rows, "Labels: people's in rows, the judge's in columns")
+
+
+def figure_table(name: str, title: str, found: Mapping[str, Figure], level: float) -> Table:
+    """Return a table of figures by title: value, interval or why there is none, judged of asked, adjusted value."""
+    columns = ("Figure", "Value", f"{100 * level:g} % interval", "Judged", "Adjusted")
+    return _table(name, title, columns, [_figure_row(title, figure) for title, figure in found.items()])
+
+
+def confusion_table(scale: Scale, counts: Sequence[Sequence[int]], title: str) -> Table:
+    """Return counts by label; equal labels stand out."""
+    numbers = tuple(f"{value:g}" for value in scale.values) if scale.ordered else scale.names
+    names = [n if n == name or not scale.ordered else f"{n} {name}" for n, name in zip(numbers, scale.names, strict=True)]
+    rows = [
+        Row(cells=(words(name), *(words(str(n), strong=i == j) for j, n in enumerate(counts[i]))))
+        for i, name in enumerate(names)
+    ]
+    columns = (*label_columns(""), *(Column(title=name) for name in (*numbers, "none")))
+    return Table(name="labels", title=title, columns=columns, rows=tuple(rows))
+
+
+def _table(name: str, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> Table:
+    """A table of words and figures; the third of five columns may hold a reason, which may be broken."""
+    return Table(
+        name=name,
+        title=title,
+        columns=tuple(Column(title=c, words=i == 0 or c.endswith("interval")) for i, c in enumerate(columns)),
+        rows=tuple(Row(cells=tuple(map(words, row)), dim="undefined" in row) for row in rows),
+        fixed=len(columns),
+        caption=caption,
+    )
+
+
+def _figure_row(title: str, found: Estimate) -> tuple[str, ...]:
+    inside = "" if found.interval is None else f"{found.interval.low:.3f} to {found.interval.high:.3f}"
+    adjusted = found.adjusted if isinstance(found, Figure) else None
+    return (
+        title,
+        "undefined" if found.value is None else f"{found.value:z.4f}",
+        found.why if found.value is None else inside,
+        f"{found.judged}/{found.asked}",
+        "" if adjusted is None else f"{adjusted:z.4f}",
+    )
+
+
+def _averages(found: Averages, inside: str) -> Iterator[Table]:
+    over = _PLURALS[found.over]
+    rows = []
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, estimate in found.figures.items():
+        missing = found.left_out[name]
+        rows.append((*_figure_row(TITLES[name], estimate)[:-1], f"{found.groups - len(missing)} of {found.groups}"))
+        for group, why in missing.items():
+            groups.setdefault((group, why), []).append(TITLES[name])
+    title = f"Average over {over} ({_AVERAGES[found.how]})"
+    yield _table("averages", title, ("Figure", "Value", inside, "Judged", over.capitalize()), rows)
+    if groups:
+        lines = [Row(cells=(words(g), words(", ".join(names)), words(why))) for (g, why), names in groups.items()]
+        columns = label_columns("", "Figures", "Because")
+        yield Table(name="left-out", title="Left out of the averages", columns=columns, rows=tuple(lines), fixed=3)
+
+
+def _by(title: str, found: Sequence[GroupAgreement]) -> Table:
+    brief = [name for name in _BRIEF if name in found[0].figures][:2]
+    share = "exact" if "exact" in found[0].figures else "mae"
+    heads = {name: TITLES[name] if name != "weighted_kappa" else "Quadratic κ" for name in brief}
+    rows = []
+    why: dict[str, list[str]] = {}
+    for group in found:
+        first = group.figures[brief[0]]
+        cells = [_brief(group.figures[name]) for name in brief]
+        rows.append(
+            (group.name, f"{first.judged}/{first.asked}", *cells, Cell(value=group.figures[share].value, digits=2).text)
+        )
+        for name in brief:
+            if reason := group.figures[name].why:
+                why.setdefault(f"{heads[name]}: {reason}", []).append(group.name)
+    columns = (title, "Judged", *heads.values(), "Exact" if share == "exact" else "MAE")
+    caption = "\n".join(f"{what} ({', '.join(names)})" for what, names in why.items())
+    return _table(f"by-{title.lower().replace(' ', '-')}", f"By {title.lower()}", columns, rows, caption)
+
+
+def _brief(found: Estimate) -> str:
+    """ "0.43 [0.31,0.55]"."""
+    inside = "" if found.interval is None else f" [{found.interval.low:.2f},{found.interval.high:.2f}]"
+    return "–" if found.value is None else f"{found.value:.2f}{inside}"

@@ -1,4 +1,4 @@
-"""Judges compared: do two of them agree, which is the more lenient, what each costs, and which is nearer to people.
+"""Judges' columns beside each other and beside people's: do they agree, which is more lenient, what does each cost.
 
 Two judges are compared on the samples that both could judge; each one's coverage stands beside. Nothing here asks a model.
 """
@@ -6,250 +6,243 @@ Two judges are compared on the samples that both could judge; each one's coverag
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Final
 
 import numpy as np
+from pydantic import Field
 
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
-from editloupe.imaging.targets import relative_area
-from editloupe.protocols.dlebench import edit_type_name
 from editloupe.protocols.repeats import entropy_of
-from editloupe.reports import estimate
-from editloupe.reports.agreement import (
-    Figure,
-    Paired,
-    Scale,
-    confusion,
-    correlations,
-    errors,
-    label_figures,
+from editloupe.reports.columns import (
+    Answer,
+    Dimension,
+    HumanLabels,
+    Item,
+    JudgeColumn,
+    Key,
+    column_of,
+    groups,
+    join,
+    key_of,
+    mask,
 )
-from editloupe.reports.areas import area_name
-from editloupe.reports.estimate import DRAWING, Drawing, Estimate
+from editloupe.reports.human_labels import labels_in, read_human
 from editloupe.reports.judged import Judged
-from editloupe.rubrics.model import Criterion
-from editloupe.values import Json, Score, sample_key
+from editloupe.reports.readings import MetricReading, Ruler, ruler
+from editloupe.scores import Metric, Score
+from editloupe.stats.agreement import Figure, Paired, confusion, figures, label_figures
+from editloupe.stats.bootstrap import DRAWING, Drawing, Estimate, mean
+from editloupe.stats.significance import Significance, holm, mcnemar, signed_ranks
+from editloupe.values import Serialisable, is_empty, sample_key
 
-SAME: Final = ("exact", "kappa", "weighted_kappa", "alpha_ordinal", "spearman", "bias")
-"""The figures of a pair of judges."""
-
-GROUPED: Final = ("exact", "weighted_kappa")
-"""Those that are also given by edit type and by target area."""
-
-_LEAST_TESTED: Final = 6
-"""Source images that differ: with fewer, no outcome of the signed-rank test is below 0.05."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Test:
-    """A test of no difference.   n: what it rests on.   corrected: p by Holm over all tests of its table; None with p."""
-
-    p: float | None
-    n: int
-    why: str = ""
-    corrected: float | None = None
-
-    def to_json(self) -> dict[str, Json]:
-        return {"p": self.p, "p_holm": self.corrected, "n": self.n, "why": self.why or None}
+_ORDERED: Final = ("exact", "kappa", "weighted_kappa", "alpha_ordinal", "spearman", "bias")
+_UNORDERED: Final = ("exact", "kappa", "alpha_nominal")
+_NUMBERS: Final = ("spearman", "pearson", "mae", "bias")
+GROUPED: Final[tuple[Dimension, ...]] = ("edit_type", "area")
+"""Groups in which a pair is compared, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
-    """Two judges on one criterion.
+class ComparedJudge(Serialisable):
+    """Who is compared."""
 
-    figures: on the samples that both judged; `bias` is the mean of first − second in the rubric's units.
-    difference: mean of first − second, 0..100, with its interval.   test: Wilcoxon's signed ranks of the differences of
-    source images.   confusion: counts by the second's label (rows) and the first's, worst first; the last column holds
-    those that only the second judged.   by: dimension → group → figures.
-    """
+    name: str
+    backend: str
+    judge_id: str
+    mode: str
+    run: str
+    """The run's folder."""
+
+    description: Annotated[str, Field(exclude=True)]
+    """All of that in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeSummary(Serialisable):
+    """One judge on one metric, on its own coverage."""
+
+    judge: str
+    criterion: str
+    mean: Estimate
+    """0 to 100, or in the unit of a metric without bounds."""
+
+    common: Estimate
+    """The same on the samples that all judges with any verdict could judge."""
+
+    label_entropy_bits: float | None
+    """0 if it always says the same; None without a label."""
+
+    statuses: Mapping[str, int]
+    """What it could not judge, by status."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgePair(Serialisable):
+    """Two judges on one metric, on the samples that both judged."""
 
     first: str
     second: str
     criterion: str
     common: int
     figures: Mapping[str, Figure]
+    """By name; `bias` is the mean of first − second in the metric's unit."""
+
     difference: Estimate
-    test: Test
+    """Mean of first − second, 0 to 100 or in the unit of a metric without bounds."""
+
+    test: Significance
+    """Wilcoxon's signed ranks of the differences of source images."""
+
     confusion: tuple[tuple[int, ...], ...]
-    by: Mapping[str, Mapping[str, Mapping[str, Figure]]] = field(default_factory=dict)
+    """Counts by the second's label (rows) and the first's, worst first; the last column holds those that only the second
+    judged. Empty for numbers without labels.
+    """
 
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "first": self.first,
-            "second": self.second,
-            "criterion": self.criterion,
-            "common": self.common,
-            "figures": {name: figure.to_json() for name, figure in self.figures.items()},
-            "difference": self.difference.to_json(),
-            "test": self.test.to_json(),
-            "confusion": [list(row) for row in self.confusion],
-            "by": {
-                dimension: {name: {n: f.to_json() for n, f in figures.items()} for name, figures in groups.items()}
-                for dimension, groups in self.by.items()
-            },
-        }
+    by: Mapping[str, Mapping[str, Mapping[str, Figure]]]
+    """Dimension → group → figures."""
+
+    labels: Annotated[tuple[str, ...], Field(exclude=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
-    """One judge on one criterion, on its own coverage.
-
-    mean: 0..100.   common: the mean of the samples that all judges with any verdict could judge.   entropy: of its labels,
-    in bits, 0 where it always says the same; None without a label.   statuses: what it could not judge, by status.
-    """
-
-    judge: str
-    criterion: str
-    mean: Estimate
-    common: Estimate
-    entropy: float | None
-    statuses: Mapping[str, int]
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "judge": self.judge,
-            "criterion": self.criterion,
-            "mean": self.mean.to_json(),
-            "common": self.common.to_json(),
-            "label_entropy_bits": self.entropy,
-            "statuses": dict(self.statuses),
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effort:
-    """What one judge's verdicts took.
-
-    verdicts: findings with a label.   usage: of all findings, those without a label included.   cost: USD, None where the
-    price is not known or the endpoint did not tell the tokens of every finding.   seconds: median of a finding.
-    turns: mean of turns with tool calls.   tools: how often each was called.   agreeing: verdicts that are people's label;
-    None without people.
-    """
+class Cost(Serialisable):
+    """What one judge's verdicts took."""
 
     judge: str
     verdicts: int
+    """Scores with a value."""
+
     findings: int
     usage: Usage
-    cost: float | None
-    seconds: float | None
-    turns: float | None
+    """Of all findings, those without an answer included."""
+
+    cost_usd: float | None
+    """None if the price is not known or the endpoint did not tell the tokens of every finding."""
+
+    cost_a_verdict_usd: float | None
+    agreeing: int | None
+    """Verdicts that are people's label; None without people."""
+
+    cost_an_agreeing_verdict_usd: float | None
+    seconds_median: float | None
+    """Of a finding."""
+
+    turns_mean: float | None
+    """Turns with tool calls."""
+
     tools: Mapping[str, int]
-    agreeing: int | None = None
-
-    @property
-    def cost_a_verdict(self) -> float | None:
-        return self.cost / self.verdicts if self.cost is not None and self.verdicts else None
-
-    @property
-    def cost_an_agreeing(self) -> float | None:
-        """The price of a verdict that people agree with."""
-        return self.cost / self.agreeing if self.cost is not None and self.agreeing else None
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "judge": self.judge,
-            "verdicts": self.verdicts,
-            "findings": self.findings,
-            "usage": self.usage.to_json(),
-            "cost_usd": self.cost,
-            "cost_a_verdict_usd": self.cost_a_verdict,
-            "agreeing": self.agreeing,
-            "cost_an_agreeing_verdict_usd": self.cost_an_agreeing,
-            "seconds_median": self.seconds,
-            "turns_mean": self.turns,
-            "tools": dict(self.tools),
-        }
+    """How often each was called."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Nearness:
-    """One judge and people on one criterion.
+class RightMoreOften(Significance):
+    """McNemar's test of two judges against people: who is right where one alone is."""
 
-    figures: on the samples that have a human label.   versus: other judge → McNemar's exact test of who is right more
-    often, with (right alone, other right alone).
-    """
+    right_alone: int
+    other_right_alone: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HumanAgreement(Serialisable):
+    """One judge and people on one metric, on the samples that have a human label."""
 
     judge: str
     criterion: str
     figures: Mapping[str, Figure]
-    versus: Mapping[str, tuple[Test, int, int]] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "judge": self.judge,
-            "criterion": self.criterion,
-            "figures": {name: figure.to_json() for name, figure in self.figures.items()},
-            "versus": {
-                name: {**test.to_json(), "right_alone": ours, "other_right_alone": theirs}
-                for name, (test, ours, theirs) in self.versus.items()
-            },
-        }
+    versus: Mapping[str, RightMoreOften] = field(default_factory=dict)
+    """Other judge → who is right more often."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Disagreement:
-    """One sample on which judges differ: labels by judge, and how far they are apart, 0..1 of the scale."""
+class Disagreement(Serialisable):
+    """One sample on which judges differ."""
 
     sample: str
+    """The sample's key."""
+
+    turn: Annotated[int, Field(exclude_if=lambda turn: not turn)] = 0
+    part: Annotated[str, Field(exclude_if=is_empty)] = ""
     criterion: str
     labels: Mapping[str, str]
-    spread: float
+    """By judge."""
 
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "sample": self.sample,
-            "criterion": self.criterion,
-            "labels": dict(self.labels),
-            "spread": self.spread,
-        }
+    spread: float
+    """How far they are apart, 0 to 1 of the scale, or in the unit of a metric without bounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Everything that `editloupe compare` tells.   people: where human labels are from, "" without."""
+class Comparison(Serialisable):
+    """All that `editloupe compare` shows."""
 
-    judges: tuple[Judged, ...]
-    standings: tuple[Standing, ...]
-    pairs: tuple[Pair, ...]
-    efforts: tuple[Effort, ...]
-    nearness: tuple[Nearness, ...]
+    judges: tuple[ComparedJudge, ...]
+    bootstrap: Drawing
+    summaries: tuple[JudgeSummary, ...]
+    pairs: tuple[JudgePair, ...]
+    costs: tuple[Cost, ...]
+    human: str | None
+    """Where human labels are from; None without."""
+
+    human_agreement: tuple[HumanAgreement, ...]
     disagreements: tuple[Disagreement, ...]
-    drawing: Drawing
-    people: str = ""
-    notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "judges": [
-                {"name": j.name, "backend": j.backend, "judge_id": j.judge_id, "mode": j.mode, "run": str(j.folder)}
-                for j in self.judges
-            ],
-            "bootstrap": self.drawing.to_json(),
-            "standings": [s.to_json() for s in self.standings],
-            "pairs": [p.to_json() for p in self.pairs],
-            "efforts": [e.to_json() for e in self.efforts],
-            "people": self.people or None,
-            "nearness": [n.to_json() for n in self.nearness],
-            "disagreements": [d.to_json() for d in self.disagreements],
-            "notes": list(self.notes),
-        }
+    notes: tuple[str, ...]
+    titles: Annotated[Mapping[str, tuple[str, str]], Field(exclude=True)]
+    """Metric → (name, short name)."""
 
 
-People = Mapping[tuple[str, str, str], str | float]
-"""(editor, sample id, criterion) → the label that people gave, or the value of one."""
+def human_column(
+    judges: Sequence[Judged], human: Path | None = None, columns: Mapping[str, str] | None = None
+) -> tuple[JudgeColumn | None, tuple[str, ...]]:
+    """Return people's most frequent labels as a column, and notes; None without any.
+
+    human: a table; None for the labels that the runs' samples carry.   columns: role → column, if names do not say it.
+    Raises ConfigError if the table does not fit the samples.
+    """
+    metrics = judges[0].metrics.metrics
+    items: dict[Key, Item] = {}
+    for judge in reversed(judges):
+        items = {**column_of(judge).items, **items}
+    if human is not None:
+        people, name = read_human(human, metrics, columns or {}), human.name
+    else:
+        samples = {key: sample for judge in reversed(judges) for key, sample in judge.samples.items()}
+        people, name = labels_in(samples.values(), metrics, "the samples"), "the samples' own columns"
+        if not people.ratings:
+            return None, people.notes
+    folders = list(dict.fromkeys(str(judge.folder) for judge in judges))
+    where = f"the run{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
+    items, people = join(items, people, where=where, closed=True)
+    return _majority(items, people, metrics, name)
+
+
+def _majority(
+    items: Mapping[Key, Item], people: HumanLabels, metrics: Sequence[Metric], name: str
+) -> tuple[JudgeColumn, tuple[str, ...]]:
+    """People as one judge: the label that most raters gave; of numbers without labels, the mean."""
+    notes = [*people.notes]
+    answers: dict[str, dict[Key, Answer]] = {}
+    for metric in metrics:
+        rated = [people.ratings.get(key, {}).get(metric.id, {}) for key in items]
+        reading = MetricReading([None] * len(rated), rated, metric)
+        notes += reading.notes
+        scale = reading.ruler.scale
+        found = reading.means if scale is None else reading.labels
+        # Options are kept as words: a judge may have chosen one that no person chose.
+        name_of = (lambda v: v) if scale is None or metric.levels else scale.name
+        answers[metric.id] = {key: name_of(v) for key, v in zip(items, found, strict=True) if v is not None}
+    return JudgeColumn(name=name, kind="human", items=items, answers=answers), tuple(notes)
 
 
 def compare(
-    judges: Sequence[Judged], *, prices: Prices, people: People | None = None, drawing: Drawing = DRAWING
+    judges: Sequence[Judged], *, prices: Prices, people: JudgeColumn | None = None, drawing: Drawing = DRAWING
 ) -> Comparison:
-    """Judges of one rubric over the same samples.
+    """Compare judges of one protocol over the same samples.
 
     Raises ConfigError: fewer than two judges, two of one name, samples whose content differs between runs, no sample in
     common.
@@ -262,44 +255,195 @@ def compare(
     if twice is not None:
         raise ConfigError(f"two judges are called {twice}; name each judge once, under a name of its own")
     _check_same_data(judges)
-    criteria = [c for c in judges[0].rubric.criteria if any(c.id in j.criteria for j in judges)]
-    scores = [{(s.metric, sample_key(s.editor, s.sample_id)): s for s in j.scores} for j in judges]
-    standings, pairs, nearness = [], [], []
-    notes = []
-    for judge, own in zip(judges, scores, strict=True):
-        if not any(s.value is not None for s in own.values()):
-            notes.append(f"{judge.name} has no verdict at all; it is listed and takes part in nothing")
-    for criterion in criteria:
-        keys = list(dict.fromkeys(key for own in scores for key in own if key[0] == criterion.id))
-        # A judge without any verdict would leave no sample that all judged.
-        told = [any((s := own.get(k)) is not None and s.value is not None for k in keys) for own in scores]
-        able = [own for own, some in zip(scores, told, strict=True) if some]
-        all_judged = [
-            k for k in keys if able and all((s := own.get(k)) is not None and s.value is not None for own in able)
-        ]
-        for judge, own, some in zip(judges, scores, told, strict=True):
-            standings.append(_standing(judge, criterion, own, keys, all_judged if some else (), drawing))
-            if not some and any(s.value is not None for s in own.values()):
-                notes.append(f"{judge.name} has no verdict on {criterion.short}; what all judged is told without it there")
-        for (a, own_a), (b, own_b) in combinations(zip(judges, scores, strict=True), 2):
-            pairs.append(_pair(a, b, criterion, own_a, own_b, keys, drawing))
-        if people is not None:
-            nearness += _nearness(judges, scores, criterion, keys, people, drawing)
-    corrected = _holm([p.test for p in pairs])
-    pairs = [replace(p, test=t) for p, t in zip(pairs, corrected, strict=True)]
+    notes = [
+        f"{judge.name} has no verdict at all; it is listed and takes part in nothing"
+        for judge in judges
+        if all(score.value is None for score in judge.scores)
+    ]
+    metrics = [m for m in judges[0].metrics.metrics if any(m.id in judge.criteria for judge in judges)]
+    columns = [column_of(judge) for judge in judges]
+    joined = [_Joined(judges, columns, metric, people, drawing) for metric in metrics]
+    for one in joined:
+        notes += one.notes
+    pairs = [pair for one in joined for pair in one.pairs()]
+    human = [] if people is None else [agreement for one in joined for agreement in one.human_agreement()]
     return Comparison(
-        judges=tuple(judges),
-        standings=tuple(standings),
-        pairs=tuple(pairs),
-        efforts=tuple(_effort(j, prices, people) for j in judges),
-        nearness=tuple(_corrected(nearness)),
-        disagreements=tuple(_disagreements(judges, scores, criteria)),
-        drawing=drawing,
+        judges=tuple(map(_compared, judges)),
+        bootstrap=drawing,
+        summaries=tuple(summary for one in joined for summary in one.summaries()),
+        pairs=tuple(replace(p, test=test) for p, test in zip(pairs, holm([p.test for p in pairs]), strict=True)),
+        costs=tuple(_cost(i, judge, joined, prices, people) for i, judge in enumerate(judges)),
+        human=None if people is None else people.name,
+        human_agreement=tuple(_corrected(human)),
+        disagreements=tuple(sorted((d for one in joined for d in one.disagreements()), key=lambda d: -d.spread)),
         notes=tuple(notes),
+        titles={m.id: (m.name, m.short) for m in metrics},
     )
 
 
+def _compared(judge: Judged) -> ComparedJudge:
+    return ComparedJudge(
+        name=judge.name,
+        backend=judge.backend,
+        judge_id=judge.judge_id,
+        mode=judge.mode,
+        run=str(judge.folder),
+        description=judge.describe(),
+    )
+
+
+class _Joined:
+    """One metric: the judges' scores and people's labels by what they are about."""
+
+    def __init__(
+        self,
+        judges: Sequence[Judged],
+        columns: Sequence[JudgeColumn],
+        metric: Metric,
+        people: JudgeColumn | None,
+        drawing: Drawing,
+    ) -> None:
+        self.judges, self.metric, self.drawing = judges, metric, drawing
+        self.items: dict[Key, Item] = {}
+        for column in columns:
+            self.items = {**column.items, **self.items}
+        self.scores: list[dict[Key, Score]] = [
+            {key_of(s): s for s in judge.scores if s.metric == metric.id} for judge in judges
+        ]
+        self.keys = list(dict.fromkeys(key for own in self.scores for key in own))
+        labels = {} if people is None else people.of(metric.id)
+        answers = [answer for column in columns for answer in column.of(metric.id).values()]
+        self.ruler: Ruler = ruler(metric, answers, labels.values())
+        self.values = [{k: self.ruler.read(a) for k, a in column.of(metric.id).items()} for column in columns]
+        self.truth = {k: v for k in self.keys if (v := self.ruler.read(labels.get(k))) is not None}
+
+    @property
+    def able(self) -> list[bool]:
+        """For each judge whether it has a verdict on this metric: one without would leave no sample that all judged."""
+        return [any(score.value is not None for score in own.values()) for own in self.scores]
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """Judges that have no verdict on this metric alone."""
+        for judge, able in zip(self.judges, self.able, strict=True):
+            if not able and any(score.value is not None for score in judge.scores):
+                yield f"{judge.name} has no verdict on {self.metric.short}; the means of what all judged leave it out there"
+
+    def summaries(self) -> Iterator[JudgeSummary]:
+        """Yield each judge on its own."""
+        able = [own for own, some in zip(self.scores, self.able, strict=True) if some]
+        common = [k for k in self.keys if able and all(k in own and own[k].value is not None for own in able)]
+        for judge, own, some in zip(self.judges, self.scores, self.able, strict=True):
+            mine = [k for k in self.keys if k in own]
+            yield JudgeSummary(
+                judge=judge.name,
+                criterion=self.metric.id,
+                mean=self._mean([self._shown(own[k]) for k in mine], mine),
+                common=self._mean([self._shown(own[k]) for k in common] if some else [], common if some else []),
+                label_entropy_bits=entropy([own[k].label for k in mine if own[k].label is not None]),
+                statuses=Counter(missing for k in mine if (missing := own[k].missing) is not None),
+            )
+
+    def pairs(self) -> Iterator[JudgePair]:
+        """Yield each two judges."""
+        for a, b in combinations(range(len(self.judges)), 2):
+            both = [k for k in self.keys if k in self.scores[a] and k in self.scores[b]]
+            items = [self.items[k] for k in both]
+            pair = self._paired(both, self.values[a], self.values[b], (self.judges[a].name, self.judges[b].name))
+            scale = self.ruler.scale
+            found = figures(pair, scale=scale, drawing=self.drawing)
+            wanted = _NUMBERS if scale is None else _ORDERED if scale.ordered else _UNORDERED
+            shown = [(self._shown(self.scores[a][k]), self._shown(self.scores[b][k])) for k in both]
+            differences = [None if x is None or y is None else x - y for x, y in shown]
+            yield JudgePair(
+                first=self.judges[a].name,
+                second=self.judges[b].name,
+                criterion=self.metric.id,
+                common=int(pair.both.sum()),
+                figures={name: found[name] for name in wanted},
+                difference=self._mean(differences, both),
+                test=signed_ranks(differences, [item.source for item in items]),
+                confusion=() if scale is None else tuple(map(tuple, confusion(pair.on(scale), scale))),
+                labels=() if scale is None else scale.names,
+                by={
+                    dimension: {name: self._grouped(pair, members) for name, members in found_groups.items()}
+                    for dimension in GROUPED
+                    if len(found_groups := groups(items, dimension)) > 1
+                },
+            )
+
+    def human_agreement(self) -> Iterator[HumanAgreement]:
+        """Yield each judge beside people, and who of each two is right more often."""
+        rated = [[k for k in self.truth if k in own] for own in self.scores]
+        right = [
+            {k: value == self.truth[k] for k in keys if (value := own.get(k)) is not None}
+            for own, keys in zip(self.values, rated, strict=True)
+        ]
+        for i, judge in enumerate(self.judges):
+            versus = {}
+            for j in range(i + 1, len(self.judges)):
+                both = right[i].keys() & right[j].keys()
+                ours = sum(right[i][k] and not right[j][k] for k in both)
+                theirs = sum(right[j][k] and not right[i][k] for k in both)
+                test = mcnemar(ours, theirs) if both else Significance(p=None, n=0, why="no sample that both judged")
+                versus[self.judges[j].name] = RightMoreOften(
+                    p=test.p, n=test.n, why=test.why, right_alone=ours, other_right_alone=theirs
+                )
+            pair = self._paired(rated[i], self.values[i], self.truth, (judge.name, "people"))
+            found = figures(pair, scale=self.ruler.scale, drawing=self.drawing)
+            yield HumanAgreement(judge=judge.name, criterion=self.metric.id, figures=found, versus=versus)
+
+    def disagreements(self) -> Iterator[Disagreement]:
+        """Yield the samples on which two judges or more gave different answers."""
+        for key in self.keys:
+            given = {j.name: own[key] for j, own in zip(self.judges, self.scores, strict=True) if key in own}
+            given = {name: score for name, score in given.items() if score.value is not None}
+            shown = [value for score in given.values() if (value := self._shown(score)) is not None]
+            labels = {name: score.label or f"{score.value:g}" for name, score in given.items()}
+            # Two options may be wrong alike.
+            if len(shown) > 1 and (max(shown) > min(shown) or (not self.ruler.ordered and len(set(labels.values())) > 1)):
+                spread = (max(shown) - min(shown)) / (1 if self.metric.domain.bounds is None else 100)
+                yield Disagreement(
+                    sample=sample_key(*key[:2]),
+                    turn=key[2],
+                    part=key[3],
+                    criterion=self.metric.id,
+                    labels=labels,
+                    spread=round(spread, 6),
+                )
+
+    def agreeing(self, judge: int) -> int:
+        """Return how many answers of a judge are people's."""
+        return sum(self.values[judge].get(k) == v for k, v in self.truth.items())
+
+    def _shown(self, score: Score) -> float | None:
+        """A score on 0 to 100; the value of a metric without bounds."""
+        return score.value if self.metric.domain.bounds is None else score.normalised
+
+    def _mean(self, values: Sequence[float | None], keys: Sequence[Key]) -> Estimate:
+        drawing = self.drawing
+        sources = [self.items[k].source for k in keys]
+        return mean(values, sources, resamples=drawing.resamples, level=drawing.level, seed=drawing.seed)
+
+    def _paired(
+        self,
+        keys: Sequence[Key],
+        x: Mapping[Key, float | None],
+        y: Mapping[Key, float | None] | Mapping[Key, float],
+        names: tuple[str, str],
+    ) -> Paired:
+        return Paired.of([x.get(k) for k in keys], [y.get(k) for k in keys], [self.items[k].source for k in keys], names)
+
+    def _grouped(self, pair: Paired, members: Sequence[int]) -> dict[str, Figure]:
+        """The two figures that are given by group."""
+        part, scale = pair.where(mask(members, len(pair.x))), self.ruler.scale
+        found = figures(part, drawing=self.drawing) if scale is None else label_figures(part.on(scale), scale, self.drawing)
+        wanted = ("spearman", "mae") if scale is None else ("exact", "weighted_kappa" if scale.ordered else "kappa")
+        return {name: found[name] for name in wanted}
+
+
 def _check_same_data(judges: Sequence[Judged]) -> None:
+    """Raises ConfigError for samples that differ between runs, and for judges without a sample in common."""
     content: dict[str, tuple[str, Judged]] = {}
     for judge in judges:
         # Samples that differ, by the name of the judge whose run has them otherwise.
@@ -316,237 +460,48 @@ def _check_same_data(judges: Sequence[Judged]) -> None:
             f"{other.folder} and {judge.folder} judged different data: {named} differ in image, instruction or "
             "targets; compare runs over the same folder"
         )
-    common = set.intersection(*(set(j.samples) for j in judges))
-    if not common:
-        told = "; ".join(f"{j.folder} has {', '.join(list(j.samples)[:3])}, …" for j in judges)
-        raise ConfigError(f"the judges have no sample in common: {told}")
+    if not set.intersection(*(set(j.samples) for j in judges)):
+        text = "; ".join(f"{j.folder} has {', '.join(list(j.samples)[:3])}, …" for j in judges)
+        raise ConfigError(f"the judges have no sample in common: {text}")
 
 
-def _standing(
-    judge: Judged,
-    criterion: Criterion,
-    own: Mapping[tuple[str, str], Score],
-    keys: Sequence[tuple[str, str]],
-    common: Sequence[tuple[str, str]],
-    drawing: Drawing,
-) -> Standing:
-    mine = [own[k] for k in keys if k in own]
-    labels = Counter(s.label for s in mine if s.label is not None)
-    return Standing(
-        judge=judge.name,
-        criterion=criterion.id,
-        mean=_mean(judge, mine, drawing),
-        common=_mean(judge, [own[k] for k in common], drawing),
-        entropy=entropy(list(labels.values())),
-        statuses=Counter(s.missing for s in mine if s.missing is not None),
-    )
+def entropy(labels: Sequence[str | None]) -> float | None:
+    """Return Shannon's entropy of the labels in bits, 0 if all are the same; None without a label."""
+    return entropy_of(Counter(labels).values()) if labels else None
 
 
-def _mean(judge: Judged, scores: Sequence[Score], drawing: Drawing) -> Estimate:
-    return estimate.mean(
-        [s.normalised for s in scores],
-        [judge.cluster(s) for s in scores],
-        resamples=drawing.resamples,
-        level=drawing.level,
-        seed=drawing.seed,
-    )
+def _corrected(found: Sequence[HumanAgreement]) -> list[HumanAgreement]:
+    """With every test corrected for how many there are."""
+    tests = iter(holm([test for agreement in found for test in agreement.versus.values()]))
+    return [
+        replace(one, versus={name: replace(test, p_holm=next(tests).p_holm) for name, test in one.versus.items()})
+        for one in found
+    ]
 
 
-def entropy(counts: Sequence[int]) -> float | None:
-    """Shannon's entropy of counts in bits; None where there are none."""
-    return entropy_of(counts) if sum(counts) else None
-
-
-def _pair(
-    a: Judged,
-    b: Judged,
-    criterion: Criterion,
-    own_a: Mapping[tuple[str, str], Score],
-    own_b: Mapping[tuple[str, str], Score],
-    keys: Sequence[tuple[str, str]],
-    drawing: Drawing,
-) -> Pair:
-    both = [k for k in keys if k in own_a and k in own_b]
-    clusters = [a.cluster(own_a[k]) for k in both]
-    paired = Paired.of([own_a[k].value for k in both], [own_b[k].value for k in both], clusters, names=(a.name, b.name))
-    scale = scale_of(criterion)
-    on_scale = _on_scale(paired, scale)
-    figures = {**correlations(paired, drawing), **errors(paired, drawing), **label_figures(on_scale, scale, drawing)}
-    normalised = [(own_a[k].normalised, own_b[k].normalised) for k in both]
-    differences = [None if x is None or y is None else x - y for x, y in normalised]
-    groups: dict[str, dict[str, list[int]]] = {"edit_type": {}, "area": {}}
-    for index, key in enumerate(both):
-        sample = a.samples.get(key[1])
-        groups["edit_type"].setdefault(edit_type_name(own_a[key].edit_type), []).append(index)
-        area = None if sample is None else relative_area(sample)
-        groups["area"].setdefault("(no box)" if area is None else area_name(area), []).append(index)
-    by = {
-        dimension: {name: _grouped(on_scale, scale, members, drawing) for name, members in found.items()}
-        for dimension, found in groups.items()
-        if len(found) > 1
-    }
-    return Pair(
-        first=a.name,
-        second=b.name,
-        criterion=criterion.id,
-        common=int(paired.both.sum()),
-        figures={name: figures[name] for name in SAME if name in figures},
-        difference=estimate.mean(
-            differences, clusters, resamples=drawing.resamples, level=drawing.level, seed=drawing.seed
-        ),
-        test=signed_ranks(differences, clusters),
-        confusion=tuple(map(tuple, confusion(on_scale, scale))),
-        by=by,
-    )
-
-
-def _grouped(paired: Paired, scale: Scale, members: Sequence[int], drawing: Drawing) -> dict[str, Figure]:
-    keep = np.zeros(len(paired.x), dtype=bool)
-    keep[list(members)] = True
-    figures = label_figures(paired.where(keep), scale, drawing)
-    return {name: figures[name] for name in GROUPED if name in figures}
-
-
-def scale_of(criterion: Criterion) -> Scale:
-    """A criterion's labels, worst first."""
-    return Scale(
-        values=tuple(float(level.value) for level in criterion.levels),
-        names=tuple(level.name for level in criterion.levels),
-    )
-
-
-def _on_scale(paired: Paired, scale: Scale) -> Paired:
-    """Only values that are labels: a median of repeats may lie between two."""
-    x, y = (np.where(np.isin(values, scale.values), values, np.nan) for values in (paired.x, paired.y))
-    return Paired(x=x, y=y, clusters=paired.clusters, names=paired.names)
-
-
-def signed_ranks(differences: Sequence[float | None], clusters: Sequence[str]) -> Test:
-    """Wilcoxon's signed-rank test, two-sided, of the mean difference of each source image.
-
-    Edits of one source are not independent, their means are. No p with fewer than 6 source images that differ.
-    """
-    by_cluster: dict[str, list[float]] = {}
-    for difference, cluster in zip(differences, clusters, strict=True):
-        if difference is not None:
-            by_cluster.setdefault(cluster, []).append(difference)
-    means = [round(math.fsum(found) / len(found), 9) for found in by_cluster.values()]
-    moved = [m for m in means if m]
-    if len(moved) < _LEAST_TESTED:
-        why = f"{len(moved)} of {len(means)} source images differ; {_LEAST_TESTED} are needed"
-        return Test(p=None, n=len(means), why=why)
-    from scipy.stats import wilcoxon  # 0.3 s, and most commands need none of it
-
-    return Test(p=float(wilcoxon(moved).pvalue), n=len(moved))
-
-
-def mcnemar(first_alone: int, second_alone: int) -> Test:
-    """McNemar's exact test of two judges' right answers: a binomial test of those on which one alone is right."""
-    n = first_alone + second_alone
-    if not n:
-        return Test(p=None, n=0, why="they are right on the same samples")
-    from scipy.stats import binomtest  # as above
-
-    return Test(p=float(binomtest(first_alone, n).pvalue), n=n)
-
-
-def _holm(tests: Sequence[Test]) -> list[Test]:
-    """Each with its p corrected for how many tests there are (Holm's step-down)."""
-    order = sorted((t.p, i) for i, t in enumerate(tests) if t.p is not None)
-    found = list(tests)
-    highest = 0.0
-    for rank, (p, index) in enumerate(order):
-        highest = max(highest, min(1.0, p * (len(order) - rank)))
-        found[index] = replace(tests[index], corrected=highest)
-    return found
-
-
-def _nearness(
-    judges: Sequence[Judged],
-    scores: Sequence[Mapping[tuple[str, str], Score]],
-    criterion: Criterion,
-    keys: Sequence[tuple[str, str]],
-    people: People,
-    drawing: Drawing,
-) -> list[Nearness]:
-    scale = scale_of(criterion)
-    truth = {}
-    for key in keys:
-        score = next(own[key] for own in scores if key in own)
-        given = people.get((score.editor, score.sample_id, criterion.id))
-        value = _label_value(criterion, given)
-        if value is not None:
-            truth[key] = value
-    found = []
-    right: list[dict[tuple[str, str], bool]] = []
-    for judge, own in zip(judges, scores, strict=True):
-        rated = [k for k in truth if k in own]
-        values = [own[k].value for k in rated]
-        right.append({k: v == truth[k] for k, v in zip(rated, values, strict=True) if v is not None})
-        paired = Paired.of(
-            values, [truth[k] for k in rated], [judge.cluster(own[k]) for k in rated], (judge.name, "people")
-        )
-        figures = {**correlations(paired, drawing), **errors(paired, drawing)}
-        figures |= label_figures(_on_scale(paired, scale), scale, drawing)
-        found.append(Nearness(judge=judge.name, criterion=criterion.id, figures=figures))
-    out = []
-    for i, near in enumerate(found):
-        versus = {}
-        for j, other in enumerate(found):
-            if i < j:
-                both = right[i].keys() & right[j].keys()
-                ours = sum(right[i][k] and not right[j][k] for k in both)
-                theirs = sum(right[j][k] and not right[i][k] for k in both)
-                nothing = Test(p=None, n=0, why="no sample that both judged")
-                versus[other.judge] = (mcnemar(ours, theirs) if both else nothing, ours, theirs)
-        out.append(replace(near, versus=versus))
-    return out
-
-
-def _label_value(criterion: Criterion, given: str | float | None) -> float | None:
-    if given is None:
-        return None
-    for level in criterion.levels:
-        if given in (level.name, float(level.value)):
-            return float(level.value)
-    return None
-
-
-def _corrected(nearness: Sequence[Nearness]) -> list[Nearness]:
-    tests = [(i, name) for i, near in enumerate(nearness) for name in near.versus]
-    corrected = _holm([nearness[i].versus[name][0] for i, name in tests])
-    found = [dict(near.versus) for near in nearness]
-    for (i, name), test in zip(tests, corrected, strict=True):
-        _, ours, theirs = found[i][name]
-        found[i][name] = (test, ours, theirs)
-    return [replace(near, versus=versus) for near, versus in zip(nearness, found, strict=True)]
-
-
-def _effort(judge: Judged, prices: Prices, people: People | None) -> Effort:
+def _cost(number: int, judge: Judged, joined: Sequence[_Joined], prices: Prices, people: JudgeColumn | None) -> Cost:
     usage = sum((f.usage for f in judge.findings), Usage())
     asked = [f for f in judge.findings if f.trace is not None]
-    agreeing = None
-    if people is not None:
-        agreeing = sum(
-            s.value is not None
-            and s.value == _label_value(judge.rubric.criterion(s.metric), people.get((s.editor, s.sample_id, s.metric)))
-            for s in judge.scores
-        )
-    return Effort(
+    cost = None if judge.untold else prices.of_uri(judge.backend, usage)
+    verdicts = sum(s.value is not None for s in judge.scores)
+    agreeing = None if people is None else sum(one.agreeing(number) for one in joined)
+    return Cost(
         judge=judge.name,
-        verdicts=sum(s.value is not None for s in judge.scores),
+        verdicts=verdicts,
         findings=len(judge.findings),
         usage=usage,
-        cost=None if judge.untold else prices.of_uri(judge.backend, usage),
-        seconds=float(np.median([f.seconds for f in asked])) if asked else None,
-        turns=float(np.mean([f.turns for f in asked])) if asked else None,
-        tools=tool_calls(judge),
+        cost_usd=cost,
+        cost_a_verdict_usd=cost / verdicts if cost is not None and verdicts else None,
         agreeing=agreeing,
+        cost_an_agreeing_verdict_usd=cost / agreeing if cost is not None and agreeing else None,
+        seconds_median=float(np.median([f.seconds for f in asked])) if asked else None,
+        turns_mean=float(np.mean([f.turns for f in asked])) if asked else None,
+        tools=tool_calls(judge),
     )
 
 
 def tool_calls(judge: Judged) -> dict[str, int]:
-    """How often each tool was called, from the traces; a trace that cannot be read counts nothing."""
+    """Return how often each tool was called, from the traces; a trace that cannot be read counts nothing."""
     counts: Counter[str] = Counter()
     for finding in judge.findings:
         if finding.trace is None or not finding.turns:
@@ -563,25 +518,3 @@ def tool_calls(judge: Judged) -> dict[str, int]:
                 except (ValueError, KeyError, TypeError):
                     continue
     return dict(counts.most_common())
-
-
-def _disagreements(
-    judges: Sequence[Judged],
-    scores: Sequence[Mapping[tuple[str, str], Score]],
-    criteria: Sequence[Criterion],
-) -> list[Disagreement]:
-    """Samples on which two judges or more gave different labels, the furthest apart first."""
-    found = []
-    for criterion in criteria:
-        for key in dict.fromkeys(k for own in scores for k in own if k[0] == criterion.id):
-            given = {
-                j.name: own[key]
-                for j, own in zip(judges, scores, strict=True)
-                if key in own and own[key].normalised is not None
-            }
-            values = [s.normalised for s in given.values() if s.normalised is not None]
-            if len(values) > 1 and max(values) > min(values):
-                labels = {name: s.label or f"{s.value:g}" for name, s in given.items()}
-                spread = round((max(values) - min(values)) / 100, 6)
-                found.append(Disagreement(sample=key[1], criterion=criterion.id, labels=labels, spread=spread))
-    return sorted(found, key=lambda d: -d.spread)

@@ -14,11 +14,12 @@ from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import scored
+from editloupe.reports.columns import key_of
 from editloupe.reports.judged import Judged
 
 
 def at_equal_cost(judges: Sequence[Judged], prices: Prices) -> tuple[list[Judged], tuple[str, ...]]:
-    """The judges, those with repeats cut to as many as the dearest judge without repeats spends; and what was done.
+    """Return the judges, those with repeats cut to as many as the dearest judge without repeats spends; and notes.
 
     Spend is money a question where every judge's price is known, tokens otherwise, over the questions that all of them
     were asked. Raises ConfigError where there is no judge with repeats, none without, no question in common, or nothing
@@ -45,7 +46,7 @@ def at_equal_cost(judges: Sequence[Judged], prices: Prices) -> tuple[list[Judged
     limit = _spend(measure, 1, common, prices, money=money)
     if not limit:
         raise ConfigError(f"{measure.name} spent nothing that its endpoint told; --equal-cost has no measure")
-    found, notes = [], [f"Equal cost: {measure.name} spent {_told(limit, money=money)} a question, which is the measure."]
+    found, notes = [], [f"Equal cost: {measure.name} spent {_spent(limit, money=money)} a question, which is the measure."]
     for judge in judges:
         if judge.repeats.count == 1:
             found.append(judge)
@@ -53,33 +54,30 @@ def at_equal_cost(judges: Sequence[Judged], prices: Prices) -> tuple[list[Judged
         spends = [_spend(judge, k, common, prices, money=money) for k in range(1, judge.repeats.count + 1)]
         k = max((n for n, spend in enumerate(spends, start=1) if spend <= limit), default=1)
         share = spends[k - 1] / limit
-        told = f"{judge.name}: {k} of {judge.repeats.count} repeats count, {_told(spends[k - 1], money=money)} a question"
+        text = f"{judge.name}: {k} of {judge.repeats.count} repeats count, {_spent(spends[k - 1], money=money)} a question"
         why = ""
         if share > 1:
             why = "; even one costs more than the measure"
         elif k == judge.repeats.count and share < 0.9:
             why = f"; that is {100 * share:.0f} % of the measure, so that more repeats would be its due"
-        notes.append(f"{told}{why}.")
+        notes.append(f"{text}{why}.")
         found.append(first_repeats(judge, k))
     return found, tuple(notes)
 
 
 def first_repeats(judge: Judged, count: int) -> Judged:
-    """The same judge as if it had been asked `count` times only."""
+    """Return the same judge as if it had been asked `count` times only."""
     findings = [f for f in judge.findings if f.repeat < count]
     rule = replace(judge.repeats, count=count)
-    samples = {score.sample_id: score for score in judge.scores}
-    known = [s for s in judge.samples.values() if s.id in samples]
-    rejected = [score for score in judge.scores if score.missing == "input_error" and not score.findings]
-    scores = scored(judge.protocol, known, findings, rule)
-    kept = {(s.editor, s.sample_id, s.metric) for s in rejected}
-    fresh = [s for s in scores if (s.editor, s.sample_id, s.metric) not in kept]
-    name = f"{judge.name} ×{count}"
-    return replace(judge, name=name, findings=tuple(findings), scores=(*fresh, *rejected), repeats=rule)
+    rejected = {score.key for score in judge.scores if score.missing == "input_error" and not score.findings}
+    samples = [sample for key, sample in judge.samples.items() if key not in rejected]
+    fresh = {(score.metric, key_of(score)): score for score in scored(judge.protocol, samples, findings, rule)}
+    scores = tuple(fresh.get((score.metric, key_of(score)), score) for score in judge.scores)
+    return replace(judge, name=f"{judge.name} ×{count}", findings=tuple(findings), scores=scores, repeats=rule)
 
 
 def _spend(
-    judge: Judged, repeats: int, questions: AbstractSet[tuple[str, str, str, int]], prices: Prices, *, money: bool
+    judge: Judged, repeats: int, questions: AbstractSet[tuple[str, str, str, int, str]], prices: Prices, *, money: bool
 ) -> float:
     """USD or tokens a question of these, of the first repeats."""
     usage = sum((f.usage for f in judge.findings if f.repeat < repeats and f.question in questions), Usage())
@@ -90,5 +88,5 @@ def _spend(
     return spent / len(questions)
 
 
-def _told(spend: float, *, money: bool) -> str:
+def _spent(spend: float, *, money: bool) -> str:
     return f"{spend:.3g} USD" if money else f"{spend:,.0f} tokens"

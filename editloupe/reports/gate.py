@@ -9,13 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from editloupe.errors import ConfigError
-from editloupe.protocols.base import Cell
-from editloupe.records import FAILURES
-from editloupe.reports.align import Entry, Options, align
+from editloupe.findings import FAILURES
+from editloupe.parsing import fold
+from editloupe.reports.align import AlignOptions, align
+from editloupe.reports.columns import HumanLabels, Item, JudgeColumn, Key
 from editloupe.reports.judged import Judged
-from editloupe.rubrics.model import Criterion, Rubric
-from editloupe.rubrics.parse import fold
-from editloupe.values import Json, Score
+from editloupe.reports.summary import OVERALL, Mean, specs, summary
+from editloupe.scores import Metric, MetricSet, Score
+from editloupe.tables import Table, simple
+from editloupe.values import Json
+
+People: TypeAlias = tuple[JudgeColumn, Mapping[Key, Item], HumanLabels]
+"""A judge's column, the items, and people's ratings of them."""
 
 Verdict: TypeAlias = Literal["passed", "failed", "undefined"]
 
@@ -24,7 +29,8 @@ METRICS: Final[Mapping[str, str]] = {
     "judged, judged(C)": "verdicts that there are",
     "unjudged, unjudged(C)": "share of those asked for that there are not, 0..1",
     "status(S)": "share of those asked for that ended with status S, such as refused, 0..1",
-    "mean(C), mean(overall)": "mean score of all samples, 0..100; overall: the mean of the criteria",
+    "mean(C), mean(overall)": "mean score of all samples, in the unit of the protocol's tables (of DLEBench 0..100); "
+    "overall: the mean of the criteria",
     "macro(C), macro(overall)": "the same, every edit type of the benchmark counting alike",
     "share(C, LABEL)": "share of this label among the verdicts of C, 0..1",
     "F(human), F(human, C)": "agreement with people in every criterion that they rated, or in C; F is one of spearman, "
@@ -136,7 +142,7 @@ class Checked:
         }
 
 
-def parse(text: str, rubric: Rubric) -> Requirement:
+def parse(text: str, rubric: MetricSet) -> Requirement:
     """A requirement. Raises ConfigError: another form, an unknown metric, criterion, status or label, an infinite bound."""
     match = _FORM.fullmatch(text)
     if match is None:
@@ -158,7 +164,7 @@ def parse(text: str, rubric: Rubric) -> Requirement:
     return found
 
 
-def _check_arguments(requirement: Requirement, rubric: Rubric) -> None:
+def _check_arguments(requirement: Requirement, rubric: MetricSet) -> None:
     text, arguments = requirement.text, requirement.arguments
     if requirement.metric == "status":
         if arguments[0] not in FAILURES:
@@ -170,12 +176,15 @@ def _check_arguments(requirement: Requirement, rubric: Rubric) -> None:
         arguments = arguments[1:]
     for name in arguments[:1]:
         if name.casefold() != "overall" or requirement.metric not in ("mean", "macro"):
-            rubric.criterion(name)
+            rubric.metric(name)
     if len(arguments) > 1:
-        _label(rubric.criterion(arguments[0]), arguments[1], text)
+        _label(rubric.metric(arguments[0]), arguments[1], text)
 
 
-def _label(criterion: Criterion, wanted: str, text: str) -> str:
+def _label(criterion: Metric, wanted: str, text: str) -> str:
+    """The label as the metric spells it. A metric that lists none may have any."""
+    if not criterion.levels:
+        return wanted
     for level in criterion.levels:
         if fold(wanted) in {fold(name) for name in (level.name, *level.aliases)}:
             return level.name
@@ -183,16 +192,16 @@ def _label(criterion: Criterion, wanted: str, text: str) -> str:
     raise ConfigError(f"--require {text!r}: no label {wanted!r} of {criterion.id}; its labels are {names}")
 
 
-def check(judged: Judged, requirements: Iterable[Requirement], people: Callable[[], Sequence[Entry]]) -> Iterator[Checked]:
+def check(judged: Judged, requirements: Iterable[Requirement], people: Callable[[], People]) -> Iterator[Checked]:
     """Every requirement's figure, or figures where it speaks of several criteria.
 
     people: the judge's scores joined with people's ratings; called where a requirement needs them.
     """
-    entries: Sequence[Entry] | None = None
+    joined: People | None = None
     for requirement in requirements:
         if requirement.human:
-            entries = people() if entries is None else entries
-            figures: Iterable[Figure] = _agreement(judged, requirement, entries)
+            joined = people() if joined is None else joined
+            figures: Iterable[Figure] = _agreement(judged, requirement, joined)
         else:
             figures = [_figure(judged, requirement)]
         for figure in figures:
@@ -212,11 +221,11 @@ def _figure(judged: Judged, requirement: Requirement) -> Figure:
     metric, arguments = requirement.metric, requirement.arguments
     if metric in ("mean", "macro"):
         return _mean(judged, arguments[0], macro=metric == "macro")
-    criterion = judged.rubric.criterion(arguments[0]).id if arguments and metric != "status" else None
+    criterion = judged.metrics.metric(arguments[0]).id if arguments and metric != "status" else None
     scores = [s for s in judged.scores if criterion in (None, s.metric)]
     if not scores:
         return Figure(value=None, why=f"{criterion or 'nothing'} was not asked in this run")
-    there = [s for s in scores if s.normalised is not None]
+    there = [s for s in scores if s.value is not None]
     rests = f"{len(there)} of {len(scores)} judged"
     match metric:
         case "asked":
@@ -229,22 +238,31 @@ def _figure(judged: Judged, requirement: Requirement) -> Figure:
             ended = sum(s.missing == arguments[0] for s in scores)
             return Figure(value=ended / len(scores), rests=f"{ended} of {len(scores)}")
         case _:
-            label = _label(judged.rubric.criterion(arguments[0]), arguments[1], requirement.text)
+            label = _label(judged.metrics.metric(arguments[0]), arguments[1], requirement.text)
             if not there:
                 return Figure(value=None, why="nothing was judged")
-            named = sum(s.label == label for s in there)
+            if all(s.label is None for s in there):
+                return Figure(value=None, why=f"{criterion} has numbers and no labels")
+            named = sum(fold(s.label or "") == fold(label) for s in there)
             return Figure(value=named / len(there), rests=f"{named} of {len(there)}; {rests}")
 
 
 def _mean(judged: Judged, name: str, *, macro: bool) -> Figure:
-    column = "overall" if name.casefold() == "overall" else judged.rubric.criterion(name).id
-    if column != "overall" and column not in judged.criteria:
+    column = OVERALL if name.casefold() == OVERALL else judged.metrics.metric(name).id
+    if column != OVERALL and column not in judged.criteria:
         return Figure(value=None, why=f"{column} was not asked in this run")
-    (summary,) = judged.protocol.summarise([replace(score, editor="") for score in judged.scores])
-    cell: Cell = (summary.macro if macro else summary.micro)[column]
+    # In the unit of the protocol's tables: 0 to 100, or the metric's own.
+    spec = replace(specs(judged.protocol)[0], metrics=(), cell="mean")
+    found = summary(spec, judged.asked, judged.scores)
+    if column not in found.micro:
+        return Figure(value=None, why="the metrics have no scale in common; name one of them")
+    if macro and not spec.order:
+        why = f"protocol {judged.protocol.name!r} lists no groups that count alike; require mean({name})"
+        return Figure(value=None, why=why)
+    cell: Mean = (found.macro if macro else found.micro)[column]
     rests = f"{cell.judged} of {cell.asked} judged"
     if macro:
-        rests += f"; {summary.types_present[column]} of {summary.types_known} edit types"
+        rests += f"; {found.types_present[column]} of {found.types_known} {spec.rows.replace('_', ' ')}s"
     if cell.mean is None:
         return Figure(value=None, why="no edit type of the benchmark was judged" if macro and cell.judged else rests)
     return Figure(value=cell.mean, rests=rests)
@@ -259,26 +277,44 @@ def _missing(scores: Sequence[Score]) -> str:
     return ", ".join(f"{n} {status}" for status, n in sorted(counts.items())) + (f" of {len(scores)}" if counts else "")
 
 
-def _agreement(judged: Judged, requirement: Requirement, entries: Sequence[Entry]) -> Iterator[Figure]:
-    rated = {name for entry in entries for name in entry.ratings}
-    wanted = [judged.rubric.criterion(name).id for name in requirement.arguments[1:2]]
-    options = Options(good=requirement.arguments[2] if len(requirement.arguments) > 2 else None)
-    names = wanted or [c.id for c in judged.rubric.criteria if c.id in rated and c.id in judged.criteria]
+def _agreement(judged: Judged, requirement: Requirement, joined: People) -> Iterator[Figure]:
+    column, items, people = joined
+    rated = {name for key in items for name in people.ratings.get(key, ())}
+    wanted = [judged.metrics.metric(name).id for name in requirement.arguments[1:2]]
+    options = AlignOptions(good=requirement.arguments[2] if len(requirement.arguments) > 2 else None)
+    names = wanted or [c.id for c in judged.metrics.metrics if c.id in rated and c.id in judged.criteria]
     if not names:
         yield Figure(value=None, why="people rated no criterion that was judged")
     for name in names:
-        of = judged.rubric.criterion(name).short if not wanted else ""
+        of = judged.metrics.metric(name).short if not wanted else ""
         if name not in rated or name not in judged.criteria:
             why = "people did not rate it" if name not in rated else "it was not asked in this run"
             yield Figure(value=None, of=of, why=f"{name}: {why}")
             continue
-        figures = align(entries, judged.rubric.criterion(name), options).whole.figures
+        figures = align(column, items, people, judged.metrics.metric(name), options).all.figures
         if requirement.metric not in figures:
-            short = judged.rubric.criterion(name).short
+            short = judged.metrics.metric(name).short
             why = f"say from which label on an edit is good: {requirement.metric}(human, {short}, LABEL)"
             yield Figure(value=None, of=of, why=why)
             continue
-        found = figures[requirement.metric].estimate
+        found = figures[requirement.metric]
         between = "" if found.interval is None else f"; {found.interval.low:.3g} to {found.interval.high:.3g}"
         rests = f"{found.judged} of {found.asked} rated ones judged{between}"
         yield Figure(value=found.value, of=of, rests=rests, why=found.why)
+
+
+def table(checked: Sequence[Checked], title: str) -> Table:
+    """Return the outcome as a table. The judge is named where there are several."""
+    several = len({one.judge for one in checked}) > 1
+    head = (*(["Judge"] if several else []), "Requirement", "Found", "Result", "Rests on")
+    rows = [
+        (
+            *([one.judge] if several else []),
+            one.name,
+            "–" if one.verdict == "undefined" else one.found,
+            one.verdict if one.verdict == "passed" else one.verdict.upper(),
+            one.figure.rests if one.figure.value is not None else one.figure.why,
+        )
+        for one in checked
+    ]
+    return simple("gate", title, head, rows)

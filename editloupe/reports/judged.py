@@ -2,60 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import cast
 
 from editloupe.backends.base import NOT_LMMS, parse_uri
-from editloupe.errors import ConfigError
-from editloupe.protocols.base import EvalProtocol, Summary, rejected_scores, scored
-from editloupe.protocols.dlebench import Mode, Options
-from editloupe.protocols.pairwise import Pairwise
+from editloupe.errors import ConfigError, UnknownPlugin
+from editloupe.findings import Finding
+from editloupe.protocols.base import EvalProtocol, make_protocol, rejected_scores, scored
 from editloupe.protocols.repeats import Repeats
-from editloupe.records import Finding
-from editloupe.rubrics.model import Rubric
-from editloupe.runs.judges import titled
-from editloupe.runs.spec import make_protocol
+from editloupe.runs.judges import names_of, titled
 from editloupe.runs.store import RunStore
-from editloupe.values import Json, Sample, Score, sample_key
+from editloupe.scores import NOT_JUDGED, Metric, MetricSet, Score
+from editloupe.values import Json, Sample, sample_key
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """One judge over one run.
-
-    name: unique in a report.   title: what the run calls it.   backend: URI.
-    ablations: what of the tools was hidden.   samples: by key.
-    repeats: how often each question was asked, and how the answers were joined.
-    scores: a criterion and sample each, in the order of the samples; those without a value say why.
-    notes: what could not be read.
-    """
+    """One judge over one run."""
 
     name: str
+    """Unique in a report."""
+
+    title: str = ""
+    """What the run calls the judge."""
+
     folder: Path
     judge_id: str
+    """"" for the scores of a protocol in which nobody has the role "judge"."""
+
     backend: str
+    """URI; "" where nobody has the role "judge"."""
+
     mode: str
+    """The protocol's option of this name; "" if it has none."""
+
     ablations: tuple[str, ...]
-    rubric: Rubric
+    """What of the tools was hidden."""
+
+    metrics: MetricSet
     protocol: EvalProtocol
     criteria: tuple[str, ...]
+    """Ids of the metrics that were asked."""
+
     samples: Mapping[str, Sample]
+    """By key."""
+
     findings: tuple[Finding, ...]
     scores: tuple[Score, ...]
+    """In the order of the samples; those without a value say why."""
+
     repeats: Repeats = field(default_factory=Repeats)
+    """How often each question was asked, and how the answers were joined."""
+
     notes: tuple[str, ...] = ()
-    title: str = ""
+    """What could not be read."""
 
     @property
     def editors(self) -> tuple[str, ...]:
         """In the order of the samples."""
         return tuple(dict.fromkeys(score.editor for score in self.scores))
 
-    def summaries(self) -> list[Summary]:
-        return self.protocol.summarise(self.scores)
+    @property
+    def asked(self) -> list[Metric]:
+        """The metrics that were asked, in the protocol's order."""
+        return [metric for metric in self.metrics.metrics if metric.id in self.criteria]
 
     def cluster(self, score: Score) -> str:
         """What is resampled together: the edits of one source image. A rejected row stands alone."""
@@ -69,7 +81,7 @@ class Judged:
 
         What was never asked (a missing output) and a call that failed before any answer cost nothing.
         """
-        if parse_uri(self.backend).provider in NOT_LMMS:
+        if not self.backend or parse_uri(self.backend).provider in NOT_LMMS:
             return 0
         return sum(
             f.trace is not None
@@ -80,9 +92,13 @@ class Judged:
         )
 
     def describe(self) -> str:
-        hidden = f", ablated: {', '.join(self.ablations)}" if self.ablations else ""
+        """Return who judged what and how, in one line."""
         judge = titled(self.title or self.backend, self.backend)
-        return f"Judge: {judge}; mode {self.mode}{hidden}; rubric {self.rubric.id}; run {self.folder}"
+        hidden = f", ablated: {', '.join(self.ablations)}" if self.ablations else ""
+        mode = f"; mode {self.mode}{hidden}" if self.mode else hidden.replace(", ", "; ", 1)
+        name = self.protocol.name
+        asked = f"protocol {name}" if self.metrics.id == name and not self.mode else f"rubric {self.metrics.id}"
+        return f"Judge: {judge}{mode}; {asked}; run {self.folder}"
 
 
 def read_judged(folders: Sequence[Path]) -> list[Judged]:
@@ -96,64 +112,62 @@ def read_judged(folders: Sequence[Path]) -> list[Judged]:
         if known is not folder:
             raise ConfigError(f"{known} and {folder} are the same run; name each run once")
     found = [judged for folder in folders for judged in judged_in(RunStore.read(folder))]
+    if not found:
+        raise ConfigError(f"{', '.join(map(str, folders))}: no judge has a finding; judge something first")
     first = found[0]
     for other in found[1:]:
-        if other.rubric.digest != first.rubric.digest:
+        if other.metrics != first.metrics:
             raise ConfigError(
-                f"{other.folder} was judged by rubric {other.rubric.id} ({other.rubric.digest[:12]}), {first.folder} by "
-                f"{first.rubric.id} ({first.rubric.digest[:12]}); report them one by one"
+                f"{other.folder} was judged by {other.metrics.id}, {first.folder} by {first.metrics.id}, and their metrics "
+                "differ; report them one by one"
             )
     return _named(found)
 
 
-def rubric_of(store: RunStore) -> Rubric:
-    """The rubric that a run judged by, as its run.json has it. Raises ConfigError where it has none."""
-    rubric = _object(_object(store.info.get("record")).get("rubric"))
-    if not rubric:
-        raise ConfigError(f"{store.folder / 'run.json'} records no rubric; expected one, as editloupe judge writes it")
-    return Rubric.from_json(rubric)
-
-
 def judged_in(store: RunStore) -> list[Judged]:
-    """Every judge of a run that has findings. Raises ConfigError where there is none."""
-    folder = store.folder
-    identity, rubric = _object(store.info.get("identity")), rubric_of(store)
-    judges = {f.judge_id for f in store.findings.values()}
-    if not judges:
+    """Return every judge of a run that has findings.
+
+    Raises ConfigError: no findings, or a protocol that is not installed.
+    """
+    folder, identity = store.folder, _object(store.info.get("identity"))
+    if not store.findings:
         raise ConfigError(f"{folder} holds no finding yet; judge something first: editloupe judge PATH --out {folder}")
-    if identity.get("protocol") == Pairwise.name:
-        raise ConfigError(
-            f"{folder} compares pairs of edits, which gives none of them a score; its order stands in "
-            f"{store.report / 'ranking.md'}"
-        )
-    mode, ablations = cast(Mode, str(identity.get("mode"))), identity.get("ablations")
+    options, metrics, ablations = store.options(), store.metric_set(), identity.get("ablations")
+    try:
+        protocol = make_protocol(store.protocol, options)
+    except UnknownPlugin as error:
+        raise ConfigError(f"{folder} was judged by a protocol that is not installed here: {error}") from error
+    mode = str(options.get("mode") or "")
+    hidden = tuple(str(a) for a in ablations) if isinstance(ablations, list) else ()
     found = []
     names = store.judge_names()
-    for judge_id, uri in store.judges().items():
-        findings = store.current(judge_id)
+    judges: Iterable[tuple[str, str]] = store.judges().items()
+    if not names:
+        # Measures, or roles of the protocol's own: their findings are one reading of the samples.
+        names, judges = {"": ", ".join(names_of(store.info.get("judges")).values()) or store.protocol}, [("", "")]
+    for judge_id, uri in judges:
+        findings = store.current(judge_id or None)
         if not findings:
             continue
-        asked = {f.criterion for f in findings}
-        criteria = tuple(c.id for c in rubric.criteria if c.id in asked)
-        options = Options.read(_object(identity.get("options")))
-        protocol = make_protocol(str(identity.get("protocol")), rubric, mode=mode, criteria=criteria, options=options)
         rows = [(str(r["editor"]), str(r["id"]), _text(r.get("edit_type"))) for r in store.rejected.values()]
         samples = [s for key, s in store.samples.items() if key not in store.rejected]
         rule = Repeats.of_run(store.info, findings)
-        scores = [*scored(protocol, samples, findings, rule), *rejected_scores(rows, criteria)]
+        scores = _asked(scored(protocol, samples, findings, rule))
+        criteria = tuple(m.id for m in metrics.metrics if any(s.metric == m.id for s in scores))
+        asked = {f.metric for f in findings}
+        criteria = criteria or tuple(m.id for m in metrics.metrics if m.id in asked)
+        scores += rejected_scores(rows, criteria)
         found.append(
             Judged(
-                name=", ".join(
-                    [names[judge_id], mode, *(str(a) for a in (ablations if isinstance(ablations, list) else []))]
-                ),
+                name=", ".join(filter(None, [names[judge_id], mode, *hidden])),
                 folder=folder,
                 judge_id=judge_id,
                 title=names[judge_id],
                 backend=uri,
                 mode=mode,
                 repeats=rule,
-                ablations=tuple(str(a) for a in ablations) if isinstance(ablations, list) else (),
-                rubric=rubric,
+                ablations=hidden,
+                metrics=metrics,
                 protocol=protocol,
                 criteria=criteria,
                 samples=store.samples,
@@ -163,6 +177,12 @@ def judged_in(store: RunStore) -> list[Judged]:
             )
         )
     return found
+
+
+def _asked(scores: list[Score]) -> list[Score]:
+    """Without the metrics that were not asked: those of which no score rests on a finding or says anything."""
+    asked = {score.metric for score in scores if score.findings or score.missing != NOT_JUDGED}
+    return [score for score in scores if score.metric in asked]
 
 
 def chosen(store: RunStore, wanted: str | None) -> list[Judged]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape
 
-from editloupe.reports.plain import safe
+from editloupe.reports.escape import safe
+from editloupe.tables import BarPlot, Plot, RadarPlot, ScatterPlot
 from editloupe.values import digest
 
 WIDTH: Final = 720
@@ -271,22 +272,23 @@ def _read_out(series: Sequence[Shares]) -> str:
 _SPREAD: Final = "Dots are spread within the band of their score, so that they do not cover each other."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rated:
-    """One dot group of `scatter`: the points of one label.   points: (share of the image, score)."""
+def draw(plot: Plot) -> str:
+    """Return a table's plot as SVG."""
+    match plot:
+        case ScatterPlot():
+            return scatter(plot)
+        case BarPlot():
+            return bars(plot.rows, title=plot.title)
+        case RadarPlot():
+            return radar(plot.axes, plot.series, title=plot.title)
 
-    name: str
-    points: tuple[tuple[float, float], ...]
 
-
-def scatter(
-    groups: Sequence[Rated], trend: Sequence[tuple[float, float]], *, title: str, trend_title: str, words: str
-) -> str:
+def scatter(plot: ScatterPlot) -> str:
     """Scores 0 to 100 against target areas on a log axis, a dot a sample, with the line of a trend (DLEBench, Figure 6).
 
     Dots of one score lie in a band about it, spread by their number alone, so that they do not cover each other.
-    trend_title: of the line, or why there is none.   words: read out instead of the picture.
     """
+    groups, trend = plot.groups, plot.trend
     left, top, bottom = 76, 44, 344
     areas = [x for group in groups for x, _ in group.points]
     x = log_percent_axis(areas, start=left, end=WIDTH - 28, title="Target area, share of the image (log scale)")
@@ -314,11 +316,11 @@ def scatter(
     if line:
         marks.append(f'<path class="trend" d="{line}"/>')
         mark = f'<path class="trend" d="M{left} {at - 4}h28"/>'
-    rows.append(f"<g>{mark}{fitted(trend_title, left + 38, at, room=room)}</g>")
+    rows.append(f"<g>{mark}{fitted(plot.trend_title, left + 38, at, room=room)}</g>")
     rows.append(fitted(_SPREAD, left + 38, at + 20, room=room))
-    heading = fitted(title, left, 26, room=WIDTH - _EDGE - left, style="heading")
+    heading = fitted(plot.title, left, 26, room=WIDTH - _EDGE - left, style="heading")
     parts = [heading, *Panel(x=x, y=y).drawn(), *marks, *rows]
-    return svg(parts, height=bottom + 72 + 20 * len(rows), title=title, desc=words)
+    return svg(parts, height=bottom + 72 + 20 * len(rows), title=plot.title, desc=plot.description)
 
 
 def bars(

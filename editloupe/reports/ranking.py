@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
+from editloupe.findings import Finding
 from editloupe.protocols.base import groups
-from editloupe.protocols.pairwise import FIRST, SECOND, pair_id
-from editloupe.records import Finding
-from editloupe.reports.grid import Grid, Row, markdown
-from editloupe.values import Json, Sample, Score, sample_key
+from editloupe.reports import render
+from editloupe.reports.summary import BY_EDITOR, counted
+from editloupe.scores import Score
+from editloupe.tables import NONE, Cell, Column, Row, Table, label_columns, simple, words
+from editloupe.tasks import About
+from editloupe.values import Json, Sample, sample_key
 
 OVERALL: Final = "overall"
 _DECIMALS: Final = 9
@@ -103,22 +107,28 @@ def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[s
 
     by: criteria, and "overall" for the mean of all that were asked.
     """
-    found: dict[str, dict[str, Score]] = {}
-    for score in scores:
-        key = f"{score.editor}/{score.sample_id}"
-        found.setdefault(key, {})[score.metric] = score
+    found: dict[str, dict[str, list[Score]]] = {}
+    for score in counted(BY_EDITOR, scores):
+        found.setdefault(score.key, {}).setdefault(score.metric, []).append(score)
 
     def place(sample: Sample) -> Place:
-        own = found.get(f"{sample.editor}/{sample.id}", {})
-        values = {name: score.normalised for name, score in own.items()}
+        own = found.get(sample.key, {})
+        values = {name: _mean(of) for name, of in own.items()}
         known = [v for v in values.values() if v is not None]
         values[OVERALL] = sum(known) / len(known) if known and len(known) == len(own) else None
         figures = {name: values.get(name) for name in by}
-        missing = {name: score.missing for name, score in own.items() if score.missing and (name in by or OVERALL in by)}
-        told = ", ".join(f"{name}: {status}" for name, status in missing.items())
+        missing = [s for name, of in own.items() if name in by or OVERALL in by for s in of if s.missing]
+        told = ", ".join(dict.fromkeys(f"{s.metric}: {s.missing}" for s in missing))
         return Place(edit=sample.key, editor=sample.editor, rank=None, figures=figures, missing=told or _unasked(figures))
 
     return [_ranking(group, [place(sample) for sample in group], by) for group in groups(samples)]
+
+
+def _mean(scores: Sequence[Score]) -> float | None:
+    """The mean over turns and parts, 0 to 100 or in the metric's unit; None if one is missing."""
+    values = [score.value if score.normalised is None else score.normalised for score in scores]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
 
 
 def by_pairs(samples: Sequence[Sample], findings: Iterable[Finding], by: Sequence[str]) -> list[Ranking]:
@@ -126,7 +136,7 @@ def by_pairs(samples: Sequence[Sample], findings: Iterable[Finding], by: Sequenc
 
     A pair is won where both orders say so; a tie where both say so, or where they contradict each other; else open.
     """
-    said = {(f.sample_id, f.criterion): f for f in findings}
+    said = {(f.metric, f.about): f for f in findings}
     rankings = []
     for group in groups(samples):
         there = [sample for sample in group if sample.edited is not None]
@@ -134,7 +144,7 @@ def by_pairs(samples: Sequence[Sample], findings: Iterable[Finding], by: Sequenc
         why: dict[str, Counter[str]] = {sample.key: Counter() for sample in there}
         for a, b in combinations(there, 2):
             for c in by:
-                orders = said.get((pair_id(a, b), c)), said.get((pair_id(b, a), c))
+                orders = said.get((c, About.pair(a, b))), said.get((c, About.pair(b, a)))
                 outcome = _outcome(*orders)
                 for own, win, loss in ((a, "a", "b"), (b, "b", "a")):
                     tallies[own.key][c][{win: "wins", loss: "losses"}.get(outcome, outcome)] += 1
@@ -173,10 +183,11 @@ def unreadable(editor: str, id: str, message: str) -> Place:
 
 def _outcome(ab: Finding | None, ba: Finding | None) -> str:
     """Of a pair asked as (a, b) and as (b, a): "a", "b", "ties", "inconsistent" or "open"."""
-    if ab is None or ba is None or ab.label is None or ba.label is None:
+    if ab is None or ba is None or ab.value is None or ba.value is None:
         return "open"
-    first = {FIRST: "a", SECOND: "b"}.get(ab.label, "ties")
-    second = {FIRST: "b", SECOND: "a"}.get(ba.label, "ties")
+    # 1: the edit that is shown first is better; −1: the other one; 0: a tie.
+    first = {1.0: "a", -1.0: "b"}.get(ab.value, "ties")
+    second = {1.0: "b", -1.0: "a"}.get(ba.value, "ties")
     return first if first == second else "inconsistent"
 
 
@@ -218,64 +229,54 @@ def _ranking(group: Sequence[Sample], places: Sequence[Place], by: Sequence[str]
     return Ranking(instruction=first.instruction, source=first.source.sha256, places=(*ranked, *rest))
 
 
-def grid_of(ranking: Ranking, name: str, names: Mapping[str, str], *, pairs: bool) -> Grid:
-    """One group as a table.   names: criterion → heading."""
+def table_of(ranking: Ranking, name: str, names: Mapping[str, str], *, pairs: bool) -> Table:
+    """Return one group as a table.   names: metric → heading."""
     by = list(ranking.places[0].figures) if ranking.places else []
-    rows = []
+    why = any(place.missing for place in ranking.places)
+    rows: list[Sequence[str | Cell]] = []
     for place in ranking.places:
-        cells = [f"{place.rank}{' =' if place.tied else ''}" if place.rank else "–", place.edit]
+        figures = []
         for c in by:
-            value = place.figures.get(c)
             tally = place.tallies.get(c)
-            shown = "–" if value is None else f"{value:.2f}" if pairs else f"{value:.1f}"
-            cells.append(f"{shown} ({tally.text})" if tally is not None else shown)
-        rows.append(Row(cells=(*cells, place.missing)))
-    head = ("Rank", "Edit", *(names.get(c, c) for c in by), "Not ranked because")
-    if not any(place.missing for place in ranking.places):
-        head, rows = head[:-1], [Row(cells=row.cells[:-1]) for row in rows]
-    return Grid(name=name, title=ranking.instruction, head=head, rows=tuple(rows), fixed=len(head))
+            figures.append(
+                Cell(value=place.figures.get(c), name=c, digits=2 if pairs else 1, note="" if tally is None else tally.text)
+            )
+        rank = f"{place.rank}{' =' if place.tied else ''}" if place.rank else NONE
+        rows.append((rank, place.edit, *figures, *([place.missing] if why else [])))
+    head = ("Rank", "Edit", *(names.get(c, c) for c in by), *(["Not ranked because"] if why else []))
+    return simple(name, ranking.instruction, head, rows)
 
 
-def editors_grid(rankings: Sequence[Ranking]) -> Grid | None:
-    """How often each editor came first, and its mean rank, over groups that hold several; None with one group or editor."""
+def editors_table(rankings: Sequence[Ranking]) -> Table | None:
+    """Return how often each editor came first, and its mean rank, over groups that hold several.
+
+    None for one group or one editor.
+    """
     several = [r for r in rankings if len(r.places) > 1]
     names = list(dict.fromkeys(p.editor for r in several for p in r.places))
     if len(several) < 2 or len(names) < 2:
         return None
-    rows: list[tuple[bool, float, tuple[str, ...]]] = []
-    records: list[dict[str, Json]] = []
+    found: list[tuple[float, str, Row]] = []
     for name in names:
         own = [p for r in several for p in r.places if p.editor == name]
         ranks = [p.rank for p in own if p.rank is not None]
-        alone = sum(p.rank == 1 and not p.tied for p in own)
-        shared = sum(p.rank == 1 and p.tied for p in own)
+        firsts = [p for p in own if p.rank == 1]
         mean = sum(ranks) / len(ranks) if ranks else None
-        shown = "–" if mean is None else f"{mean:.2f}"
-        rows.append(
-            (
-                mean is None,
-                mean or 0.0,
-                (name or "(not named)", str(alone), str(shared), shown, f"{len(ranks)} of {len(own)}"),
-            )
+        cells = (
+            words(name or "(not named)"),
+            Cell(value=sum(not p.tied for p in firsts), name="first"),
+            Cell(value=sum(p.tied for p in firsts), name="first_shared"),
+            Cell(value=mean, name="mean_rank", digits=2),
+            Cell(value=f"{len(ranks)} of {len(own)}", name="", more={"ranked": len(ranks), "of": len(own)}),
         )
-        records.append(
-            {
-                "editor": name,
-                "first": alone,
-                "first_shared": shared,
-                "mean_rank": mean,
-                "ranked": len(ranks),
-                "of": len(own),
-            }
-        )
-    ordered = [Row(cells=cells) for _, _, cells in sorted(rows)]
-    return Grid(
+        found.append((math.inf if mean is None else mean, name, Row(cells=cells, keys={"editor": name})))
+    titles = ("First", "First, shared", "Mean rank", "Ranked")
+    return Table(
         name="editors",
         title="Editors",
-        head=("Editor", "First", "First, shared", "Mean rank", "Ranked"),
-        rows=tuple(ordered),
+        columns=(*label_columns("Editor"), *(Column(title=title) for title in titles)),
+        rows=tuple(row for *_, row in sorted(found, key=lambda one: one[:2])),
         caption="Mean rank over the sources where the editor's edit could be ranked; 1 is best.",
-        records=tuple(records),
     )
 
 
@@ -311,14 +312,14 @@ class RankReport:
             "verdict. = marks a tie."
         )
 
-    def grids(self) -> Iterator[Grid]:
+    def tables(self) -> Iterator[Table]:
         """A table for each source that has several edits."""
         several = [r for r in self.rankings if len(r.places) > 1]
         for number, ranking in enumerate(several, start=1):
-            yield grid_of(ranking, f"ranking-{number}", self.names, pairs=self.pairwise)
+            yield table_of(ranking, f"ranking-{number}", self.names, pairs=self.pairwise)
 
-    def editors(self) -> Grid | None:
-        return editors_grid(self.rankings)
+    def editors(self) -> Table | None:
+        return editors_table(self.rankings)
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -334,6 +335,6 @@ class RankReport:
     def markdown(self) -> str:
         summary = self.editors()
         parts = ["# Ranking\n", f"{self.judge}\n", *(f"> {note}\n" for note in self.notes)]
-        parts += [markdown(one) for one in (*([] if summary is None else [summary]), *self.grids())]
+        parts += [render.markdown(one) for one in (*([] if summary is None else [summary]), *self.tables())]
         parts += [f"- not ranked: {p.edit}: {p.missing}" for p in self.unread]
         return "\n".join([*parts, "", self.caption, ""])

@@ -1,21 +1,23 @@
-"""Everything that `editloupe report` shows of one or several runs: the grids, the plots, and how they are written down."""
+"""Everything that `editloupe report` shows of one or several runs: the tables, the plots, and how they are written down."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from editloupe.errors import StorageError
-from editloupe.protocols.dlebench import EDIT_TYPES
-from editloupe.reports import grid, plots
-from editloupe.reports.areas import WINDOW, ByArea, by_area
-from editloupe.reports.doubt import doubt_grids
-from editloupe.reports.grid import Grid
+from editloupe.errors import ConfigError, StorageError
+from editloupe.protocols.base import described
+from editloupe.reports import plots, render
+from editloupe.reports.frame import frame
 from editloupe.reports.judged import Judged
-from editloupe.reports.paper import OVERALL, area_grids, label_grids, not_side_by_side, score_grids, side_by_side
+from editloupe.reports.pivot import consistency_table, label_tables, spec_table
+from editloupe.reports.side_by_side import not_side_by_side, side_by_side
+from editloupe.reports.summary import specs
+from editloupe.scores import TableSpec
+from editloupe.tables import Table
 from editloupe.values import Json
 
 LISTED: Final = ".files.json"
@@ -24,11 +26,15 @@ LISTED: Final = ".files.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """What is told of one judge.   plots: file name without ending → SVG."""
+    """What is told of one judge."""
 
     judged: Judged
-    grids: tuple[Grid, ...]
-    plots: dict[str, str] = field(default_factory=dict)
+    tables: tuple[Table, ...]
+
+    @property
+    def plots(self) -> dict[str, str]:
+        """SVG by file name without ending."""
+        return {plot.name: plots.draw(plot) for table in self.tables for plot in table.plots}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,64 +42,94 @@ class Report:
     """One or several judges, each by itself and, where there are several, side by side; or a note why they are not."""
 
     sections: tuple[Section, ...]
-    together: Grid | None = None
+    together: Table | None = None
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Json]:
+        """Return all figures, unrounded."""
         return {
-            "together": None if self.together is None else grid.to_json(self.together),
+            "together": None if self.together is None else self.together.to_json(),
             "notes": list(self.notes),
             "judges": [
                 {
                     "judge": section.judged.name,
                     "backend": section.judged.backend,
                     "judge_id": section.judged.judge_id,
+                    "protocol": section.judged.protocol.name,
                     "mode": section.judged.mode,
                     "ablations": list(section.judged.ablations),
-                    "rubric": section.judged.rubric.id,
+                    "rubric": section.judged.metrics.id,
                     "repeats": section.judged.repeats.to_json(),
                     "run": str(section.judged.folder),
                     "notes": list(section.judged.notes),
-                    "grids": {g.name: grid.to_json(g) for g in section.grids},
+                    "tables": {table.name: table.to_json() for table in section.tables},
                 }
                 for section in self.sections
             ],
         }
 
     def markdown(self) -> str:
+        """Return all tables as one document."""
         parts = ["# Report\n", *(f"> {note}\n" for note in self.notes)]
         if self.together is not None:
-            parts.append(grid.markdown(self.together))
+            parts.append(render.markdown(self.together))
         for section in self.sections:
             parts.append(f"# {section.judged.name}\n\n{section.judged.describe()}\n")
             parts += [f"> {note}\n" for note in section.judged.notes]
-            parts += [grid.markdown(g) for g in section.grids]
+            parts += map(render.markdown, section.tables)
         return "\n".join(parts)
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """(path below the report's folder, text): report.md, report.json, a CSV a grid, an SVG a plot."""
+        """Yield (path below the report's folder, text): report.md, report.json, a CSV a table, an SVG a plot."""
         yield "report.md", self.markdown()
-        yield "report.json", json.dumps(self.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        yield "report.json", render.json_text(self.to_json())
         if self.together is not None:
-            yield f"{self.together.name}.csv", grid.csv_text(self.together)
+            yield f"{self.together.name}.csv", render.csv_text(self.together)
         for number, section in enumerate(self.sections, start=1):
             below = f"judge-{number}/" if len(self.sections) > 1 else ""
-            for g in section.grids:
-                yield f"{below}{g.name}.csv", grid.csv_text(g)
+            for table in section.tables:
+                yield f"{below}{table.name}.csv", render.csv_text(table)
             for name, text in section.plots.items():
                 yield f"{below}{name}.svg", text
 
 
 def make_report(all_judged: Sequence[Judged]) -> Report:
-    """The report of what was read."""
+    """Return the report of what was read. Raises ConfigError if there is nothing to show."""
     apart = not_side_by_side(all_judged)
-    return Report(
-        sections=tuple(map(_section, all_judged)), together=side_by_side(all_judged), notes=(apart,) if apart else ()
-    )
+    sections = tuple(Section(judged=judged, tables=tuple(tables_of(judged))) for judged in all_judged)
+    if not any(section.tables for section in sections):
+        names = ", ".join(judged.name for judged in all_judged)
+        raise ConfigError(f"there is nothing to show of {names}: no score of a metric that the protocol declares")
+    return Report(sections=sections, together=side_by_side(all_judged), notes=(apart,) if apart else ())
+
+
+def tables_of(judged: Judged) -> Iterator[Table]:
+    """Yield the tables of one judge: the protocol's declared ones, labels, self-consistency, the protocol's computed ones.
+
+    Raises ConfigError, which names the protocol, if a table of its own cannot be made.
+    """
+    keys: dict[str, Json] = {"judge": judged.name}
+    declared = specs(judged.protocol)
+    made = [spec_table(spec, judged.scores, judged.asked, cluster=judged.cluster, keys=keys) for spec in declared]
+    caption = next((spec.caption for spec in declared if spec.caption), "")
+    made += label_tables(judged.scores, judged.asked, caption=caption, keys=keys)
+    made.append(consistency_table(judged.scores, judged.asked, judged.repeats, keys=keys))
+    computed = [table for table in judged.protocol.tables if not isinstance(table, TableSpec)]
+    scores = frame([judged]) if computed else None
+    for make in computed:
+        where = described(judged.protocol)
+        try:
+            table = make(scores)
+        except Exception as error:
+            raise ConfigError(f"{where} raised in a table: {type(error).__name__}: {error}") from error
+        if table is not None and not isinstance(table, Table):
+            raise ConfigError(f"{where} made {type(table).__name__} for a table; expected a Table or None")
+        made.append(None if table is None else table.with_keys(keys))
+    yield from (table for table in made if table is not None)
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """Every file of the report below `folder`. Raises StorageError."""
+    """Write every file of the report below `folder`. Raises StorageError."""
     return write_files(report.files(), folder, kind="report")
 
 
@@ -138,47 +174,3 @@ def _remove(folder: Path, name: str) -> None:
     path.unlink()
     if path.parent != folder and not any(path.parent.iterdir()):
         path.parent.rmdir()
-
-
-def _section(judged: Judged) -> Section:
-    areas = by_area(judged)
-    grids = (*score_grids(judged), *label_grids(judged), *doubt_grids(judged), *area_grids(judged, areas))
-    return Section(judged=judged, grids=grids, plots=dict(_plots(judged, areas)))
-
-
-def _plots(judged: Judged, areas: Sequence[ByArea]) -> Iterator[tuple[str, str]]:
-    summaries = judged.summaries()
-    types = [t for t in EDIT_TYPES if any(t in s.rows for s in summaries)]
-    columns = [OVERALL, *judged.criteria] if len(judged.criteria) > 1 else list(judged.criteria)
-    for column in columns if len(types) >= 3 else []:
-        name = "Overall" if column == OVERALL else judged.rubric.criterion(column).name
-        series = [
-            (s.editor or "(not named)", [s.rows[t][column].mean if t in s.rows else None for t in types]) for s in summaries
-        ]
-        yield f"types-{column.replace('_', '-')}", plots.radar(types, series, title=f"{name} by edit type")
-    for criterion in judged.criteria:
-        levels = [level.name for level in reversed(judged.rubric.criterion(criterion).levels)]
-        rows = [(s.editor or "(not named)", [(n, s.histogram[criterion][n]) for n in levels]) for s in summaries]
-        title = f"{judged.rubric.criterion(criterion).name}: labels"
-        yield f"labels-{criterion.replace('_', '-')}", plots.bars(rows, title=title)
-    for number, one in enumerate((a for a in areas if a.points), start=1):
-        yield f"area-{number}-{one.criterion.replace('_', '-')}", _scatter(judged, one)
-
-
-def _scatter(judged: Judged, one: ByArea) -> str:
-    rule = judged.rubric.criterion(one.criterion)
-    groups = [
-        plots.Rated(name=level.name, points=tuple(p for p in one.points if abs(p[1] - rule.normalise(level.value)) < 1e-6))
-        for level in reversed(rule.levels)
-    ]
-    r = one.windowed
-    told = f"r = {r.r:+z.2f}" if r.r is not None else f"no correlation: {r.why}"
-    title = f"{rule.name} by target area" + (f": {one.editor}" if one.editor else "")
-    count = f"{len(one.points)} sample{'s' * (len(one.points) != 1)}"
-    words = f"{count}; the trend of windows of {WINDOW} has {told}."
-    named = f"mean of windows of {WINDOW} samples ({told})"
-    if not one.trend:
-        have = "has" if len(one.points) == 1 else "have"
-        named = f"No trend: it takes windows of {WINDOW} samples, and {count} {have} a box and a score"
-        words = f"{named}."
-    return plots.scatter(groups, one.trend, title=title, trend_title=named, words=words)

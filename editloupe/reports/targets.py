@@ -1,4 +1,7 @@
-"""Target objects by their share of the image: a table, rows for programs, a plot's lines, and metadata with the boxes."""
+"""Target objects by their share of the image: a table, rows for programs, a plot's lines, and metadata with the boxes.
+
+All is made of the scores of the protocol `targets`.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,24 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Any, Final
 
 import numpy as np
+from pydantic import Field
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from editloupe.reports.plain import plain
+from editloupe.data.loaders.base import BoxFile
+from editloupe.protocols.base import groups
+from editloupe.reports.escape import plain
 from editloupe.reports.plots import Shares
-from editloupe.runs.targets import TargetArea
-from editloupe.values import Json, Sample
+from editloupe.runs.execute import Outcome
+from editloupe.runs.setup import Setup
+from editloupe.scores import NOT_JUDGED, Score
+from editloupe.values import Box, Json, Sample, Serialisable
 
 LIMITS: Final = (0.001, 0.01, 0.1)
 """Shares of the image under which targets are counted."""
@@ -29,7 +37,9 @@ _WHY: Final[Mapping[str, str]] = {
     "no_detector": "no detector",
     "not_found": "not found by the detector",
     "no_phrase": "no rule fits the instruction",
+    "abstained": "the LMM could not name the object",
     "unparsed": "the LMM's answer cannot be read",
+    "off_menu": "the LMM's answer is no name",
     "contradictory": "the LMM named several objects",
     "refused": "the LMM refused",
     "filtered": "the LMM's answer was filtered",
@@ -47,11 +57,62 @@ _COLUMNS: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
+class TargetRow(Serialisable):
+    """One target of one edit. Samples of several editors that share source and instruction count once."""
+
+    item: str
+    """The sample's id."""
+
+    instruction: str = ""
+    phrase: str | None = None
+    """The object's name; "image" for the whole image."""
+
+    phrase_by: str = ""
+    """Who named it."""
+
+    box: Box | None = None
+    """In px of the source image."""
+
+    area_ratio: float | None = None
+    """Area of the box ÷ area of the image, above 0 up to 1; None exactly if the status is not "ok"."""
+
+    how: str = ""
+    """"boxes" of the data, "detector" or "whole image"; "" where nothing is known."""
+
+    score: float | None = None
+    """The detector's score of the box."""
+
+    detections: int | None = None
+    """How many boxes the detector found; None where no detector was asked."""
+
+    status: str = "ok"
+    reason: str = ""
+    source: Annotated[str, Field(exclude=True)] = ""
+    """SHA-256 of the source image."""
+
+
+def by_rules(setup: Setup) -> bool:
+    """Return whether the baseline named the objects, which is no language model."""
+    return setup.judge.backend == "baseline"
+
+
+@dataclass(frozen=True, kw_only=True)
 class TargetTable:
     """The targets of one data set under a name."""
 
     name: str
-    rows: tuple[TargetArea, ...]
+    rows: tuple[TargetRow, ...]
+    """Every target in the order of the data, then the rows that could not be read."""
+
+    @classmethod
+    def of(cls, name: str, outcome: Outcome) -> TargetTable:
+        """Return the targets of a run of the protocol `targets`."""
+        firsts = {group[0].key: group[0] for group in groups(outcome.loaded.samples)}
+        rows = [_row(firsts[score.key], score, outcome.setup) for score in outcome.scores if score.key in firsts]
+        seen = {row.item for row in rows}
+        rejected = {row.id: row.message for row in outcome.loaded.rejected if row.id not in seen}
+        rows += [TargetRow(item=id_, status="input_error", reason=why) for id_, why in rejected.items()]
+        return cls(name=name, rows=tuple(rows))
 
     @property
     def known(self) -> tuple[float, ...]:
@@ -128,48 +189,92 @@ def as_csv(tables: Sequence[TargetTable]) -> str:
 
 
 def with_boxes(
-    lines: Sequence[tuple[Mapping[str, Json], tuple[str, str]]], rows: Sequence[TargetArea], *, detector: str
+    lines: Iterable[tuple[Mapping[str, Json], tuple[str, str]]], rows: Sequence[TargetRow], *, detector: str
 ) -> tuple[str, int]:
-    """metadata.jsonl with the boxes that a detector found, and how many rows got one.
+    """Return metadata.jsonl with the boxes that a detector found, and how many rows got one.
 
     lines: each row's columns, with (sha256 of its source, its instruction).   detector: its version.
     A row that has a box keeps it; one whose target is the whole image, or unknown, stays as it is.
     """
-    found = {(r.source.sha256, r.instruction): r for r in rows if r.how == "detector" and r.source is not None}
-    out, count = [], 0
+    found = _detected(rows, detector)
+    out: list[Mapping[str, Json]] = []
+    count = 0
     for values, key in lines:
-        row = found.get(key)
-        if row is None or row.box is None or values.get("bbox") or values.get("bboxes"):
-            out.append(dict(values))
+        box = None if values.get("bbox") or values.get("bboxes") else found.get(key)
+        if box is None:
+            out.append(values)
             continue
         kept = {name: value for name, value in values.items() if name not in ("bbox", "bboxes", "bbox_format")}
-        box: list[Json] = [round(v, 1) for v in row.box]
-        by: Json = _by(row, detector)
-        out.append({**kept, "bbox": box, "bbox_format": "xyxy", "target_name": row.phrase, "bbox_by": by})
+        row, by = box
+        out.append({**kept, "bbox": _corners(row), "bbox_format": "xyxy", "target_name": row.phrase, "bbox_by": by})
         count += 1
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in out), count
+    return _lines(out), count
 
 
-def sidecar(
-    samples: Sequence[Sample], rows: Sequence[TargetArea], *, id_key: str, boxes_key: str, detector: str
-) -> tuple[str, int]:
-    """A line a sample for which a detector found a box, by its id, and how many there are; samples with boxes have none.
+def sidecar(samples: Iterable[Sample], rows: Sequence[TargetRow], *, keys: BoxFile, detector: str) -> tuple[str, int]:
+    """Return a line for each sample for which a detector found a box, and how many there are.
 
-    id_key, boxes_key: what the reader calls them.   detector: its version.
+    keys: what the reader calls id and boxes.   detector: its version.   Samples with boxes have no line.
     """
-    found = {(r.source.sha256, r.instruction): r for r in rows if r.how == "detector" and r.source is not None}
-    out: list[dict[str, Json]] = []
+    found = _detected(rows, detector)
+    out: list[Mapping[str, Json]] = []
     for sample in samples:
-        row = found.get((sample.source.sha256, sample.instruction))
-        if row is None or row.box is None or any("source" in target.boxes for target in sample.targets):
-            continue
-        box: list[Json] = [round(v, 1) for v in row.box]
-        out.append({id_key: sample.id, boxes_key: box, "bbox_format": "xyxy", "bbox_by": _by(row, detector)})
-    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in out), len(out)
+        box = found.get((sample.source.sha256, sample.instruction))
+        if box is not None:
+            row, by = box
+            line = {keys.id_key: sample.id, keys.boxes_key: _corners(row)}
+            out.append({**line, "bbox_format": "xyxy", "bbox_by": by})
+    return _lines(out), len(out)
 
 
-def _by(row: TargetArea, detector: str) -> dict[str, Json]:
-    return {"detector": detector, "score": row.score, "found": row.detections, "phrase_by": row.phrase_by}
+def _row(sample: Sample, score: Score, setup: Setup) -> TargetRow:
+    judge, rules = setup.judge, by_rules(setup)
+    named_by = f"rules ({judge.backend} {judge.backend_version}, not an LMM)" if rules else judge.backend
+    dims: Mapping[str, Any] = score.dims
+    phrase, how = dims.get("phrase"), str(dims.get("how", ""))
+    corners = [dims[name] for name in ("x0", "y0", "x1", "y1") if name in dims]
+    status = score.missing or "ok"
+    if status == "abstained" and rules:
+        status = "no_phrase"
+    elif status == "not_defined":
+        # Either the detector answered and found none, or there is no detector.
+        status = "not_found" if dims.get("detections") == 0 else "no_detector"
+    elif status == NOT_JUDGED:
+        status = "not_reached"
+    return TargetRow(
+        item=sample.id,
+        instruction=sample.instruction,
+        source=sample.source.sha256,
+        phrase=phrase,
+        phrase_by=named_by if how != "boxes" else "the data" if phrase else "",
+        box=Box(*corners) if corners else None,
+        area_ratio=score.value,
+        how=how,
+        score=dims.get("score"),
+        detections=dims.get("detections"),
+        status=status,
+        reason=score.reason,
+    )
+
+
+def _detected(rows: Sequence[TargetRow], detector: str) -> dict[tuple[str, str], tuple[TargetRow, Json]]:
+    """(source, instruction) → the row of a box that a detector found, and how it was found."""
+    return {
+        (row.source, row.instruction): (
+            row,
+            {"detector": detector, "score": row.score, "found": row.detections, "phrase_by": row.phrase_by},
+        )
+        for row in rows
+        if row.how == "detector"
+    }
+
+
+def _corners(row: TargetRow) -> list[Json]:
+    return [round(v, 1) for v in row.box or ()]
+
+
+def _lines(rows: Iterable[Mapping[str, Json]]) -> str:
+    return "".join(json.dumps(dict(row), ensure_ascii=False) + "\n" for row in rows)
 
 
 def _quantiles(values: Sequence[float]) -> list[float | None]:

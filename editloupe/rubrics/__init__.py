@@ -1,27 +1,14 @@
-"""Rubrics as data, and the reading of a judge's answer against one."""
+"""Rubrics as data: what is asked about an edit, and which labels with which values may be given."""
 
 from editloupe.rubrics.model import (
+    Citation,
     Criterion,
     Level,
     Rubric,
-    Source,
     builtin_rubrics,
     load_rubric,
     rubric_schema,
     schema_text,
 )
-from editloupe.rubrics.parse import CANNOT_JUDGE, fold, parse_label
 
-__all__ = [
-    "CANNOT_JUDGE",
-    "Criterion",
-    "Level",
-    "Rubric",
-    "Source",
-    "builtin_rubrics",
-    "fold",
-    "load_rubric",
-    "parse_label",
-    "rubric_schema",
-    "schema_text",
-]
+__all__ = ["Citation", "Criterion", "Level", "Rubric", "builtin_rubrics", "load_rubric", "rubric_schema", "schema_text"]

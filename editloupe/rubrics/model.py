@@ -1,7 +1,7 @@
 """Rubrics: what is judged, in which order one looks, and which labels with which values one may give.
 
 A rubric is a TOML file, built in or the user's own (docs/rubrics.md). `load_rubric` reads it strictly: a rubric with a
-slip in it would judge a whole folder by something that its author did not mean.
+mistake would judge a whole folder by something that its author did not mean.
 """
 
 from __future__ import annotations
@@ -12,71 +12,90 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict, ValidationError
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticKnownError
 
+from editloupe import plugins
+from editloupe.answers import LabelRule, Labels
 from editloupe.errors import RubricError
-from editloupe.records import Grammar, LabelRule
-from editloupe.rubrics.parse import CANNOT_JUDGE, fold
+from editloupe.parsing import CANNOT_JUDGE, fold
 from editloupe.values import Json, digest
 
-_HERE: Final = Path(__file__).parent
+_ID: Final = r"^[A-Za-z][A-Za-z0-9_-]*$"
 Concerns: TypeAlias = Literal["target", "surroundings"]
 
-_ID: Final = r"^[A-Za-z][A-Za-z0-9_-]*$"
+
+def _one_line(text: str) -> str:
+    """Return a text on one line: how a file wraps its lines must not change the digest."""
+    return " ".join(text.split())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """Where a rubric comes from; every field may be empty."""
-
-    paper: str = ""
-    url: str = ""
-    parts: tuple[str, ...] = ()
-    note: str = ""
-
-    def to_json(self) -> dict[str, Json]:
-        return {"paper": self.paper, "url": self.url, "parts": list(self.parts), "note": self.note}
+def _not_empty(text: str) -> str:
+    if not text:
+        raise ValueError("must not be empty")
+    return text
 
 
-@dataclass(frozen=True, kw_only=True)
-class Level:
-    """One label with its value on the criterion's scale (higher is better) and other spellings that mean the same."""
-
-    name: str
-    value: float
-    description: str
-    aliases: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "name": self.name,
-            "value": float(self.value),
-            "description": self.description,
-            "aliases": list(self.aliases),
-        }
+_Line = Annotated[str, Strict(), AfterValidator(_one_line)]
+_Text = Annotated[str, Strict(), Field(min_length=1), AfterValidator(_one_line), AfterValidator(_not_empty)]
+_Id = Annotated[str, Strict(), Field(pattern=_ID)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Criterion:
-    """One question with its labels.
+class _Model(BaseModel):
+    """A part of a rubric: value, file format and JSON schema at once. The docstrings of the fields are in the schema."""
 
-    short: the name in tables ("IF").   inspection: steps in the order in which they are taken.
-    levels: at least two, from worst to best, values ascending.   concerns: what the question is about, the edit's target
-    or its surroundings; None for both. Where boxes are known, nothing else needs to be shown.
-    """
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    id: str
-    name: str
-    short: str
-    question: str
-    levels: tuple[Level, ...]
-    inspection: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+
+class Citation(_Model):
+    """Where the rubric comes from. Every field may be empty."""
+
+    paper: _Line = ""
+    """Title of the publication."""
+    url: _Line = ""
+    """Where it can be read."""
+    parts: tuple[_Text, ...] = ()
+    """Tables and sections that the rubric follows."""
+    note: _Line = ""
+    """Anything else on the origin."""
+
+
+class Level(_Model):
+    """One label of a criterion."""
+
+    name: _Text
+    """The label, in the words that the judge gives back."""
+    value: Annotated[float, Strict()]
+    """The label's place on the scale; a higher value is better."""
+    description: _Text
+    """When this label applies."""
+    aliases: tuple[_Text, ...] = ()
+    """Other spellings that mean this label and no other; case and punctuation do not matter."""
+
+
+class Criterion(_Model):
+    """One question with its labels."""
+
+    id: SkipJsonSchema[_Id]
+    """In a file, the name of the criterion's table: [criteria.<id>]."""
+    name: _Text
+    """The criterion's full name, as the judge reads it."""
+    short: _Text
+    """Its name in tables, such as IF."""
+    question: _Text
+    """What is asked, in one or a few sentences."""
+    inspection: tuple[_Text, ...] = ()
+    """The steps of the inspection, in order."""
+    notes: tuple[_Text, ...] = ()
+    """Special cases."""
     concerns: Concerns | None = None
+    """What the question is about: target or surroundings. The oracle mode shows nothing else."""
+    levels: Annotated[tuple[Level, ...], Field(min_length=2)]
+    """The labels, from worst to best."""
 
     @property
     def lowest(self) -> Level:
@@ -87,40 +106,45 @@ class Criterion:
         return self.levels[-1]
 
     def normalise(self, value: float) -> float:
-        """A value of this criterion's scale on 0..100 (higher is better); a mean of values may be given as well."""
+        """Return a value of this criterion's scale on 0..100 (higher is better). A mean of values may be given as well."""
         low, high = self.lowest.value, self.highest.value
         return (value - low) / (high - low) * 100
 
-    def grammar(self) -> Grammar:
-        """What counts as an answer, from best to worst."""
-        return Grammar(
+    def answer(self) -> Labels:
+        """Return what counts as an answer, best first."""
+        return Labels(
             labels=tuple(
-                LabelRule(name=level.name, value=float(level.value), aliases=level.aliases)
-                for level in reversed(self.levels)
+                LabelRule(name=level.name, value=level.value, aliases=level.aliases) for level in reversed(self.levels)
             )
         )
 
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "id": self.id,
-            "name": self.name,
-            "short": self.short,
-            "question": self.question,
-            "inspection": list(self.inspection),
-            "notes": list(self.notes),
-            "concerns": self.concerns,
-            "levels": [level.to_json() for level in self.levels],
-        }
+
+def _of_tables(criteria: object) -> object:
+    """Give each table of a file, [criteria.<id>], its id. A list is refused, so that a file has one way to say it."""
+    if isinstance(criteria, Mapping):
+        return tuple({**c, "id": key} if isinstance(c, Mapping) else c for key, c in criteria.items())
+    if isinstance(criteria, tuple):
+        return criteria
+    raise PydanticKnownError("dict_type")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rubric:
-    """A set of criteria with its origin."""
+class Rubric(_Model):
+    """A rubric for judging image edits: a set of criteria with its origin."""
 
-    id: str
-    title: str
-    criteria: tuple[Criterion, ...]
-    source: Source = Source()
+    id: _Id
+    """Short name: letters, digits, _ and -."""
+    title: _Text
+    """Name in words."""
+    source: Citation = Citation()
+    """Where the rubric comes from."""
+    criteria: Annotated[
+        tuple[Criterion, ...],
+        Field(min_length=1),
+        BeforeValidator(_of_tables, json_schema_input_type=Annotated[dict[_Id, Criterion], Field(min_length=1)]),
+        # Loading refuses other ids; without this an editor would not.
+        Field(json_schema_extra={"additionalProperties": False}),
+    ]
+    """One table for each criterion, [criteria.<id>]; ids consist of letters, digits, _ and -."""
 
     @property
     def digest(self) -> str:
@@ -128,7 +152,7 @@ class Rubric:
         return digest(self.to_json())
 
     def criterion(self, id_or_short: str) -> Criterion:
-        """The criterion with this id or short name, whatever the case. Raises RubricError, which lists the known."""
+        """Return the criterion with this id or short name, whatever the case. Raises RubricError, which lists the known."""
         wanted = id_or_short.casefold()
         for criterion in self.criteria:
             if wanted in (criterion.id.casefold(), criterion.short.casefold()):
@@ -137,47 +161,40 @@ class Rubric:
         raise RubricError(f"rubric {self.id!r} has no criterion {id_or_short!r}; it has: {known}")
 
     def to_json(self) -> dict[str, Json]:
-        return {
-            "id": self.id,
-            "title": self.title,
-            "source": self.source.to_json(),
-            "criteria": [criterion.to_json() for criterion in self.criteria],
-        }
+        """Return the rubric as a run records it: the criteria are a list, each with its id."""
+        return self.model_dump(mode="json")
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Rubric:
-        """The inverse of `to_json`. Raises RubricError where the data are not of that shape."""
-        raw = {key: value for key, value in data.items() if key != "criteria"}
-        source = data.get("source")
-        # What a file leaves out is empty here, and no file may state it so.
-        raw["source"] = {key: value for key, value in source.items() if value} if isinstance(source, Mapping) else {}
+        """Parse what `to_json` returns. Raises RubricError where the data are not of that shape."""
         criteria = data.get("criteria")
-        found = criteria if isinstance(criteria, list) else []
-        raw["criteria"] = {
-            str(c.get("id")): {key: value for key, value in c.items() if key != "id" and value is not None}
-            for c in found
-            if isinstance(c, Mapping)
-        }
         try:
-            return _rubric(_RubricFile.model_validate(raw))
+            return cls.model_validate({**data, "criteria": tuple(criteria) if isinstance(criteria, list) else criteria})
         except ValidationError as error:
             raise RubricError(f"rubric {str(data.get('id'))!r} of the run: {error.errors()[0]['msg']}") from error
 
 
 def builtin_rubrics() -> tuple[str, ...]:
-    """Names of the rubrics that come with editloupe."""
-    return tuple(sorted(path.stem for path in _HERE.glob("*.toml")))
+    """Return the names of the rubrics that installed protocols bring, each named as its protocol."""
+    return tuple(name for name in plugins.names("protocols") if _of_protocol(name) is not None)
+
+
+def _of_protocol(name: str) -> Path | None:
+    """Return the rubric that an installed protocol has beside its module; None for a protocol without one."""
+    folder = plugins.folder("protocols", name) if name in plugins.names("protocols") else None
+    return folder / "rubric.toml" if folder is not None and (folder / "rubric.toml").is_file() else None
 
 
 def load_rubric(name_or_path: str | Path) -> Rubric:
-    """A built-in rubric by name ("dlebench"), or a user's own .toml file by path.
+    """Read the rubric of an installed protocol by its name ("dlebench"), or a user's own .toml file by path.
 
-    Raises RubricError: an unknown name, a file that cannot be read, or one that breaks a rule; each broken rule stands
-    in a line of its own with file and key.
+    Raises RubricError for an unknown name, a file that cannot be read, or a file that breaks a rule. Each broken rule
+    stands in a line of its own with file and key.
     """
     if isinstance(name_or_path, str):
-        if name_or_path in builtin_rubrics():
-            return _read(_HERE / f"{name_or_path}.toml", f"{name_or_path}.toml")
+        built_in = _of_protocol(name_or_path)
+        if built_in is not None:
+            return _read(built_in, name_or_path)
         if not name_or_path.endswith(".toml") and not re.search(r"[\\/]", name_or_path):
             raise RubricError(
                 f"unknown rubric {name_or_path!r}; built in: {', '.join(builtin_rubrics())}; "
@@ -187,92 +204,16 @@ def load_rubric(name_or_path: str | Path) -> Rubric:
 
 
 def rubric_schema() -> dict[str, Json]:
-    """The JSON schema of a rubric file, for editors; the committed copy is `schema.json` beside the rubrics."""
+    """Return the JSON schema of a rubric file, for editors. The committed copy is `schema.json` beside the rubrics."""
     schema: dict[str, Json] = {"$schema": "http://json-schema.org/draft-07/schema#"}
     # Taplo, the TOML language server of most editors, reads draft 7; pydantic names the shared parts "$defs", which
     # draft 7 resolves as well, since a $ref is a path into the document.
-    return schema | _RubricFile.model_json_schema()
+    return schema | Rubric.model_json_schema()
 
 
 def schema_text() -> str:
-    """The bytes of schema.json."""
+    """Return the text of schema.json."""
     return json.dumps(rubric_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-def _one_line(text: str) -> str:
-    """Prompts keep one line for each text, and how a file wraps its lines must not change the digest."""
-    line = " ".join(text.split())
-    if not line:
-        raise ValueError("must not be empty")
-    return line
-
-
-_Text = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
-class _LevelFile(_Strict):
-    """One label of a criterion."""
-
-    model_config = ConfigDict(title="Level")
-
-    name: Annotated[_Text, Field(description="The label, in the words that the judge gives back.")]
-    value: Annotated[float, Field(description="The label's place on the scale; a higher value is better.")]
-    description: Annotated[_Text, Field(description="When this label applies.")]
-    aliases: Annotated[
-        list[_Text],
-        Field(description="Other spellings that mean this label and no other; case and punctuation do not matter."),
-    ] = []
-
-
-class _CriterionFile(_Strict):
-    """One question with its labels."""
-
-    model_config = ConfigDict(title="Criterion")
-
-    name: Annotated[_Text, Field(description="The criterion's full name, as the judge reads it.")]
-    short: Annotated[_Text, Field(description="Its name in tables, such as IF.")]
-    question: Annotated[_Text, Field(description="What is asked, in one or a few sentences.")]
-    inspection: Annotated[list[_Text], Field(description="The steps of the inspection, in order.")] = []
-    notes: Annotated[list[_Text], Field(description="Special cases.")] = []
-    concerns: Annotated[
-        Concerns | None,
-        Field(description="What the question is about: target or surroundings. The oracle mode shows nothing else."),
-    ] = None
-    levels: Annotated[list[_LevelFile], Field(min_length=2, description="The labels, from worst to best.")]
-
-
-class _SourceFile(_Strict):
-    """Where the rubric comes from."""
-
-    model_config = ConfigDict(title="Source")
-
-    paper: Annotated[_Text, Field(description="Title of the publication.")] = ""
-    url: Annotated[_Text, Field(description="Where it can be read.")] = ""
-    parts: Annotated[list[_Text], Field(description="Tables and sections that the rubric follows.")] = []
-    note: Annotated[_Text, Field(description="Anything else on the origin.")] = ""
-
-
-class _RubricFile(_Strict):
-    """A rubric for judging image edits (editloupe)."""
-
-    model_config = ConfigDict(title="Rubric")
-
-    id: Annotated[str, Field(pattern=_ID, description="Short name: letters, digits, _ and -.")]
-    title: Annotated[_Text, Field(description="Name in words.")]
-    source: Annotated[_SourceFile, Field(default_factory=_SourceFile)]
-    criteria: Annotated[
-        dict[Annotated[str, Field(pattern=_ID)], _CriterionFile],
-        Field(
-            min_length=1,
-            description="One table for each criterion, [criteria.<id>]; ids consist of letters, digits, _ and -.",
-            # Loading refuses other ids; without this an editor would not.
-            json_schema_extra={"additionalProperties": False},
-        ),
-    ]
 
 
 def _read(path: Path, shown: str) -> Rubric:
@@ -291,42 +232,38 @@ def _read(path: Path, shown: str) -> Rubric:
     except tomllib.TOMLDecodeError as error:
         raise RubricError(f"rubric {shown!r}: is not valid TOML: {error}") from error
     try:
-        file = _RubricFile.model_validate(raw)
+        rubric = Rubric.model_validate(raw)
     except ValidationError as error:
-        problems = [_explain(e["type"], e["loc"], e["msg"], e.get("input"), e.get("ctx", {})) for e in error.errors()]
+        problems = [
+            _explain(e["type"], _in_file(e["loc"], raw), e["msg"], e["input"], e.get("ctx", {}))
+            for e in error.errors()
+            # A tuple counts only its good items: it is not too short as well where one of them is at fault.
+            if e["type"] != "too_short" or e["ctx"]["actual_length"] == len(e["input"])
+        ]
         raise RubricError("\n".join(f"rubric {shown!r}: {problem}" for problem in problems)) from error
-    problems = [*_clashes(file)]
+    problems = [
+        *(
+            f"criteria.{key}.id: unknown key; the id of a criterion is the name of its table"
+            for key, table in raw["criteria"].items()
+            if "id" in table
+        ),
+        *_clashes(rubric),
+    ]
     if problems:
         raise RubricError("\n".join(f"rubric {shown!r}: {problem}" for problem in problems))
-    return _rubric(file)
+    return rubric
 
 
-def _rubric(file: _RubricFile) -> Rubric:
-    source = file.source
-    return Rubric(
-        id=file.id,
-        title=file.title,
-        source=Source(paper=source.paper, url=source.url, parts=tuple(source.parts), note=source.note),
-        criteria=tuple(
-            Criterion(
-                id=key,
-                name=c.name,
-                short=c.short,
-                question=c.question,
-                inspection=tuple(c.inspection),
-                notes=tuple(c.notes),
-                concerns=c.concerns,
-                levels=tuple(
-                    Level(name=x.name, value=x.value, description=x.description, aliases=tuple(x.aliases)) for x in c.levels
-                ),
-            )
-            for key, c in file.criteria.items()
-        ),
-    )
+def _in_file(loc: tuple[int | str, ...], raw: Mapping[str, object]) -> tuple[int | str, ...]:
+    """Return the place in the file: a criterion stands there under its id, not under a number."""
+    match loc, raw.get("criteria"):
+        case ("criteria", int(i), *rest), {**tables}:
+            return ("criteria", [*tables][i], *(rest if rest != ["id"] else ()))
+    return loc
 
 
 def _explain(kind: str, loc: Sequence[int | str], message: str, found: object, ctx: Mapping[str, object]) -> str:
-    """One complaint of pydantic in our words, behind the key that it is about."""
+    """Return one complaint of pydantic in our words, behind the key that it is about."""
     where, known = _where(loc), _known_keys(loc[:-1])
     if kind == "extra_forbidden":
         near = difflib.get_close_matches(str(loc[-1]), known, n=1)
@@ -337,8 +274,7 @@ def _explain(kind: str, loc: Sequence[int | str], message: str, found: object, c
     if kind == "string_too_short" or (kind == "value_error" and not str(found).strip()):
         return f"{where}: is empty; expected text"
     if kind == "string_pattern_mismatch":
-        # For a key of a table pydantic adds "[key]" to the path; the key itself is already in it.
-        return f"{where.removesuffix('.[key]')}: {found!r} may hold letters, digits, _ and - only, and starts with a letter"
+        return f"{where}: {found!r} may hold letters, digits, _ and - only, and starts with a letter"
     if kind == "too_short":
         things = "levels" if loc[-1] == "levels" else "criterion"
         return f"{where}: found {ctx['actual_length']}; expected at least {ctx['min_length']} {things}"
@@ -351,7 +287,7 @@ def _explain(kind: str, loc: Sequence[int | str], message: str, found: object, c
 _EXPECTED: Final = {
     "string_type": "text in quotes",
     "float_type": "a number",
-    "list_type": "a list",
+    "tuple_type": "a list",
     "dict_type": "a table",
     "model_type": "a table",
     "model_attributes_type": "a table",
@@ -372,7 +308,7 @@ def _shorten(found: object) -> str:
 
 
 def _where(loc: Iterable[int | str]) -> str:
-    """("criteria", "x", "levels", 1, "name") as `criteria.x.levels[1].name`; places in lists count from 0."""
+    """Return ("criteria", "x", "levels", 1, "name") as `criteria.x.levels[1].name`; places in lists count from 0."""
     text = ""
     for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -380,35 +316,31 @@ def _where(loc: Iterable[int | str]) -> str:
 
 
 def _known_keys(loc: Sequence[int | str]) -> tuple[str, ...]:
-    """The keys of the table at `loc`."""
-    model: type[BaseModel]
+    """Return the keys of the table at `loc`."""
     match list(loc):
         case []:
-            model = _RubricFile
+            return tuple(Rubric.model_fields)
         case ["source"]:
-            model = _SourceFile
+            return tuple(Citation.model_fields)
         case ["criteria", _]:
-            model = _CriterionFile
-        case _:
-            model = _LevelFile
-    return tuple(model.model_fields)
+            return tuple(key for key in Criterion.model_fields if key != "id")
+    return tuple(Level.model_fields)
 
 
-def _clashes(file: _RubricFile) -> Iterable[str]:
-    """What the types cannot say: names that mean two things, values out of order, labels that no answer could give."""
-    yield from _twice(((f"criteria.{key}", key) for key in file.criteria), "the id", str.casefold)
-    yield from _twice(((f"criteria.{key}.name", c.name) for key, c in file.criteria.items()), "the name", fold)
-    yield from _twice(
-        ((f"criteria.{key}.short", c.short) for key, c in file.criteria.items()), "the short name", str.casefold
-    )
-    for key, criterion in file.criteria.items():
-        for other, its in file.criteria.items():
-            if other != key and criterion.short.casefold() == other.casefold() != its.short.casefold():
-                yield f"criteria.{key}.short: {criterion.short!r} is also the id of another criterion"
-        yield from _level_clashes(f"criteria.{key}.levels", criterion.levels)
+def _clashes(rubric: Rubric) -> Iterable[str]:
+    """Yield what the types cannot say: names with two meanings, values out of order, labels that no answer could give."""
+    criteria = rubric.criteria
+    yield from _twice(((f"criteria.{c.id}", c.id) for c in criteria), "the id", str.casefold)
+    yield from _twice(((f"criteria.{c.id}.name", c.name) for c in criteria), "the name", fold)
+    yield from _twice(((f"criteria.{c.id}.short", c.short) for c in criteria), "the short name", str.casefold)
+    for criterion in criteria:
+        for other in criteria:
+            if other is not criterion and criterion.short.casefold() == other.id.casefold() != other.short.casefold():
+                yield f"criteria.{criterion.id}.short: {criterion.short!r} is also the id of another criterion"
+        yield from _level_clashes(f"criteria.{criterion.id}.levels", criterion.levels)
 
 
-def _level_clashes(where: str, levels: Sequence[_LevelFile]) -> Iterable[str]:
+def _level_clashes(where: str, levels: Sequence[Level]) -> Iterable[str]:
     seen: dict[float, str] = {}
     for i, level in enumerate(levels):
         if not math.isfinite(level.value):
@@ -435,10 +367,22 @@ def _level_clashes(where: str, levels: Sequence[_LevelFile]) -> Iterable[str]:
 
 
 def _twice(named: Iterable[tuple[str, str]], what: str, key: Callable[[str], str]) -> Iterable[str]:
-    """A complaint for every (place, word) whose word was there before, case and (for labels) punctuation aside."""
+    """Yield a complaint for each (place, word) whose word was there before, as `key` compares words."""
     first: dict[str, tuple[str, str]] = {}
     for place, word in named:
         where, before = first.setdefault(key(word), (place, word))
         if where != place:
             same = "" if before == word else f" (as {before!r})"
             yield f"{place}: {what} {word!r} is already used by {where}{same}; each must be unique"
+
+
+def _of_any(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return Rubric.from_json(value)
+    return value if isinstance(value, Rubric) else load_rubric(value)
+
+
+RubricOption: TypeAlias = Annotated[
+    Any, Field(validate_default=True), BeforeValidator(_of_any), PlainSerializer(lambda rubric: rubric.to_json())
+]
+"""An option of a protocol: a rubric by name or path, or as a run recorded it. Its value is a Rubric."""

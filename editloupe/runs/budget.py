@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from editloupe.backends.base import LMM, Traits
+from editloupe.backends.base import LMM
 from editloupe.backends.prices import Prices
-from editloupe.backends.untold import estimated, is_untold
+from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import Reply, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, Rejected
@@ -18,18 +18,17 @@ from editloupe.values import Json
 
 @dataclass(frozen=True, kw_only=True)
 class RunBudget:
-    """Limits of one visit to a run; None means none.
-
-    max_tokens: input and output of all calls, estimated where the endpoint does not tell them.   max_seconds: wall time.
-    max_cost: USD, for which a price must be known.
-    """
+    """Limits of one visit to a run; None means none."""
 
     max_tokens: int | None = None
+    """Input and output of all calls, estimated if the endpoint gives no usage."""
     max_seconds: float | None = None
+    """Wall time."""
     max_cost: float | None = None
+    """In USD; a price must be known."""
 
     def after(self, ledger: Ledger, seconds: float) -> RunBudget:
-        """What is left of it when a visit has spent so much; never less than nothing."""
+        """Return what is left when a visit has spent so much; never less than nothing."""
         cost = ledger.cost or 0.0
         return RunBudget(
             max_tokens=None if self.max_tokens is None else max(0, self.max_tokens - ledger.tokens),
@@ -39,22 +38,18 @@ class RunBudget:
 
     @property
     def used_up(self) -> bool:
+        """Whether a limit is 0."""
         return 0 in (self.max_tokens, self.max_seconds, self.max_cost)
 
     @property
     def limited(self) -> bool:
-        return (self.max_tokens, self.max_seconds, self.max_cost) != (None, None, None)
+        """Whether there is a limit."""
+        return self != RunBudget()
 
 
 @dataclass
 class Ledger:
-    """Adds up what a run's calls cost, and sets `stop` when the budget is used up. Thread-safe.
-
-    usage: as the endpoint told it.   untold: calls whose input or output it did not tell.   estimated: what these are taken
-    to have cost (`backends.untold`).   cost: USD for both; None where a price, or the tokens of a call, cannot be known.
-    reason: which budget ended the run, in words; "" while none has.   refused: what the backend said when it refused not a
-    request but all of them (`BackendError.for_all`); nothing is asked from then on. "" while it has not.
-    """
+    """Adds up what a run's calls cost, and sets `stop` when the budget is used up. Thread-safe."""
 
     budget: RunBudget
     prices: Prices
@@ -62,16 +57,23 @@ class Ledger:
     clock: Callable[[], float] = time.monotonic
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
-    untold: int = 0
+    """As the endpoint reports it."""
+    calls_without_usage: int = 0
+    """Calls whose input or output tokens the endpoint does not report."""
     estimated: Usage = field(default_factory=Usage)
+    """What these calls took by `backends.token_estimate`."""
     cost: float | None = 0.0
+    """In USD, of reported and estimated tokens; None if a price, or the tokens of a call, cannot be known."""
     reason: str = ""
+    """Which budget ended the run; "" while none has."""
     refused: str = ""
+    """What the backend said when it refused all requests (`BackendError.for_all`); "" while it has not. Nothing is asked
+    from then on."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._began = self.clock()
-        # Calls for whose tokens there is neither a word of the endpoint nor a rule.
+        # Calls whose tokens are neither reported nor estimated.
         self._unknowable = 0
 
     @property
@@ -80,7 +82,7 @@ class Ledger:
         return self.usage.total + self.estimated.total
 
     def check(self, backend: LMM) -> None:
-        """Raises ConfigError for a budget in money where nothing has a price: it would never be reached."""
+        """Raise ConfigError for a budget in money if nothing has a price: it would never be reached."""
         if self.budget.max_cost is not None and not self.prices.known(backend):
             raise ConfigError(
                 f"--max-cost: no price is known for {backend.uri}; give one with --prices FILE "
@@ -89,17 +91,17 @@ class Ledger:
 
     def spend(self, backend: LMM, request: Request, reply: Reply) -> None:
         """Count one answer."""
-        untold = backend.traits.is_lmm and is_untold(reply.usage)
-        guess = estimated(request, reply, backend.traits) if untold else Usage()
+        lacking = backend.traits.is_lmm and lacks_usage(reply.usage)
+        guess = estimate_usage(request, reply, backend.traits) if lacking else Usage()
         price = None if guess is None else self.prices.of(backend, reply.usage + guess)
         with self._lock:
             self.calls += 1
             self.usage += reply.usage
-            self.untold += untold
+            self.calls_without_usage += lacking
             self.estimated += guess or Usage()
             self._unknowable += guess is None
             self.cost = None if self.cost is None or price is None else self.cost + price
-            self._look(backend)
+            self._check_limits(backend)
 
     def refuse(self, error: BackendError) -> None:
         """Take note of a failure. An endpoint that has answered may do so again: then a 404 or a 403 ends nothing."""
@@ -108,27 +110,28 @@ class Ledger:
             if error.for_all and not passing and not self.refused:
                 self.refused = str(error)
 
-    def look(self) -> None:
-        """See whether time is up."""
+    def check_time(self) -> None:
+        """Set `stop` if time is up."""
         with self._lock:
-            self._look()
+            self._check_limits()
 
     def to_json(self) -> dict[str, Json]:
+        """Return what was spent as JSON."""
         return {
             "calls": self.calls,
             "usage": self.usage.to_json(),
-            "calls_without_usage": self.untold,
+            "calls_without_usage": self.calls_without_usage,
             "estimated": self.estimated.to_json(),
             "cost_usd": self.cost,
             "stopped": self.reason or None,
             "refused": self.refused or None,
         }
 
-    def _look(self, backend: LMM | None = None) -> None:
+    def _check_limits(self, backend: LMM | None = None) -> None:
         if self.reason:
             return
         budget, seconds = self.budget, self.clock() - self._began
-        about = "about " if self.untold else ""
+        about = "about " if self.calls_without_usage else ""
         if budget.max_tokens is not None and self.tokens >= budget.max_tokens:
             self.reason = f"tokens: {about}{self.tokens:,} of {budget.max_tokens:,} used"
         elif budget.max_cost is not None and self.cost is not None and self.cost >= budget.max_cost:
@@ -151,24 +154,11 @@ class Metered:
 
     def __init__(self, backend: LMM, ledger: Ledger) -> None:
         self._backend, self._ledger = backend, ledger
-
-    @property
-    def uri(self) -> str:
-        return self._backend.uri
-
-    @property
-    def endpoint(self) -> str:
-        return self._backend.endpoint
-
-    @property
-    def version(self) -> str:
-        return self._backend.version
-
-    @property
-    def traits(self) -> Traits:
-        return self._backend.traits
+        self.uri, self.endpoint = backend.uri, backend.endpoint
+        self.version, self.traits = backend.version, backend.traits
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
+        """Return the backend's reply, counted. Raises Rejected if the backend has refused for good."""
         if self._ledger.refused:
             raise Rejected(f"not asked any more: {self._ledger.refused}", for_all=True)
         try:

@@ -1,4 +1,4 @@
-"""Is an observation still what it was? A recorded one and one made again, compared by the tool's own tolerance."""
+"""Compare a recorded observation with a new one, within the tool's own tolerance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ImageError
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools.tolerance import Tolerance
 from editloupe.values import Box, Json
 
@@ -23,25 +23,26 @@ _TEXT_SHOWN = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """One observation against its recording.
-
-    step: as `editloupe show` numbers them.   max_abs, psnr_db: the worst over the pictures that were compared; None where
-    no picture differs.   iou: the least over the boxes.   text: share of characters that differ.
-    told: what exceeds the tolerance, or why nothing was compared, one line each.
-    """
+    """A new observation against the recorded one."""
 
     step: int
+    """Step as `editloupe show` numbers it."""
     tool: str
     verdict: Verdict
     tolerance: Tolerance
     max_abs: int | None = None
+    """Largest difference of a channel over the compared images, 0 to 255; None if no image differs."""
     psnr_db: float | None = None
+    """Lowest PSNR over the compared images, in dB; None if no image differs."""
     iou: float = 1.0
+    """Lowest IoU over the boxes, 0 to 1."""
     text: float = 0.0
-    told: tuple[str, ...] = ()
+    """Share of the text that differs, 0 to 1."""
+    reasons: tuple[str, ...] = ()
+    """What exceeds the tolerance, or why nothing was compared, one line each."""
 
     def to_json(self) -> dict[str, Json]:
-        """A PSNR is null where no picture differs."""
+        """Return JSON; a PSNR is null if no image differs."""
         return {
             "step": self.step,
             "tool": self.tool,
@@ -51,62 +52,62 @@ class Compared:
             "iou": round(self.iou, 4),
             "text": round(self.text, 4),
             "tolerance": self.tolerance.to_json(),
-            "told": list(self.told),
+            "told": list(self.reasons),
         }
 
 
 def compare(
     recorded: Observation, now: Observation, *, step: int, tool: str, tolerance: Tolerance, images: ImageStore
 ) -> Compared:
-    """What the model is shown: text, pictures and boxes; `data` that names versions and devices does not count.
+    """Compare what the model is shown: text, images and boxes. `data` about versions and devices does not count.
 
-    images: holds the pictures of both. A recorded picture whose bytes are gone is "not compared".
+    images: holds the images of both. If the bytes of a recorded image are gone, the verdict is "not compared".
     """
     if _shown(recorded) == _shown(now):
         return Compared(step=step, tool=tool, verdict="identical", tolerance=tolerance)
     if recorded.error != now.error or len(recorded.images) != len(now.images):
-        return Compared(step=step, tool=tool, verdict="drift", tolerance=tolerance, told=(_otherwise(recorded, now),))
-    told: list[str] = []
+        return Compared(step=step, tool=tool, verdict="drift", tolerance=tolerance, reasons=(_otherwise(recorded, now),))
+    reasons: list[str] = []
     before, after = list(boxes(recorded)), list(boxes(now))
     iou = min((a.iou(b) for a, b in zip(before, after, strict=False)), default=1.0)
     if len(before) != len(after):
         iou = 0.0
-        told.append(f"boxes: {len(before)} recorded, {len(after)} now")
+        reasons.append(f"boxes: {len(before)} recorded, {len(after)} now")
     elif iou < tolerance.iou:
         a, b = min(zip(before, after, strict=True), key=lambda pair: pair[0].iou(pair[1]))
-        told.append(f"box: IoU {iou:.3f} of {tolerance.iou:g}: recorded {_px(a)}, now {_px(b)}")
+        reasons.append(f"box: IoU {iou:.3f} of {tolerance.iou:g}: recorded {_px(a)}, now {_px(b)}")
     max_abs: int | None = None
     psnr: float | None = None
-    # Where a box has moved, the pictures show other places.
+    # If a box has moved, the images show different places and are not compared.
     for number, (old, new) in enumerate(zip(recorded.images, now.images, strict=True), start=1):
         if old == new or before != after:
             continue
         try:
             difference, decibels = _pixels(images.array(old), images.array(new))
         except ImageError as error:
-            return Compared(step=step, tool=tool, verdict="not compared", tolerance=tolerance, told=(str(error),))
+            return Compared(step=step, tool=tool, verdict="not compared", tolerance=tolerance, reasons=(str(error),))
         max_abs, psnr = max(max_abs or 0, difference), min(math.inf if psnr is None else psnr, decibels)
         if difference > tolerance.max_abs or decibels < tolerance.psnr_db:
             wanted = f"at most {tolerance.max_abs}, at least {tolerance.psnr_db:g} dB"
-            told.append(f"picture {number}: differs by up to {difference} of 255, PSNR {decibels:.1f} dB ({wanted})")
+            reasons.append(f"picture {number}: differs by up to {difference} of 255, PSNR {decibels:.1f} dB ({wanted})")
     share = _text_share(recorded.text, now.text)
     if share > tolerance.text:
-        told.append(f"text: {share:.1%} differs, {tolerance.text:.0%} may: {_first_difference(recorded.text, now.text)}")
+        reasons.append(f"text: {share:.1%} differs, {tolerance.text:.0%} may: {_first_difference(recorded.text, now.text)}")
     return Compared(
         step=step,
         tool=tool,
-        verdict="drift" if told else "within",
+        verdict="drift" if reasons else "within",
         tolerance=tolerance,
         max_abs=max_abs,
         psnr_db=None if psnr is None or math.isinf(psnr) else psnr,
         iou=iou,
         text=share,
-        told=tuple(told),
+        reasons=tuple(reasons),
     )
 
 
 def boxes(observation: Observation) -> Iterator[Box]:
-    """Every box that an observation speaks of, in a fixed order: of its views, then of its data."""
+    """Yield every box of an observation in a fixed order: those of its views, then those of its data."""
     for view in observation.views:
         yield view.region
         yield from _boxes_in(dict(view.params))
@@ -140,7 +141,7 @@ def _otherwise(recorded: Observation, now: Observation) -> str:
 
 
 def _pixels(before: RGB, after: RGB) -> tuple[int, float]:
-    """Largest difference of a channel, and PSNR in dB; pictures of different sizes have nothing in common."""
+    """Return the largest difference of a channel and the PSNR in dB; (255, 0) for images of different sizes."""
     if before.shape != after.shape:
         return 255, 0.0
     difference = np.abs(before.astype(np.int16) - after.astype(np.int16))
@@ -151,7 +152,7 @@ def _pixels(before: RGB, after: RGB) -> tuple[int, float]:
 def _text_share(before: str, after: str) -> float:
     if before == after:
         return 0.0
-    # Words rather than characters are matched, which is faster by far; their lengths weigh.
+    # Words are matched, weighted by length: much faster than characters.
     old, new = before.split(), after.split()
     same = sum(
         sum(map(len, old[block.a : block.a + block.size]))

@@ -6,71 +6,74 @@ import math
 import os
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
-import editloupe
-from editloupe.agent.judge import answer
-from editloupe.agent.state import Context
-from editloupe.backends.base import LMM
 from editloupe.backends.limits import MOST, ConnectionLimit, limit_of
 from editloupe.backends.prices import Prices
-from editloupe.chat import Sampling
+from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
-from editloupe.data.samples import Loaded
-from editloupe.errors import EditLoupeError, ImageError, Interrupted, ReplayMiss, StorageError
-from editloupe.protocols.base import Summary, rejected_scores, scored
-from editloupe.records import PENDING, Finding, Status, Task
+from editloupe.data.samples import Loaded, RejectedRow, load
+from editloupe.errors import ConfigError, DataError, Interrupted, TraceError
+from editloupe.findings import PENDING, Finding
+from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
-from editloupe.runs.executors import Executor, ThreadExecutor
+from editloupe.runs.executors import as_ready
 from editloupe.runs.judges import Entry
-from editloupe.runs.plan import Due, criteria_of, due_tasks, places_of, rejected_findings, selected, tasks_of
-from editloupe.runs.replay import TraceTape, set_aside
-from editloupe.runs.spec import Bench, Source, device_of
+from editloupe.runs.schedule import Place, Schedule
+from editloupe.runs.sent_sizes import sent_targets, shown_whole, small_targets_message
+from editloupe.runs.setup import Setup, weights_of
 from editloupe.runs.store import RunStore
-from editloupe.runs.views import make_view
-from editloupe.runs.wire import SMALLEST_TARGET_PX, SentTarget, sent_targets, small_targets_told
+from editloupe.runs.worker import Job, Worker, ends_the_same, run_task, tool_cache_of, trace_path
+from editloupe.scores import Score
+from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
-from editloupe.traces.events import End, FindingEvent, Header, ModelCall, Note, ToolResult
-from editloupe.traces.record import TraceWriter
-from editloupe.values import Json, Score, View, digest, sample_key
+from editloupe.traces.events import FindingEvent
+from editloupe.traces.read import read_trace
+from editloupe.traces.record import set_aside
+from editloupe.values import Json, digest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where a run stands. failed: findings that are not ok, of those `done`."""
+    """Where a run stands."""
 
     done: int
     total: int
+    """Of the tasks that are known so far; it grows while findings make further tasks ready."""
     failed: int
+    """Findings that are not ok, of those `done`."""
+    grows: bool = False
+    """True if further tasks may follow from findings that are not there yet."""
     finding: Finding | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A run as it ended. `findings` are those of this judge for the samples asked, in the order of the samples.
-
-    ledger: what this visit spent, and which budget ended it.   tool_calls, cached: calls of tools in this visit that ran,
-    and that were answered from equal ones before.   notes: what a reader should know of the data and of how it was sent.
-    """
+    """A run as it ended, for one judge and the samples asked."""
 
     store: RunStore
-    bench: Bench
+    setup: Setup
     loaded: Loaded
     findings: tuple[Finding, ...]
+    """In the order of the samples, those of the other roles and of measures included."""
     scores: tuple[Score, ...]
-    summaries: tuple[Summary, ...]
     asked: int
     reused: int
+    """Findings of earlier visits."""
     interrupted: bool
     seconds: float
     ledger: Ledger
+    """What this visit spent, and which budget ended it."""
     tool_calls: int = 0
+    """Calls of tools in this visit that ran."""
     cached: int = 0
+    """Calls of tools that were answered from equal ones before."""
     notes: tuple[str, ...] = ()
+    """What a reader should know of the data and of how it was sent."""
 
     @property
     def whole(self) -> bool:
@@ -87,266 +90,277 @@ class Outcome:
 Listener = Callable[[Progress], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Worker:
-    """Answers tasks: the one thing that an executor calls, from any thread."""
-
-    bench: Bench
-    images: ImageStore
-    stop: threading.Event = field(default_factory=threading.Event)
-    clock: Callable[[], float] = time.monotonic
-    targets: Mapping[str, Sequence[SentTarget]] = field(default_factory=dict)
-    """By sample key: what the trace says of the size at which the targets are sent."""
-    cache: ToolCache | None = None
-    """What tools have said before in this run; None runs every call."""
-
-    def run_task(
-        self, task: Task, *, trace: Path | None = None, name: str | None = None, repeat: int = 0, anew: str = ""
-    ) -> Finding:
-        """The finding of one task. Raises Interrupted when asked to stop; every other end is a finding.
-
-        trace: the trace file, continued where it exists; None keeps the trace in memory.   name: its path in the run.
-        anew: why the earlier trace was set aside; that is done once.
-        """
-        end = partial(self._ended, task, repeat)
-        if task.blocked is not None:
-            return end(*task.blocked, trace=None)
-        try:
-            try:
-                views = {recipe.alias: make_view(recipe, self.images) for recipe in task.views}
-            except ImageError as error:
-                return end("input_error", str(error), trace=None)
-            return self._answered(task, views, trace, name, repeat, anew)
-        except (ReplayMiss, ImageError) as miss:
-            # Another conversation, a damaged file, a picture that is gone: what is recorded cannot be gone on from.
-            if trace is None or anew or not _recorded_calls(trace):
-                return end("tool_failed", str(miss), trace=name)
-            kept = set_aside(trace)
-            why = f"begun anew, the old trace is {kept and kept.name}: {miss}"
-            return self.run_task(task, trace=trace, name=name, repeat=repeat, anew=why)
-        except EditLoupeError:
-            raise
-        except OSError as error:
-            raise StorageError(f"the run cannot be written ({error}); make room, then give the same command") from error
-        except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the other samples; it is recorded, and pending
-            told = f"editloupe itself failed ({type(error).__name__}: {error}); please report it"
-            return end("tool_failed", f"{told}\n{traceback.format_exc(limit=-3)}", trace=name)
-
-    def _answered(
-        self, task: Task, views: dict[str, View], trace: Path | None, name: str | None, repeat: int, anew: str
-    ) -> Finding:
-        with TraceWriter(trace) as writer:
-            recorded = _finished(writer)
-            if recorded is not None:
-                return recorded
-            if writer.problems or (writer.events and not isinstance(writer.events[0], Header)):
-                raise ReplayMiss(f"the trace is damaged: {'; '.join(writer.problems) or 'it has no header'}")
-            if not writer.events:
-                writer.append(self._header(task, repeat))
-                if anew:
-                    writer.append(Note(text=anew))
-                for alias, view in views.items():
-                    for remark in self.images.notes(view.image):
-                        writer.append(Note(text=f"{alias}: {remark}"))
-                for remark, data in self._on_the_wire(task, views):
-                    writer.append(Note(text=remark, data=data))
-            context = Context(
-                backend=self.bench.backend,
-                toolbox=self.bench.toolbox,
-                images=self.images,
-                tape=TraceTape(writer, stop=self.stop),
-                task=task,
-                clock=self.clock,
-                started=self.clock(),
-                sampling=self._sampling(repeat, writer),
-                cache=self.cache,
-                constrain_labels=self.bench.settings.constrain_labels,
-                tool_protocol=self.bench.tool_protocol,
-            )
-            finding = answer(context, views, judge_id=self.bench.judge.id, repeat=repeat, trace=name)
-            writer.append(FindingEvent(finding=finding.to_json()))
-            writer.append(End())
-            return finding
-
-    def _sampling(self, repeat: int, writer: TraceWriter) -> Sampling:
-        sampling = self.bench.settings.sampling.of_repeat(repeat)
-        if repeat and sampling.seed is not None:
-            told = f"repeat {repeat + 1}: seed {sampling.seed}"
-            if not any(isinstance(event, Note) and event.text == told for event in writer.events):
-                writer.append(Note(text=told, data={"repeat": repeat, "seed": sampling.seed}))
-        return sampling
-
-    def _on_the_wire(self, task: Task, views: dict[str, View]) -> Iterable[tuple[str, dict[str, Json]]]:
-        """What the backend gets of each image and of the sample's targets; nothing for one that sees pixels themselves."""
-        if not self.bench.backend.traits.is_lmm:
-            return
-        policy = self.bench.backend.traits.image_policy
-        for alias, view in views.items():
-            made = self.images.encoded(view.image, policy)
-            told = f"{alias} is sent as {made.media_type}, {made.width}×{made.height} px, {len(made.data):,} bytes"
-            yield told, {"alias": alias, "px": [made.width, made.height], "bytes": len(made.data), "type": made.media_type}
-        shown_whole = all(view.op == "whole" for view in views.values())
-        for target in self.targets.get(sample_key(task.editor, task.sample_id), ()) if shown_whole else ():
-            small = f", under {SMALLEST_TARGET_PX:.0f} px: the model may not see it" if target.small else ""
-            told = (
-                f"{target.name} is {target.sent_width:.0f}×{target.sent_height:.0f} px of the {target.role} image as sent"
-            )
-            yield told + small, {"target": target.to_json()}
-
-    def _header(self, task: Task, repeat: int) -> Header:
-        box = self.bench.toolbox
-        tools = [
-            {"name": s.name, "version": box.tools[s.name].version, "schema": digest(s.to_json())}
-            for s in box.specs(task.tools)
-        ]
-        return Header(
-            editloupe=editloupe.__version__,
-            run=digest(dict(self.bench.spec.identity))[:16],
-            task_id=task.id,
-            judge_id=self.bench.judge.id,
-            repeat=repeat,
-            task=task.to_json(),
-            judge=self.bench.judge.to_json(),
-            tools=tools,
-            absent=dict(box.absent),
-        )
-
-    def _ended(self, task: Task, repeat: int, status: Status, reason: str, *, trace: str | None) -> Finding:
-        return Finding(
-            task_id=task.id,
-            judge_id=self.bench.judge.id,
-            repeat=repeat,
-            sample_id=task.sample_id,
-            editor=task.editor,
-            criterion=task.criterion,
-            status=status,
-            reason=reason,
-            trace=trace,
-            target=task.target,
-        )
-
-
 def execute(
-    bench: Bench,
-    source: Source | Loaded,
+    setup: Setup,
     out: Path,
     *,
-    config: dict[str, Json],
-    concurrency: int | None = None,
+    loaded: Loaded | None = None,
+    config: Mapping[str, Json] | None = None,
     redo: frozenset[str] = PENDING,
     listener: Listener | None = None,
     stop: threading.Event | None = None,
-    connections: int | None = None,
     budget: RunBudget | None = None,
     prices: Prices | None = None,
     executor: Executor | None = None,
     entries: Sequence[Entry] = (),
 ) -> Outcome:
-    """Judge `source` into the run folder `out`; the same call again goes on where it stopped.
+    """Judge the data of `setup.config` into the run folder `out`. The same call again goes on where it stopped.
 
-    source: where edits are, or edits at hand.
-    concurrency: tasks at once.   connections: calls at once at the endpoint; None adapts to what it takes.
-    redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
-    budget: of this visit to the run, counted in `prices`; it ends like a stop, and the same call goes on. So does a backend
-    that refuses the key, the account, the model's name or the address: it is asked no more (`Ledger.refused`).
+    loaded: samples at hand; None loads those that the config names.   config: options for config.yaml; none is written
+    without any.   redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
+    budget: of this visit to the run, counted in `prices`. It ends like a stop, and the same call goes on. A backend that
+    refuses the key, the account, the model's name or the address is asked no more (`Ledger.refused`).
+    executor: threads of this process by default. Any other gets `worker.run_task` with picklable jobs.
     entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
     Raises ConfigError, RunMismatch and DataError before anything is spent.
     """
     began = time.monotonic()
+    plan = setup.config
     stop = stop or threading.Event()
     ledger = Ledger(budget=budget or RunBudget(), prices=prices or Prices(), stop=stop)
-    ledger.check(bench.backend)
-    limit = limit_of(bench.backend.endpoint)
+    ledger.check(setup.backend)
+    limit = limit_of(setup.backend.endpoint)
     throttled = limit.throttled
     images = ImageStore(out / "blobs")
-    loaded = source if isinstance(source, Loaded) else selected(source, images)
-    bench.protocol.check(loaded.samples)
-    store = RunStore.write(out, bench.spec)
+    narrowed = loaded is not None or plan.narrowed
+    found = selected(plan, images, outputs=looks_at_outputs(setup.protocol)) if loaded is None else loaded
+    setup.protocol.check(found.samples)
+    store = RunStore.write(out, setup.spec)
     try:
-        narrowed = isinstance(source, Loaded) or source.narrowed
-        store.begin(bench.spec, bench.judge, loaded, config=config, narrowed=narrowed, entries=entries)
-        policy = bench.backend.traits.image_policy
-        targets = {sample.key: sent_targets(sample, policy) for sample in loaded.samples}
-        metered = replace(bench, backend=Metered(bench.backend, ledger))
-        cache = ToolCache(tool_cache_of(out), device=device_of(bench.settings))
-        worker = Worker(bench=metered, images=images, stop=stop, targets=targets, cache=cache)
-        tasks = tasks_of(bench, loaded)
-        places = places_of(tasks, bench.settings.repeats.count)
-        refused = rejected_findings(bench, loaded)
-        asked = len(places) + len(refused)
-        findings: dict[tuple[str, int], Finding] = {}
+        own = [entry_of(setup, role) for role in setup.respondents]
+        store.begin(setup.spec, own, found, config=dict(config or {}), narrowed=narrowed, entries=entries)
+        refused = rejected_findings(setup, found.rejected)
         for finding in refused:
-            findings[finding.task_id, 0] = finding
             if store.latest(finding) != finding:
                 store.add_finding(finding)
-        due, reused = due_tasks(places, store, bench.judge.id, redo)
-        if due:
-            # Weights that cannot be loaded are found before anything is spent.
-            bench.toolbox.prepare()
-        findings |= reused
-        seen = _Count(done=len(findings), failed=sum(f.status != "ok" for f in findings.values()), total=asked)
-        if listener:
-            listener(Progress(done=seen.done, total=asked, failed=seen.failed))
-        runner = executor or ThreadExecutor(concurrency or default_concurrency(bench, connections))
-        with limit.fixed(connections):
-            for finding in filter(None, runner.run(partial(_work, worker, store, ledger), due, stop=stop)):
+        schedule = Schedule(setup.protocol, found.samples, setup.repeats, standing_in(store, setup, redo))
+        _prepare(setup, schedule)
+        cache = ToolCache(tool_cache_of(out), device=weights_of(plan).device)
+        done = schedule.reused + len(refused)
+        failed = len(refused) + sum(f.status != "ok" for f in schedule.findings)
+
+        def report(finding: Finding | None = None) -> None:
+            if listener:
+                total, grows = schedule.total + len(refused), schedule.grows
+                listener(Progress(done=done, total=total, failed=failed, grows=grows, finding=finding))
+
+        report()
+        submit = _submitter(setup, store, found, images, stop, ledger, cache, redo, executor)
+        width = plan.concurrency or default_concurrency(setup, plan.max_connections)
+        with limit.fixed(plan.max_connections):
+            for finding in _answered(schedule, submit, width, stop):
+                task = schedule.places[finding.task_id, finding.repeat].task
+                if task.kind == "measure":
+                    store.add_judge(Entry(judge=setup.judge_of(task), role=task.role))
                 store.add_finding(finding)
-                findings[finding.task_id, finding.repeat] = finding
-                ledger.look()
-                seen.done += 1
-                seen.failed += finding.status != "ok"
-                if listener:
-                    listener(Progress(done=seen.done, total=asked, failed=seen.failed, finding=finding))
-            told_of_rates = _told_of_rates(limit, limit.throttled - throttled)
+                schedule.arrived(finding)
+                ledger.check_time()
+                done += 1
+                failed += finding.status != "ok"
+                report(finding)
+            rate_notes = _rate_notes(limit, limit.throttled - throttled)
     finally:
         store.close()
-    scores = _scores(bench, loaded, findings.values())
-    # Those of one question stand together, whenever they were asked.
-    rank = {task.id: number for number, task in enumerate(tasks)}
-    order = sorted(((task.id, repeat) for task, repeat in places), key=lambda place: rank[place[0]])
-    order += [(finding.task_id, 0) for finding in refused]
+    problems = schedule.problems()
+    findings = [*schedule.findings, *problems, *refused]
+    asked = schedule.total + len(refused)
     return Outcome(
         store=store,
-        bench=bench,
-        loaded=loaded,
-        findings=tuple(findings[place] for place in order if place in findings),
-        scores=tuple(scores),
-        summaries=tuple(bench.protocol.summarise(scores)),
+        setup=setup,
+        loaded=found,
+        findings=tuple(findings),
+        scores=tuple(_scores(setup, found, schedule.findings)),
         asked=asked,
-        reused=len(reused),
+        reused=schedule.reused,
         interrupted=stop.is_set() and len(findings) < asked,
         seconds=time.monotonic() - began,
         ledger=ledger,
         tool_calls=cache.ran,
         cached=cache.hits,
         notes=(
-            *loaded.notes,
-            *_told_of_targets(bench, loaded),
-            *told_of_rates,
-            *_told_of_repeats(bench),
+            *found.notes,
+            *_target_notes(setup, found, schedule),
+            *rate_notes,
+            *_repeat_notes(setup),
+            *dict.fromkeys(problem.reason for problem in problems),
         ),
     )
 
 
-def tool_cache_of(run: Path) -> Path:
-    """Where a run keeps what its tools have said; it may be deleted at any time."""
-    return run / "cache" / "tools"
+def selected(config: RunConfig, images: ImageStore, *, outputs: bool = True) -> Loaded:
+    """Return the edits that a config's `sample` and `limit` leave of its data.
+
+    outputs: False for a protocol that looks at no edited image; they may be absent as a whole.
+    Raises DataError for an id that is not there, and what `load` raises.
+    """
+    if config.path is None:
+        raise ConfigError("PATH is missing: name the folder of edits to judge")
+    loaded = load(
+        config.path, store=images, format=config.format, edited=config.edited, fields=config.fields, outputs=outputs
+    )
+    samples, rejected = list(loaded.samples), list(loaded.rejected)
+    if config.sample:
+        wanted = set(config.sample)
+        samples = [s for s in samples if s.id in wanted or s.key in wanted]
+        rejected = [r for r in rejected if r.id in wanted or r.key in wanted]
+        missing = wanted - {s.id for s in samples} - {s.key for s in samples} - {r.id for r in rejected}
+        if missing - {r.key for r in rejected}:
+            known = ", ".join(s.id for s in loaded.samples[:5])
+            raise DataError(f"{config.path}: no sample {', '.join(sorted(missing))}; the first ones are {known}, …")
+    if config.limit is not None:
+        samples = samples[: config.limit]
+        rejected = rejected[: max(0, config.limit - len(samples))]
+    return Loaded(format=loaded.format, samples=tuple(samples), rejected=tuple(rejected), notes=loaded.notes)
 
 
-def _told_of_targets(bench: Bench, loaded: Loaded) -> tuple[str, ...]:
-    # The oracle mode shows targets in crops that are enlarged where they are small.
-    if not bench.backend.traits.is_lmm or bench.settings.mode == "oracle":
+def rejected_findings(setup: Setup, rows: Iterable[RejectedRow]) -> list[Finding]:
+    """Return one finding a metric for each row that cannot be judged."""
+    return [
+        Finding(
+            task_id=digest({"rejected": row.key, "metric": metric, "protocol": setup.protocol.name}),
+            judge_id=setup.judge.id,
+            repeat=0,
+            sample_id=row.id,
+            editor=row.editor,
+            metric=metric,
+            status="input_error",
+            ending="input",
+            reason=row.message,
+        )
+        for row in rows
+        for metric in setup.metrics
+    ]
+
+
+def standing_in(store: RunStore, setup: Setup, redo: frozenset[str]) -> Callable[[Task, int], Finding | None]:
+    """Return the look-up of findings that stand: those of the run whose status is not to be judged again."""
+
+    def standing(task: Task, repeat: int) -> Finding | None:
+        finding = store.findings.get((task.id, setup.judge_of(task).id, repeat))
+        return None if finding is None or finding.status in redo else finding
+
+    return standing
+
+
+def entry_of(setup: Setup, role: str) -> Entry:
+    """Return how run.json lists who answers in a role."""
+    return Entry(judge=setup.respondents[role].spec, name=setup.respondents[role].name, role=role)
+
+
+def standing_in_trace(trace: Path) -> Finding | None:
+    """Return the finding that stands in a trace; None if there is none. One that could only end as before is set aside."""
+    try:
+        events = read_trace(trace).events
+    except TraceError:
+        return None  # no file, or the worker says what is wrong with it and begins anew
+    last = next((event.finding for event in reversed(events) if isinstance(event, FindingEvent)), None)
+    finding = None if last is None else Finding.from_json(last)
+    if finding is None or finding.status not in PENDING:
+        return finding
+    if ends_the_same(finding):
+        set_aside(trace)
+    return None
+
+
+Submit = Callable[[Executor, Place], "Future[Finding | None]"]
+
+
+def _submitter(
+    setup: Setup,
+    store: RunStore,
+    loaded: Loaded,
+    images: ImageStore,
+    stop: threading.Event,
+    ledger: Ledger,
+    cache: ToolCache,
+    redo: frozenset[str],
+    executor: Executor | None,
+) -> tuple[Executor | None, Submit]:
+    samples = {sample.key: sample for sample in loaded.samples}
+
+    def begin(place: Place) -> Path:
+        """Return the trace of a place, set aside if it could only end as before."""
+        judge_id = setup.judge_of(place.task).id
+        path = trace_path(store.folder, judge_id, place.task.id, place.repeat)
+        before = store.findings.get((place.task.id, judge_id, place.repeat))
+        if before is not None and ends_the_same(before):
+            set_aside(path)
+        return path
+
+    if executor is not None:
+        if any(not isinstance(judge.backend, str | None) for judge in (setup.config.judge, *setup.config.role.values())):
+            raise ConfigError("a backend that is an object cannot go to another process; name it by its URI")
+        if ledger.budget.limited:
+            raise ConfigError("a budget of the run is kept by threads only; leave the executor or the budget out")
+
+        def send(pool: Executor, place: Place) -> Future[Finding | None]:
+            begin(place)
+            sample = samples.get(place.task.about.key)
+            job = Job(config=setup.config, run=store.folder, task=place.task, repeat=place.repeat, sample=sample)
+            return pool.submit(run_task, job)
+
+        return executor, send
+
+    metered = setup.with_backends(lambda backend: Metered(backend, ledger))
+    policy = setup.backend.traits.image_policy
+    targets = {key: sent_targets(sample, policy) for key, sample in samples.items()}
+    worker = Worker(setup=metered, images=images, stop=stop, targets=targets, cache=cache)
+
+    def work(place: Place) -> Finding | None:
+        if stop.is_set() or ledger.refused:
+            return None
+        path = begin(place)
+        try:
+            name = str(path.relative_to(store.folder))
+            return worker.run_task(place.task, trace=path, name=name, repeat=place.repeat)
+        except Interrupted:
+            return None
+
+    return None, lambda pool, place: pool.submit(work, place)
+
+
+def _answered(
+    schedule: Schedule, submitter: tuple[Executor | None, Submit], width: int, stop: threading.Event
+) -> Iterator[Finding]:
+    """Yield findings in the order of completion; `width` tasks at a time, and no queue beyond them."""
+    given, submit = submitter
+    with nullcontext(given) if given else ThreadPoolExecutor(width, thread_name_prefix="judge") as pool:
+
+        def start() -> Future[Finding | None] | None:
+            place = schedule.next()
+            return None if place is None else submit(pool, place)
+
+        yield from filter(None, as_ready(start, width=width, stop=stop))
+
+
+def _prepare(setup: Setup, schedule: Schedule) -> None:
+    """Load the tools' weights before anything is spent. Raises ConfigError if they cannot be loaded."""
+    due = [place.task for place in schedule.ready]
+    if any(task.kind == "ask" and task.tools and task.blocked is None for task in due):
+        setup.toolbox.prepare()
+
+
+def _scores(setup: Setup, loaded: Loaded, findings: Iterable[Finding]) -> list[Score]:
+    rows = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
+    scores = scored(setup.protocol, loaded.samples, findings, setup.repeats)
+    return [*scores, *rejected_scores(rows, setup.metrics)]
+
+
+def _target_notes(setup: Setup, loaded: Loaded, schedule: Schedule) -> tuple[str, ...]:
+    if not setup.backend.traits.is_lmm:
         return ()
-    told = small_targets_told(loaded.samples, bench.backend.traits.image_policy)
-    return () if told is None else (told,)
+    whole = {place.task.about.key for place in schedule.places.values() if shown_whole(place.task)}
+    shown = [sample for sample in loaded.samples if sample.key in whole]
+    message = small_targets_message(shown, setup.backend.traits.image_policy)
+    return () if message is None else (message,)
 
 
-def _told_of_repeats(bench: Bench) -> tuple[str, ...]:
-    """Where repeats cannot differ, their agreement says nothing."""
-    sampling = bench.settings.sampling
-    if bench.settings.repeats.count == 1:
+def _repeat_notes(setup: Setup) -> tuple[str, ...]:
+    """Return a warning for repeats that cannot differ: their agreement says nothing."""
+    sampling = setup.main.sampling
+    if setup.repeats.count == 1:
         return ()
-    if bench.backend.uri == "baseline":
+    if setup.backend.uri == "baseline":
         return ("The pixel baseline answers the same each time: its repeats say nothing of doubt.",)
     if sampling.temperature == 0:
         return (
@@ -356,65 +370,20 @@ def _told_of_repeats(bench: Bench) -> tuple[str, ...]:
     return ()
 
 
-def _told_of_rates(limit: ConnectionLimit, throttled: int) -> tuple[str, ...]:
+def _rate_notes(limit: ConnectionLimit, throttled: int) -> tuple[str, ...]:
     if not throttled:
         return ()
     times = "once" if throttled == 1 else f"{throttled} times"
     return (f"The endpoint refused calls for their rate {times}; at the end {limit.limit} at once were tried.",)
 
 
-def default_concurrency(bench: Bench, connections: int | None = None) -> int:
-    """Tasks at once; connections: at once at the endpoint, None for as many as it takes."""
-    return concurrency_of(bench.backend, connections)
+def default_concurrency(setup: Setup, connections: int | None = None) -> int:
+    """Return how many tasks run at once.
 
-
-def concurrency_of(backend: LMM, connections: int | None = None) -> int:
-    """In-process judges are bound by cores, remote ones by the endpoint, whose ConnectionLimit holds back the rest.
-
-    Half as many tasks more than connections: those that run a tool, or wait between two attempts, leave theirs to others.
+    In-process judges are bound by cores, remote ones by the endpoint, whose ConnectionLimit holds back the rest. There are
+    half as many tasks more than connections: those that run a tool, or wait between two attempts, leave theirs to others.
+    connections: at once at the endpoint; None for as many as it takes.
     """
-    if backend.endpoint == "in process":
+    if setup.backend.endpoint == "in process":
         return max(1, os.cpu_count() or 1)
     return math.ceil(1.5 * (connections or MOST))
-
-
-@dataclass
-class _Count:
-    done: int
-    failed: int
-    total: int
-
-
-def _work(worker: Worker, store: RunStore, ledger: Ledger, due: Due) -> Finding | None:
-    task = due.task
-    path = store.trace_path(worker.bench.judge.id, task.id, due.repeat)
-    if worker.stop.is_set() or ledger.refused:
-        return None
-    if due.anew:
-        set_aside(path)
-    try:
-        return worker.run_task(task, trace=path, name=str(path.relative_to(store.folder)), repeat=due.repeat)
-    except Interrupted:
-        return None
-
-
-def _recorded_calls(trace: Path) -> bool:
-    """Whether a trace file holds more than a task that was begun anew: setting it aside once is enough."""
-    with TraceWriter(trace) as writer:
-        return bool(writer.problems) or any(isinstance(e, ModelCall | ToolResult) for e in writer.events)
-
-
-def _finished(writer: TraceWriter) -> Finding | None:
-    """The finding of a trace that has ended with a status that stands."""
-    if len(writer.events) >= 2 and isinstance(writer.events[-1], End):
-        before = writer.events[-2]
-        if isinstance(before, FindingEvent):
-            finding = Finding.from_json(before.finding)
-            return None if finding.status in PENDING else finding
-    return None
-
-
-def _scores(bench: Bench, loaded: Loaded, findings: Iterable[Finding]) -> list[Score]:
-    rows = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
-    scores = scored(bench.protocol, loaded.samples, findings, bench.settings.repeats)
-    return [*scores, *rejected_scores(rows, criteria_of(bench))]

@@ -20,19 +20,21 @@ _SHA = re.compile(rb"[0-9a-f]{64}")
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """One run. judges: backend URIs.   statuses: of its current findings.   written: seconds since 1970.
-
-    problem: why nothing more is known of it; "" for a sound run.
-    """
+    """One run."""
 
     folder: Path
     judges: tuple[str, ...] = ()
+    """Backend URIs."""
     samples: int = 0
     statuses: Mapping[str, int]
+    """Status → current findings."""
     written: float = 0.0
+    """Seconds since 1970."""
     problem: str = ""
+    """The reason why nothing more is known of it; "" for a sound run."""
 
     def to_json(self) -> dict[str, Json]:
+        """Return JSON for programs."""
         return {
             "run": str(self.folder),
             "judges": list(self.judges),
@@ -44,7 +46,7 @@ class Listed:
 
 
 def runs_below(folder: Path) -> Iterator[Listed]:
-    """Every run at or below `folder`, by name; the insides of a run are not searched. Raises ConfigError: no folder."""
+    """Yield every run at or below `folder`, by name, without searching inside runs. Raises ConfigError: no folder."""
     if not folder.is_dir():
         raise ConfigError(f"{folder} is no folder; name the one that your runs are in")
     for where, folders, files in os.walk(folder):
@@ -67,26 +69,25 @@ def _listed(folder: Path) -> Listed:
 
 
 def is_written(folder: Path) -> bool:
-    """Whether the process that took a run's lock is alive here. A run on another machine cannot be told."""
+    """Return whether the process that took a run's lock is alive on this machine; False for another machine."""
     try:
-        told = (folder / "run.owner").read_text(encoding="utf-8")
-        found = re.fullmatch(r"process (\d+) on (.+)\n", told)
-        if found is None or found[2] != socket.gethostname():
+        owner = json.loads((folder / "run.owner").read_bytes())
+        process = int(owner["process"])
+        if owner["host"] != socket.gethostname():
             return False
-        process = int(found[1])
         os.kill(process, 0)
     except PermissionError:
         return True
-    except (OSError, ValueError, OverflowError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return False
     return _locked_by(process, folder)
 
 
 def _locked_by(process: int, folder: Path) -> bool:
-    """Whether a process that is alive is the one that writes here: its number may have gone to another since.
+    """Return whether a living process is the one that writes here: its number may have gone to another since.
 
-    Looked up in the kernel's list of locks, since trying the lock could keep a writer out that starts just then;
-    where there is no such list, the process counts.
+    The kernel's list of locks says it, since trying the lock could keep a writer out that starts just then. Without such a
+    list, a living process counts.
     """
     try:
         inode = (folder / "run.lock").stat().st_ino
@@ -100,17 +101,18 @@ def _locked_by(process: int, folder: Path) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Orphan:
-    """A file below blobs/ that no trace, sample or finding names. bytes: its size."""
+    """A file below blobs/ that no trace, sample or finding names."""
 
     path: Path
     bytes: int
+    """Its size."""
 
 
 def orphans(folder: Path) -> list[Orphan]:
-    """Pictures that nothing in the run names, and what a killed process left half written; by path.
+    """Return pictures that nothing in the run names, and what a killed process left half written, by path.
 
-    Whatever is written as 64 hex digits anywhere in the run's files counts as a name, those set aside included: a picture
-    too many is kept rather than one too few. Files of other names are nobody's business here.
+    Any 64 hex digits in the run's files count as a name, in those set aside too: a picture too many is kept rather than
+    one too few. Files of other names are left alone.
     """
     named: set[str] = set()
     for path in folder.rglob("*.json*"):
@@ -133,7 +135,7 @@ def remove(found: Sequence[Orphan]) -> None:
 
 
 def bring(source: Path, target: Path, *, link: bool) -> int:
-    """Every file below `source` below `target` too; what is there already stays. Returns how many files are new.
+    """Copy every file below `source` to `target`; what is there already stays. Return how many files are new.
 
     link: as hard links where the disk allows it, for files that nobody ever writes to again, such as pictures.
     Raises StorageError.
@@ -153,12 +155,12 @@ def bring(source: Path, target: Path, *, link: bool) -> int:
 
 
 def same_file(one: Path, other: Path) -> bool:
-    """Whether both are there with the same bytes."""
+    """Return whether both files exist with the same bytes."""
     return other.exists() and one.read_bytes() == other.read_bytes()
 
 
 def place(source: Path, target: Path, *, link: bool) -> None:
-    """One file, whole or not at all. link: as in `bring`. Raises OSError."""
+    """Copy one file, whole or not at all. link: as in `bring`. Raises OSError."""
     if link:
         try:
             os.link(source, target)

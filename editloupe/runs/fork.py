@@ -1,52 +1,49 @@
-"""Fork: keep a trace up to a step, change something there, and go on live, with the same backbone or another."""
+"""Fork a trace: keep it up to a step, change something there, and continue live with the same backend or another."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from editloupe.agent.graph import walk
-from editloupe.agent.judge import finding_of, go_on, opening
+from editloupe.agent.judge import finding_of, initial_state, resume_loop, tool_specs
+from editloupe.agent.nodes import run_nodes
 from editloupe.agent.state import Context, LoopState
 from editloupe.backends.base import LMM
 from editloupe.chat import Message
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ReplayMiss, TraceError
+from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
-from editloupe.records import Finding, JudgeTask
 from editloupe.runs.live import Live, begin_child, context_of, judge_of
-from editloupe.runs.play import PlayTape
+from editloupe.runs.recorder import RecorderMode, TraceRecorder
 from editloupe.runs.recording import Recording, read_recording
 from editloupe.tools.base import Toolbox
-from editloupe.traces.events import End, FindingEvent
 from editloupe.traces.lineage import Parent
-from editloupe.traces.read import untrue
 from editloupe.traces.record import TraceWriter
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What is changed at the step of a fork.
-
-    instruction: a message of its own behind the step.   tools: names on offer from then on; None leaves them.
-    observation: another text for the observation of the step's call number `call` (from 1).
-    """
+    """What a fork changes at its step."""
 
     instruction: str | None = None
+    """Text of a new user message after the step."""
     tools: tuple[str, ...] | None = None
+    """Names of the tools offered from then on; None keeps them."""
     observation: str | None = None
+    """New text for the observation of one call of the step."""
     call: int | None = None
+    """Number of that call in the step, from 1; None if the step has one call."""
 
     @property
     def message(self) -> bool:
-        """Whether something is said to the model."""
+        """Whether the model gets a new message."""
         return self.instruction is not None or self.tools is not None
 
-    def told(self) -> dict[str, str]:
-        """For the header of the child and for readers."""
+    def summary(self) -> dict[str, str]:
+        """Return name → short text of each change, for the header of the new trace."""
         found: dict[str, str] = {}
         if self.instruction is not None:
             found["instruction"] = " ".join(self.instruction.split())[:200]
@@ -59,11 +56,13 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True)
 class Forked:
-    """trace: the child's, inside the run folder.   recorded: how the parent ended."""
+    """The result of a fork."""
 
     trace: str
+    """Path of the new trace inside the run folder."""
     finding: Finding
     recorded: Finding | None
+    """The finding of the parent trace."""
     parent: Parent
 
 
@@ -77,18 +76,18 @@ def fork(
     changes: Changes | None = None,
     images: ImageStore | None = None,
 ) -> Forked:
-    """Go on live from the trace `name` of a run after its step `at`; the child lies in the run's `forks/`.
+    """Continue the trace `name` of a run live after its step `at`, in a new trace in the run's `forks/`.
 
-    at: steps that are kept, as `editloupe show` numbers them; 0 keeps the question alone.   toolbox: holds the tools that
-    the child is offered. The parent's file is not touched, and what both share is not copied.
-    Raises TraceError, also where the trace is not what was recorded.
-    Raises ConfigError: no such step, nothing to go on from, a change of the question itself.
+    The parent's file stays as it is, and the shared beginning is not copied.
+    at: number of steps that are kept, as `editloupe show` numbers them; 0 keeps only the question.
+    toolbox: the tools that the fork may offer.
+    Raises TraceError if the trace cannot be read or was changed. Raises ConfigError if there is no such step, nothing to
+    continue from, or if the question itself would change.
     """
     changes = changes or Changes()
     recording = read_recording(folder, name)
-    found = untrue(recording.trace.problems)
-    if found:
-        raise TraceError(f"{name} cannot be forked: {found[0]}")
+    if recording.trace.tampering:
+        raise TraceError(f"{name} cannot be forked: {recording.trace.tampering[0]}")
     _check(recording, at, changes)
     live = Live(backend=backend, toolbox=toolbox)
     live.check(recording.judge)
@@ -96,41 +95,34 @@ def fork(
     if missing:
         raise ConfigError(f"no tool {', '.join(missing)} is at hand; there are {', '.join(toolbox.tools) or 'none'}")
     task = recording.task if changes.tools is None else replace(recording.task, tools=changes.tools)
-    told = {**({} if backend.uri == recording.judge.backend else {"backend": backend.uri}), **changes.told()}
+    summary = {**({} if backend.uri == recording.judge.backend else {"backend": backend.uri}), **changes.summary()}
     began: list[Parent] = []
 
     def begin(head: str, step: int, tools: int) -> TraceWriter:
-        began.append(Parent(trace=name, head=head, step=step, tools=tools, why="fork", changes=told))
+        began.append(Parent(trace=name, head=head, step=step, tools=tools, kind="fork", changes=summary))
         return begin_child(folder, recording, task, live, began[0])
 
-    tape = PlayTape(
-        recording=recording,
-        edits=_edits(recording, at, changes),
-        begin=begin,
-        without_carry=live.changes_provider(recording.judge),
-    )
+    mode = RecorderMode(edits=_edits(recording, at, changes), drop_carry=live.changes_provider(recording.judge))
+    recorder = TraceRecorder(recording.cassette, mode, open_trace=begin)
     images = images or ImageStore(folder / "blobs")
     try:
-        state = _kept(recording, tape, at, images)
-        context = context_of(recording, tape, live, images, task)
-        tape.leave()
-        state = go_on(_changed(state, context, changes), context)
+        state = _state_after(recording, recorder, at, images)
+        context = context_of(recording, recorder, live, images, task)
+        recorder.go_live()
+        state = resume_loop(_apply(state, context, changes), context)
         judge = judge_of(recording, live)
         finding = finding_of(state, context, judge_id=judge.id, repeat=recording.trace.header.repeat, trace=None)
-        assert tape.writer is not None and tape.writer.path is not None, "a live loop has asked at least once"
-        finding = replace(finding, trace=str(tape.writer.path.relative_to(folder)))
-        tape.writer.append(FindingEvent(finding=finding.to_json()))
-        tape.writer.append(End())
+        finding = recorder.finish(finding, folder)
     finally:
-        tape.close()
+        recorder.close()
     return Forked(trace=str(finding.trace), finding=finding, recorded=recording.finding, parent=began[0])
 
 
 def _check(recording: Recording, at: int, changes: Changes) -> None:
-    steps = len(recording.models)
+    steps = len(recording.cassette.models)
     if not 0 <= at <= steps:
         raise ConfigError(f"{recording.name} has {steps} steps; --at {at} is none of 0 to {steps}")
-    if at == 0 and changes.told():
+    if at == 0 and changes.summary():
         raise ConfigError(
             "before step 1 there is only the question, and a changed question is a new run: judge with another --out, "
             "or fork after a step (--at 1)"
@@ -138,11 +130,11 @@ def _check(recording: Recording, at: int, changes: Changes) -> None:
 
 
 def _edits(recording: Recording, at: int, changes: Changes) -> Mapping[int, str]:
-    """The tool result whose text is replaced. Raises ConfigError where it is not clear which."""
+    """Return ordinal → new text of the edited tool result. Raises ConfigError if the call is ambiguous or missing."""
     if changes.observation is None:
         return {}
-    calls = [i for i, step in enumerate(recording.steps_of_tools()) if step == at]
-    names = [str(recording.tools[i].call["name"]) for i in calls]
+    calls = [i for i, step in enumerate(recording.cassette.tool_steps) if step == at]
+    names = [str(recording.cassette.tools[i].call["name"]) for i in calls]
     if not calls:
         raise ConfigError(f"step {at} has no observation that could be edited: no tool was called there")
     if changes.call is None and len(calls) > 1:
@@ -154,18 +146,20 @@ def _edits(recording: Recording, at: int, changes: Changes) -> Mapping[int, str]
     return {calls[number - 1]: changes.observation}
 
 
-def _kept(recording: Recording, tape: PlayTape, at: int, images: ImageStore) -> LoopState:
-    """The loop's state after the kept steps."""
-    prefix = context_of(recording, tape, Live(), images)
-    state = opening(prefix, recording.views, recording.messages[recording.first])
+def _state_after(recording: Recording, recorder: TraceRecorder, at: int, images: ImageStore) -> LoopState:
+    """Return the loop's state after the kept steps."""
+    prefix = context_of(recording, recorder, Live(), images)
+    state = initial_state(prefix, recording.views, recording.question)
     try:
-        return walk(state, prefix, until=lambda s: tape.models_told == at and s["next"] in ("think", "conclude"))
+        return run_nodes(
+            state, prefix, until=lambda s: recorder.models_answered == at and s["next"] in ("think", "conclude")
+        )
     except ReplayMiss as miss:
         raise ConfigError(f"{recording.name} cannot be followed up to step {at}: {miss}") from miss
 
 
-def _changed(state: LoopState, context: Context, changes: Changes) -> LoopState:
-    """The state from which a `think` is due, with what is said at this step."""
+def _apply(state: LoopState, context: Context, changes: Changes) -> LoopState:
+    """Return the state from which the loop continues with `think`, with the new message if there is one."""
     if not changes.message:
         if state["next"] != "think":
             ended = "the judge answered" if state["next"] == "conclude" else "the loop ended"
@@ -174,17 +168,10 @@ def _changed(state: LoopState, context: Context, changes: Changes) -> LoopState:
     text = render(
         "agent/fork",
         instruction=None if changes.instruction is None else neutralise(changes.instruction.strip()),
-        tools=None if changes.tools is None else _specs(context, context.task),
+        tools=None if changes.tools is None else tool_specs(context.toolbox, context.task.tools),
         native=context.native,
         calls=bool(context.task.tools) and not state["last"],
-        labels=context.labels,
+        answer=context.task.answer,
     )
-    head = context.tape.add(Message.of_text("user", text), state["history"][-1])
+    head = context.recorder.add(Message.of_text("user", text), state["history"][-1])
     return {**state, "history": [*state["history"], head], "answer": None, "outcome": None, "problem": "", "next": "think"}
-
-
-def _specs(context: Context, task: JudgeTask) -> Sequence[Mapping[str, str]]:
-    return [
-        {"name": s.name, "description": s.description, "schema": json.dumps(s.parameters, ensure_ascii=False)}
-        for s in context.toolbox.specs(task.tools)
-    ]

@@ -1,7 +1,7 @@
-"""Where the lines of one sample stand in a run's samples.jsonl and findings.jsonl, so that a large run opens at once.
+"""Index a run: which samples it has, and where each one's lines stand in samples.jsonl and findings.jsonl.
 
-`index.sqlite` in the run folder is derived: it is brought up to date whenever it is opened, may be deleted at any time, and
-is made in memory where the folder cannot be written.
+`index.sqlite` in the run folder is derived. It is brought up to date when it is opened and by `refresh`, may be deleted at
+any time, and is kept in memory if the run is small or the folder cannot be written.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import contextlib
 import hashlib
 import json
 import sqlite3
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Final
+from typing import Any, Final
 
 from editloupe.errors import ConfigError
 from editloupe.values import sample_key
@@ -22,66 +24,81 @@ LARGE: Final = 2**20
 
 FILES: Final = ("samples.jsonl", "findings.jsonl")
 _NAME: Final = "index.sqlite"
-_SCHEMA: Final = 1
+_SCHEMA: Final = 2
 _HEAD: Final = 4096
-_BATCH: Final = 5000
 
 _TABLES: Final = """
-CREATE TABLE IF NOT EXISTS files (name TEXT PRIMARY KEY, size INTEGER NOT NULL, head TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS lines (
-    file TEXT NOT NULL, at INTEGER NOT NULL, length INTEGER NOT NULL,
-    id TEXT NOT NULL, key TEXT NOT NULL, place TEXT NOT NULL, status TEXT NOT NULL
+CREATE TABLE files (name TEXT PRIMARY KEY, size INTEGER NOT NULL, head TEXT NOT NULL);
+CREATE TABLE lines (
+    file TEXT NOT NULL, at INTEGER NOT NULL, length INTEGER NOT NULL, id TEXT NOT NULL, key TEXT NOT NULL,
+    task_id TEXT, judge_id TEXT, repeat INTEGER, metric TEXT, turn INTEGER, part TEXT, status TEXT, trace TEXT
 );
-CREATE INDEX IF NOT EXISTS by_id ON lines (id);
-CREATE INDEX IF NOT EXISTS by_key ON lines (key);
+CREATE INDEX by_id ON lines (id);
+CREATE INDEX by_key ON lines (key);
+CREATE INDEX by_task ON lines (task_id);
 """
 
 
 class RunIndex:
-    """The index of one run folder, up to date when it is opened. Close it, or use it in a `with` block.
+    """The index of one run folder, thread-safe. Close it, or use it in a `with` block.
 
-    Raises ConfigError where the run's files cannot be read.
+    Raises ConfigError if the run's files cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.version = 0
+        """Grows with every change of the run's files that `refresh` sees."""
+
+        self._lock = threading.RLock()
         self._base = _opened(folder)
         try:
-            self._refresh()
+            self.refresh()
         except sqlite3.Error:
-            # Damaged, or of somebody else's making: it holds nothing that is not in the run's own files.
+            # Damaged, or not ours. The run's own files hold everything.
             self._base.close()
             self._base = _made(":memory:")
-            self._refresh()
+            self.refresh()
 
     @staticmethod
     def worth(folder: Path) -> bool:
-        """Whether a run is so large that reading it whole takes long."""
+        """Return whether a run is so large that reading it whole takes long."""
         return sum(path.stat().st_size for name in FILES if (path := folder / name).exists()) >= LARGE
 
+    def keys(self) -> list[tuple[str, str]]:
+        """Return (key, id) of every sample in the order of the data, then of findings whose sample is not listed."""
+        return self._rows("SELECT key, id FROM lines GROUP BY key ORDER BY MIN(file = 'findings.jsonl'), MIN(rowid)")
+
     def lines(self, sample: str) -> dict[str, bytes]:
-        """The lines of each file that are about a sample (an id, or EDITOR/ID), one after another as they stand there."""
+        """Return each file's lines about a sample (an id, or EDITOR/ID), one after another as they stand there."""
         found: dict[str, bytes] = {}
         query = "SELECT at, length FROM lines WHERE file = ? AND (id = ? OR key = ?) ORDER BY at"
         for name in FILES:
-            places = self._base.execute(query, (name, sample, sample)).fetchall()
+            places = self._rows(query, name, sample, sample)
             if places:
                 with (self.folder / name).open("rb") as file:
-                    found[name] = b"".join(_read(file, at, length) for at, length in places)
+                    found[name] = b"".join(file.read(length) for at, length in places if file.seek(at) == at)
         return found
 
     def samples(self) -> int:
-        """How many samples the run has, those that could not be loaded included."""
-        query = "SELECT COUNT(DISTINCT key) FROM lines WHERE file = 'samples.jsonl'"
-        return int(self._base.execute(query).fetchone()[0])
+        """Return how many samples the run has, those that could not be loaded included."""
+        return int(self._rows("SELECT COUNT(DISTINCT key) FROM lines WHERE file = 'samples.jsonl'")[0][0])
 
     def statuses(self) -> dict[str, int]:
-        """Status → current findings: of several for one judge, sample, criterion and repeat the last counts."""
+        """Return status → current findings: the latest of each judge, question and repeat."""
         query = (
-            "SELECT status, COUNT(*) FROM lines WHERE rowid IN "
-            "(SELECT MAX(rowid) FROM lines WHERE file = 'findings.jsonl' GROUP BY place) GROUP BY status"
+            "SELECT status, COUNT(*) FROM lines WHERE rowid IN (SELECT MAX(rowid) FROM lines WHERE file = 'findings.jsonl' "
+            "GROUP BY judge_id, key, metric, turn, part, repeat) GROUP BY status"
         )
-        return {str(status): int(count) for status, count in self._base.execute(query)}
+        return {str(status): int(count) for status, count in self._rows(query)}
+
+    def keys_of(self, task_id: str) -> list[str]:
+        """Return the keys of the samples that a task's findings are about."""
+        return [key for (key,) in self._rows("SELECT DISTINCT key FROM lines WHERE task_id = ?", task_id)]
+
+    def traces(self) -> frozenset[str]:
+        """Return every trace that a finding names."""
+        return frozenset(str(row[0]) for row in self._rows("SELECT trace FROM lines WHERE trace IS NOT NULL"))
 
     def close(self) -> None:
         self._base.close()
@@ -94,72 +111,69 @@ class RunIndex:
     ) -> None:
         self.close()
 
-    def _refresh(self) -> None:
-        """Take in what was appended since; a file that is no longer what it was is indexed anew."""
-        for name in FILES:
-            path = self.folder / name
-            try:
-                size = path.stat().st_size
-            except FileNotFoundError:
-                size = 0
-            except OSError as error:
-                raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
-            row = self._base.execute("SELECT size, head FROM files WHERE name = ?", (name,)).fetchone()
-            if row is not None and row[0] == size and size == 0:
-                continue
-            with self._base:
-                done = 0
-                if row is not None and row[0] <= size and _head(path, row[0]) == row[1]:
-                    done = int(row[0])
-                else:
-                    self._base.execute("DELETE FROM lines WHERE file = ?", (name,))
-                if done < size:
-                    done = self._take(path, done)
-                head = _head(path, done)
-                self._base.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", (name, done, head))
+    def refresh(self) -> None:
+        """Take in what was appended. A file that is no longer what it was is indexed anew."""
+        with self._lock:
+            for name in FILES:
+                path = self.folder / name
+                try:
+                    size = path.stat().st_size if path.exists() else 0
+                except OSError as error:
+                    raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+                row = next(iter(self._rows("SELECT size, head FROM files WHERE name = ?", name)), (0, ""))
+                done = int(row[0])
+                same = done <= size and _head(path, done) == row[1]
+                if same and done == size:
+                    continue
+                with self._base:
+                    if not same:
+                        self._base.execute("DELETE FROM lines WHERE file = ?", (name,))
+                    end = self._take(path, done if same else 0)
+                    self._base.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", (name, end, _head(path, end)))
+                self.version += not same or end > done
+
+    def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._base.execute(query, values).fetchall()
 
     def _take(self, path: Path, start: int) -> int:
-        """Index the complete lines from `start` on; returns where they end."""
-        at = start
-        batch: list[tuple[str, int, int, str, str, str, str]] = []
-        with path.open("rb") as file:
-            file.seek(start)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
-                about = _about(line)
-                if about is not None:
-                    batch.append((path.name, at, len(line), *about))
-                at += len(line)
-                if len(batch) >= _BATCH:
-                    self._base.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?, ?)", batch)
-                    batch.clear()
-        self._base.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?, ?)", batch)
-        return at
+        """Index the complete lines from `start` on, and return where they end."""
+        end = start
+
+        def rows() -> Iterator[tuple[object, ...]]:
+            nonlocal end
+            with path.open("rb") as file:
+                file.seek(start)
+                for line in file:
+                    if line.endswith(b"\n"):
+                        if (columns := _columns(line)) is not None:
+                            yield path.name, end, len(line), *columns
+                        end += len(line)
+
+        if path.exists():
+            self._base.executemany(f"INSERT INTO lines VALUES ({', '.join('?' * 13)})", rows())
+        return end
 
 
 def _opened(folder: Path) -> sqlite3.Connection:
-    if not RunIndex.worth(folder):
-        return _made(":memory:")
     path = folder / _NAME
-    with contextlib.suppress(sqlite3.Error):
-        base = _made(str(path))
-        (schema,) = base.execute("PRAGMA user_version").fetchone()
-        if schema == _SCHEMA:
-            return base
-        base.close()
-        # Of another version: made anew.
-        with contextlib.suppress(OSError):
+    if RunIndex.worth(folder):
+        with contextlib.suppress(sqlite3.Error, OSError):
+            base = _made(str(path))
+            if base.execute("PRAGMA user_version").fetchone() == (_SCHEMA,):
+                return base
+            # Of another schema: made anew.
+            base.close()
             path.unlink()
-        return _made(str(path))
+            return _made(str(path))
     return _made(":memory:")
 
 
 def _made(where: str) -> sqlite3.Connection:
-    base = sqlite3.connect(where, timeout=10)
+    # `RunIndex` takes a lock around every use.
+    base = sqlite3.connect(where, timeout=10, check_same_thread=False)
     try:
-        fresh = base.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0] == 0
-        if fresh:
+        if base.execute("SELECT COUNT(*) FROM sqlite_master").fetchone() == (0,):
             base.executescript(f"{_TABLES} PRAGMA user_version = {_SCHEMA};")
     except sqlite3.Error:
         base.close()
@@ -167,29 +181,28 @@ def _made(where: str) -> sqlite3.Connection:
     return base
 
 
-def _about(line: bytes) -> tuple[str, str, str, str] | None:
-    """(id, key, place, status) of a line; None for one that is nothing of ours."""
+def _columns(line: bytes) -> tuple[object, ...] | None:
+    """Return a line's values from `id` on; None if it is neither a sample nor a finding."""
     try:
         data = json.loads(line)
-        row = data.get("rejected", data)
-        if "task_id" in data:
-            id_, editor = str(data["sample_id"]), str(data["editor"])
-            place = json.dumps([data["judge_id"], editor, id_, data["criterion"], data.get("target"), data["repeat"]])
-            return id_, sample_key(editor, id_), place, str(data["status"])
-        id_, editor = str(row["id"]), str(row["editor"])
-        return id_, sample_key(editor, id_), "", ""
+        if "task_id" not in data:
+            row = data.get("rejected", data)
+            id_, editor = str(row["id"]), str(row["editor"])
+            return id_, sample_key(editor, id_), *[None] * 8
+        id_, editor = str(data["sample_id"]), str(data["editor"])
+        # Version 1 wrote a criterion, and the number of the target.
+        target = data.get("target")
+        metric = data["metric"] if "metric" in data else data["criterion"]
+        part = data.get("part", "" if target is None else f"target {target}")
+        question = (data["judge_id"], data["repeat"], metric, data.get("turn", 0), part)
+        return id_, sample_key(editor, id_), data["task_id"], *question, data["status"], data.get("trace")
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def _head(path: Path, size: int) -> str:
-    """Digest of the beginning of what was indexed, by which a file is known again."""
+    """Return the digest of the beginning of what was indexed, by which a file is known again."""
     if size == 0:
         return ""
     with path.open("rb") as file:
         return hashlib.sha256(file.read(min(size, _HEAD))).hexdigest()
-
-
-def _read(file: BinaryIO, at: int, length: int) -> bytes:
-    file.seek(at)
-    return file.read(length)

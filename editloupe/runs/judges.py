@@ -10,49 +10,52 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
+from editloupe.config import OF_A_JUDGE
 from editloupe.errors import RunMismatch
-from editloupe.records import JudgeSpec
+from editloupe.findings import JudgeSpec
 from editloupe.values import Json
-
-OWN: Final = ("backend", "temperature", "top_p", "seed", "reply_tokens", "tool_protocol", "constrain_labels")
-"""The options that judges of one run may differ in."""
-
-LAUNCHED: Final = ("launch", "launch_args")
-"""How its server is started: of a judge too, and no part of who it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A judge as run.json has it.
-
-    name: as the user gave it; "" for none.   options: those of OWN and LAUNCHED that were set, to ask it again.
-    """
+    """A judge as run.json lists it."""
 
     judge: JudgeSpec
     name: str = ""
+    """As the user gave it; "" for none."""
     options: Mapping[str, Json] = field(default_factory=dict)
+    """Those of OF_A_JUDGE that were set, to ask it again."""
+    role: str = "judge"
+    """What it answers."""
 
     def to_json(self) -> dict[str, Json]:
+        """Return the judge's identity with its name, options and role beside it."""
         return {
             **self.judge.to_json(),
             **({"name": self.name} if self.name else {}),
             **({"options": dict(self.options)} if self.options else {}),
+            **({"role": self.role} if self.role != "judge" else {}),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Entry:
-        """The inverse of `to_json`; raises as `JudgeSpec.from_json`."""
+        """Return the entry that `to_json` wrote. Raises ValueError for data of another shape."""
         options = data.get("options", {})
-        assert isinstance(options, Mapping)
-        return cls(judge=JudgeSpec.from_json(data), name=str(data.get("name") or ""), options=options)
+        if not isinstance(options, Mapping):
+            raise ValueError(f"expected options by name, found {options!r}")
+        return cls(
+            judge=JudgeSpec.from_json(data),
+            name=str(data.get("name") or ""),
+            options=options,
+            role=str(data.get("role") or "judge"),
+        )
 
 
 def joined(known: Json, entries: Iterable[Entry], folder: Path) -> dict[str, Json]:
-    """The judges of a run with these: id → entry; the order in which they came stays.
+    """Return the judges of a run with these: id → entry, in the order in which they came.
 
-    Raises RunMismatch where a name is another judge's already.
+    Raises RunMismatch if a name is another judge's already.
     """
     found = dict(known) if isinstance(known, Mapping) else {}
     for entry in entries:
@@ -60,16 +63,16 @@ def joined(known: Json, entries: Iterable[Entry], folder: Path) -> dict[str, Jso
         found[entry.judge.id] = {**(before if isinstance(before, Mapping) else {}), **entry.to_json()}
         for id_, other in found.items():
             if entry.name and id_ != entry.judge.id and isinstance(other, Mapping) and other.get("name") == entry.name:
-                told = "; ".join(_differences(other, entry.judge.to_json()))
+                changes = "; ".join(_differences(other, entry.judge.to_json()))
                 raise RunMismatch(
-                    f"{folder} has a judge {entry.name!r} already, and it is another one: {told}. "
+                    f"{folder} has a judge {entry.name!r} already, and it is another one: {changes}. "
                     "Give the new one a name of its own"
                 )
     return found
 
 
 def names_of(judges: Json) -> dict[str, str]:
-    """Id → name, else URI; where several would be called the same, the beginning of the id follows."""
+    """Return id → name, else URI. If several would be called the same, the beginning of the id follows."""
     found = {id_: j for id_, j in (judges if isinstance(judges, Mapping) else {}).items() if isinstance(j, Mapping)}
     names = {id_: str(j.get("name") or j.get("backend")) for id_, j in found.items()}
     often = Counter(names.values())
@@ -77,13 +80,15 @@ def names_of(judges: Json) -> dict[str, str]:
 
 
 def titled(name: str, uri: str) -> str:
-    """A judge's name with its URI, where the name does not say it."""
+    """Return a judge's name, with its URI if the name does not say it."""
     return name if name.startswith(uri) else f"{name}, {uri}"
 
 
 def with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
-    """Options for config.yaml that ask all of a run's judges again: one without a name as `backend` and its options, else
-    all under `judges`. Judges whose options were never recorded are left out.
+    """Return options for config.yaml that ask all of a run's judges again.
+
+    A single judge without a name stands as `backend` with its options, else all stand under `judges`. Judges whose options
+    were never recorded are left out.
     """
     found = judges if isinstance(judges, Mapping) else {}
     known = {id_: j for id_, j in found.items() if isinstance(j, Mapping) and isinstance(j.get("options"), Mapping)}
@@ -93,7 +98,7 @@ def with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
         (only,) = known.values()
         options, several = only["options"], config.get("judges") or isinstance(config.get("backend"), list)
         assert isinstance(options, Mapping)
-        return {**_without(config, ("judges", *OWN, *LAUNCHED)), **options} if several else dict(config)
+        return {**_without(config, ("judges", *OF_A_JUDGE)), **options} if several else dict(config)
     listed: dict[str, Json] = {}
     for id_, judge in known.items():
         options = judge["options"]
@@ -101,7 +106,7 @@ def with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
         # A judge without a name stands under its backend as it was asked for, by which it is known to have none.
         key = str(judge.get("name") or options.get("backend") or judge.get("backend"))
         listed[f"{key} ({id_[:6]})" if key in listed else key] = dict(options)
-    return {**_without(config, ("judges", *OWN, *LAUNCHED)), "judges": listed}
+    return {**_without(config, ("judges", *OF_A_JUDGE)), "judges": listed}
 
 
 def _without(config: Mapping[str, Json], names: Iterable[str]) -> dict[str, Json]:
@@ -113,6 +118,6 @@ def _differences(ours: Mapping[str, Json], theirs: Mapping[str, Json]) -> Iterab
     for name, new in theirs.items():
         old = ours.get(name)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            yield from (f"{name} {told}" for told in _differences(old, new))
+            yield from (f"{name} {change}" for change in _differences(old, new))
         elif old != new:
             yield f"{name} was {old!r} and is {new!r}"

@@ -1,4 +1,4 @@
-"""The live side of a replay or a fork: a backend and tools, and the child trace that they are recorded in."""
+"""The live side of a replay or a fork: the backend, the tools, and the new trace."""
 
 from __future__ import annotations
 
@@ -9,46 +9,50 @@ from pathlib import Path
 
 import editloupe
 from editloupe.agent.judge import agent_digest
-from editloupe.agent.state import Context, Tape
+from editloupe.agent.state import Context, Recorder
 from editloupe.backends.base import LMM, parse_uri
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, StorageError
-from editloupe.records import JudgeSpec, JudgeTask
-from editloupe.runs.recording import Recording, Silent, offered_tools
+from editloupe.findings import JudgeSpec
+from editloupe.runs.recording import RecordedTraits, Recording, listed_tools, offered_tools
+from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
 from editloupe.traces.events import Header, Note
 from editloupe.traces.lineage import FORKS, Parent, family
 from editloupe.traces.record import TraceWriter
-from editloupe.values import digest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Live:
-    """backend: None where the model's side is recorded.   toolbox: None where the tools' side is."""
+    """What answers live."""
 
     backend: LMM | None = None
+    """The model; None if replies are recorded."""
     toolbox: Toolbox | None = None
+    """The tools; None if observations are recorded."""
 
     def check(self, judge: JudgeSpec) -> None:
-        """Raises ConfigError for a backend that cannot go on from such a recording."""
+        """Raise ConfigError if the backend cannot continue a recording of this judge."""
         if self.backend is not None and judge.tool_protocol == "native" and not self.backend.traits.native_tools:
             raise ConfigError(
                 f"the recording calls tools natively and {self.backend.uri} cannot: judge anew with --tool-protocol text"
             )
 
     def changes_provider(self, judge: JudgeSpec) -> bool:
-        """Whether what the recorded provider alone understands must be left out."""
+        """Return whether the live provider differs from the recorded one, whose private data must then be left out."""
         return self.backend is not None and parse_uri(self.backend.uri).provider != parse_uri(judge.backend).provider
 
 
-def context_of(recording: Recording, tape: Tape, live: Live, images: ImageStore, task: JudgeTask | None = None) -> Context:
-    """What the loop needs. Time stands still where nothing is live: a recorded budget of time is not spent again."""
+def context_of(
+    recording: Recording, recorder: Recorder, live: Live, images: ImageStore, task: Ask | None = None
+) -> Context:
+    """Return the loop's context. Where nothing is live, the clock stands still: recorded time is not spent again."""
     clock = _standing_still if live.backend is None else time.monotonic
     return Context(
-        backend=live.backend or Silent(recording),
+        backend=live.backend or RecordedTraits(recording),
         toolbox=live.toolbox or offered_tools(recording),
         images=images,
-        tape=tape,
+        recorder=recorder,
         task=task or recording.task,
         clock=clock,
         started=clock(),
@@ -63,7 +67,7 @@ def _standing_still() -> float:
 
 
 def judge_of(recording: Recording, live: Live) -> JudgeSpec:
-    """Who judges in a child: the recorded judge, with what is live put in its place."""
+    """Return the judge of a new trace: the recorded judge with the live parts put in."""
     judge = recording.judge
     if live.toolbox is not None:
         judge = replace(judge, tools=live.toolbox.versions())
@@ -79,19 +83,11 @@ def judge_of(recording: Recording, live: Live) -> JudgeSpec:
     )
 
 
-def begin_child(folder: Path, recording: Recording, task: JudgeTask, live: Live, parent: Parent) -> TraceWriter:
-    """A new trace in the run's `forks/`, begun with its header. Raises StorageError."""
+def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, parent: Parent) -> TraceWriter:
+    """Create a trace in the run's `forks/` and write its header. Raises StorageError."""
     toolbox = live.toolbox or offered_tools(recording)
     judge = judge_of(recording, live)
     old = recording.trace.header
-    tools = (
-        old.tools
-        if live.toolbox is None
-        else [
-            {"name": s.name, "version": toolbox.tools[s.name].version, "schema": digest(s.to_json())}
-            for s in toolbox.specs(task.tools)
-        ]
-    )
     header = Header(
         editloupe=editloupe.__version__,
         run=old.run,
@@ -100,7 +96,7 @@ def begin_child(folder: Path, recording: Recording, task: JudgeTask, live: Live,
         repeat=old.repeat,
         task=task.to_json(),
         judge=judge.to_json(),
-        tools=tools,
+        tools=old.tools if live.toolbox is None else listed_tools(live.toolbox, task.tools),
         absent=dict(toolbox.absent),
         parent=parent.to_json(),
     )
@@ -109,13 +105,13 @@ def begin_child(folder: Path, recording: Recording, task: JudgeTask, live: Live,
         writer.append(header)
     except OSError as error:
         raise StorageError(f"{folder / FORKS} cannot be written: {error.strerror or error}") from error
-    if live.changes_provider(recording.judge) and any(m.carry is not None for m in recording.messages.values()):
+    if live.changes_provider(recording.judge) and any(m.carry is not None for m in recording.cassette.messages.values()):
         writer.append(Note(text=f"left out of the shared messages: what only {recording.judge.backend} understands"))
     return writer
 
 
 def _free(folder: Path, name: str) -> Path:
-    """A file name of the family that nobody has; the file is made, so that nobody takes it."""
+    """Create the next free file of the family, so that no other process takes its name."""
     stem = family(name)
     where = folder / FORKS / stem[:2]
     where.mkdir(parents=True, exist_ok=True)
@@ -131,7 +127,7 @@ def _free(folder: Path, name: str) -> Path:
 
 
 def versions_changed(recording: Recording, toolbox: Toolbox) -> Mapping[str, tuple[str, str]]:
-    """Tool → (version when it was recorded, version here), where they differ."""
+    """Return tool → (recorded version, version here) where they differ."""
     then = {str(t["name"]): str(t["version"]) for t in recording.trace.header.tools}
     now = toolbox.versions()
     return {name: (then[name], now[name]) for name in then if name in now and then[name] != now[name]}

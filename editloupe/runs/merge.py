@@ -1,4 +1,4 @@
-"""Shards of one run joined into one: samples, findings, traces, forks and pictures; nothing is lost."""
+"""Merge the shards of one run: samples, findings, traces, forks and images. Nothing is lost."""
 
 from __future__ import annotations
 
@@ -7,40 +7,42 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
 
-from editloupe.data.rows import Rejected
+from editloupe.config import RunSpec
+from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
-from editloupe.records import PENDING, Finding, RunSpec
+from editloupe.findings import PENDING, Finding
 from editloupe.runs.folders import bring, place, same_file
-from editloupe.runs.judges import Entry, joined
-from editloupe.runs.replay import set_aside
-from editloupe.runs.store import RunStore
-from editloupe.traces.lineage import FORKS
-from editloupe.values import Json
+from editloupe.runs.judges import joined
+from editloupe.runs.store import RunStore, short
+from editloupe.traces.lineage import FORKS, family
+from editloupe.traces.record import aside_path, set_aside
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """What a merge brought: new samples, findings and pictures; findings that were there and stayed.
-
-    problems: files that were brought as they are, since they cannot be read.
-    """
+    """Counts of a merge."""
 
     samples: int = 0
+    """New samples."""
     findings: int = 0
+    """New findings."""
     stayed: int = 0
+    """Findings of shards that did not replace one already there."""
     pictures: int = 0
+    """New images."""
     forks: int = 0
+    """New forks."""
     problems: tuple[str, ...] = ()
+    """Files that cannot be read and were copied as they are."""
 
 
 def merge(out: Path, shards: Sequence[Path]) -> Merged:
-    """Join shards of one run into `out`, a new folder or a run of the same settings. The shards stay as they are.
+    """Merge shards of one run into `out`, a new folder or a run with the same settings. The shards stay as they are.
 
-    Where two hold the same unit of work, a finding that stands goes before one that is pending, and the first before the
-    second; the other's trace is kept beside it. Nobody may be writing to a shard meanwhile.
+    If two hold the same task, a final finding wins over a pending one, else the first wins. The other's trace is kept
+    beside it. No process may write to a shard meanwhile.
     Raises RunMismatch, which names the shard and the field, ConfigError and StorageError.
     """
     if len({path.resolve() for path in (out, *shards)}) <= len(shards):
@@ -48,17 +50,17 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
     stores: list[RunStore] = []
     try:
         stores.extend(RunStore.edit(shard) for shard in shards)
-        spec = _spec(stores[0])
+        spec = stores[0].spec
         for store in stores[1:]:
-            for name, ours, theirs in spec.differs_from(_spec(store)):
-                told = f"{name} is {_short(theirs)}, and {_short(ours)} in {stores[0].folder}"
-                raise RunMismatch(f"{store.folder} is no shard of the same run: {told}")
-        # A name that means two judges is refused before anything is written.
+            for name, ours, theirs in spec.differs_from(store.spec):
+                difference = f"{name} is {short(theirs)}, and {short(ours)} in {stores[0].folder}"
+                raise RunMismatch(f"{store.folder} is no shard of the same run: {difference}")
+        # Refuse a name that means two judges before anything is written.
         known = RunStore.read(out).info.get("judges") if (out / "run.json").exists() else {}
         for store in stores:
-            known = joined(known, _entries(store), out)
-        # How repeats are joined is known to those alone that have some.
-        rules = [record["repeats"] for record in (_spec(store).record for store in stores) if "repeats" in record]
+            known = joined(known, store.entries().values(), out)
+        # Only shards with repeats know how repeats are joined.
+        rules = [record["repeats"] for record in (store.spec.record for store in stores) if "repeats" in record]
         spec = replace(spec, record={**spec.record, **({"repeats": rules[0]} if rules else {})})
         total = Merged()
         for store in stores:
@@ -70,19 +72,19 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
 
 
 def _joined(total: Merged, shard: RunStore, out: Path, spec: RunSpec) -> Merged:
-    judges = _entries(shard)
+    judges = shard.entries().values()
     loaded = Loaded(
         format="merged",
         samples=tuple(shard.samples.values()),
-        rejected=tuple(_rejected(row) for row in shard.rejected.values()),
+        rejected=tuple(RejectedRow.from_json(row) for row in shard.rejected.values()),
     )
     found = stayed = known = 0
-    # Once even for a shard without a judge, whose samples are to come along.
+    # Begin once even for a shard without a judge, so that its samples are merged.
     for entry in judges:
         target = RunStore.write(out, spec)
         try:
             known = known or len(target.samples)
-            target.begin(spec, entry.judge, loaded, config={}, narrowed=False, entries=[entry])
+            target.begin(spec, [entry], loaded, config={}, narrowed=False)
             for finding in (f for f in shard.findings.values() if f.judge_id == entry.judge.id):
                 if _take(target, shard, finding):
                     found += 1
@@ -98,7 +100,7 @@ def _joined(total: Merged, shard: RunStore, out: Path, spec: RunSpec) -> Merged:
         samples=total.samples + (now - known if judges else 0),
         findings=total.findings + found,
         stayed=total.stayed + stayed,
-        # A trace may be gone on with; a picture never changes.
+        # A trace may be continued later; an image never changes.
         pictures=total.pictures + bring(shard.blobs, out / "blobs", link=True),
         forks=total.forks + forks,
         problems=(*total.problems, *problems),
@@ -106,7 +108,7 @@ def _joined(total: Merged, shard: RunStore, out: Path, spec: RunSpec) -> Merged:
 
 
 def _take(target: RunStore, shard: RunStore, finding: Finding) -> bool:
-    """Whether a shard's finding is the one that counts from now on."""
+    """Add a shard's finding with its trace if it wins; return whether it does."""
     ours = target.findings.get(finding.key)
     if ours is not None and (ours.status not in PENDING or finding.status in PENDING):
         if finding.trace is not None and ours.trace == finding.trace:
@@ -126,35 +128,32 @@ def _take(target: RunStore, shard: RunStore, finding: Finding) -> bool:
 
 
 def _beside(source: Path, there: Path) -> None:
-    """Keep a trace that does not count as one that was set aside, unless the very same is kept."""
+    """Keep a trace that lost as one that was set aside, unless an equal one is kept already."""
     stem = there.name.removesuffix(".jsonl")
     kept = [there, *there.parent.glob(f"{stem}.aside-*.jsonl")]
     if not source.exists() or any(same_file(source, path) for path in kept):
         return
-    number = 1
-    while (path := there.with_name(f"{stem}.aside-{number}.jsonl")).exists():
-        number += 1
-    place(source, path, link=False)
+    place(source, aside_path(there), link=False)
 
 
 def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:
-    """Forks under their own numbers, or the next free ones; what continues a renumbered fork is told of its new name.
+    """Copy forks under their own numbers or the next free ones, and update the parent's name in what continues them.
 
-    Returns how many are new, and which have no header: those come byte for byte, as they are all that is left.
+    Return the number of new forks, and one problem for each file without a header, which is copied byte for byte.
     """
     renamed: dict[str, str] = {}
     problems: list[str] = []
     new = 0
-    for path in sorted(source.glob("*/*.jsonl"), key=lambda p: (p.parent.name, _stem(p), int(p.name.split(".")[2]))):
+    for path in sorted(source.glob("*/*.jsonl"), key=lambda p: (p.parent.name, family(p.name), int(p.name.split(".")[2]))):
         data = path.read_bytes()
-        told = _told_of(data, renamed)
-        data = data if told is None else told
+        updated = _with_parent(data, renamed)
+        data = data if updated is None else updated
         there = target / path.parent.name / path.name
         number = int(path.name.split(".")[2])
         while there.exists() and there.read_bytes() != data:
             number += 1
-            there = there.with_name(f"{_stem(path)}.{number}.jsonl")
-        if told is None:
+            there = there.with_name(f"{family(path.name)}.{number}.jsonl")
+        if updated is None:
             problems.append(
                 f"{path}: no header in the first line; brought as it is, as {FORKS}/{there.parent.name}/{there.name}"
             )
@@ -166,8 +165,8 @@ def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:
     return new, problems
 
 
-def _told_of(data: bytes, renamed: Mapping[str, str]) -> bytes | None:
-    """A fork's file with its parent's new name in the header; None where there is no whole header."""
+def _with_parent(data: bytes, renamed: Mapping[str, str]) -> bytes | None:
+    """Return a fork's file with its parent's new name in the header; None if it has no whole header."""
     line, newline, rest = data.partition(b"\n")
     try:
         header = json.loads(line)
@@ -180,38 +179,3 @@ def _told_of(data: bytes, renamed: Mapping[str, str]) -> bytes | None:
         parent["trace"] = renamed[str(parent["trace"])]
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace") + b"\n" + rest
-
-
-def _stem(path: Path) -> str:
-    return ".".join(path.name.split(".")[:2])
-
-
-def _entries(store: RunStore) -> list[Entry]:
-    """The judges of a run with their names and options."""
-    judges = store.info.get("judges")
-    assert isinstance(judges, Mapping)
-    return [Entry.from_json(judge) for judge in judges.values() if isinstance(judge, Mapping)]
-
-
-def _spec(store: RunStore) -> RunSpec:
-    identity, record = store.info.get("identity"), store.info.get("record")
-    return RunSpec(
-        identity=identity if isinstance(identity, Mapping) else {}, record=record if isinstance(record, Mapping) else {}
-    )
-
-
-def _rejected(row: Mapping[str, Json]) -> Rejected:
-    return Rejected(
-        id=str(row["id"]),
-        editor=str(row["editor"]),
-        message=str(row["message"]),
-        edit_type=None if row.get("edit_type") is None else str(row["edit_type"]),
-        file=None if row.get("file") is None else Path(str(row["file"])),
-        line=line if isinstance(line := row.get("line"), int) else None,
-        kind=cast(Any, row.get("kind", "row")),
-    )
-
-
-def _short(value: Json) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,8 +1,8 @@
-"""A trace made ready to be answered from: its question, its replies and observations in order, its end."""
+"""A trace made ready for a replay: its task, judge, question, recorded answers and finding."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -13,58 +13,50 @@ from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.chat import ImagePart, Message, Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import ReplayMiss, TraceError, UnknownPlugin
-from editloupe.records import Finding, JudgeSpec, JudgeTask, Recipe
+from editloupe.findings import Finding, JudgeSpec
+from editloupe.runs.cassette import Cassette
+from editloupe.tasks import Ask, Recipe, task_from_json
 from editloupe.tools.base import Tool, Toolbox
-from editloupe.traces.events import FindingEvent, MessageEvent, ModelCall, ModelFailure, ToolResult
+from editloupe.traces.events import FindingEvent
 from editloupe.traces.lineage import read_whole
 from editloupe.traces.read import Trace
-from editloupe.values import Box, View
+from editloupe.values import Box, View, digest
 
 MALFORMED = (KeyError, TypeError, ValueError, AssertionError, IndexError, AttributeError)
-"""What reading raises on content that somebody changed by hand."""
+"""Exceptions of reading content that was changed by hand."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """One task's trace; of a fork, with what it shares with its parent.
-
-    name: path inside the run folder.   messages: by hash.   following: hash of a message → hash of the one behind it.
-    first: hash of the question.   models, tools: in order.   failures: by ordinal of the request, where none was answered
-    later.   finding: the last one; None where the task was interrupted.
-    """
+    """The trace of one task. For a fork, it includes what it shares with its parents."""
 
     name: str
+    """Path inside the run folder."""
     trace: Trace
-    task: JudgeTask
+    task: Ask
     judge: JudgeSpec
     first: str
+    """Hash of the question."""
     views: Mapping[str, View]
-    messages: Mapping[str, Message]
-    following: Mapping[str | None, str]
-    models: tuple[ModelCall, ...]
-    tools: tuple[ToolResult, ...]
-    failures: Mapping[int, ModelFailure]
+    """The images of the question by name."""
+    cassette: Cassette
+    """The recorded answers."""
     finding: Finding | None
+    """The last finding; None if the task was interrupted."""
+
+    @property
+    def question(self) -> Message:
+        """The first message."""
+        return self.cassette.messages[self.first]
 
     @property
     def constrained(self) -> bool:
         """Whether the last answer was held to the labels."""
-        return any(call.choices is not None for call in self.models)
-
-    def steps_of_tools(self) -> list[int]:
-        """For each tool result the step (from 1) in which it was called."""
-        found: list[int] = []
-        step = 0
-        for event in self.trace.events:
-            if isinstance(event, ModelCall):
-                step += 1
-            elif isinstance(event, ToolResult):
-                found.append(step)
-        return found
+        return any(call.choices is not None for call in self.cassette.models)
 
 
 def read_recording(folder: Path, name: str) -> Recording:
-    """The trace `name` of a run folder. Raises TraceError: no trace, damaged where it matters, no question of a judge."""
+    """Read the trace `name` of a run folder. Raises TraceError if there is none, or if it cannot be replayed."""
     trace = read_whole(folder, folder / name)
     try:
         return _recording(name, trace)
@@ -76,55 +68,32 @@ def read_recording(folder: Path, name: str) -> Recording:
 
 
 def _recording(name: str, trace: Trace) -> Recording:
-    task = JudgeTask.from_json(trace.header.task)
-    messages: dict[str, Message] = {}
-    following: dict[str | None, str] = {}
-    findings: list[Finding] = []
-    # By ordinal, so that a trace that was taken up again has each call once.
-    models: dict[int, ModelCall] = {}
-    tools: dict[int, ToolResult] = {}
-    failures: dict[int, ModelFailure] = {}
-    for event in trace.events:
-        match event:
-            case MessageEvent():
-                messages[event.hash] = Message.from_json(event.message)
-                following[event.parent] = event.hash
-            case ModelCall():
-                models[event.ordinal] = event
-            case ToolResult():
-                tools[event.ordinal] = event
-            case ModelFailure():
-                failures[event.ordinal] = event
-            case FindingEvent():
-                findings.append(Finding.from_json(event.finding))
-    if None not in following:
+    task = task_from_json(trace.header.task)
+    if task.kind != "ask":
+        raise TraceError(f"{name} holds a measure, not a conversation")
+    try:
+        cassette = Cassette.of(trace.events)
+    except ReplayMiss as error:
+        problem = trace.problems[0] if trace.problems else "the trace does not say why"
+        raise TraceError(f"{name} cannot be replayed: {error} ({problem})") from error
+    if None not in cassette.following:
         raise TraceError(f"{name} cannot be replayed: it holds no question")
-    for which, ordinals in (("model", models), ("tool", tools)):
-        if sorted(ordinals) != list(range(len(ordinals))):
-            raise TraceError(f"{name} cannot be replayed: a {which} call is missing from it ({_told(trace)})")
-    first = following[None]
+    first = cassette.following[None]
+    findings = [event for event in trace.events if isinstance(event, FindingEvent)]
     return Recording(
         name=name,
         trace=trace,
         task=task,
         judge=JudgeSpec.from_json(trace.header.judge),
         first=first,
-        views=_views(task, messages[first]),
-        messages=messages,
-        following=following,
-        models=tuple(models[i] for i in range(len(models))),
-        tools=tuple(tools[i] for i in range(len(tools))),
-        failures={i: failure for i, failure in failures.items() if i not in models},
-        finding=findings[-1] if findings else None,
+        views=_views(task, cassette.messages[first]),
+        cassette=cassette,
+        finding=Finding.from_json(findings[-1].finding) if findings else None,
     )
 
 
-def _told(trace: Trace) -> str:
-    return trace.problems[0] if trace.problems else "nobody says why"
-
-
-def _views(task: JudgeTask, question: Message) -> dict[str, View]:
-    """The images of the question under their names, as they were shown; nothing is decoded for it."""
+def _views(task: Ask, question: Message) -> dict[str, View]:
+    """Return the images of the question by name, as they were shown. Nothing is decoded."""
     shown = {part.alias: part for part in question.images}
     return {recipe.alias: _view(recipe, shown[recipe.alias]) for recipe in task.views}
 
@@ -143,8 +112,8 @@ def _view(recipe: Recipe, shown: ImagePart) -> View:
     )
 
 
-class Silent:
-    """Stands where a backend would, in replays that ask none: what it can do, and no answers."""
+class RecordedTraits:
+    """Stands in for the backend of a replay without one: it has the recorded traits and gives no answers."""
 
     def __init__(self, recording: Recording) -> None:
         judge = recording.judge
@@ -163,10 +132,18 @@ class Silent:
         raise ReplayMiss(f"{self.uri} is not asked in a replay")
 
 
-def offered_tools(recording: Recording) -> Toolbox:
-    """The tools that were offered, by name, description and arguments alone: to be named in requests, and never called.
+def listed_tools(toolbox: Toolbox, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the offered tools as a trace's header lists them."""
+    return [
+        {"name": spec.name, "version": toolbox.tools[spec.name].version, "schema": digest(spec.to_json())}
+        for spec in toolbox.specs(names)
+    ]
 
-    Nothing is opened: no weights, no device. A tool that is not installed any more is left out.
+
+def offered_tools(recording: Recording) -> Toolbox:
+    """Return the offered tools by name, description and arguments, for requests that name them. They cannot be called.
+
+    No weights are loaded and no device is opened. A tool that is no longer installed is left out.
     """
     tools: dict[str, Tool] = {}
     for offered in recording.trace.header.tools:

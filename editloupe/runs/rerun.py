@@ -1,69 +1,89 @@
-"""Replay of a run: each task's loop once more, model and tools each recorded or live; and what came out otherwise."""
+"""Replay a run: run each task's loop again, with recorded or live model and tools, and report what differs."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
-from editloupe.agent.graph import walk
-from editloupe.agent.judge import finding_of, go_on, opening
+from editloupe.agent.judge import finding_of, initial_state, resume_loop
+from editloupe.agent.nodes import run_nodes
 from editloupe.agent.state import ToolOutcome
 from editloupe.data.images import ImageStore
-from editloupe.errors import ImageError, ReplayMiss, TraceError
-from editloupe.records import PENDING, Finding, Observation
+from editloupe.errors import ImageError, MeasureError, ReplayMiss, TraceError
+from editloupe.findings import PENDING, Finding, Observation
+from editloupe.imaging.views import make_view
+from editloupe.measures.base import Models, run_measure
+from editloupe.runs.cassette import RecordingEnds
 from editloupe.runs.drift import Compared, compare
-from editloupe.runs.executors import ThreadExecutor
+from editloupe.runs.executors import in_threads
 from editloupe.runs.live import Live, begin_child, context_of, judge_of, versions_changed
-from editloupe.runs.play import PlayTape, RecordingEnds, RecordMode, Side
+from editloupe.runs.recorder import RecorderMode, Side, TraceRecorder
 from editloupe.runs.recording import MALFORMED, Recording, read_recording
+from editloupe.tasks import About, Ask, Measure, Status, task_from_json
 from editloupe.tools.tolerance import EXACT, tolerance_of
-from editloupe.traces.events import End, FindingEvent, ToolResult
-from editloupe.traces.lineage import Parent, strangers
-from editloupe.traces.read import untrue
+from editloupe.traces.events import FindingEvent, ToolResult
+from editloupe.traces.lineage import Parent, mismatches, read_whole
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json
 
-Verdict: TypeAlias = Literal["same", "differs", "drift", "miss", "damaged"]
+RecordMode: TypeAlias = Literal["none", "once", "new_episodes", "all"]
+"""What happens on a miss.
 
-_NOT_COMPARED = ("seconds", "trace", "judge_id")
+none: the task ends and the miss is reported.   once: a task without any recorded reply runs live.
+new_episodes: whatever is not recorded runs live.   all: everything runs live.
+"""
+
+Verdict: TypeAlias = Literal["same", "differs", "drift", "miss", "damaged"]
+"""Outcome of one replay.
+
+same: the finding equals the recorded one.   differs: it does not.   drift: an observation is beyond its tool's tolerance.
+miss: the recording has no answer.   damaged: the trace cannot be replayed.
+"""
+
+_NOT_COMPARED = ("seconds", "trace", "judge_id", "task_id", "ending")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
-    """One task replayed.
-
-    verdict: "same" as recorded; "differs": another finding; "drift": an observation beyond its tool's tolerance; "miss":
-    the recording has no answer, `told` says which is the nearest; "damaged": it cannot be replayed, `told` says why.
-    recorded, finding: as it was, and as it came out now.   compared: observations, where recorded calls met live tools.
-    trace: of what was done live, inside the run folder.   problems: of the trace that was read.
-    versions: tool → (recorded, here), where they differ.
-    """
+    """The result of one task's replay."""
 
     name: str
-    sample_id: str
-    editor: str
-    criterion: str
+    """Path of the trace inside the run folder."""
+    about: About
+    """What the question is about."""
+    metric: str
     verdict: Verdict
-    told: str = ""
+    message: str = ""
+    """The first difference, the nearest recorded answer of a miss, or the reason why the trace is damaged."""
     recorded: Finding | None = None
+    """The finding in the trace."""
     finding: Finding | None = None
+    """The finding of the replay; None if it did not end."""
     compared: tuple[Compared, ...] = ()
+    """Observations of live tools beside the recorded ones."""
     trace: str | None = None
+    """Path of the new trace inside the run folder; None if nothing ran live."""
     problems: tuple[str, ...] = ()
+    """Problems of the trace that was read."""
     versions: Mapping[str, tuple[str, str]] | None = None
+    """Tool → (recorded version, version here), where they differ."""
+
+    @classmethod
+    def of(cls, name: str, asked: Ask | Measure | Finding | None, recorded: Finding | None) -> Replayed:
+        """Return the result of a trace that replays as recorded; `asked` names what is judged."""
+        about, metric = (About(sample_id=""), "") if asked is None else (asked.about, asked.metric)
+        return cls(name=name, about=about, metric=metric, verdict="same", recorded=recorded)
 
     def to_json(self) -> dict[str, Json]:
-        """For programs; the two outcomes as status and label."""
+        """Return JSON for programs, with the two outcomes as status and label."""
         return {
             "trace": self.name,
-            "sample_id": self.sample_id,
-            "editor": self.editor,
-            "criterion": self.criterion,
+            **self.about.to_json(),
+            "metric": self.metric,
             "verdict": self.verdict,
-            "told": self.told,
+            "told": self.message,
             "recorded": _outcome(self.recorded),
             "now": _outcome(self.finding),
             "observations": [c.to_json() for c in self.compared],
@@ -74,203 +94,163 @@ class Replayed:
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """How to replay.
-
-    model, tools: where answers come from.   record_mode: what is done about a miss. "none": it is named and that task
-    ends; "once": a task without any recorded answer is done live; "new_episodes": whatever is not recorded is done live;
-    "all": everything is.   live: what the live sides are.   folder: the run's; without a live model nothing is written.
-    run: digest of the run's identity, as its traces name it; None does not look.
-    """
+    """The settings of a replay."""
 
     folder: Path
+    """The run folder. Without a live model, nothing is written into it."""
     live: Live
+    """The backend and the tools of the live sides."""
     model: Side = "recorded"
+    """Where replies come from."""
     tools: Side = "recorded"
+    """Where observations come from."""
     record_mode: RecordMode = "none"
+    """What happens on a miss."""
     run: str | None = None
+    """Digest of the run's identity, which each trace must name; None does not check."""
 
     def tasks(self, findings: Sequence[Finding], *, concurrency: int = 1) -> Iterator[Replayed]:
-        """Each finding that has a trace; in their order, or with several at once as they are ready."""
+        """Replay each finding that has a trace. With `concurrency` above 1, results come as they are ready."""
         traced = [f for f in findings if f.trace is not None]
         if concurrency == 1:
             yield from (self.task(str(f.trace), f) for f in traced)
             return
-        executor = ThreadExecutor(concurrency)
-        yield from executor.run(lambda f: self.task(str(f.trace), f), traced, stop=threading.Event())
+        yield from in_threads(lambda f: self.task(str(f.trace), f), traced, width=concurrency)
 
     def task(self, name: str, listed: Finding | None = None) -> Replayed:
-        """One trace. What goes wrong with it is a verdict, never an exception.
+        """Replay one trace. A problem with the trace becomes a verdict, not an exception.
 
-        listed: the run's finding, which names the task where the trace cannot.
+        listed: the run's finding, which names the task if the trace cannot.
         """
+        problems: tuple[str, ...] = ()
         try:
+            if listed is not None and listed.role == "measure":
+                return self._measured(name, listed)
             recording = read_recording(self.folder, name)
+            foreign = mismatches(recording.trace, listed, self.run)
+            problems = (*foreign, *recording.trace.problems)
+            for problem in (*foreign, *recording.trace.tampering):
+                raise TraceError(problem)
+            return replace(self._replay(recording), problems=problems)
         except TraceError as error:
-            return _damaged(name, listed, str(error))
-        strange = strangers(recording.trace, listed, self.run)
-        problems = (*strange, *recording.trace.problems)
-        found = [*strange, *untrue(recording.trace.problems)]
-        if found:
-            return _damaged(name, listed, found[0], problems)
-        try:
-            return replace(self._played(recording), problems=problems)
+            message = str(error)
         except MALFORMED as error:
-            return _damaged(
-                name, listed, f"{name} cannot be replayed: its content does not fit together ({error!r})", problems
-            )
+            message = f"{name} cannot be replayed: its content does not fit together ({error!r})"
+        return replace(Replayed.of(name, listed, listed), verdict="damaged", message=message, problems=problems)
 
-    def _played(self, recording: Recording) -> Replayed:
+    def _measured(self, name: str, listed: Finding) -> Replayed:
+        """Hold a measure's trace against the run's finding. With live tools, it is computed again first."""
+        trace = read_whole(self.folder, self.folder / name)
+        task = task_from_json(trace.header.task)
+        found = [event.finding for event in trace.events if isinstance(event, FindingEvent)]
+        if task.kind != "measure" or not found:
+            raise TraceError(f"{name} cannot be replayed: it holds no measure with a finding")
+        recorded = Finding.from_json(found[-1])
+        now = recorded
+        if self.tools == "live":
+            images = ImageStore(self.folder / "blobs", writes=False)
+            pixels = {r.alias: images.array(make_view(r, images).image) for r in task.views}
+            try:
+                now = replace(recorded, status="ok", answer=run_measure(task.measure, task.args, pixels, Models()))
+            except MeasureError as error:
+                now = replace(recorded, status=cast(Status, error.status), answer=None, reason=str(error))
+        fields = _differing(listed, now)
+        message = f"the measure says otherwise in {', '.join(fields)}" if fields else ""
+        verdict: Verdict = "differs" if fields else "same"
+        return replace(Replayed.of(name, task, listed), verdict=verdict, message=message, finding=now)
+
+    def _replay(self, recording: Recording) -> Replayed:
         model, tools, mode = self.model, self.tools, self.record_mode
-        unanswered = not recording.models
-        if mode == "all" or (mode == "once" and unanswered):
+        if mode == "all" or (mode == "once" and not recording.cassette.models):
             model = tools = "live"
+        # Each task has its own store, which frees the images that are compared and not kept.
+        images = ImageStore(self.folder / "blobs", writes=self.live.backend is not None)
         compared: list[Compared] = []
-        wholly = (model, tools) == ("recorded", "recorded")
 
-        def begin(head: str, step: int, tools: int) -> TraceWriter:
+        def open_trace(head: str, step: int, tools: int) -> TraceWriter:
             changes = {} if self.live.backend is None else {"backend": self.live.backend.uri}
-            parent = Parent(trace=recording.name, head=head, step=step, tools=tools, why="replay", changes=changes)
+            parent = Parent(trace=recording.name, head=head, step=step, tools=tools, kind="replay", changes=changes)
             return begin_child(self.folder, recording, recording.task, self.live, parent)
 
-        # A store of its own for each task, so that pictures that are compared and not kept go with it.
-        images = ImageStore(self.folder / "blobs", writes=self.live.backend is not None)
-
-        def look(step: int, result: ToolResult, live: Callable[[], ToolOutcome]) -> None:
-            compared.append(self._looked(step, result, live, images))
-
-        tape = PlayTape(
-            recording=recording,
-            model=model,
-            tools=tools,
-            strict=wholly and mode != "new_episodes",
-            extend=mode == "new_episodes",
-            look=look,
-            without_carry=self.live.changes_provider(recording.judge),
-            begin=begin if self.live.backend is not None else None,
+        recorder = TraceRecorder(
+            recording.cassette,
+            RecorderMode(
+                model=model,
+                tools=tools,
+                exact=(model, tools) == ("recorded", "recorded") and mode != "new_episodes",
+                on_miss="live" if mode == "new_episodes" else "raise",
+                drop_carry=self.live.changes_provider(recording.judge),
+            ),
+            open_trace=open_trace if self.live.backend is not None else None,
+            compare_tool=lambda step, result, live: compared.append(self._compare(step, result, live, images)),
         )
-        context = context_of(recording, tape, self.live, images)
+        context = context_of(recording, recorder, self.live, images)
+        header, recorded = recording.trace.header, recording.finding
+        judge_id = header.judge_id if self.live.backend is None else judge_of(recording, self.live).id
+        result = Replayed.of(recording.name, recording.task, recorded)
         try:
-            # The question is asked as it was asked then, whatever this version would write today.
-            state = opening(context, recording.views, recording.messages[recording.first])
+            # The recorded question is asked, whatever this version would write today.
+            state = initial_state(context, recording.views, recording.question)
             recorded_only = model == "recorded" and mode != "new_episodes"
-            state = walk(state, context) if recorded_only else go_on(state, context)
-        except RecordingEnds as end:
-            tape.close()
-            if recording.finding is not None and recording.finding.status in PENDING:
-                # A budget of time, a crash: it ended there then, and does now.
-                return _replayed(recording, recording.finding, tuple(compared), tape, self.folder, self.live)
-            return _missed(recording, end, tuple(compared))
+            state = run_nodes(state, context) if recorded_only else resume_loop(state, context)
+            finding = finding_of(state, context, judge_id=judge_id, repeat=header.repeat, trace=recording.name)
+            finding = recorder.finish(finding, self.folder)
         except (ReplayMiss, ImageError) as miss:
-            tape.note(f"the replay ends here: {miss}")
-            tape.close()
-            return _missed(recording, miss, tuple(compared), tape.writer, self.folder)
-        judge_id = recording.trace.header.judge_id if self.live.backend is None else judge_of(recording, self.live).id
-        finding = finding_of(state, context, judge_id=judge_id, repeat=recording.trace.header.repeat, trace=recording.name)
-        if tape.writer is not None:
-            finding = replace(finding, trace=_name(tape.writer, self.folder))
-            tape.writer.append(FindingEvent(finding=finding.to_json()))
-            tape.writer.append(End())
-            tape.close()
-        return _replayed(recording, finding, tuple(compared), tape, self.folder, self.live)
+            ended = isinstance(miss, RecordingEnds) and recorded is not None and recorded.status in PENDING
+            if recorded is None or not ended:
+                recorder.note(f"the replay ends here: {miss}")
+                trace = recorder.trace_name(self.folder)
+                verdict: Verdict = "miss" if isinstance(miss, ReplayMiss) else "damaged"
+                return replace(result, verdict=verdict, message=str(miss), compared=tuple(compared), trace=trace)
+            # A budget of time or a crash ended it there, and does so again.
+            finding = recorded
+        finally:
+            recorder.close()
+        if recorded is None or not same(recorded, finding):
+            result = replace(result, verdict="differs", message=_difference(recorded, finding))
+        return replace(
+            result,
+            verdict="drift" if any(c.verdict == "drift" for c in compared) else result.verdict,
+            finding=finding,
+            compared=tuple(compared),
+            trace=recorder.trace_name(self.folder),
+            versions=None if self.live.toolbox is None else versions_changed(recording, self.live.toolbox),
+        )
 
-    def _looked(self, step: int, result: ToolResult, live: Callable[[], ToolOutcome], images: ImageStore) -> Compared:
-        """A live tool beside its recording."""
+    def _compare(self, step: int, result: ToolResult, live: Callable[[], ToolOutcome], images: ImageStore) -> Compared:
+        """Compare a live tool call with its recorded result."""
         name = str(result.call["name"])
         toolbox = self.live.toolbox
         tool = None if toolbox is None else toolbox.tools.get(name)
         tolerance = EXACT if tool is None else tolerance_of(tool)
         recorded = Observation.from_json(result.observation)
         if toolbox is not None and name in toolbox.absent and not recorded.error:
-            why = f"{name} is absent here ({toolbox.absent[name]})"
-            return Compared(step=step, tool=name, verdict="not compared", tolerance=tolerance, told=(why,))
+            reason = f"{name} is absent here ({toolbox.absent[name]})"
+            return Compared(step=step, tool=name, verdict="not compared", tolerance=tolerance, reasons=(reason,))
         try:
             now = live().observation
         except ImageError as error:
-            return Compared(step=step, tool=name, verdict="not compared", tolerance=tolerance, told=(str(error),))
+            return Compared(step=step, tool=name, verdict="not compared", tolerance=tolerance, reasons=(str(error),))
         return compare(recorded, now, step=step, tool=name, tolerance=tolerance, images=images)
 
 
 def same(recorded: Finding, now: Finding) -> bool:
-    """Whether two findings say the same; when and where does not matter."""
+    """Return whether two findings are equal apart from time, place and judge id."""
     return not _differing(recorded, now)
 
 
 def exit_code(replayed: Iterable[Replayed], *, live_model: bool) -> int:
-    """4 where a replay drifted, missed or (with a recorded model) came out otherwise; 1 where a trace was no good, or an
-    observation could not be compared."""
+    """Return the exit code of a replay: 4, 1 or 0.
+
+    4: a replay drifted, missed or, with a recorded model, differs.   1: a trace is damaged, or an observation could not be
+    compared.
+    """
     verdicts: set[str] = set()
     for one in replayed:
         verdicts |= {one.verdict, *(c.verdict for c in one.compared)}
     if verdicts & ({"drift", "miss"} if live_model else {"drift", "miss", "differs"}):
         return 4
     return 1 if verdicts & {"damaged", "not compared"} else 0
-
-
-def _replayed(
-    recording: Recording, finding: Finding, compared: tuple[Compared, ...], tape: PlayTape, folder: Path, live: Live
-) -> Replayed:
-    recorded = recording.finding
-    told = ""
-    verdict: Verdict = "same" if recorded is not None and same(recorded, finding) else "differs"
-    if verdict == "differs":
-        told = _difference(recorded, finding)
-    if any(c.verdict == "drift" for c in compared):
-        verdict = "drift"
-    return _made(
-        recording,
-        verdict=verdict,
-        told=told,
-        finding=finding,
-        compared=compared,
-        trace=None if tape.writer is None else _name(tape.writer, folder),
-        versions=None if live.toolbox is None else versions_changed(recording, live.toolbox),
-    )
-
-
-def _missed(
-    recording: Recording,
-    miss: Exception,
-    compared: tuple[Compared, ...],
-    writer: TraceWriter | None = None,
-    folder: Path | None = None,
-) -> Replayed:
-    return _made(
-        recording,
-        verdict="miss" if isinstance(miss, ReplayMiss) else "damaged",
-        told=str(miss),
-        compared=compared,
-        trace=None if writer is None or folder is None else _name(writer, folder),
-    )
-
-
-def _made(recording: Recording, **values: object) -> Replayed:
-    task = recording.task
-    return Replayed(
-        name=recording.name,
-        sample_id=task.sample_id,
-        editor=task.editor,
-        criterion=task.criterion,
-        recorded=recording.finding,
-        **values,  # type: ignore[arg-type]
-    )
-
-
-def _damaged(name: str, listed: Finding | None, why: str, problems: tuple[str, ...] = ()) -> Replayed:
-    return Replayed(
-        name=name,
-        sample_id="" if listed is None else listed.sample_id,
-        editor="" if listed is None else listed.editor,
-        criterion="" if listed is None else listed.criterion,
-        verdict="damaged",
-        told=why,
-        recorded=listed,
-        problems=problems,
-    )
-
-
-def _name(writer: TraceWriter, folder: Path) -> str:
-    assert writer.path is not None
-    return str(writer.path.relative_to(folder))
 
 
 def _difference(recorded: Finding | None, now: Finding) -> str:
@@ -282,7 +262,7 @@ def _difference(recorded: Finding | None, now: Finding) -> str:
 
 
 def _differing(recorded: Finding, now: Finding) -> list[str]:
-    """The fields in which two findings differ. Which tools did not have to run is no part of what was found."""
+    """Return the fields in which two findings differ. Cached tool calls do not count."""
     old, new = (
         {**f.to_json(), "counts": {k: n for k, n in f.counts.items() if k != "cached_tools"}} for f in (recorded, now)
     )

@@ -1,75 +1,89 @@
-"""Re-score: recorded answers read by another rubric, or by today's parser. No model is asked."""
+"""Re-score: recorded answers read by other options of the protocol, such as another rubric. No model is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import editloupe
 from editloupe.agent.answer import parse_reply
+from editloupe.answers import Answer, AnswerSpec
 from editloupe.chat import Reply
+from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
 from editloupe.errors import ReplyError, TraceError
-from editloupe.records import Answer, Finding, RunSpec, Status
-from editloupe.rubrics.model import Criterion, Rubric
-from editloupe.rubrics.parse import parse_label
+from editloupe.findings import Finding
+from editloupe.protocols.base import EvalProtocol, groups, known_of, make_protocol, planned
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
+from editloupe.runs.setup import identity_options, options_of
 from editloupe.runs.store import RunStore
+from editloupe.scores import Metric
+from editloupe.tasks import Status
 from editloupe.traces.events import ModelCall
 from editloupe.traces.lineage import read_whole
-from editloupe.traces.read import untrue
-from editloupe.values import Json
+from editloupe.values import Json, digest
 
-_ABOUT_WORDS: Final = frozenset({"ok", "unparsed", "off_menu", "contradictory", "abstained"})
-"""Statuses that come of reading the last reply; the others stand, whatever the rubric."""
+_OF_WORDS: Final = frozenset({"ok", "unparsed", "off_menu", "contradictory", "abstained"})
+"""Statuses that come of reading the last reply; the others stand, whatever the options."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rescored:
-    """One finding read again. now: None where it cannot be, and `why` says so."""
+    """One finding read again."""
 
     before: Finding
     now: Finding | None
-    why: str = ""
+    """None if it cannot be read again; `reason` says why."""
+    reason: str = ""
 
     @property
     def changed(self) -> bool:
-        """Whether status, label or value is another."""
+        """Whether status, label or value differs."""
         old, new = self.before, self.now
         return new is not None and (old.status, old.label, old.value) != (new.status, new.label, new.value)
 
     def to_json(self) -> dict[str, Json]:
+        """Return both outcomes as JSON."""
         return {
             "sample_id": self.before.sample_id,
             "editor": self.before.editor,
-            "criterion": self.before.criterion,
+            "turn": self.before.turn,
+            "part": self.before.part,
+            "metric": self.before.metric,
             "judge_id": self.before.judge_id,
             "changed": self.changed,
             "before": _outcome(self.before),
             "now": None if self.now is None else _outcome(self.now),
-            "why": self.why,
+            "reason": self.reason,
         }
 
 
-def rescore(store: RunStore, rubric: Rubric) -> Iterator[Rescored]:
-    """Every current finding of a run by `rubric`, whose criteria are found by id, then by short name."""
-    judges = judges_by(store, rubric)
+def protocol_with(store: RunStore, changes: Mapping[str, Any]) -> EvalProtocol:
+    """Return the run's protocol with some options changed. Raises UnknownPlugin and ConfigError."""
+    return make_protocol(store.protocol, {**store.options(), **changes})
+
+
+def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
+    """Return every current finding of a run as the protocol reads it. Metrics are found by id, then by short name."""
+    judges, specs = judges_with(store, protocol), _specs(store, protocol)
     for finding in store.current():
-        criterion = _criterion(rubric, store, finding.criterion)
-        if criterion is None:
-            yield Rescored(before=finding, now=None, why=f"the rubric has no criterion {finding.criterion!r}")
+        metric = _metric(protocol, store, finding.metric)
+        spec = specs.get((metric, *finding.question[1:])) if metric else None
+        if metric is None or (spec is None and finding.trace is not None):
+            what = f"the protocol has no metric {finding.metric!r} now" if metric is None else "it is not asked now"
+            yield Rescored(before=finding, now=None, reason=what)
             continue
-        now = replace(finding, judge_id=judges[finding.judge_id].judge.id, criterion=criterion.id)
-        if finding.trace is None or finding.status not in _ABOUT_WORDS:
+        now = replace(finding, judge_id=judges[finding.judge_id].judge.id, metric=metric)
+        if spec is None or finding.trace is None or finding.status not in _OF_WORDS or finding.role == "measure":
             yield Rescored(before=finding, now=now)
             continue
         try:
-            status, answer, reason = _read(store.folder, finding, criterion)
+            status, answer, reason = _read(store.folder, finding, spec)
         except (TraceError, KeyError, TypeError, ValueError, AssertionError) as error:
-            yield Rescored(before=finding, now=None, why=f"its trace cannot be re-scored: {error}")
+            yield Rescored(before=finding, now=None, reason=f"its trace cannot be re-scored: {error}")
             continue
         if status == "ok":
             yield Rescored(before=finding, now=replace(now, status=status, answer=answer, reason=reason))
@@ -77,72 +91,74 @@ def rescore(store: RunStore, rubric: Rubric) -> Iterator[Rescored]:
             yield Rescored(before=finding, now=replace(now, status=status, answer=None, reason=reason, evidence=()))
 
 
-def judges_by(store: RunStore, rubric: Rubric) -> dict[str, Entry]:
-    """The run's judges as they would be with this rubric, under their names, by the id that they have there."""
-    judges = store.info["judges"]
-    assert isinstance(judges, Mapping)
-    found: dict[str, Entry] = {}
-    for id_, judge in judges.items():
-        assert isinstance(judge, Mapping)
-        entry = Entry.from_json(judge)
-        found[id_] = replace(entry, judge=replace(entry.judge, rubric=rubric.digest))
-    return found
+def judges_with(store: RunStore, protocol: EvalProtocol) -> dict[str, Entry]:
+    """Return the run's judges as they would be with these options, under their names, by the id that they have there."""
+    questions = digest({"protocol": protocol.name, "options": identity_options(protocol)})
+    return {
+        id_: entry if entry.role == "measure" else replace(entry, judge=replace(entry.judge, questions=questions))
+        for id_, entry in store.entries().items()
+    }
 
 
-def write_rescored(store: RunStore, rubric: Rubric, rescored: Sequence[Rescored], out: Path) -> RunStore:
-    """A run folder of its own with the findings as they are read now; traces and pictures are linked, else copied.
+def write_rescored(store: RunStore, protocol: EvalProtocol, rescored: Sequence[Rescored], out: Path) -> RunStore:
+    """Write a run folder with the findings as they are read now. Traces and pictures are linked, else copied.
 
     Raises ConfigError, RunMismatch and StorageError as a run does.
     """
-    identity, record = store.info["identity"], store.info.get("record")
-    assert isinstance(identity, Mapping)
-    old = record if isinstance(record, Mapping) else {}
+    identity, record = store.spec.identity, store.spec.record
     spec = RunSpec(
-        identity={**identity, "rubric": rubric.digest},
+        identity={**identity, "options": identity_options(protocol)},
         record={
-            **old,
+            **{name: value for name, value in record.items() if name not in ("metrics", "rubric")},
             "editloupe": editloupe.__version__,
-            "rubric": rubric.to_json(),
-            "rescored_from": {"run": store.identity, "rubric": identity.get("rubric")},
+            "options": options_of(protocol),
+            "metrics": [metric.to_json() for metric in protocol.metrics],
+            "rescored_from": {"run": store.identity, "options": identity.get("options")},
         },
     )
     samples = Loaded(format="rescored", samples=tuple(store.samples.values()), rejected=())
-    for judge_id, entry in judges_by(store, rubric).items():
-        target = RunStore.write(out, spec)
-        try:
-            target.begin(spec, entry.judge, samples, config={}, narrowed=False, entries=[entry])
-            for one in rescored:
-                if one.now is not None and one.before.judge_id == judge_id:
-                    target.add_finding(one.now)
-        finally:
-            target.close()
+    target = RunStore.write(out, spec)
+    try:
+        target.begin(spec, list(judges_with(store, protocol).values()), samples, config={}, narrowed=False)
+        for one in rescored:
+            if one.now is not None:
+                target.add_finding(one.now)
+    finally:
+        target.close()
     for name in ("traces", "blobs", "forks"):
-        # A trace may be gone on with; a picture never changes.
+        # A trace may be continued later; an image never changes.
         bring(store.folder / name, out / name, link=name == "blobs")
     return RunStore.read(out)
 
 
-def mean(findings: Sequence[Finding], rubric: Mapping[str, Json], criterion: str) -> float | None:
-    """Of the values on 0..100 by the rubric's own scale; None where nothing has one. rubric: as JSON."""
-    criteria = rubric.get("criteria")
-    for one in criteria if isinstance(criteria, list) else ():
-        if isinstance(one, Mapping) and one.get("id") == criterion:
-            levels = one["levels"]
-            assert isinstance(levels, list)
-            scale = [float(level["value"]) for level in levels if isinstance(level, Mapping)]
-            values = [f.value for f in findings if f.value is not None]
-            if not values:
-                return None
-            return (sum(values) / len(values) - min(scale)) / (max(scale) - min(scale)) * 100
-    return None
+def mean(findings: Sequence[Finding], metric: Metric | None) -> float | None:
+    """Return the mean of the values on 0 to 100; None if nothing has a value, or the metric has no bounds."""
+    values = [f.value for f in findings if f.value is not None]
+    return metric.normalise(sum(values) / len(values)) if metric is not None and values else None
 
 
-def _read(folder: Path, finding: Finding, criterion: Criterion) -> tuple[Status, Answer | None, str]:
-    """(status, answer, reason) of the trace's last reply."""
+def _specs(store: RunStore, protocol: EvalProtocol) -> dict[tuple[str, str, str, int, str], AnswerSpec]:
+    """Return question → what the protocol as it is now accepts as an answer."""
+    by_sample: dict[str, list[Finding]] = {}
+    for finding in store.current():
+        metric = _metric(protocol, store, finding.metric)
+        if metric is not None:
+            by_sample.setdefault(finding.about.key, []).append(replace(finding, metric=metric))
+    samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
+    found: dict[tuple[str, str, str, int, str], AnswerSpec] = {}
+    for group in groups(samples):
+        known = known_of(f for sample in group for f in by_sample.get(sample.key, ()))
+        for task in planned(protocol, group, known):
+            if task.kind == "ask":
+                found[task.question] = task.answer
+    return found
+
+
+def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> tuple[Status, Answer | None, str]:
+    """Return (status, answer, reason) of the trace's last reply."""
     trace = read_whole(folder, folder / str(finding.trace))
-    found = untrue(trace.problems)
-    if found:
-        raise TraceError(found[0])
+    if trace.tampering:
+        raise TraceError(trace.tampering[0])
     calls = [event for event in trace.events if isinstance(event, ModelCall)]
     if not calls:
         raise TraceError(f"{finding.trace} holds no reply")
@@ -153,17 +169,21 @@ def _read(folder: Path, finding: Finding, criterion: Criterion) -> tuple[Status,
     if parsed.answer is None:
         return "unparsed", None, "the last reply holds no answer between the tags"
     try:
-        label = parse_label(parsed.answer, criterion.grammar())
+        answer = spec.parse(parsed.answer)
     except ReplyError as error:
-        told = f"{error}: {parsed.thought}" if parsed.thought else str(error)
-        return cast(Status, error.status), None, told
-    return "ok", label, parsed.thought or finding.reason
+        reason = f"{error}: {parsed.thought}" if parsed.thought else str(error)
+        return cast(Status, error.status), None, reason
+    return "ok", answer, parsed.thought or finding.reason
 
 
-def _criterion(rubric: Rubric, store: RunStore, wanted: str) -> Criterion | None:
-    short = store.criteria().get(wanted, "").casefold()
-    by_id = next((c for c in rubric.criteria if c.id == wanted), None)
-    return by_id or next((c for c in rubric.criteria if short and c.short.casefold() == short), None)
+def _metric(protocol: EvalProtocol, store: RunStore, wanted: str) -> str | None:
+    """Return the protocol's id of a metric of the run. A question that is no metric keeps its name."""
+    metrics = {metric.id: metric for metric in protocol.metrics}
+    before = store.metrics().get(wanted)
+    if wanted in metrics or before is None:
+        return wanted
+    short = before.short.casefold()
+    return next((metric.id for metric in metrics.values() if metric.short.casefold() == short), None)
 
 
 def _outcome(finding: Finding) -> dict[str, Json]:

@@ -9,27 +9,31 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
-import yaml
-from filelock import FileLock, Timeout
-
-from editloupe.data.samples import Loaded, Rejected
+from editloupe.config import RunSpec
+from editloupe.data import human
+from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
-from editloupe.records import Finding, JudgeSpec, RunSpec
+from editloupe.findings import Finding
 from editloupe.runs.folders import is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
+from editloupe.scores import Metric, MetricSet
 from editloupe.traces.events import FindingEvent
 from editloupe.traces.read import complete_lines, cut_torn_line, read_trace
 from editloupe.values import Json, Sample, digest, sample_key
 
+if TYPE_CHECKING:
+    from filelock import FileLock
+
 Parsed = TypeVar("Parsed")
 
-RUN_SCHEMA = 1
+RUN_SCHEMA = 2
 
 _CONFIG_HEAD = "# editloupe judge --config THIS_FILE runs this again.\n"
 
@@ -59,35 +63,28 @@ class RunStore:
     def report(self) -> Path:
         return self.folder / "report"
 
-    def trace_path(self, judge_id: str, task_id: str, repeat: int) -> Path:
-        """Where the trace of one unit of work lies."""
-        return self.folder / "traces" / judge_id / task_id[:2] / f"{task_id}.{repeat}.jsonl"
-
     @classmethod
     def read(cls, folder: Path) -> RunStore:
-        """A run as it stands. Raises ConfigError where `folder` is no run."""
+        """Return a run as it stands. Raises ConfigError if `folder` is no run."""
         store = cls(folder)
         store._load()
         return store
 
     @classmethod
     def look(cls, folder: Path, spec: RunSpec, loaded: Loaded, entries: Iterable[Entry] = ()) -> RunStore:
-        """What `write` and `begin` would find in a folder, which need not exist: nothing is written, nothing locked.
+        """Return what `write` and `begin` would find in a folder, which need not exist. Nothing is written or locked.
 
         Raises RunMismatch and ConfigError as they do, but for what only writing shows.
         """
         store = cls(folder)
-        store._refuse_strangers()
-        if (folder / "run.json").exists():
-            store._load()
-            store._compare(spec)
+        store._open(spec)
         joined(store.info.get("judges"), entries, folder)
-        store._new_samples(loaded.samples, loaded.rejected)
+        store._refuse_changed(loaded.samples)
         return store
 
     @classmethod
     def write(cls, folder: Path, spec: RunSpec) -> RunStore:
-        """A new run, or an existing one with the same identity, locked for this process; nothing is written yet.
+        """Return a new run, or an existing one with the same identity, locked for this process. Nothing is written yet.
 
         Raises RunMismatch (naming the fields that differ) and ConfigError (not writable, in use, not a run folder).
         """
@@ -96,11 +93,8 @@ class RunStore:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             store._take_lock()
-            # Only now is it sure what the folder is: another process may have begun a run in between.
-            store._refuse_strangers()
-            if (folder / "run.json").exists():
-                store._load()
-                store._compare(spec)
+            # Another process may have begun a run in between.
+            store._open(spec)
         except OSError as error:
             store.close()
             raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
@@ -110,15 +104,24 @@ class RunStore:
         return store
 
     @classmethod
-    def read_sample(cls, folder: Path, sample: str) -> RunStore:
-        """A run with what it holds of one sample (an id, or EDITOR/ID) and no other: fast, however large the run.
+    def read_info(cls, folder: Path) -> RunStore:
+        """Return a run with run.json alone: its judges, options and metrics. Raises as `read`."""
+        store = cls(folder)
+        store._load_info()
+        return store
 
-        Where nothing is known of the sample, or the run is small, it is the whole run. Raises as `read`.
+    @classmethod
+    def read_sample(cls, folder: Path, sample: str, index: RunIndex | None = None) -> RunStore:
+        """Return a run with what it holds of one sample (an id, or EDITOR/ID) and no other: fast, however large the run.
+
+        If nothing is known of the sample, or no index is given and the run is small, it is the whole run. Raises as `read`.
         """
-        if not (folder / "run.json").exists() or not (folder / "findings.jsonl").exists() or not RunIndex.worth(folder):
+        if not (folder / "run.json").exists() or not (folder / "findings.jsonl").exists():
             return cls.read(folder)
-        with RunIndex(folder) as index:
-            lines = index.lines(sample)
+        if index is None and not RunIndex.worth(folder):
+            return cls.read(folder)
+        with RunIndex(folder) if index is None else nullcontext(index) as opened:
+            lines = opened.lines(sample)
         if not lines:
             return cls.read(folder)
         store = cls(folder)
@@ -127,7 +130,7 @@ class RunStore:
 
     @classmethod
     def edit(cls, folder: Path) -> RunStore:
-        """An existing run as it stands, locked for this process, to put something beside what is there.
+        """Return an existing run as it stands, locked for this process, to put something beside what is there.
 
         Raises ConfigError: no run, not writable, in use.
         """
@@ -141,7 +144,7 @@ class RunStore:
     def begin(
         self,
         spec: RunSpec,
-        judge: JudgeSpec,
+        own: Sequence[Entry],
         loaded: Loaded,
         *,
         config: Mapping[str, Json],
@@ -152,38 +155,42 @@ class RunStore:
 
         config: the options for config.yaml; without any, none is written.
         narrowed: they ask for a part of the data only, so that those of an earlier visit stay.
+        own: who answers, a role each.
         entries: the judge again with its name and options, and others that are to come; each joins those of before.
-        Raises RunMismatch where a sample's content is no longer what was judged, or where a name is another judge's
-        already; StorageError.
+        Raises RunMismatch if a sample's content is no longer what was judged, or if a name is another judge's already.
+        Raises StorageError.
         """
-        judges = joined(self.info.get("judges"), [Entry(judge=judge), *entries], self.folder)
-        lines = self._new_samples(loaded.samples, loaded.rejected)
+        judges = joined(self.info.get("judges"), [*own, *entries], self.folder)
+        self._refuse_changed(loaded.samples)
         rebuilt = [] if (self.folder / "findings.jsonl").exists() else list(self.findings.values())
+        keep = not config or (narrowed and (self.folder / "config.yaml").exists())
         with _storage(self.folder):
-            keep = not config or (narrowed and (self.folder / "config.yaml").exists())
-            self._write_info(spec, judges)
+            self._write_info(self._visited(spec, judges))
             self._write_config(None if keep else config)
             for name in ("samples.jsonl", "findings.jsonl"):
                 if (self.folder / name).exists():
                     cut_torn_line(self.folder / name)
-            self._append_samples(lines)
+        self._append_samples(loaded)
+        with _storage(self.folder):
             self._findings_file = (self.folder / "findings.jsonl").open("ab")
         for finding in rebuilt:
             self.add_finding(finding)
 
-    def add_samples(self, loaded: Loaded) -> None:
-        """More samples for a run that has begun. Raises as `begin`."""
-        lines = self._new_samples(loaded.samples, loaded.rejected)
+    def add_judge(self, entry: Entry) -> None:
+        """List one more judge of a run that has begun, if it is not listed yet. Raises StorageError."""
+        judges = self.info.get("judges")
+        if isinstance(judges, Mapping) and entry.judge.id in judges:
+            return
         with _storage(self.folder):
-            self._append_samples(lines)
+            self._write_info({**self.info, "judges": joined(judges, [entry], self.folder)})
 
-    def _append_samples(self, lines: Iterable[Mapping[str, Json]]) -> None:
-        with (self.folder / "samples.jsonl").open("ab") as file:
-            file.writelines(map(_line, lines))
+    def add_samples(self, loaded: Loaded) -> None:
+        """Add samples to a run that has begun. Raises as `begin`."""
+        self._refuse_changed(loaded.samples)
+        self._append_samples(loaded)
 
-    def _new_samples(self, samples: Iterable[Sample], rejected: Iterable[Rejected]) -> list[Mapping[str, Json]]:
-        new: list[Mapping[str, Json]] = []
-        samples = list(samples)
+    def _refuse_changed(self, samples: Iterable[Sample]) -> None:
+        """Raise RunMismatch if a sample is no longer what this run judged."""
         for sample in samples:
             known = self.samples.get(sample.key)
             # An output that was missing and is there now was never judged: it may join.
@@ -192,18 +199,23 @@ class RunStore:
                     f"sample {sample.key!r} is not what this run judged: {_changed(known, sample)}; "
                     "choose another --out, or put the old file back"
                 )
+
+    def _append_samples(self, loaded: Loaded) -> None:
+        """Append the samples and rejected rows that are new. Raises StorageError."""
+        samples = [sample for sample in loaded.samples if not self._has(sample)]
+        rows = [row for row in loaded.rejected if self.rejected.get(row.key) != row.to_json()]
         for sample in samples:
-            known = self.samples.get(sample.key)
-            if known is not None and known.content == sample.content and sample.key not in self.rejected:
-                continue
             self.samples[sample.key] = sample
             self.rejected.pop(sample.key, None)
-            new.append(sample.to_json())
-        for row in rejected:
-            if self.rejected.get(row.key) != row.to_json():
-                self.rejected[row.key] = row.to_json()
-                new.append({"rejected": row.to_json()})
-        return new
+        for row in rows:
+            self.rejected[row.key] = row.to_json()
+        with _storage(self.folder), (self.folder / "samples.jsonl").open("ab") as file:
+            file.writelines(_line(sample.to_json()) for sample in samples)
+            file.writelines(_line({"rejected": row.to_json()}) for row in rows)
+
+    def _has(self, sample: Sample) -> bool:
+        known = self.samples.get(sample.key)
+        return known is not None and known.content == sample.content and sample.key not in self.rejected
 
     def add_finding(self, finding: Finding) -> None:
         """Append one finding and make sure that it is on disk."""
@@ -215,53 +227,106 @@ class RunStore:
         self._keep(finding)
 
     def latest(self, finding: Finding) -> Finding | None:
-        """The latest finding of the same judge, sample, criterion and repeat."""
+        """Return the latest finding of the same judge, question and repeat."""
         return next((f for f in reversed(self.findings.values()) if _place(f) == _place(finding)), None)
 
     def _keep(self, finding: Finding) -> None:
-        """The order of `findings` is the order of writing, so that the latest of a sample and criterion can be told."""
+        """Keep a finding in the order of writing, so that the latest of a question is the last."""
         self.findings.pop(finding.key, None)
         self.findings[finding.key] = finding
 
     @property
+    def spec(self) -> RunSpec:
+        """The run as a value."""
+        return RunSpec(identity=_object(self.info.get("identity")), record=_object(self.info.get("record")))
+
+    @property
     def identity(self) -> str:
-        """How its traces name the run."""
-        identity = self.info.get("identity")
-        return digest(dict(identity) if isinstance(identity, Mapping) else {})[:16]
+        """The run's name in its traces."""
+        return digest(dict(self.spec.identity))[:16]
 
     @property
     def rescored(self) -> bool:
-        """Whether its findings are another run's, read by another rubric, and its traces that run's."""
-        record = self.info.get("record")
-        return isinstance(record, Mapping) and "rescored_from" in record
+        """Whether the findings are another run's, read by another rubric, and the traces are that run's."""
+        return "rescored_from" in self.spec.record
 
     def refuse_rescored(self) -> None:
-        """Raises ConfigError where the traces do not end in these findings."""
+        """Raise ConfigError if the traces do not end in these findings."""
         if self.rescored:
             raise ConfigError(
                 f"{self.folder} holds re-scored findings of another run; give that run, whose traces they are"
             )
 
-    def criteria(self) -> dict[str, str]:
-        """The criteria of the run's rubric: id → short name."""
-        record = self.info.get("record")
-        rubric = record.get("rubric") if isinstance(record, Mapping) else None
-        criteria = rubric.get("criteria") if isinstance(rubric, Mapping) else None
-        found = criteria if isinstance(criteria, list) else []
-        return {str(c["id"]): str(c["short"]) for c in found if isinstance(c, Mapping)}
+    @property
+    def protocol(self) -> str:
+        """The name of the protocol that the run was asked by."""
+        return str(self.spec.identity.get("protocol"))
+
+    def options(self) -> dict[str, Json]:
+        """Return the options by which the run's protocol can be made again."""
+        identity, record = self.spec.identity, self.spec.record
+        if self.schema >= 2:
+            return dict(_object(record.get("options")))
+        # Version 1 knew one protocol, and kept its options in several places.
+        return {**_object(identity.get("options")), "mode": identity.get("mode"), "rubric": record.get("rubric")}
+
+    def metrics(self) -> dict[str, Metric]:
+        """Return the metrics of the run's protocol by id, in its order. Raises ConfigError where run.json has none."""
+        record = self.spec.record
+        try:
+            if self.schema >= 2:
+                metrics = [Metric.from_json(m) for m in _list(record.get("metrics"))]
+            else:
+                metrics = [_metric_of_criterion(c) for c in _list(_object(record.get("rubric")).get("criteria"))]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"{self.folder / 'run.json'}: its metrics are not of the expected shape: {error}") from error
+        return {metric.id: metric for metric in metrics}
+
+    def _known_metrics(self) -> Iterable[Metric]:
+        """Return the metrics, or none if they cannot be read. `metrics` raises for those who need them."""
+        try:
+            return self.metrics().values()
+        except ConfigError:
+            return ()
+
+    def metric_set(self) -> MetricSet:
+        """Return the run's metrics with a name for all of them. Raises ConfigError where run.json has none."""
+        metrics = tuple(self.metrics().values())
+        if not metrics:
+            raise ConfigError(
+                f"{self.folder / 'run.json'} records no metric; expected some, as editloupe judge writes them"
+            )
+        return MetricSet(id=str(_object(self.options().get("rubric")).get("id") or self.protocol), metrics=metrics)
+
+    @property
+    def schema(self) -> int:
+        """The version of the run's files."""
+        schema = self.info.get("schema")
+        return schema if isinstance(schema, int) else 1
+
+    def entries(self) -> dict[str, Entry]:
+        """Return the listed judges: id → entry. Raises ValueError for an entry of another shape."""
+        return {id_: Entry.from_json(data) for id_, data in self._listed().items()}
+
+    def roles(self) -> dict[str, str]:
+        """Return what each judge of the run answers: id → role."""
+        return {id_: str(data.get("role") or "judge") for id_, data in self._listed().items()}
 
     def judges(self) -> dict[str, str]:
-        """The judges of the run: id → backend URI."""
-        judges = self.info.get("judges")
-        found = judges if isinstance(judges, Mapping) else {}
-        return {id_: str(j.get("backend")) for id_, j in found.items() if isinstance(j, Mapping)}
+        """Return those who have the role "judge": id → backend URI."""
+        listed = self._listed()
+        return {id_: str(listed[id_].get("backend")) for id_, role in self.roles().items() if role == "judge"}
 
     def judge_names(self) -> dict[str, str]:
-        """The judges of the run: id → the name that was given to it, else its backend's URI; no two alike."""
-        return names_of(self.info.get("judges"))
+        """Return those who have the role "judge": id → the given name, else the backend's URI; no two alike."""
+        names = names_of(self.info.get("judges"))
+        return {id_: names[id_] for id_ in self.judges()}
+
+    def _listed(self) -> dict[str, Mapping[str, Json]]:
+        return {id_: data for id_, data in _object(self.info.get("judges")).items() if isinstance(data, Mapping)}
 
     def judges_called(self, wanted: str | None) -> list[str]:
-        """The ids of the judges that a word means: a name, a URI, an id or its beginning; all without a word."""
+        """Return the ids of the judges that a word means: a name, a URI, an id or its beginning. None means all."""
         names, uris = self.judge_names(), self.judges()
         if wanted is None:
             return list(uris)
@@ -269,23 +334,30 @@ class RunStore:
         return exactly or [id_ for id_ in uris if wanted and id_.startswith(wanted)]
 
     def current(self, judge_id: str | None = None) -> list[Finding]:
-        """One finding a judge, sample, criterion, target and repeat, in the order of the samples: the latest where there
-        are several."""
-        latest = {_place(f): f for f in self.findings.values() if judge_id is None or f.judge_id == judge_id}
+        """Return the latest finding of each judge, question and repeat, in the order of the samples.
+
+        judge_id: one who has the role "judge"; what the other roles and the measures found counts for each of them.
+        """
+        wanted = {id_ for id_, role in self.roles().items() if role != "judge"} | {judge_id}
+        latest = {_place(f): f for f in self.findings.values() if judge_id is None or f.judge_id in wanted}
+        return self._sorted(latest.values())
+
+    def _sorted(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Return findings by sample, metric, turn, part and repeat."""
         order = {key: i for i, key in enumerate(self.samples)}
-        criteria = list(self.criteria())
+        metrics = {id_: number for number, id_ in enumerate(self.metrics())}
 
-        def place(f: Finding) -> tuple[int, str, int, int, int]:
-            key = sample_key(f.editor, f.sample_id)
-            criterion = criteria.index(f.criterion) if f.criterion in criteria else 99
-            return order.get(key, len(order)), key, criterion, f.target or 0, f.repeat
+        def place(f: Finding) -> tuple[int, str, int, int, tuple[tuple[int, str], ...], int]:
+            key = f.about.key
+            # Questions that are no metric come first: later ones rest on them.
+            return order.get(key, len(order)), key, metrics.get(f.metric, -1), f.turn, _natural(f.part), f.repeat
 
-        return sorted(latest.values(), key=place)
+        return sorted(findings, key=place)
 
     def write_probe(self, probed: Mapping[str, Json]) -> Path:
-        """What a backend was found to be able to do, in `probes/`: one file a backend, the latest one stays.
+        """Write what a backend was found to be able to do into `probes/`, one file a backend; the latest one stays.
 
-        A run that is being judged goes on undisturbed.
+        A run that is being judged goes on undisturbed. Raises StorageError.
         """
         name = str(probed["backend"])
         plain = "".join(c if c.isalnum() or c in "._" else "-" for c in name).strip("-")[:80]
@@ -295,7 +367,7 @@ class RunStore:
             return _replace(self.probes_folder / f"{plain}-{digest(name)[:6]}.json", text)
 
     def probes(self) -> list[Mapping[str, Json]]:
-        """What `write_probe` has written; files of another shape are named in `problems`."""
+        """Return what `write_probe` has written. Files of another shape are named in `problems`."""
         found: list[Mapping[str, Json]] = []
         for path in sorted(self.probes_folder.glob("*.json")):
             try:
@@ -310,18 +382,19 @@ class RunStore:
         return found
 
     def write_report(self, name: str, text: str) -> Path:
-        """A file in `report/`, whole or not at all."""
+        """Write a file into `report/`, whole or not at all. Raises StorageError."""
         with _storage(self.folder):
             self.report.mkdir(exist_ok=True)
             return _replace(self.report / name, text)
 
     def forget(self) -> None:
-        """Let go of what is on disk: for a writer that runs for long and looks nothing up here."""
+        """Drop what is on disk from memory, for a writer that runs for long and looks nothing up here."""
         self.samples.clear()
         self.rejected.clear()
         self.findings.clear()
 
     def close(self) -> None:
+        """Close the files and give the lock back."""
         if self._findings_file is not None:
             self._findings_file.close()
             self._findings_file = None
@@ -330,6 +403,9 @@ class RunStore:
             self._lock = None
 
     def _take_lock(self) -> None:
+        # It brings asyncio, and only those who write need it.
+        from filelock import FileLock, Timeout
+
         path = self.folder / "run.lock"
         # flock goes with the process, so a killed run leaves no lock behind.
         # It belongs to the store: another thread than the one that opened it may close it.
@@ -338,21 +414,24 @@ class RunStore:
         try:
             lock.acquire()
         except Timeout as error:
-            who = owner.read_text(encoding="utf-8").strip() if owner.exists() else "another process"
-            raise ConfigError(f"{self.folder} is being written by {who}; wait for it or choose another --out") from error
+            raise ConfigError(
+                f"{self.folder} is being written by {_named(owner)}; wait for it or choose another --out"
+            ) from error
         self._lock = lock
-        _replace(owner, f"process {os.getpid()} on {socket.gethostname()}\n")
+        _replace(owner, json.dumps({"process": os.getpid(), "host": socket.gethostname()}) + "\n")
 
-    def _compare(self, spec: RunSpec) -> None:
-        identity = self.info.get("identity")
-        ours = RunSpec(identity=identity if isinstance(identity, Mapping) else {})
-        differences = ours.differs_from(spec)
-        if differences:
-            told = "; ".join(f"{name}: the run has {_short(old)}, now {_short(new)}" for name, old, new in differences)
-            raise RunMismatch(f"{self.folder} belongs to another run: {told}. Choose another --out, or the same settings")
+    def _open(self, spec: RunSpec) -> None:
+        """Load the run that the folder holds, if any. Raises ConfigError, and RunMismatch for another run."""
+        self._refuse_strangers()
+        if not (self.folder / "run.json").exists():
+            return
+        self._load()
+        if differences := self.spec.differs_from(spec):
+            listed = "; ".join(f"{name}: the run has {short(old)}, now {short(new)}" for name, old, new in differences)
+            raise RunMismatch(f"{self.folder} belongs to another run: {listed}. Choose another --out, or the same settings")
 
     def _refuse_strangers(self) -> None:
-        """Raises ConfigError where the folder is a file, or holds other files than a run's or one's killed at its start."""
+        """Raise ConfigError for a file, and for a folder with files of anything but a run, even one killed at its start."""
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigError(f"{self.folder} is a file; --out needs a folder")
         if self.folder.is_dir() and not (self.folder / "run.json").exists():
@@ -362,31 +441,40 @@ class RunStore:
                     f"{self.folder} holds other files and is no run; name an empty or a new folder with --out"
                 )
 
-    def _write_info(self, spec: RunSpec, judges: Mapping[str, Json]) -> None:
-        before = self.info.get("record")
-        # How repeats are joined stays, where a judge comes who is asked once.
-        kept = {name: before[name] for name in ("repeats",) if name in before} if isinstance(before, Mapping) else {}
-        self.info = {
+    def _visited(self, spec: RunSpec, judges: Mapping[str, Json]) -> dict[str, Json]:
+        """Return the content of run.json after one more visit."""
+        before = self.spec.record
+        # The rule for repeats stays if the new judge is asked once.
+        kept = {"repeats": before["repeats"]} if "repeats" in before else {}
+        # A visit may ask for some of the metrics only.
+        listed = [*_list(before.get("metrics")), *_list(spec.record.get("metrics"))]
+        metrics = list({str(_object(m).get("id")): m for m in listed}.values())
+        return {
             "schema": RUN_SCHEMA,
             "identity": dict(spec.identity),
-            "record": {**kept, **spec.record},
+            "record": {**kept, **spec.record, "metrics": metrics},
             "judges": dict(judges),
         }
-        _replace(self.folder / "run.json", json.dumps(self.info, indent=2, ensure_ascii=False) + "\n")
+
+    def _write_info(self, info: dict[str, Json]) -> None:
+        self.info = info
+        _replace(self.folder / "run.json", json.dumps(info, indent=2, ensure_ascii=False) + "\n")
 
     def _write_config(self, config: Mapping[str, Json] | None) -> None:
-        """config: None keeps what is there, but for the judges."""
+        """Write config.yaml with the run's judges. Without `config`, the options of the file stay."""
+        # Only those who write need it.
+        import yaml
+
         path = self.folder / "config.yaml"
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        told = config if config is not None else yaml.safe_load(text) if text else None
-        if isinstance(told, Mapping):
-            told = with_judges(told, self.info["judges"])
-            new = _CONFIG_HEAD + yaml.safe_dump(dict(told), sort_keys=False, allow_unicode=True)
+        options = config if config is not None else yaml.safe_load(text) if text else None
+        if isinstance(options, Mapping):
+            options = with_judges(options, self.info["judges"])
+            new = _CONFIG_HEAD + yaml.safe_dump(options, sort_keys=False, allow_unicode=True)
             if new != text:
                 _replace(path, new)
 
-    def _load(self, part: Mapping[str, bytes] | None = None) -> None:
-        """part: file → those of its lines that are wanted; None reads the files."""
+    def _load_info(self) -> None:
         path = self.folder / "run.json"
         try:
             info = json.loads(path.read_text(encoding="utf-8"))
@@ -399,21 +487,30 @@ class RunStore:
         if isinstance(info.get("schema"), int) and info["schema"] > RUN_SCHEMA:
             raise ConfigError(f"{path}: run schema {info['schema']} is newer than {RUN_SCHEMA}; update editloupe")
         self.info = info
-        for sample in self._parsed("samples.jsonl", _sample_or_row, part):
-            if isinstance(sample, Sample):
-                self.samples[sample.key] = sample
-                self.rejected.pop(sample.key, None)
-            else:
-                self.rejected[sample_key(str(sample["editor"]), str(sample["id"]))] = sample
+
+    def _load(self, part: Mapping[str, bytes] | None = None) -> None:
+        """Read the run. part: file → those of its lines that are wanted; None reads the files."""
+        self._load_info()
+        self._load_samples(part)
         if not (self.folder / "findings.jsonl").exists():
             self.findings = {f.key: f for f in self.findings_from_traces()}
         for finding in self._parsed("findings.jsonl", Finding.from_json, part):
             self._keep(finding)
 
+    def _load_samples(self, part: Mapping[str, bytes] | None) -> None:
+        known = human.names_of(self._known_metrics())
+        for sample in self._parsed("samples.jsonl", _sample_or_row, part):
+            if isinstance(sample, Sample):
+                own = human.named(sample.human, known) if sample.human else sample.human
+                self.samples[sample.key] = sample if own == sample.human else replace(sample, human=own)
+                self.rejected.pop(sample.key, None)
+            else:
+                self.rejected[sample_key(str(sample["editor"]), str(sample["id"]))] = sample
+
     def _parsed(
         self, name: str, parse: Callable[[Mapping[str, Json]], Parsed], part: Mapping[str, bytes] | None
     ) -> Iterator[Parsed]:
-        """The lines of a file as values; those of another shape are named in `problems`."""
+        """Yield the lines of a file as values. Those of another shape are named in `problems`."""
         for number, data in self._lines(name, part):
             try:
                 yield parse(data)
@@ -421,7 +518,7 @@ class RunStore:
                 self.problems.append(f"{name}, line {number}: not of the expected shape ({error!r}), left out")
 
     def findings_from_traces(self, *, since: float = 0.0) -> Iterator[Finding]:
-        """The findings as the traces have them: findings.jsonl can be rebuilt from these (blocked tasks have no trace).
+        """Yield the findings of the traces. findings.jsonl can be rebuilt from these; blocked tasks have no trace.
 
         since: traces that were last written before this time (of the file system, in s) are not read.
         """
@@ -438,7 +535,7 @@ class RunStore:
                 yield Finding.from_json(last.finding)
 
     def _lines(self, name: str, part: Mapping[str, bytes] | None) -> Iterator[tuple[int, dict[str, Json]]]:
-        """The valid lines of a JSONL file with their numbers; others are named in `problems`."""
+        """Yield the valid lines of a JSONL file with their numbers. Others are named in `problems`."""
         path = self.folder / name
         if not path.exists():
             return
@@ -446,8 +543,8 @@ class RunStore:
         lines, end = complete_lines(data)
         # One that writes just now may be in the middle of a line.
         if end < len(data) and not is_written(self.folder):
-            told = f"the last line is cut off ({len(data) - end} bytes), left out"
-            self.problems.append(f"{name}, line {len(lines) + 1}: {told}")
+            cut = f"the last line is cut off ({len(data) - end} bytes), left out"
+            self.problems.append(f"{name}, line {len(lines) + 1}: {cut}")
         for number, line in enumerate(lines, start=1):
             try:
                 data = json.loads(line)
@@ -465,9 +562,28 @@ def _line(data: Mapping[str, Json]) -> bytes:
     return json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
 
 
-def _place(finding: Finding) -> tuple[str, int, tuple[str, str, str, int]]:
-    """What a finding is about: the latest one of a place counts."""
+def _place(finding: Finding) -> tuple[str, int, tuple[str, str, str, int, str]]:
+    """Return what a finding is about: the latest one of a place counts."""
     return finding.judge_id, finding.repeat, finding.question
+
+
+def _natural(text: str) -> tuple[tuple[int, str], ...]:
+    """Return a sort key by which "target 2" stands before "target 10"."""
+    return tuple((int(word), "") if word.isdigit() else (-1, word) for word in text.split())
+
+
+def _metric_of_criterion(criterion: Json) -> Metric:
+    """Return the metric that a criterion of a version 1 run is."""
+    data = _object(criterion)
+    return Metric.from_json({**data, "domain": {"kind": "levels", "levels": data["levels"]}})
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _object(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _sample_or_row(data: Mapping[str, Json]) -> Sample | Mapping[str, Json]:
@@ -479,12 +595,22 @@ def _sample_or_row(data: Mapping[str, Json]) -> Sample | Mapping[str, Json]:
 
 @contextmanager
 def _storage(folder: Path) -> Iterator[None]:
-    """Errors of the file system as StorageError."""
+    """Raise errors of the file system as StorageError."""
     try:
         yield
     except OSError as error:
-        told = f"{folder} cannot be written: {error.strerror or error}; make room, then give the same command"
-        raise StorageError(told) from error
+        raise StorageError(
+            f"{folder} cannot be written: {error.strerror or error}; make room, then give the same command"
+        ) from error
+
+
+def _named(owner: Path) -> str:
+    """Return who writes a run, for a message."""
+    try:
+        data = json.loads(owner.read_bytes())
+        return f"process {data['process']} on {data['host']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
 
 
 def _replace(path: Path, text: str) -> Path:
@@ -494,7 +620,7 @@ def _replace(path: Path, text: str) -> Path:
 
 
 def _changed(old: Sample, new: Sample) -> str:
-    """Which part of a sample differs, in words."""
+    """Return in words which part of a sample differs."""
     if old.source != new.source:
         return "the source image has changed"
     if old.edited != new.edited:
@@ -504,6 +630,7 @@ def _changed(old: Sample, new: Sample) -> str:
     return "its targets, masks, reference or edit type have changed"
 
 
-def _short(value: Json) -> str:
+def short(value: Json) -> str:
+    """Return JSON, cut to 60 characters."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "…"

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from editloupe.agent.state import Context
 from editloupe.agent.studio import Question, Wiring, studio_graph
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
+from editloupe.data.samples import load_sample
 from editloupe.errors import ConfigError
-from editloupe.protocols.dlebench import Mode
-from editloupe.records import Budget
-from editloupe.runs.replay import TraceTape
-from editloupe.runs.spec import Settings, open_bench
+from editloupe.runs.recorder import TraceRecorder
+from editloupe.runs.schedule import Schedule
+from editloupe.runs.setup import open_setup
 from editloupe.traces.record import TraceWriter
-from editloupe.values import Sample, View
+from editloupe.values import View
 
 if TYPE_CHECKING:
-    from langgraph.graph.state import CompiledStateGraph
+    from editloupe.agent.graph import StudioGraph
 
 
-def graph() -> CompiledStateGraph[Question, Wiring, Any, Any]:
-    """The judge as a compiled graph. Input: source, edited, instruction, criterion. Context: backend, mode, rubric, ..."""
+def graph() -> StudioGraph:
+    """Return the judge as a compiled graph. Input: `agent.studio.Question`. Context: `agent.studio.Wiring`."""
     return studio_graph(_open)
 
 
@@ -30,25 +31,23 @@ def _open(question: Question, wiring: Wiring) -> tuple[Context, Mapping[str, Vie
     missing = [name for name in ("source", "edited", "instruction") if not question.get(name)]
     if missing:
         raise ConfigError(f"the input lacks {', '.join(missing)}; expected two image paths and an instruction")
-    bench = open_bench(
-        Settings(
-            backend=wiring.backend,
-            mode=cast(Mode, wiring.mode),
-            rubric=wiring.rubric,
-            criteria=(question.get("criterion") or "instruction_following",),
-            budget=Budget(max_turns=wiring.max_turns),
-        )
-    )
-    sample = Sample.from_files(question["source"], question["edited"], question["instruction"])
-    task = bench.protocol.plan([sample], {})[0]
+    criterion = question.get("criterion") or "instruction_following"
+    options = {"mode": wiring.mode, "rubric": wiring.rubric, "criteria": [criterion]}
+    judge = JudgeConfig(backend=wiring.backend)
+    setup = open_setup(RunConfig.make(judge=judge, option=options, max_turns=wiring.max_turns))
+    sample = load_sample(question["source"], question["edited"], question["instruction"])
+    place = Schedule(setup.protocol, [sample], setup.repeats, lambda task, repeat: None).next()
+    task = None if place is None else place.task
+    if task is None or task.kind != "ask":
+        raise ConfigError(f"protocol {setup.protocol.name!r} asks nothing about this edit")
     images = ImageStore()
     for recipe in task.views:
         images.array(recipe.origin)
     context = Context(
-        backend=bench.backend,
-        toolbox=bench.toolbox,
+        backend=setup.backend,
+        toolbox=setup.toolbox,
         images=images,
-        tape=TraceTape(TraceWriter(None)),
+        recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
         clock=time.monotonic,
         started=time.monotonic(),

@@ -1,4 +1,4 @@
-"""What stands before the endpoints of the HTTP service: who may ask, how much may be sent, whether there is room."""
+"""The middleware of the HTTP service. It checks who asks, how much is sent, and whether there is room."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 from fastapi.exceptions import HTTPException
 from fastapi.responses import JSONResponse
 
-from editloupe.service.bureau import Bureau, Closing, Full
 from editloupe.service.http_metrics import Metrics
 from editloupe.service.http_models import problem
+from editloupe.service.queue import JudgeQueue, QueueFull, ShuttingDown
 
 ENDPOINTS = ("/v1/judge", "/v1/judge/upload", "/v1/judge/batch", "/healthz", "/readyz", "/metrics", "/openapi.json")
 _OPEN = ("/healthz", "/readyz")
@@ -23,18 +23,20 @@ _OPEN = ("/healthz", "/readyz")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """max_body: bytes of one request.   max_pixels: of one image.   token: that a client must show; None for none.
-    hosts: names by which the service may be called; None for any.
-    """
+    """What a client may send, and who may ask."""
 
     max_body: int
+    """Bytes of one request."""
     max_pixels: int
+    """Of one image."""
     token: str | None = None
+    """The token that a client must show; None for none."""
     hosts: frozenset[str] | None = None
+    """Names by which the service may be called; None for any."""
 
 
 def problem_response(status: int, title: str, detail: str, headers: Mapping[str, str] | None = None) -> Any:
-    """An error as RFC 9457 has it."""
+    """Return an error as RFC 9457 has it."""
     return JSONResponse(
         problem(status, title, detail).model_dump(),
         status_code=status,
@@ -44,10 +46,10 @@ def problem_response(status: int, title: str, detail: str, headers: Mapping[str,
 
 
 class Guard:
-    """ASGI middleware. A request for a verdict holds a seat from before its body is read until it is answered."""
+    """ASGI middleware. A request for a verdict holds a slot from before its body is read until it is answered."""
 
-    def __init__(self, app: Any, *, bureau: Bureau, limits: Limits, metrics: Metrics) -> None:
-        self.app, self.bureau, self.limits, self.metrics = app, bureau, limits, metrics
+    def __init__(self, app: Any, *, queue: JudgeQueue, limits: Limits, metrics: Metrics) -> None:
+        self.app, self.queue, self.limits, self.metrics = app, queue, limits, metrics
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -55,46 +57,46 @@ class Guard:
             return
         began, status = time.monotonic(), 500
 
-        async def sent(message: Any) -> None:
+        async def send_noting_status(message: Any) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._guarded(scope, receive, sent)
+            await self._guarded(scope, receive, send_noting_status)
         finally:
             endpoint = scope["path"] if scope["path"] in ENDPOINTS else "other"
-            self.metrics.answered(endpoint, status, time.monotonic() - began)
+            self.metrics.count_answer(endpoint, status, time.monotonic() - began)
 
     async def _guarded(self, scope: Any, receive: Any, send: Any) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        refused = self._refusal(scope["path"], headers)
-        if refused is not None:
-            await refused(scope, receive, send)
+        refusal = self._refusal(scope["path"], headers)
+        if refusal is not None:
+            await refusal(scope, receive, send)
             return
         if scope["method"] != "POST" or scope["path"] not in ENDPOINTS[:3]:
             await self.app(scope, receive, send)
             return
         try:
-            seat = self.bureau.take()
-        except (Full, Closing) as error:
-            wait = error.retry_after_s if isinstance(error, Full) else 5
+            slot = self.queue.acquire()
+        except (QueueFull, ShuttingDown) as error:
+            wait = error.retry_after_s if isinstance(error, QueueFull) else 5
             busy = problem_response(503, "Busy, or shutting down", str(error), {"Retry-After": str(wait)})
             await busy(scope, receive, send)
             return
 
-        async def sent(message: Any) -> None:
+        async def send_and_release(message: Any) -> None:
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 # Before the client has its answer, so that it finds a place for its next request.
-                self.bureau.leave(seat)
+                self.queue.release(slot)
             await send(message)
 
         try:
-            scope["editloupe.seat"] = seat
-            await self.app(scope, _Counted(receive, self.limits.max_body, seat.until), sent)
+            scope["editloupe.slot"] = slot
+            await self.app(scope, _BoundedBody(receive, self.limits.max_body, slot.until), send_and_release)
         finally:
-            self.bureau.leave(seat)
+            self.queue.release(slot)
 
     def _refusal(self, path: str, headers: Mapping[str, str]) -> Any:
         """The answer to a request that may not be made, before anything of its body is read; None for one that may."""
@@ -110,17 +112,18 @@ class Guard:
             return problem_response(403, "Forbidden", f"pages of {origin!r} may not ask this service")
         if limits.token is not None and path not in _OPEN:
             scheme, _, token = headers.get("authorization", "").partition(" ")
-            told = token.strip().encode("utf-8", "replace")
-            if scheme.lower() != "bearer" or not hmac.compare_digest(told, limits.token.encode("utf-8")):
-                asked = {"WWW-Authenticate": "Bearer"}
-                return problem_response(401, "Not authorised", "expected the header Authorization: Bearer TOKEN", asked)
+            shown = token.strip().encode("utf-8", "replace")
+            if scheme.lower() != "bearer" or not hmac.compare_digest(shown, limits.token.encode("utf-8")):
+                challenge = {"WWW-Authenticate": "Bearer"}
+                expected = "expected the header Authorization: Bearer TOKEN"
+                return problem_response(401, "Not authorised", expected, challenge)
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > limits.max_body:
             return problem_response(413, "The body is too large", _too_large(limits.max_body))
         return None
 
 
-class _Counted:
+class _BoundedBody:
     """A request's body, up to so many bytes and until a time."""
 
     def __init__(self, receive: Any, max_body: int, until: float) -> None:

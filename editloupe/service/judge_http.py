@@ -1,6 +1,6 @@
 """The judge over HTTP (extra `serve`): verdicts for a training loop or another language.
 
-This module needs FastAPI and is imported by the command only; `bureau` and `http_models` are free of it.
+This module needs FastAPI and is imported by the command only; `queue` and `http_models` do not need it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import FastAPI, File, Form, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
@@ -20,19 +20,36 @@ from starlette.exceptions import HTTPException
 
 import editloupe
 from editloupe.data.images import ImageStore
-from editloupe.errors import DataError, EditLoupeError, RubricError, SampleError
+from editloupe.errors import ConfigError, DataError, EditLoupeError, SampleError
+from editloupe.protocols.base import scored
+from editloupe.scores import MetricSet
 from editloupe.service import http_models as wire
-from editloupe.service.bureau import CACHE_BYTES, Bureau, Closing, Full, Late, Seat
 from editloupe.service.http_guard import Guard, Limits, problem_response
 from editloupe.service.http_metrics import Metrics
-from editloupe.service.http_models import Batch, BatchItem, BatchVerdicts, Edit, Health, Problem, Ready, Verdict
+from editloupe.service.http_models import (
+    Batch,
+    BatchItem,
+    BatchVerdicts,
+    Edit,
+    EditFields,
+    Health,
+    Problem,
+    Ready,
+    ScoreOut,
+    Verdict,
+)
+from editloupe.service.queue import JudgeQueue, QueueFull, ShuttingDown, Slot, Timeout
 from editloupe.values import ImageRef
 
 Model = TypeVar("Model", bound=BaseModel)
 
+CACHE_BYTES: Final = 64 * 2**20
+"""Decoded and encoded pictures of one request that are kept in memory while it is judged."""
+
 _DESCRIPTION = """\
-Judges image edits. A verdict is one finding a criterion, each with a label or with the status that says why there is none,
-and a reward that is a number only where every criterion was judged. The trace of each verdict stays in the run folder.
+Judges image edits. A verdict has a finding for each question, with an answer or with the status that says why there is
+none. It has the protocol's scores, and a reward, which is a number only if every metric was judged. Traces stay in the run
+folder.
 """
 
 _TITLES: Mapping[int, str] = {
@@ -52,23 +69,23 @@ _TITLES: Mapping[int, str] = {
 }
 
 
-def make_app(bureau: Bureau, limits: Limits, *, root: Path | None, closed: Callable[[int], None]) -> Any:
-    """The ASGI application.
+def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: Callable[[int], None]) -> Any:
+    """Return the ASGI application.
 
-    root: images below it may be named by path; None for none.   closed: told, at the end, how many threads still hang.
+    root: images below it may be named by path; None for none.
+    on_close: called at the end with the number of threads that still hang in a call.
     """
-    metrics = Metrics(bureau)
-    bureau.seen = metrics.found
+    metrics = Metrics(queue)
+    queue.on_finding = metrics.count_finding
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
-        bureau.start()
         yield
-        closed(await bureau.close(wait_s=2.0))
+        on_close(await queue.close(wait_s=2.0))
 
     async def judge(request: Request) -> Verdict:
         """Judge one edit; its images come in base64, or as paths on the server."""
-        return await _judged([await _parsed(request, Edit)], _seat(request).until)
+        return await _judge([await _parsed(request, Edit)], _slot(request).until)
 
     async def upload(
         request: Request,
@@ -79,7 +96,7 @@ def make_app(bureau: Bureau, limits: Limits, *, root: Path | None, closed: Calla
         id: Annotated[str | None, Form(max_length=200)] = None,
         boxes: Annotated[list[str] | None, Form(description="Targets in the source image: x0,y0,x1,y1 in px.")] = None,
         edit_type: Annotated[str | None, Form(max_length=200)] = None,
-        criteria: Annotated[list[str] | None, Form(description="Ids or short names; none for all.")] = None,
+        criteria: Annotated[list[str] | None, Form(description="Metrics, by id or short name; none for all.")] = None,
         repeat: Annotated[int, Form(ge=0, le=9999)] = 0,
     ) -> Verdict:
         """Judge one edit; its images come as files of a form."""
@@ -91,66 +108,66 @@ def make_app(bureau: Bureau, limits: Limits, *, root: Path | None, closed: Calla
                 refs[name] = await asyncio.to_thread(images.add_bytes, await file.read(), name=name)
         fields = {"instruction": instruction, "id": id, "edit_type": edit_type, "repeat": repeat}
         try:
-            asked = wire.Asked.model_validate({**fields, "boxes": _numbers(boxes), "criteria": criteria or []})
+            checked = EditFields.model_validate({**fields, "boxes": _numbers(boxes), "criteria": criteria or []})
         except ValidationError as error:
-            raise SampleError(_told(error.errors())) from error
-        return await _verdict(asked, refs, images, _seat(request).until)
+            raise SampleError(_message(error.errors())) from error
+        return await _verdict(checked, refs, images, _slot(request).until)
 
     async def batch(request: Request) -> BatchVerdicts:
         """Judge several edits at once. All of them find room, or none is begun."""
-        seat = _seat(request)
+        slot = _slot(request)
         edits = (await _parsed(request, Batch)).edits
-        if len(edits) > bureau.places:
-            raise SampleError(f"{len(edits)} edits in one batch; this service takes at most {bureau.places} at once")
-        bureau.widen(seat, len(edits))
+        if len(edits) > queue.capacity:
+            raise SampleError(f"{len(edits)} edits in one batch; this service takes at most {queue.capacity} at once")
+        queue.resize(slot, len(edits))
 
         async def one(edit: list[Edit]) -> BatchItem:
             try:
-                return BatchItem(verdict=await _judged(edit, seat.until))
-            except (EditLoupeError, Late, Closing) as error:
+                return BatchItem(verdict=await _judge(edit, slot.until))
+            except (EditLoupeError, Timeout, ShuttingDown) as error:
                 status = _status(error)
                 return BatchItem(problem=wire.problem(status, _TITLES[status], str(error)))
 
         waiting = [one([edits.pop(0)]) for _ in range(len(edits))]
         return BatchVerdicts(results=list(await asyncio.gather(*waiting)))
 
-    async def _judged(edit: list[Edit], until: float) -> Verdict:
+    async def _judge(edit: list[Edit], until: float) -> Verdict:
         """edit: one, taken out, so that its images in base64 leave memory once they are files."""
-        images, given = _store(), edit.pop()
-        pictures = {"source": given.source, "edited": given.edited, "reference": given.reference}
-        asked = wire.Asked.model_validate(given.model_dump(exclude=set(pictures)))
-        del given
+        images, sent = _store(), edit.pop()
+        pictures = {"source": sent.source, "edited": sent.edited, "reference": sent.reference}
+        fields = EditFields.model_validate(sent.model_dump(exclude=set(pictures)))
+        del sent
         refs = {}
         for name in tuple(pictures):
             picture = pictures.pop(name)
             if picture is not None:
-                refs[name] = await asyncio.to_thread(wire.opened, picture, name, images, root)
+                refs[name] = await asyncio.to_thread(wire.open_picture, picture, name, images, root)
             del picture
-        return await _verdict(asked, refs, images, until)
+        return await _verdict(fields, refs, images, until)
 
-    async def _verdict(asked: wire.Asked, refs: Mapping[str, ImageRef], images: ImageStore, until: float) -> Verdict:
-        sample, bench = wire.sample_of(asked, refs), bureau.bench
-        bench.protocol.check([sample])
-        known = [c.id for c in bench.criteria]
-        criteria = [bench.rubric.criterion(name).id for name in asked.criteria] or known
-        for criterion in criteria:
-            if criterion not in known:
-                raise SampleError(f"this service does not judge by {criterion!r}; it judges by {', '.join(known)}")
-        given = await bureau.judge(sample, images, criteria=criteria, repeat=asked.repeat, until=until)
-        done = {one.finding.task_id: one.finding for one in given}
-        scores = [score for score in bench.protocol.score([sample], done) if score.metric in criteria]
+    async def _verdict(fields: EditFields, refs: Mapping[str, ImageRef], images: ImageStore, until: float) -> Verdict:
+        sample, protocol = wire.sample_of(fields, refs), queue.setup.protocol
+        protocol.check([sample])
+        known = MetricSet(id=protocol.name, metrics=tuple(protocol.metrics))
+        try:
+            asked = {known.metric(name).id for name in fields.criteria} or set(queue.setup.metrics)
+        except ConfigError as error:
+            raise SampleError(f"criteria: {error}") from error
+        results = await queue.judge(sample, images, metrics=asked, repeat=fields.repeat, until=until)
+        scores = [s for s in scored(protocol, [sample], [r.finding for r in results]) if s.metric in asked]
         return Verdict(
-            id=asked.id,
+            id=fields.id,
             sample=sample.id,
-            judge=bench.judge.id,
-            reward=wire.reward_of(scores),
-            findings=[wire.finding_out(one) for one in given],
+            judge=queue.setup.judge.id,
+            reward=wire.reward_of(scores, [metric for metric in protocol.metrics if metric.id in asked]),
+            scores=[ScoreOut.model_validate(score) for score in scores],
+            findings=[wire.finding_out(result) for result in results],
             warnings=list(wire.warnings_of(sample)),
         )
 
     def _store() -> ImageStore:
         # One a request, so that pictures leave memory with it.
-        return ImageStore(bureau.store.blobs, max_pixels=limits.max_pixels, cache_bytes=CACHE_BYTES)
+        return ImageStore(queue.store.blobs, max_pixels=limits.max_pixels, cache_bytes=CACHE_BYTES)
 
     async def healthz() -> Health:
         """The process answers."""
@@ -158,20 +175,23 @@ def make_app(bureau: Bureau, limits: Limits, *, root: Path | None, closed: Calla
 
     async def readyz() -> Ready:
         """The service takes requests; 503 once it shuts down."""
-        if bureau.closing:
-            raise Closing("the service is shutting down")
-        bench = bureau.bench
+        if queue.closing:
+            raise ShuttingDown
+        setup = queue.setup
+        options = wire.options_out(setup.options)
         return Ready(
-            backend=bench.backend.uri,
-            judge=bench.judge.id,
-            mode=bench.settings.mode,
-            rubric=bench.rubric.id,
-            criteria=[c.id for c in bench.criteria],
-            places=bureau.places,
-            taken=bureau.taken,
+            backend=setup.backend.uri,
+            judge=setup.judge.id,
+            protocol=setup.protocol.name,
+            options=options,
+            mode=_word(options.get("mode")),
+            rubric=_word(options.get("rubric")),
+            criteria=setup.metrics,
+            places=queue.capacity,
+            taken=queue.taken,
         )
 
-    async def measured() -> Response:
+    async def prometheus() -> Response:
         """Counters and gauges for Prometheus."""
         return PlainTextResponse(metrics.text(), media_type=metrics.media_type)
 
@@ -202,7 +222,7 @@ def make_app(bureau: Bureau, limits: Limits, *, root: Path | None, closed: Calla
     app.add_api_route("/readyz", readyz, methods=["GET"], responses=_problems(403, 421, 503), tags=["operation"])
     app.add_api_route(
         "/metrics",
-        measured,
+        prometheus,
         methods=["GET"],
         response_class=PlainTextResponse,
         responses=_problems(401, 403, 421),
@@ -212,19 +232,19 @@ def make_app(bureau: Bureau, limits: Limits, *, root: Path | None, closed: Calla
         (RequestValidationError, _invalid),
         (HTTPException, _refused),
         (EditLoupeError, _failed),
-        (Late, _failed),
-        (Closing, _failed),
-        (Full, _failed),
+        (Timeout, _failed),
+        (ShuttingDown, _failed),
+        (QueueFull, _failed),
         (Exception, _failed),
     ):
         app.add_exception_handler(kind, handler)
     app.openapi = _openapi(app.openapi, secured=limits.token is not None)
-    app.add_middleware(Guard, bureau=bureau, limits=limits, metrics=metrics)
+    app.add_middleware(Guard, queue=queue, limits=limits, metrics=metrics)
     return app
 
 
 async def _parsed(request: Request, model: type[Model]) -> Model:
-    """The body, read here and kept nowhere: FastAPI holds it, twice, until the request is answered.
+    """Return the body, read here and kept nowhere: FastAPI would hold it, twice, until the request is answered.
 
     Raises RequestValidationError, HTTPException.
     """
@@ -245,10 +265,14 @@ def _body(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-def _seat(request: Request) -> Seat:
-    seat = request.scope["editloupe.seat"]
-    assert isinstance(seat, Seat)
-    return seat
+def _slot(request: Request) -> Slot:
+    slot = request.scope["editloupe.slot"]
+    assert isinstance(slot, Slot)
+    return slot
+
+
+def _word(option: object) -> str | None:
+    return None if option is None else str(option)
 
 
 def _numbers(boxes: list[str] | None) -> list[list[float]]:
@@ -263,23 +287,23 @@ def _numbers(boxes: list[str] | None) -> list[list[float]]:
 
 
 def _status(error: Exception) -> int:
-    if isinstance(error, DataError | RubricError):
+    if isinstance(error, DataError):
         return 422
-    if isinstance(error, Full | Closing):
+    if isinstance(error, QueueFull | ShuttingDown):
         return 503
-    return 504 if isinstance(error, Late) else 500
+    return 504 if isinstance(error, Timeout) else 500
 
 
 async def _failed(_: Request, error: Exception) -> Response:
     status = _status(error)
     # What is no error of ours may speak of anything; it is in the server's log.
-    told = str(error) if status != 500 or isinstance(error, EditLoupeError) else "editloupe itself failed; see its log"
-    headers = {"Retry-After": str(error.retry_after_s if isinstance(error, Full) else 5)} if status == 503 else {}
-    return problem_response(status, _TITLES[status], told, headers)
+    detail = str(error) if status != 500 or isinstance(error, EditLoupeError) else "editloupe itself failed; see its log"
+    headers = {"Retry-After": str(error.retry_after_s if isinstance(error, QueueFull) else 5)} if status == 503 else {}
+    return problem_response(status, _TITLES[status], detail, headers)
 
 
 async def _invalid(_: Request, error: Any) -> Response:
-    return problem_response(422, _TITLES[422], _told(error.errors()))
+    return problem_response(422, _TITLES[422], _message(error.errors()))
 
 
 async def _refused(_: Request, error: Any) -> Response:
@@ -287,8 +311,8 @@ async def _refused(_: Request, error: Any) -> Response:
     return problem_response(error.status_code, title, str(error.detail), dict(error.headers or {}))
 
 
-def _told(errors: Any) -> str:
-    """Where and what, a line each; never what was sent, which may be megabytes."""
+def _message(errors: Any) -> str:
+    """Return where and what, a line each; never what was sent, which may be megabytes."""
     lines = []
     for one in list(errors)[:10]:
         where = ".".join(str(part) for part in one["loc"] if part != "body")
@@ -301,7 +325,7 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def _openapi(made: Callable[[], dict[str, Any]], *, secured: bool) -> Callable[[], dict[str, Any]]:
-    """FastAPI's description with errors as what they are, application/problem+json, and the token where one is needed."""
+    """Return FastAPI's description with errors as application/problem+json, and with the token if one is needed."""
 
     def described() -> dict[str, Any]:
         schema = made()
@@ -309,8 +333,8 @@ def _openapi(made: Callable[[], dict[str, Any]], *, secured: bool) -> Callable[[
             for operation in item.values():
                 for status, response in operation["responses"].items():
                     if not status.startswith("2"):
-                        told = {"schema": {"$ref": "#/components/schemas/Problem"}}
-                        response["content"] = {"application/problem+json": told}
+                        shape = {"schema": {"$ref": "#/components/schemas/Problem"}}
+                        response["content"] = {"application/problem+json": shape}
                     if status == "503":
                         response["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "required": True}}
                 if secured and path not in ("/healthz", "/readyz"):

@@ -1,8 +1,8 @@
 """The tools as a Model Context Protocol server on standard input and output (the extra `mcp`).
 
 One process serves one client, hence one conversation: the images that the client opened, and the pictures made since.
-There is no HTTP: since the protocol of 2026-07-28 a request there belongs to no session, so that "Crop 1" would be
-anybody's.
+There is no HTTP: since the protocol of 2026-07-28 a request there belongs to no session, so that "Crop 1" could be any
+client's.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _OPENS: Final = {"original": "Original Image", "edited": "Edited Image", "refere
 
 
 def serve(session: Session, root: Path) -> None:
-    """Serve until the client closes standard input. root: only images below it can be opened.
+    """Serve until the client closes standard input.
 
-    Raises ConfigError (the folder), MissingExtra.
+    root: only images below it can be opened. Raises ConfigError if it is no folder, MissingExtra without the extra `mcp`.
     """
     server = make_server(session, root)
     import anyio
@@ -43,7 +43,7 @@ def serve(session: Session, root: Path) -> None:
 
 
 def make_server(session: Session, root: Path) -> Server[Any]:
-    """The server without a transport. Raises as `serve`."""
+    """Return the server without a transport. Raises as `serve`."""
     if not root.is_dir():
         raise ConfigError(f"--root {root}: is no folder; expected the one below which images may be opened")
     base = root.resolve()
@@ -55,15 +55,15 @@ def make_server(session: Session, root: Path) -> Server[Any]:
     import anyio.to_thread
 
     async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
-        return ListToolsResult(tools=_offered(session))
+        return ListToolsResult(tools=_tools(session))
 
     async def call_tool(_context: Any, params: Any) -> CallToolResult:
         arguments = params.arguments or {}
         work: Callable[[], CallToolResult]
         if params.name == OPEN:
-            work = lambda: _opened(session, base, arguments)  # noqa: E731
+            work = lambda: _open_images(session, base, arguments)  # noqa: E731
         else:
-            work = lambda: _called(session, params.name, arguments)  # noqa: E731
+            work = lambda: _call(session, params.name, arguments)  # noqa: E731
         # In a thread, so that the server answers pings while a network computes.
         return await anyio.to_thread.run_sync(work)
 
@@ -77,7 +77,7 @@ def make_server(session: Session, root: Path) -> Server[Any]:
 
 
 def _instructions(session: Session) -> str:
-    absent = "".join(f" The tool {name} is absent here: {why}." for name, why in session.toolbox.absent.items())
+    absent = "".join(f" The tool {name} is absent here: {reason}." for name, reason in session.toolbox.absent.items())
     return (
         f"Tools that look closely at images and at what an edit changed. Begin with {OPEN}; the other tools take the image "
         "names that it gives. Pictures that tools show are named Crop 1, Crop 2, … and can be named in later calls. Boxes "
@@ -85,7 +85,7 @@ def _instructions(session: Session) -> str:
     )
 
 
-def _offered(session: Session) -> list[Any]:
+def _tools(session: Session) -> list[Any]:
     from mcp_types import Tool, ToolAnnotations
 
     paths = {
@@ -99,22 +99,19 @@ def _offered(session: Session) -> list[Any]:
         input_schema={"type": "object", "properties": paths, "required": ["original"], "additionalProperties": False},
         annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
     )
-    made = [spec(tool) for tool in session.toolbox.tools.values()]
-    return [
-        opening,
-        *(
-            Tool(
-                name=one.name,
-                description=one.description,
-                input_schema=dict(one.parameters),
-                annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
-            )
-            for one in made
-        ),
+    offered = [
+        Tool(
+            name=one.name,
+            description=one.description,
+            input_schema=dict(one.parameters),
+            annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
+        )
+        for one in map(spec, session.toolbox.tools.values())
     ]
+    return [opening, *offered]
 
 
-def _opened(session: Session, root: Path, arguments: Mapping[str, Any]) -> CallToolResult:
+def _open_images(session: Session, root: Path, arguments: Mapping[str, Any]) -> CallToolResult:
     unknown = sorted(set(arguments) - set(_OPENS))
     if unknown or "original" not in arguments:
         found = f"found {', '.join(map(repr, unknown))}" if unknown else "'original' is missing"
@@ -127,7 +124,7 @@ def _opened(session: Session, root: Path, arguments: Mapping[str, Any]) -> CallT
     return _answer([_text("\n".join(lines))])
 
 
-def _called(session: Session, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+def _call(session: Session, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
     if name in session.toolbox.tools and not session.images:
         return _failed(f"no image is open: call {OPEN} first")
     try:
@@ -138,7 +135,7 @@ def _called(session: Session, name: str, arguments: Mapping[str, Any]) -> CallTo
 
 
 def _content(shown: Shown) -> list[TextContent | ImageContent]:
-    """Text, then each picture behind its name."""
+    """Return the text, then each picture behind its name."""
     from mcp_types import ImageContent
 
     blocks: list[TextContent | ImageContent] = [_text(shown.observation.text)]

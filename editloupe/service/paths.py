@@ -8,7 +8,10 @@ from editloupe.errors import ImageError
 
 
 def below(root: Path, path: object) -> Path:
-    """The file that is meant, links followed. Raises ImageError where it is not below `root`, whether it exists or not."""
+    """Return the file that a path means, links followed.
+
+    Raises ImageError for a file that is not below `root`, whether it exists or not.
+    """
     if not isinstance(path, str) or "\0" in path:
         raise ImageError(f"path {path!r}: expected the path of an image file")
     try:

@@ -1,6 +1,6 @@
-"""Ablations: what tools show is hidden or shown from elsewhere, to learn whether a judge uses what it sees.
+"""Ablations: what tools show is hidden, or shown from elsewhere, to learn whether a judge uses what it sees.
 
-The model is told nothing of it; the tools' versions, and with them the judge's id, the run and every heading, are.
+The LMM does not learn of it. The tools' versions do, and with them the judge's id, the run and every heading.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import Any, ClassVar, Final, cast
 
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
-from pydantic import BaseModel
 
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
+from editloupe.findings import Observation
+from editloupe.imaging.control_regions import find_control_regions, swap_regions
 from editloupe.imaging.differences import Differences
-from editloupe.imaging.quiet import exchanged, quiet_places
-from editloupe.records import Observation
-from editloupe.tools.base import Desk, Holds, Prepares, Tool, Toolbox
+from editloupe.tools.base import Describes, Prepares, Tool, Toolbox, ToolContext
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.values import ImageRef, Json, View
 
@@ -29,10 +28,11 @@ _HIDDEN: Final = "hidden"
 
 @dataclass(frozen=True, kw_only=True)
 class Ablation:
-    """told: what is done, for headings.   made: the toolbox with it done; raises ConfigError where it cannot be."""
+    """One ablation."""
 
-    told: str
-    made: Callable[[Toolbox], Toolbox]
+    description: str
+    apply: Callable[[Toolbox], Toolbox]
+    """Return the toolbox with it. Raises ConfigError where that cannot be."""
 
 
 class BlackPictures:
@@ -44,43 +44,30 @@ class BlackPictures:
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
-
-    @property
-    def name(self) -> str:
-        return self._tool.name
-
-    @property
-    def description(self) -> str:
-        return self._tool.description
-
-    @property
-    def Args(self) -> type[BaseModel]:  # noqa: N802 - the name that a tool's arguments have
-        return self._tool.Args
-
-    @property
-    def repeatable(self) -> bool:
-        return bool(getattr(self._tool, "repeatable", False))
+        self.name, self.description, self.Args = tool.name, tool.description, tool.Args
+        self.repeatable = bool(getattr(tool, "repeatable", False))
 
     @property
     def version(self) -> str:
         return f"{self._tool.version} +black"
 
     def prepare(self) -> None:
-        """What the tool itself loads. Raises ConfigError."""
+        """Load what the tool itself loads. Raises ConfigError."""
         if isinstance(self._tool, Prepares):
             self._tool.prepare()
 
-    def holds(self) -> tuple[str, ...]:
-        """What the tool itself works with."""
-        return self._tool.holds() if isinstance(self._tool, Holds) else ()
+    def describe(self) -> tuple[str, ...]:
+        """Return what the tool itself works with."""
+        return self._tool.describe() if isinstance(self._tool, Describes) else ()
 
-    def __call__(self, args: Any, desk: Desk) -> Observation:
-        seen = self._tool(args, replace(desk, views={name: _uncovered(view) for name, view in desk.views.items()}))
+    def __call__(self, args: Any, context: ToolContext) -> Observation:
+        views = {name: replace(view, image=_hidden(view) or view.image) for name, view in context.views.items()}
+        seen = self._tool(args, replace(context, views=views))
         if not seen.views:
             return seen
-        black = {image: _black(image, desk.images) for image in seen.images}
-        # A picture cut from a hidden one comes, for whoever follows where it came from, from the black one.
-        covers = {hidden: view.image for view in desk.views.values() if (hidden := _hidden(view)) is not None}
+        black = {image: _black(image, context.images) for image in seen.images}
+        # A picture cut from a hidden one has the black one as its recorded origin.
+        covers = {hidden: view.image for view in context.views.values() if (hidden := _hidden(view)) is not None}
 
         def covered(view: View) -> View:
             params: dict[str, Json] = {**view.params, _HIDDEN: view.image.to_json()}
@@ -103,17 +90,17 @@ class ShamDifferences(LocalizeDifferences):
 
     revision: ClassVar[str] = f"{LocalizeDifferences.revision}+sham"
 
-    def observed(self, found: Differences, names: tuple[str, str], desk: Desk) -> Observation:
-        places = quiet_places(found)
-        seen = super().observed(exchanged(found, places), names, desk)
+    def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
+        controls = find_control_regions(found)
+        seen = super().observed(swap_regions(found, controls), names, context)
         sham: list[Json] = [
             {
                 "true_box": list(region.box.ints()),
-                "shown_box": list(place.box.ints()),
-                "busy": round(place.busy, 5),
-                "mean_difference": round(place.mean, 2),
+                "shown_box": list(control.box.ints()),
+                "busy": round(control.busy, 5),
+                "mean_difference": round(control.mean, 2),
             }
-            for region, place in zip(found.regions, places, strict=True)
+            for region, control in zip(found.regions, controls, strict=True)
         ]
         return replace(seen, data=_marked({**seen.data, "sham": sham}, "sham-differences"))
 
@@ -123,7 +110,10 @@ def _all_black(box: Toolbox) -> Toolbox:
 
 
 def _with_sham(box: Toolbox) -> Toolbox:
-    """Raises ConfigError where the tool is not on offer, or another one of its name is."""
+    """Return the toolbox with sham differences.
+
+    Raises ConfigError where localize_differences is not on offer, or another tool has its name.
+    """
     tool: object = box.tools.get(LocalizeDifferences.name)
     if not isinstance(tool, LocalizeDifferences):
         found = (
@@ -138,15 +128,15 @@ def _with_sham(box: Toolbox) -> Toolbox:
 # In the order in which they are applied: the sham places are chosen first, then all pictures are covered.
 ABLATIONS: Final[Mapping[str, Ablation]] = {
     "sham-differences": Ablation(
-        told="localize_differences shows places where nothing changed, and says that they differ", made=_with_sham
+        description="localize_differences shows places where nothing changed, and says that they differ", apply=_with_sham
     ),
-    "black-crops": Ablation(told="what tools show is black; their texts stay", made=_all_black),
+    "black-crops": Ablation(description="what tools show is black; their texts stay", apply=_all_black),
 }
-"""Name → what it does."""
+"""Name → ablation."""
 
 
 def checked(names: Iterable[str]) -> tuple[str, ...]:
-    """The named ablations, each once, in one order. Raises ConfigError for an unknown name."""
+    """Return the named ablations, each once, in one order. Raises ConfigError for an unknown name."""
     wanted = set(names)
     for name in sorted(wanted - set(ABLATIONS)):
         raise ConfigError(f"there is no ablation {name!r}; the ablations are: {', '.join(ABLATIONS)}")
@@ -154,11 +144,14 @@ def checked(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def ablated(box: Toolbox, names: Sequence[str]) -> Toolbox:
-    """The toolbox with these ablations, as `checked` gives them. Raises ConfigError where one has nothing to work on."""
+    """Return the toolbox with these ablations. names: as `checked` returns them.
+
+    Raises ConfigError where an ablation has nothing to work on.
+    """
     for name in names:
         if not box.tools:
             raise ConfigError(f"ablation {name!r} changes what tools show, and there are no tools")
-        box = ABLATIONS[name].made(box)
+        box = ABLATIONS[name].apply(box)
     return box
 
 
@@ -172,14 +165,11 @@ def _hidden(view: View) -> ImageRef | None:
     return ImageRef.from_json(hidden) if isinstance(hidden, Mapping) else None
 
 
-def _uncovered(view: View) -> View:
-    hidden = _hidden(view)
-    return view if hidden is None else replace(view, image=hidden)
-
-
 def _black(image: ImageRef, store: ImageStore) -> ImageRef:
-    """A black picture of the same size. It says in a text chunk what it stands for, so that no two pictures are one file,
-    which a conversation would show under one name."""
+    """Return a black picture of the same size.
+
+    A text chunk says what it stands for. Otherwise two pictures could be one file, which has one name in a conversation.
+    """
     note = PngInfo()
     note.add_text("Description", f"black in place of {image.sha256}")
     buffer = io.BytesIO()

@@ -1,11 +1,11 @@
-"""What tools have said before in a run: an equal call on equal images runs once, whoever asks, however often.
+"""Keeps what tools returned in a run: an equal call on equal images runs once.
 
 An answer is kept under the tool's name and version, its arguments, the images that they name (name and View, hence the
 pixels' digest), whether the conversation has made the call before, and the kind of device. Names count, since an
 observation speaks of "Crop 2": the same picture under another name is another call. The numbers of the pictures that a call
-itself makes do not: they are filled in for the conversation that gets the answer.
+itself makes do not count: they are filled in for the conversation that gets the answer.
 
-Only tools that say so are kept (`repeatable = True`): their observations rest on nothing else. Errors never are.
+Only answers of tools with `repeatable = True` are kept: they depend on nothing else. Errors are never kept.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import cast
 from pydantic import BaseModel
 
 from editloupe.data.images import ImageStore
-from editloupe.records import Observation
-from editloupe.tools.base import Desk, Prepares, Tool, Toolbox, validated
-from editloupe.tools.devices import device_class
+from editloupe.findings import Observation
+from editloupe.models.devices import device_class
+from editloupe.tools.base import Prepares, Tool, Toolbox, ToolContext, validated
 from editloupe.values import Json, canonical_json, digest
 
 _SCHEMA = 1
@@ -33,9 +33,10 @@ _BLANK = re.compile("\ue000(\\d+)\ue001")
 
 
 class ToolCache:
-    """The answers kept in a folder, for all threads of a process; several processes may share it.
+    """Answers of tools in a folder, for all threads of a process. Several processes may share the folder.
 
-    device: as the tools' settings name it.   ran, hits: calls that were run, and that were answered from before.
+    device: as the tools' settings name it.
+    `ran` and `hits` count the calls that were run, and those that were answered from the folder.
     """
 
     def __init__(self, folder: Path, *, device: str = "auto") -> None:
@@ -44,40 +45,47 @@ class ToolCache:
         self._busy: dict[str, threading.Lock] = {}
         self.ran = self.hits = 0
 
-    def call(self, box: Toolbox, name: str, arguments: Mapping[str, Json], desk: Desk) -> tuple[Observation, bool]:
-        """As `Toolbox.call`, and whether it was answered from before. Raises what that raises, and keeps nothing then."""
+    def call(
+        self, box: Toolbox, name: str, arguments: Mapping[str, Json], context: ToolContext
+    ) -> tuple[Observation, bool]:
+        """Return what `Toolbox.call` does, and True if it was answered from the folder.
+
+        Raises what `Toolbox.call` raises, and keeps nothing then.
+        """
         tool = box.tools.get(name)
         if tool is None or not getattr(tool, "repeatable", False):
             self._count(hit=False)
-            return box.call(name, arguments, desk), False
+            return box.call(name, arguments, context), False
         args = validated(tool, arguments)
-        key = self._key(tool, arguments, args, desk)
+        key = self._key(tool, arguments, args, context)
         with self._lock:
             busy = self._busy.setdefault(key, threading.Lock())
         # A second caller of the same waits for the first, instead of doing the same work beside it.
         with busy:
             try:
-                kept = self._kept(key, desk.images)
+                kept = self._kept(key, context.images)
                 self._count(hit=kept is not None)
-                made = kept or tool(args, _Nameless(images=desk.images, views=desk.views, past_calls=desk.past_calls))
+                made = kept or tool(
+                    args, _Unnumbered(images=context.images, views=context.views, past_calls=context.past_calls)
+                )
                 if kept is None and not made.error:
                     self._keep(key, tool.name, made)
             finally:
                 with self._lock:
                     self._busy.pop(key, None)
-        return _named(made, desk), kept is not None
+        return _named(made, context), kept is not None
 
-    def _key(self, tool: Tool, arguments: Mapping[str, Json], args: BaseModel, desk: Desk) -> str:
+    def _key(self, tool: Tool, arguments: Mapping[str, Json], args: BaseModel, context: ToolContext) -> str:
         if isinstance(tool, Prepares):
             # Only what is loaded says where it computes.
             tool.prepare()
-        names = {name.casefold(): name for name in desk.views}
+        names = {name.casefold(): name for name in context.views}
 
-        def spelt(given: Mapping[str, Json]) -> dict[str, Json]:
-            return {k: names.get(v.strip().casefold(), v) if isinstance(v, str) else v for k, v in given.items()}
+        def spelt(values: Mapping[str, Json]) -> dict[str, Json]:
+            return {k: names.get(v.strip().casefold(), v) if isinstance(v, str) else v for k, v in values.items()}
 
-        told = spelt(args.model_dump(mode="json"))
-        named = sorted({v for v in told.values() if isinstance(v, str) and v in desk.views})
+        given = spelt(args.model_dump(mode="json"))
+        named = sorted({v for v in given.values() if isinstance(v, str) and v in context.views})
         # As the conversation has written the call down, and as the tool spells it.
         calls = [spelt(arguments), spelt(args.model_dump(mode="json", exclude_unset=True))]
         return digest(
@@ -86,9 +94,9 @@ class ToolCache:
                 "tool": tool.name,
                 "version": tool.version,
                 "device": device_class(self._device),
-                "arguments": told,
-                "images": {name: desk.views[name].to_json() for name in named},
-                "repeated": [canonical_json({"name": tool.name, "arguments": c}) in desk.past_calls for c in calls],
+                "arguments": given,
+                "images": {name: context.views[name].to_json() for name in named},
+                "repeated": [canonical_json({"name": tool.name, "arguments": c}) in context.past_calls for c in calls],
             }
         )
 
@@ -96,7 +104,7 @@ class ToolCache:
         return self._folder / key[:2] / f"{key}.json"
 
     def _kept(self, key: str, images: ImageStore) -> Observation | None:
-        """None also where the file is damaged, or one of its pictures is gone."""
+        """Return the answer of that key; None where there is none, the file is damaged, or one of its pictures is gone."""
         try:
             data = json.loads(self._path(key).read_bytes())
             found = Observation.from_json(data["observation"])
@@ -109,7 +117,7 @@ class ToolCache:
         path = self._path(key)
         text = json.dumps({"tool": tool, "observation": made.to_json()}, ensure_ascii=False, separators=(",", ":"))
         part = path.with_name(f".{key}.{os.getpid()}.part")
-        # What cannot be kept is asked again; a full disk is told by the trace, which must be written.
+        # What cannot be kept is asked again. A full disk shows in the trace, which must be written.
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             part.write_text(text, encoding="utf-8", errors="backslashreplace")
@@ -122,19 +130,19 @@ class ToolCache:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Nameless(Desk):
-    """A desk on which the pictures to come have no number yet, so that what is said of them fits every conversation."""
+class _Unnumbered(ToolContext):
+    """A context in which the pictures to come have no number yet, so that the answer fits every conversation."""
 
     def crop_name(self, number: int) -> str:
         return f"\ue000{number}\ue001"
 
 
-def _named(made: Observation, desk: Desk) -> Observation:
-    """With the names that the pictures get in this conversation."""
+def _named(made: Observation, context: ToolContext) -> Observation:
+    """Return the answer with the names that its pictures get in this conversation."""
 
     def filled(value: Json) -> Json:
         if isinstance(value, str):
-            return _BLANK.sub(lambda found: desk.crop_name(int(found[1])), value)
+            return _BLANK.sub(lambda found: context.crop_name(int(found[1])), value)
         if isinstance(value, Mapping):
             # The text read in a crop stands under the crop's name.
             return {cast(str, filled(name)): filled(item) for name, item in value.items()}

@@ -1,40 +1,108 @@
-"""One crop of an image as a tool shows it: enlarged where it is small, reduced where it is large, the plain one kept."""
+"""Crops as tools show them: enlarged where they are small, reduced where they are large, the plain one kept."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
+from editloupe import models
+from editloupe.data.images import RGB
 from editloupe.imaging import render
-from editloupe.tools.base import Desk
-from editloupe.tools.devices import computed
-from editloupe.tools.upscalers import Upscaler, enlarge, enlarged_by
+from editloupe.imaging.align import resize
+from editloupe.models.devices import open_device
+from editloupe.models.read_text import TextReader
+from editloupe.models.upscale.base import Lanczos, Upscaler
+from editloupe.tools.base import ToolContext
+from editloupe.tools.reading import NoReader, TextReading
+from editloupe.tools.settings import ToolSettings
+from editloupe.tools.tolerance import LEARNED, RESAMPLED, Tolerance
 from editloupe.values import Box, ImageRef, Json, View
 
 LONG_SIDE: Final = 2048
-"""A crop that is longer is reduced to so many px."""
+"""px; a crop with a longer side is reduced to this."""
+
+
+class CropTool:
+    """A tool that shows crops: it has an upscaler and a text reader, which are part of its version."""
+
+    revision: ClassVar[str] = "1"
+    """Of the tool itself. It changes with anything that changes the tool's observations."""
+
+    def __init__(self, upscaler: Upscaler | None = None, reader: TextReader | NoReader | None = None) -> None:
+        self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
+        self.reading = TextReading(reader)
+
+    @property
+    def version(self) -> str:
+        return self.reading.version(f"{self.revision}; {self.upscaler.version}")
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """How far an observation may be from a recorded one."""
+        return LEARNED if self.upscaler.learned else RESAMPLED
+
+    def prepare(self) -> None:
+        """Load a learned upscaler and a reader now. Raises ConfigError."""
+        models.prepare(self.upscaler)
+        self.reading.prepare()
+
+    def describe(self) -> tuple[str, ...]:
+        """Return the upscaler and the text reader, each with what it was loaded for."""
+        return (models.describe(self.upscaler), *self.reading.describe())
+
+
+def open_crop_upscaler(settings: ToolSettings) -> Upscaler:
+    """Return the upscaler for crops that a tool enlarges unasked: the named one on a GPU, Lanczos on a CPU.
+
+    On a CPU a learned upscaler takes many seconds a crop. `enhancer` uses it all the same, since the model asks.
+    Raises ConfigError as `models.get` does.
+    """
+    upscaler = models.get("upscale", settings.upscaler, device=settings.device)
+    return Lanczos() if upscaler.learned and open_device(settings.device).name == "cpu" else upscaler
+
+
+def enlarge(upscaler: Upscaler, rgb: RGB, *, width: int, height: int) -> RGB:
+    """Return H×W×3 uint8 RGB at another size in px.
+
+    Where it grows, a learned upscaler makes the first ×4. The rest is resampled.
+    """
+    if upscaler.learned and (width > rgb.shape[1] or height > rgb.shape[0]):
+        rgb = upscaler(rgb, 4)
+    return resize(rgb, width=width, height=height)
+
+
+def describe_enlargement(upscaler: Upscaler) -> str:
+    """Return words for the model: what enlarged a picture, and what that means for a verdict."""
+    if upscaler.learned:
+        return f"by {upscaler.name}, a learned upscaler that may invent detail"
+    return f"by {upscaler.name}, which adds no detail"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShownCrop:
-    """view: what the model sees.   kept: the plain crop, where a learned upscaler changed it.   scale: shown px per px.
-    how: what was done, in words ("enlarged ×4 to 512×400 px by Lanczos, which adds no detail").
-    by: for `Observation.data`: "upscaler" (its version), device and precision where a network enlarged; else empty.
-    """
+    """A crop that is ready to be shown."""
 
     view: View
+    """What the LMM sees."""
     kept: tuple[View, ...]
+    """The plain crop, where a learned upscaler changed it; else ()."""
     scale: float
+    """Shown px for each px of the image."""
     how: str
+    """What was done, in words: "enlarged ×4 to 512×400 px by Lanczos, which adds no detail"."""
     by: Mapping[str, Json]
+    """For `Observation.data`: the upscaler's version, device and precision, where a network enlarged; else empty."""
 
 
 def show_crop(
-    desk: Desk, image: ImageRef, region: Box, upscaler: Upscaler, *, params: Mapping[str, Json] | None = None
+    context: ToolContext, image: ImageRef, region: Box, upscaler: Upscaler, *, params: Mapping[str, Json] | None = None
 ) -> ShownCrop:
-    """Cut `region` (whole px inside the image) and bring it to a size to look at; one under 256 px a side is enlarged."""
-    plain = render.crop(desk.images.array(image), region)
+    """Cut `region` (whole px inside the image) and bring it to a size to look at. A small region is enlarged.
+
+    params: noted in the view beside the scale.
+    """
+    plain = render.crop(context.images.array(image), region)
     scale = render.display_scale(region.width, region.height, long_side=LONG_SIDE)
     width, height = max(1, round(scale * region.width)), max(1, round(scale * region.height))
     made = enlarge(upscaler, plain, width=width, height=height)
@@ -43,22 +111,31 @@ def show_crop(
     if by_network:
         noted["upscaler"] = upscaler.name
     return ShownCrop(
-        view=_view(desk.images.add_array(made), image, region, "crop", noted),
-        kept=(_view(desk.images.add_array(plain), image, region, "crop", {}),) if by_network else (),
+        view=add_view(context, made, image, region, "crop", noted),
+        kept=(add_view(context, plain, image, region, "crop"),) if by_network else (),
         scale=scale,
         how=_how(scale, width, height, upscaler),
-        by={"upscaler": upscaler.version, **computed(upscaler)} if by_network else {},
+        by={"upscaler": upscaler.version, **models.computed(upscaler)} if by_network else {},
     )
 
 
-def _view(image: ImageRef, origin: ImageRef, region: Box, op: str, params: Mapping[str, Json]) -> View:
+def add_view(
+    context: ToolContext,
+    picture: RGB,
+    origin: ImageRef,
+    region: Box,
+    op: str,
+    params: Mapping[str, Json] | None = None,
+) -> View:
+    """Keep a picture that shows `region` of `origin` (px) and return its view."""
+    image = context.images.add_array(picture)
     window = Box.whole(width=image.width, height=image.height)
-    return View(image=image, origin=origin, region=region, window=window, op=op, params=params)
+    return View(image=image, origin=origin, region=region, window=window, op=op, params=params or {})
 
 
 def _how(scale: float, width: int, height: int, upscaler: Upscaler) -> str:
     if scale > 1:
-        return f"enlarged ×{scale:.0f} to {width}×{height} px {enlarged_by(upscaler)}"
+        return f"enlarged ×{scale:.0f} to {width}×{height} px {describe_enlargement(upscaler)}"
     if scale < 1:
         return f"reduced to {width}×{height} px; choose a smaller bbox for full resolution"
     return "shown at full resolution"

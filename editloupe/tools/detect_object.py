@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from editloupe.records import Observation
-from editloupe.tools.base import Desk, Prepares
-from editloupe.tools.detectors import Detector, held, open_detector
-from editloupe.tools.search import MAX_PHRASE, cleaned, facts, search, told
+from editloupe import models
+from editloupe.findings import Observation
+from editloupe.models.detect.base import Detector
+from editloupe.models.detect.search import MAX_PHRASE, cleaned, search
+from editloupe.tools.base import ToolContext
+from editloupe.tools.bbox import ImageArgs
+from editloupe.tools.search import facts, observation_lines
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, Tolerance
 
@@ -23,13 +26,9 @@ class DetectObject:
         "Asks an object detector whether an image shows an object: how many, boxes and scores as text, without pictures. "
         "It can miss small or unusual things; that it finds nothing does not show that nothing is there."
     )
-
     tolerance: ClassVar[Tolerance] = LEARNED
 
-    class Args(BaseModel):
-        model_config = ConfigDict(extra="forbid", frozen=True)
-
-        target_image: str = Field(min_length=1, description='Name of the image: for example "Edited Image" or "Crop 1".')
+    class Args(ImageArgs):
         detect_object_name: str = Field(
             min_length=1, max_length=MAX_PHRASE, description='The object in a few words: for example "red mug".'
         )
@@ -39,8 +38,8 @@ class DetectObject:
 
     @classmethod
     def open(cls, settings: ToolSettings) -> DetectObject:
-        """With the detector that the settings name. Raises ToolAbsent and ConfigError."""
-        return cls(open_detector(settings))
+        """Return the tool with the detector that the settings name. Raises ModelAbsent and ConfigError."""
+        return cls(models.get("detect", settings.detector, device=settings.device))
 
     @property
     def version(self) -> str:
@@ -48,17 +47,17 @@ class DetectObject:
 
     def prepare(self) -> None:
         """Load the detector now. Raises ConfigError."""
-        if isinstance(self.detector, Prepares):
-            self.detector.prepare()
+        models.prepare(self.detector)
 
-    def holds(self) -> tuple[str, ...]:
-        """The detector."""
-        return (held(self.detector),)
+    def describe(self) -> tuple[str, ...]:
+        """Return the detector with what it was loaded for."""
+        return (models.describe(self.detector),)
 
-    def __call__(self, args: Args, desk: Desk) -> Observation:
-        name = desk.named(args.target_image)
-        image = desk.image(name)
-        result = search(self.detector, desk.images.array(image), cleaned(args.detect_object_name))
+    def __call__(self, args: Args, context: ToolContext) -> Observation:
+        name = context.named(args.target_image)
+        image = context.image(name)
+        result = search(self.detector, context.images.array(image), cleaned(args.detect_object_name))
         return Observation(
-            text="\n".join(told(result, self.detector, name=name, image=image)), data=facts(result, self.detector)
+            text="\n".join(observation_lines(result, self.detector, name=name, image=image)),
+            data=facts(result, self.detector),
         )

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from editloupe import models
+from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.geometry import expand
-from editloupe.records import Observation
-from editloupe.tools import detectors, upscalers
-from editloupe.tools.base import Desk, Prepares
-from editloupe.tools.crops import show_crop
-from editloupe.tools.detectors import Detection, Detector, open_detector
-from editloupe.tools.readers import NoReader, TextReader, open_reader
-from editloupe.tools.reading import TextReading
-from editloupe.tools.search import LISTED, MAX_PHRASE, cleaned, facts, search, told
+from editloupe.models.detect.base import Detector
+from editloupe.models.detect.search import MAX_PHRASE, cleaned, search
+from editloupe.models.read_text import TextReader
+from editloupe.models.upscale.base import Upscaler
+from editloupe.tools.base import ToolContext
+from editloupe.tools.bbox import ImageArgs
+from editloupe.tools.crops import CropTool, add_view, open_crop_upscaler, show_crop
+from editloupe.tools.reading import NoReader, open_reader
+from editloupe.tools.search import LISTED, facts, observation_lines
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, Tolerance
-from editloupe.tools.upscalers import Lanczos, Upscaler, open_automatic_upscaler, prepare
-from editloupe.values import Box, ImageRef, View
+from editloupe.values import Box
 
 _CONTEXT: Final = 0.5
 """The crop's sides are 1.5 times the box's: a close look, since the picture with the boxes shows the surroundings."""
 
 
-class Grounding:
+class Grounding(CropTool):
     """Finds a phrase with an object detector and shows what it found; see docs/tools.md."""
 
     name: ClassVar[str] = "grounding"
@@ -35,13 +37,9 @@ class Grounding:
         "of the best one; the text gives boxes and scores. It can miss small or unusual things; that it finds nothing does "
         "not show that nothing is there."
     )
+    revision: ClassVar[str] = "2"
 
-    tolerance: ClassVar[Tolerance] = LEARNED
-
-    class Args(BaseModel):
-        model_config = ConfigDict(extra="forbid", frozen=True)
-
-        target_image: str = Field(min_length=1, description='Name of the image: for example "Edited Image" or "Crop 1".')
+    class Args(ImageArgs):
         phrase: str = Field(
             min_length=1, max_length=MAX_PHRASE, description='What to find, in a few words: for example "red mug".'
         )
@@ -49,66 +47,64 @@ class Grounding:
     def __init__(
         self, detector: Detector, upscaler: Upscaler | None = None, reader: TextReader | NoReader | None = None
     ) -> None:
+        super().__init__(upscaler, reader)
         self.detector = detector
-        self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
-        self.reading = TextReading(reader)
 
     @classmethod
     def open(cls, settings: ToolSettings) -> Grounding:
-        """With the detector that the settings name, the upscaler for small crops, and the text reader.
+        """Return the tool with the detector that the settings name, the upscaler for small crops, and the text reader.
 
-        Raises ToolAbsent and ConfigError.
+        Raises ModelAbsent and ConfigError.
         """
-        return cls(open_detector(settings), open_automatic_upscaler(settings), open_reader(settings))
+        detector = models.get("detect", settings.detector, device=settings.device)
+        return cls(detector, open_crop_upscaler(settings), open_reader(settings))
+
+    @property
+    def tolerance(self) -> Tolerance:
+        return LEARNED
 
     @property
     def version(self) -> str:
-        return self.reading.version(f"2; {self.detector.version}; {self.upscaler.version}")
+        return self.reading.version(f"{self.revision}; {self.detector.version}; {self.upscaler.version}")
 
     def prepare(self) -> None:
         """Load detector, upscaler and reader now. Raises ConfigError."""
-        if isinstance(self.detector, Prepares):
-            self.detector.prepare()
-        prepare(self.upscaler)
-        self.reading.prepare()
+        models.prepare(self.detector)
+        super().prepare()
 
-    def holds(self) -> tuple[str, ...]:
-        """The detector, the upscaler and the reader of text."""
-        return detectors.held(self.detector), upscalers.held(self.upscaler), *self.reading.holds()
+    def describe(self) -> tuple[str, ...]:
+        """Return the detector, the upscaler and the text reader, each with what it was loaded for."""
+        return models.describe(self.detector), *super().describe()
 
-    def __call__(self, args: Args, desk: Desk) -> Observation:
-        name = desk.named(args.target_image)
-        image = desk.image(name)
-        result = search(self.detector, desk.images.array(image), cleaned(args.phrase))
-        lines = told(result, self.detector, name=name, image=image)
+    def __call__(self, args: Args, context: ToolContext) -> Observation:
+        name = context.named(args.target_image)
+        image = context.image(name)
+        result = search(self.detector, context.images.array(image), cleaned(args.phrase))
+        lines = observation_lines(result, self.detector, name=name, image=image)
         if not result.detections:
             return Observation(text="\n".join(lines), data=facts(result, self.detector))
         best = result.detections[0]
         region = expand(best.box, width=image.width, height=image.height, ratio=_CONTEXT)
         # Without the boxes drawn, so that no line hides what is to be judged.
-        crop = show_crop(desk, image, region, self.upscaler, params={"box": [round(v, 2) for v in best.box]})
-        drawn = self._drawn(desk, image, result.detections[:LISTED])
-        text = self.reading.in_crop(desk.images, crop.view, name=name, crop=desk.crop_name(2))
+        crop = show_crop(context, image, region, self.upscaler, params={"box": [round(v, 2) for v in best.box]})
+        boxes = [found.box for found in result.detections[:LISTED]]
+        drawn = add_view(
+            context,
+            render.with_boxes(context.images.array(image), boxes),
+            image,
+            Box.whole(width=image.width, height=image.height),
+            "draw_boxes",
+            {"boxes": [[round(v, 2) for v in box] for box in boxes]},
+        )
+        text = self.reading.in_crop(context.images, crop.view, name=name, crop=context.crop_name(2))
         lines[-1:] = [
-            f"{desk.crop_name(1)}: {name!r} with numbered boxes, {drawn.image.width}×{drawn.image.height} px.",
-            f"{desk.crop_name(2)}: box 1 with its surroundings: px {list(region.ints())} of {name!r}, "
+            f"{context.crop_name(1)}: {name!r} with numbered boxes, {drawn.image.width}×{drawn.image.height} px.",
+            f"{context.crop_name(2)}: box 1 with its surroundings: px {list(region.ints())} of {name!r}, "
             f"{region.width:.0f}×{region.height:.0f} px, {crop.how}.",
             *text.lines,
             lines[-1],
         ]
-        data = {**facts(result, self.detector), "crops": [desk.crop_name(1), desk.crop_name(2)], **text.data}
+        data = {**facts(result, self.detector), "crops": [context.crop_name(1), context.crop_name(2)], **text.data}
         if crop.by:
             data["enlarged"] = dict(crop.by)
         return Observation(text="\n".join(lines), views=(drawn, crop.view), kept=crop.kept, data=data)
-
-    def _drawn(self, desk: Desk, image: ImageRef, detections: tuple[Detection, ...]) -> View:
-        picture = render.with_boxes(desk.images.array(image), [d.box for d in detections])
-        made = desk.images.add_array(picture)
-        return View(
-            image=made,
-            origin=image,
-            region=Box.whole(width=image.width, height=image.height),
-            window=Box.whole(width=made.width, height=made.height),
-            op="draw_boxes",
-            params={"boxes": [[round(v, 2) for v in d.box] for d in detections]},
-        )

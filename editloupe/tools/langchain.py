@@ -1,9 +1,9 @@
-"""The tools as LangChain tools, for agents that are not ours. langchain-core, and nothing of LangGraph."""
+"""Binds the tools to LangChain, for other agents. Needs langchain-core, and nothing of LangGraph."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
@@ -12,28 +12,24 @@ from editloupe.errors import ConfigError, ToolError
 from editloupe.tools.base import spec
 from editloupe.tools.session import ImageLike, Session, Shown, open_session
 from editloupe.tools.settings import ToolSettings
-from editloupe.values import Json
 
 
 def as_langchain(
-    images: Mapping[str, ImageLike] | Session,
-    *,
-    tools: Iterable[str] | None = None,
-    settings: ToolSettings | None = None,
+    images: Mapping[str, ImageLike] | Session, *, tools: Iterable[str] | None = None, settings: ToolSettings | None = None
 ) -> list[BaseTool]:
-    """The tools bound to `images`, to be given to a chat model and to LangGraph's `ToolNode`.
+    """Return the tools bound to `images`, to be given to a chat model and to LangGraph's `ToolNode`.
 
-    images: name → file, PIL image, H×W×3 uint8 RGB array or ImageRef, under the names by which the model is told of them
-    ("Original Image", "Edited Image"); or a Session, whose toolbox says which tools are absent, and why.
-    tools: names; None takes those of the paper's five that can be had here.   settings: weights and device; None reads
-    the environment. Neither goes with a Session, which has its own.
+    images: name → file, PIL image, H×W×3 uint8 RGB array or ImageRef. The names are those that the prompt uses ("Original
+    Image", "Edited Image"). Or a Session, whose toolbox names the absent tools.
+    tools: names; None takes those of the paper's five that can be had here. Not with a Session, which has its own.
+    settings: weights and device; None reads the environment. Not with a Session.
 
     The tools of one list share one conversation: a picture that one call shows as "Crop 1" can be named in the next. Make
-    one list a conversation. Parallel calls run one after another.
+    a new list for each conversation. Parallel calls run one after another.
 
-    A tool's message has the text and the pictures as LangChain's standard content blocks; its artifact is JSON: the
-    observation (`Observation.from_json` reads it), "tool", "version" and "names", what the pictures are called. What a
-    model can mend (ToolError) becomes a message with the status "error". Raises ConfigError and ImageError.
+    A tool's message has the text and the pictures as LangChain's standard content blocks. Its artifact is JSON: the
+    observation (`Observation.from_json` reads it), "tool", "version" and "names" (of the pictures). A ToolError, which the
+    LMM can act on, becomes a message with the status "error". Raises ConfigError and ImageError.
     """
     if isinstance(images, Session):
         if tools is not None or settings is not None:
@@ -46,33 +42,33 @@ def as_langchain(
 
 def _bound(session: Session, name: str) -> BaseTool:
     offered = spec(session.toolbox.tools[name])
+
+    # LangGraph's ToolNode evaluates these annotations, and cannot follow a recursive alias such as Json.
+    def call(**arguments: Any) -> tuple[Any, Any]:
+        try:
+            shown = session.call(name, arguments)
+        except (ToolError, ConfigError) as error:
+            # Weights that turn out to be damaged with the first call: the LMM reads it and may use another tool.
+            raise ToolException(f"Error: {error}") from error
+        # JSON and no object of ours, so that every checkpointer of LangGraph keeps it.
+        names = [picture.name for picture in shown.pictures]
+        artifact = {"tool": shown.tool, "version": shown.version, "names": names, **shown.observation.to_json()}
+        return _content(shown), artifact
+
     return StructuredTool(
         name=name,
         description=offered.description,
         # The schema and not the pydantic class, which LangChain would apply itself: our own check reports every wrong
         # argument in words that a model can act on, and turns no "12" into 12.
         args_schema=dict(offered.parameters),
-        func=_function(session, name),
+        func=call,
         response_format="content_and_artifact",
         handle_tool_error=True,
     )
 
 
-def _function(session: Session, name: str) -> Callable[..., tuple[Any, Any]]:
-    # LangGraph's ToolNode evaluates these annotations, and cannot follow a recursive alias such as Json.
-    def call(**arguments: Any) -> tuple[Any, Any]:
-        try:
-            shown = session.call(name, arguments)
-        except (ToolError, ConfigError) as error:
-            # Weights that turn out to be damaged with the first call: the model is told, and may use another tool.
-            raise ToolException(f"Error: {error}") from error
-        return _content(shown), _artifact(shown)
-
-    return call
-
-
 def _content(shown: Shown) -> list[dict[str, Any]]:
-    """Text, then each picture behind its name."""
+    """Return the text, then each picture behind its name."""
     blocks: list[dict[str, Any]] = [{"type": "text", "text": shown.observation.text}]
     for picture in shown.pictures:
         data = base64.b64encode(picture.png).decode("ascii")
@@ -81,9 +77,3 @@ def _content(shown: Shown) -> list[dict[str, Any]]:
             {"type": "image", "base64": data, "mime_type": "image/png"},
         ]
     return blocks
-
-
-def _artifact(shown: Shown) -> dict[str, Json]:
-    # JSON and no object of ours, so that every checkpointer of LangGraph keeps it.
-    names: list[Json] = [picture.name for picture in shown.pictures]
-    return {"tool": shown.tool, "version": shown.version, "names": names, **shown.observation.to_json()}

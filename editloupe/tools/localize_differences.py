@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from editloupe import models
 from editloupe.errors import ToolError
+from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.align import Alignment
 from editloupe.imaging.differences import CLEAR, LEAST_AREA_PX, REGENERATED_SHARE, Differences, Region, localize
 from editloupe.imaging.geometry import expand
-from editloupe.records import Observation
-from editloupe.tools.base import Desk
-from editloupe.tools.devices import computed
-from editloupe.tools.readers import open_reader
+from editloupe.models.upscale.base import Lanczos, Upscaler
+from editloupe.tools.base import ToolContext
+from editloupe.tools.bbox import ToolArgs
+from editloupe.tools.crops import CropTool, add_view, describe_enlargement, enlarge, open_crop_upscaler
+from editloupe.tools.reading import open_reader
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, MEASURED, Tolerance
-from editloupe.tools.upscalers import Enlarges, Lanczos, Upscaler, enlarge, enlarged_by, open_automatic_upscaler
 from editloupe.values import Box, ImageRef, Json, View
 
 SHOWN = 3
-"""Crops that are shown in any case; a fourth and a fifth follow if they have a quarter of the strongest one's strength."""
-
+"""Crops that are always shown. A fourth and a fifth follow if they have a quarter of the strongest one's strength."""
 SHOWN_AT_MOST = 5
 FAINT = 6.0
-"""Levels of mean difference under which a place is called faint: encoding a picture again may leave so much."""
+"""Levels of mean difference below which a place is called faint: encoding a picture again may leave so much."""
 LEAST_UNSEEN = 0.005
-"""Share of an image from which it is said that it was not compared; registration leaves a rim of a px or two."""
-
-TOLD_BLUR = 0.7
-"""px of the compared copies; resampling alone leaves about half a px."""
-
+"""Least share of an image that the text says was not compared; registration always leaves a rim of a px or two."""
+LEAST_BLUR = 0.7
+"""Least blur that the text speaks of, in px of the compared copies; resampling alone leaves about half a px."""
 _LISTED = 10
 
 
-class LocalizeDifferences(Enlarges):
+class LocalizeDifferences(CropTool):
     """Compares two images pixel by pixel; see docs/tools.md for how."""
 
     name: ClassVar[str] = "localize_differences"
@@ -47,9 +47,7 @@ class LocalizeDifferences(Enlarges):
         "a red line the first image, right of it the second, same place and scale. The text gives the boxes."
     )
 
-    class Args(BaseModel):
-        model_config = ConfigDict(extra="forbid", frozen=True)
-
+    class Args(ToolArgs):
         comparison_image_1: str = Field(
             min_length=1, description='Name of the image to compare from, shown left: for example "Original Image".'
         )
@@ -59,26 +57,25 @@ class LocalizeDifferences(Enlarges):
 
     @property
     def tolerance(self) -> Tolerance:
-        """How far an observation may be from a recorded one."""
         return LEARNED if self.upscaler.learned else MEASURED
 
     @classmethod
     def open(cls, settings: ToolSettings) -> LocalizeDifferences:
-        """With the upscaler for small crops that the settings and the device call for. Raises ConfigError."""
-        return cls(open_automatic_upscaler(settings), open_reader(settings))
+        """Return the tool with the upscaler for small crops and the text reader. Raises ConfigError."""
+        return cls(open_crop_upscaler(settings), open_reader(settings))
 
-    def __call__(self, args: Args, desk: Desk) -> Observation:
-        names = (desk.named(args.comparison_image_1), desk.named(args.comparison_image_2))
+    def __call__(self, args: Args, context: ToolContext) -> Observation:
+        names = (context.named(args.comparison_image_1), context.named(args.comparison_image_2))
         if names[0] == names[1]:
             raise ToolError(
-                f"both arguments name {names[0]!r}; name two images to compare: {', '.join(map(repr, desk.views))}"
+                f"both arguments name {names[0]!r}; name two images to compare: {', '.join(map(repr, context.views))}"
             )
-        first, second = (desk.image(name) for name in names)
-        return self.observed(localize(desk.images.array(first), desk.images.array(second)), names, desk)
+        first, second = (context.image(name) for name in names)
+        return self.observed(localize(context.images.array(first), context.images.array(second)), names, context)
 
-    def observed(self, found: Differences, names: tuple[str, str], desk: Desk) -> Observation:
-        """What is shown and said of the differences found between the two named images."""
-        first, second = (desk.image(name) for name in names)
+    def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
+        """Return the observation of the differences between the two named images."""
+        first, second = (context.image(name) for name in names)
         if found.identical:
             same = f"No difference: {names[0]!r} and {names[1]!r} are pixel-identical ({first.width}×{first.height} px)."
             return Observation(text=same, data=_data(found, crops=[]))
@@ -87,41 +84,37 @@ class LocalizeDifferences(Enlarges):
         kept: list[View] = []
         enlarged: dict[str, list[str]] = {}
         for region in found.regions[: _how_many(found.regions)]:
-            pair = _panes(region, found.alignment, first, second, desk, self.upscaler)
+            pair = _panes(region, found.alignment, first, second, context, self.upscaler)
             panes = pair.shown
             # Two regions whose context is the whole image share one picture, hence one name.
             if panes[0].image not in [view.image for view in views]:
                 views.extend(panes)
                 kept.extend(pair.kept)
-            crops.append(desk.crop_name([view.image for view in views[::2]].index(panes[0].image) + 1))
+            crops.append(context.crop_name([view.image for view in views[::2]].index(panes[0].image) + 1))
             if pair.scale > 1:
-                enlarged.setdefault(enlarged_by(pair.upscaler), []).append(f"{crops[-1]} ×{pair.scale:.3g}")
+                enlarged.setdefault(describe_enlargement(pair.upscaler), []).append(f"{crops[-1]} ×{pair.scale:.3g}")
         notes = _notes(found, names)
         lines = [_header(found, len(crops), names)] if found.regions else _nothing_found(found, names, allowed=bool(notes))
         lines += [_crop_line(crop, region, found, names) for crop, region in zip(crops, found.regions, strict=False)]
         if len(found.regions) > len(crops):
             lines.append(_not_shown(found, len(crops), names))
-        pictures = [desk.crop_name(i + 1) for i in range(len(views) // 2)]
-        text = self.reading.in_pairs(desk.images, views, names=names, crops=pictures)
+        pictures = [context.crop_name(i + 1) for i in range(len(views) // 2)]
+        text = self.reading.in_pairs(context.images, views, names=names, crops=pictures)
         if found.regenerated:
-            lines += _regenerated(found, desk.crop_name(len(views) // 2 + 1), names)
-            views.append(_map_view(found, first, desk))
+            lines += _regenerated(found, context.crop_name(len(views) // 2 + 1), names)
+            views.append(_map_view(found, first, context))
         lines += notes
         for how, which in enlarged.items():
             lines.append(f"Enlarged {how}: {', '.join(dict.fromkeys(which))}.")
         lines += text.lines
         if found.regions:
-            lines.append(_caution(found))
-        data = {**_data(found, crops=crops), **text.data, **(computed(self.upscaler) if kept else {})}
+            lines.append(
+                "Boxes are [x0, y0, x1, y1] in thousandths of width and height. These differences are measured on pixels "
+                f"(threshold about {found.threshold:.0f} of 255, more at strong edges, less over larger places) and may "
+                "include changes that no person would see; judge by what the pictures show."
+            )
+        data = {**_data(found, crops=crops), **text.data, **(models.computed(self.upscaler) if kept else {})}
         return Observation(text="\n".join(lines), views=tuple(views), kept=tuple(kept), data=data)
-
-
-def _caution(found: Differences) -> str:
-    return (
-        "Boxes are [x0, y0, x1, y1] in thousandths of width and height. These differences are measured on pixels "
-        f"(threshold about {found.threshold:.0f} of 255, more at strong edges, less over larger places) and may include "
-        "changes that no person would see; judge by what the pictures show."
-    )
 
 
 def _how_many(regions: tuple[Region, ...]) -> int:
@@ -131,18 +124,18 @@ def _how_many(regions: tuple[Region, ...]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pair:
-    """shown: the picture of one region as its two views.   kept: the same without a learned upscaler's work.
-    scale: by how much image 1 was scaled.   upscaler: by what.
-    """
+    """The picture of one region in two panes."""
 
     shown: tuple[View, View]
     kept: tuple[View, ...]
+    """The same without a learned upscaler's work; () where none was used."""
     scale: float
+    """Shown px for each px of image 1."""
     upscaler: Upscaler
 
 
 def _panes(
-    region: Region, alignment: Alignment, first: ImageRef, second: ImageRef, desk: Desk, upscaler: Upscaler
+    region: Region, alignment: Alignment, first: ImageRef, second: ImageRef, context: ToolContext, upscaler: Upscaler
 ) -> _Pair:
     box_1 = expand(region.box, width=first.width, height=first.height)
     shared = box_1.intersection(alignment.common())
@@ -155,14 +148,14 @@ def _panes(
     enlargement = render.display_scale(finer * box_1.width, finer * box_1.height)
     scale = finer * enlargement
     width, height = max(1, round(scale * box_1.width)), max(1, round(scale * box_1.height))
-    cuts = (render.crop(desk.images.array(first), box_1), render.crop(desk.images.array(second), box_2))
+    cuts = (render.crop(context.images.array(first), box_1), render.crop(context.images.array(second), box_2))
     # A learned upscaler is for small crops; bringing two sizes together is no reason to invent detail in one.
     by = upscaler if enlargement > 1 else Lanczos()
 
     def picture(by: Upscaler) -> tuple[View, View]:
         panes = [enlarge(by, cut, width=width, height=height) for cut in cuts]
         made, *windows = render.side_by_side(panes[0], panes[1])
-        image = desk.images.add_array(made)
+        image = context.images.add_array(made)
         params: dict[str, Json] = {"box": list(region.box), "scale": round(scale, 4)}
         if by.learned:
             params["upscaler"] = by.name
@@ -175,15 +168,9 @@ def _panes(
     return _Pair(shown=picture(by), kept=picture(Lanczos()) if by.learned else (), scale=scale, upscaler=by)
 
 
-def _map_view(found: Differences, first: ImageRef, desk: Desk) -> View:
-    image = desk.images.add_array(render.heat_map(found.alignment.first, found.levels))
-    return View(
-        image=image,
-        origin=first,
-        region=Box.whole(width=first.width, height=first.height),
-        window=Box.whole(width=image.width, height=image.height),
-        op="difference_map",
-    )
+def _map_view(found: Differences, first: ImageRef, context: ToolContext) -> View:
+    picture = render.heat_map(found.alignment.first, found.levels)
+    return add_view(context, picture, first, Box.whole(width=first.width, height=first.height), "difference_map")
 
 
 def _header(found: Differences, shown: int, names: tuple[str, str]) -> str:
@@ -225,7 +212,7 @@ def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> l
         how = f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255"
         if found.restyled:
             how = f"Even ordinary places differ, by about {found.noise:.0f} of 255, more than saving a picture again leaves"
-        rest = "" if found.regions and found.regions[0].box.area > 0.5 * _area(found) else (
+        rest = "" if found.regions and found.regions[0].box.area > 0.5 * math.prod(found.alignment.size_1) else (
             " The crops are only the strongest places, not all that changed."
         )  # fmt: skip
         lines.append(f"{how}: the image seems regenerated or globally changed.{rest}")
@@ -236,13 +223,8 @@ def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> l
     return lines
 
 
-def _area(found: Differences) -> int:
-    width, height = found.alignment.size_1
-    return width * height
-
-
 def _nothing_found(found: Differences, names: tuple[str, str], *, allowed: bool) -> list[str]:
-    """allowed: notes on what was allowed for follow."""
+    """Return the text for no region. allowed: True where notes on what was allowed for follow."""
     but = ", once what is named below has been allowed for" if allowed else ""
     return [
         f"No region differs{but}: between {names[0]!r} and {names[1]!r}, no place of at least {LEAST_AREA_PX:.0f} px² "
@@ -253,7 +235,7 @@ def _nothing_found(found: Differences, names: tuple[str, str], *, allowed: bool)
 
 
 def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
-    """What was done to compare at all: sizes, shift, tone."""
+    """Return what was done to compare the images at all: sizes, shift, tone."""
     alignment, lines = found.alignment, []
     (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
     if alignment.resized:
@@ -280,7 +262,7 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
             f"of 255, at most {found.tone_most:.0f} at other levels) was allowed for before comparing."
         )
     blur = max(found.blurs)
-    if blur >= TOLD_BLUR and not found.regenerated:
+    if blur >= LEAST_BLUR and not found.regenerated:
         softer, sharper = names if found.blurs[1] else names[::-1]
         lines.append(
             f"{softer!r} is less sharp than {sharper!r} as a whole (by a blur of about {blur:.1f} px of the compared "
@@ -290,7 +272,7 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
 
 
 def _moved(alignment: Alignment) -> str:
-    """The motion in words; what it has none of is left out."""
+    """Return the motion in words. Parts that it does not have are left out."""
     motion = alignment.motion
     dx, dy = motion.shift
     across, down = (100 * (zoom - 1) for zoom in motion.zoom)
@@ -305,7 +287,7 @@ def _moved(alignment: Alignment) -> str:
 
 
 def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
-    """The same facts for programs; `crops` names the pictures of the strongest regions."""
+    """Return the same facts for programs. crops: names of the pictures of the strongest regions."""
     alignment, motion = found.alignment, found.alignment.motion
     width, height = alignment.size_1
     regions: list[Json] = []
@@ -352,6 +334,6 @@ def _thousandths(box: Box, width: int, height: int) -> str:
 
 
 def _percent(share: float) -> str:
-    """A share 0..1 with two significant digits below 1 %: "0.18 %", "12 %"."""
+    """Return a share 0..1 with two significant digits below 1 %: "0.18 %", "12 %"."""
     value = 100 * share
     return f"{value:.0f} %" if value >= 10 else f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"

@@ -1,6 +1,6 @@
-"""The text in a crop as an observation has it: read at native resolution, cleaned, compared between two images, marked.
+"""Reads the text in crops for an observation: at native resolution, cleaned, compared between two images.
 
-What is read in an image comes from outside, as an instruction does: it cannot forge a tag, a line or a name of ours.
+Text from an image comes from outside, as an instruction does: it cannot forge a tag, a line or a name of ours.
 """
 
 from __future__ import annotations
@@ -11,27 +11,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from editloupe import models
 from editloupe.data.images import ImageStore
-from editloupe.errors import ToolError
+from editloupe.errors import ModelAbsent, ToolError
 from editloupe.imaging import render
 from editloupe.imaging.align import resize
+from editloupe.models.read_text import TextReader
 from editloupe.prompts.tags import neutralise
-from editloupe.tools.readers import NoReader, TextReader
+from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, ImageRef, Json, View
 
 REVISION: Final = "1"
-"""Of what is done around a reader; changed with anything that changes what is said of text."""
-
+"""Of what is done around a reader. It changes with anything that changes what an observation says about text."""
 LEAST_CONFIDENCE: Final = 0.85
-"""Of what is said. Words drawn on photographs are nearly always read at 0.95 and more; of what a reader makes of texture,
-most lies under 0.85."""
-
+"""Least confidence of a text that is reported. Words drawn on photographs are nearly always read at 0.95 and more. Most of
+what a reader sees in texture is below 0.85."""
 LEAST_CONFIDENCE_OF_SHORT: Final = 0.95
-"""The same for one or two characters, which a knob, a wheel or gravel is easily taken for."""
-
+"""The same for one or two characters: a reader easily takes a knob, a wheel or gravel for them."""
 MAX_CHARACTERS: Final = 80
-"""Of one reading in an observation; the rest is left out, and shown to be. The whole is compared."""
-
+"""Longest text in an observation. The rest is left out, which an ellipsis shows. The whole text is compared."""
 LISTED: Final = 6
 """Readings of one kind that are written out; the rest are counted."""
 
@@ -44,25 +42,59 @@ LONGEST_PX: Final = 2000
 LEAST_SIDE_PX: Final = 6
 
 
+@dataclass(frozen=True)
+class NoReader:
+    """Stands in for a reader where text is not read, with the reason."""
+
+    reason: str
+    """For example "the extra `ocr` is not installed"."""
+    absent: bool = False
+    """True where a reader was wanted and cannot be had; False where reading was switched off."""
+
+
+def open_reader(settings: ToolSettings) -> TextReader | NoReader:
+    """Return the reader that the settings name: "auto" is the default reader where it is here, "off" is none.
+
+    Raises ConfigError as `models.get` does.
+    """
+    wanted = settings.reader.casefold()
+    if wanted == "off":
+        return NoReader("switched off")
+    try:
+        return models.get("read_text", None if wanted == "auto" else settings.reader, device=settings.device)
+    except ModelAbsent as reason:
+        return NoReader(str(reason), absent=True)
+
+
+def describe_reader(settings: ToolSettings) -> str:
+    """Return one sentence: what reads the text in crops, or the reason why nothing does. Raises as `open_reader`."""
+    reader = open_reader(settings)
+    if isinstance(reader, NoReader):
+        return f"Text in crops is not read: {reader.reason}."
+    return f"Text in crops is read by {reader.version}."
+
+
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """One line of text in a named image.
-
-    text: cleaned (`cleaned`).   confidence: 0..1.   box: in px of the image.   cut: sides where the crop ends within it.
-    """
+    """One line of text in a named image."""
 
     text: str
+    """As `cleaned` returns it."""
     confidence: float
+    """0..1."""
     box: Box
+    """In px of the image."""
     cut: tuple[str, ...] = ()
+    """Sides where the crop ends within the text: "left", "right", "above", "below"."""
 
     @property
     def sure(self) -> bool:
-        """Whether it may be said by itself; what is not serves only to compare with."""
+        """True if it may be said by itself. What is not sure serves only to compare with."""
         return self.confidence >= (LEAST_CONFIDENCE if len(self.text) > 2 else LEAST_CONFIDENCE_OF_SHORT)
 
     @property
-    def told(self) -> str:
+    def quoted(self) -> str:
+        """The text in quotation marks with its confidence and where it is cut off."""
         cut = f", cut off {' and '.join(self.cut)}" if self.cut else ""
         return f"{self._short!r} ({self.confidence:.2f}{cut})"
 
@@ -81,35 +113,39 @@ class Text:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
-    """lines: for the model; none where no text was read.   data: for programs, to be merged into `Observation.data`."""
+class TextNotes:
+    """What an observation says about text."""
 
     lines: tuple[str, ...]
+    """For the LMM; () where no text was read."""
     data: Mapping[str, Json]
+    """For programs, to be merged into `Observation.data`."""
 
 
 class TextReading:
-    """What a tool says of the text in its crops, with a reader or with the reason why there is none."""
+    """Makes a tool's notes on the text in its crops, with a reader or with the reason why there is none."""
 
     def __init__(self, reader: TextReader | NoReader | None) -> None:
         self._reader = NoReader("this tool was made without a reader") if reader is None else reader
 
     def version(self, tool: str) -> str:
-        """The tool's version with the reader's; the tool's own where text is not read."""
+        """Return the tool's version with the reader's; the tool's own where text is not read."""
         return tool if isinstance(self._reader, NoReader) else f"{tool}; text {REVISION} {self._reader.version}"
 
     def prepare(self) -> None:
         """Load the reader now, where it loads anything."""
-        load = getattr(self._reader, "prepare", None)
-        if load is not None:
-            load()
+        models.prepare(self._reader)
 
-    def holds(self) -> tuple[str, ...]:
-        """The reader, where there is one."""
+    def describe(self) -> tuple[str, ...]:
+        """Return the reader's version; () where text is not read."""
         return () if isinstance(self._reader, NoReader) else (f"text: {self._reader.version}",)
 
-    def in_crop(self, images: ImageStore, view: View, *, name: str, crop: str) -> Said:
-        """Of one crop. view: what was cut out of which image.   name, crop: what the conversation calls the two."""
+    def in_crop(self, images: ImageStore, view: View, *, name: str, crop: str) -> TextNotes:
+        """Return the notes on one crop.
+
+        view: what was cut out of which image.
+        name, crop: what the conversation calls the image and the crop.
+        """
         if isinstance(self._reader, NoReader):
             return self._off()
         try:
@@ -119,10 +155,14 @@ class TextReading:
         lines = [f"Text read in {crop}: {_listed(found)}."] if found else []
         return self._said(lines, {crop: [t.to_json(name) for t in found]}, shown=bool(found))
 
-    def in_pairs(self, images: ImageStore, panes: Sequence[View], *, names: tuple[str, str], crops: Sequence[str]) -> Said:
-        """Of pictures of two panes: what both read, what only one does.
+    def in_pairs(
+        self, images: ImageStore, panes: Sequence[View], *, names: tuple[str, str], crops: Sequence[str]
+    ) -> TextNotes:
+        """Return the notes on pictures of two panes: what is read in both, and what in one only.
 
-        panes: two a picture, the first image's first.   crops: the pictures' names in the conversation.
+        panes: two for each picture, the first image's first.
+        names: of the two images in the conversation.
+        crops: the pictures' names in the conversation.
         """
         if isinstance(self._reader, NoReader):
             return self._off()
@@ -140,14 +180,14 @@ class TextReading:
             data[crop] = [t.to_json(name) for name, texts in zip(names, (first, second), strict=True) for t in texts]
             if compared.any:
                 shown = True
-                lines.append(f"Text read in {crop}: {compared.told(names)}.")
+                lines.append(f"Text read in {crop}: {compared.line(names)}.")
         return self._said(lines, data, shown=shown)
 
-    def _off(self) -> Said:
+    def _off(self) -> TextNotes:
         assert isinstance(self._reader, NoReader)
-        return Said(lines=(), data={"text_reading": {"off": self._reader.reason}})
+        return TextNotes(lines=(), data={"text_reading": {"off": self._reader.reason}})
 
-    def _said(self, lines: list[str], crops: Mapping[str, Json], *, shown: bool = False) -> Said:
+    def _said(self, lines: list[str], crops: Mapping[str, Json], *, shown: bool = False) -> TextNotes:
         assert not isinstance(self._reader, NoReader)
         if shown:
             lines = [
@@ -155,11 +195,11 @@ class TextReading:
                 f"Text is read by {self._reader.name}, with its confidence from 0 to 1: it may be misread or missed, so "
                 "check it in the picture.",
             ]
-        return Said(lines=tuple(lines), data={"text_reading": {"reader": self._reader.version, "crops": crops}})
+        return TextNotes(lines=tuple(lines), data={"text_reading": {"reader": self._reader.version, "crops": crops}})
 
 
 def read(reader: TextReader, images: ImageStore, image: ImageRef, region: Box) -> tuple[Text, ...]:
-    """The text in `region` of an image, in reading order, unsure readings too; boxes in px of the image.
+    """Return the text in `region` of an image, in reading order, unsure readings included. Boxes are in px of the image.
 
     Raises ToolError as the reader does.
     """
@@ -181,7 +221,7 @@ def read(reader: TextReader, images: ImageStore, image: ImageRef, region: Box) -
 
 
 def working_scale(width: int, height: int) -> float:
-    """By how much a crop of `width` × `height` px is enlarged (a whole number) or reduced (below 1) to be read."""
+    """Return the factor by which a crop of `width` × `height` px is enlarged (a whole number) or reduced to be read."""
     area = width * height
     least = min(1.0, math.sqrt(MOST_PX / area), LONGEST_PX / max(width, height))
     if least < 1:
@@ -191,14 +231,16 @@ def working_scale(width: int, height: int) -> float:
 
 
 def cleaned(text: str) -> str:
-    """Text from an image on one line and harmless: no control, format or private characters, single spaces, our own tags
-    with other brackets."""
+    """Return text from an image on one line and harmless.
+
+    It has no control, format or private characters and single spaces, and our own tags get other brackets.
+    """
     kept = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
     return neutralise(" ".join(kept.split()))
 
 
 def _cut(box: Box, size: tuple[int, int], image: ImageRef, region: Box) -> tuple[str, ...]:
-    """Sides where the text reaches the crop's edge and the image goes on. Of a line only its ends count."""
+    """Return the sides where the text reaches the crop's edge and the image goes on. Only the ends of a line count."""
     x0, y0, x1, y1 = region.ints()
     if box.width >= box.height:
         ends = (("left", box.x0 <= 1 and x0 > 0), ("right", box.x1 >= size[0] - 2 and x1 < image.width))
@@ -209,17 +251,22 @@ def _cut(box: Box, size: tuple[int, int], image: ImageRef, region: Box) -> tuple
 
 @dataclass(frozen=True, kw_only=True)
 class _Compared:
-    """only: of each image, what the other does not read so.   both: as the first has it.   none: which read nothing."""
+    """The text of two images, compared."""
 
     only: tuple[Sequence[Text], Sequence[Text]]
+    """For each image, what the other does not have."""
     both: Sequence[Text]
+    """What both have, as it was read in the first."""
     none: tuple[bool, bool]
+    """For each image, True where nothing sure was read."""
 
     @property
     def any(self) -> bool:
+        """True if there is text to speak of."""
         return bool(self.both) or any(self.only)
 
-    def told(self, names: tuple[str, str]) -> str:
+    def line(self, names: tuple[str, str]) -> str:
+        """Return the comparison in words. names: of the two images."""
         if not any(self.only):
             return f"the same in both: {_listed(self.both)}"
         parts = []
@@ -232,10 +279,10 @@ class _Compared:
 
 
 def _compared(first: Sequence[Text], second: Sequence[Text], panes: Sequence[View]) -> _Compared:
-    """What only one of two images reads, and what both do; where spaces and line breaks fall makes no difference.
+    """Return what is read in one of two images only, and what in both. Spaces and line breaks make no difference.
 
-    An unsure reading counts where it agrees with a sure one, or stands in its place: else a line that is read at 0.86
-    here and at 0.84 there would seem to be gone.
+    An unsure reading counts where it agrees with a sure one, or is in its place. Otherwise a line that is read at 0.86 in
+    one image and at 0.84 in the other would seem to be gone.
     """
     only_1: list[Text] = []
     both: list[Text] = []
@@ -265,7 +312,7 @@ def _compared(first: Sequence[Text], second: Sequence[Text], panes: Sequence[Vie
 
 
 def _run(one: Text, others: Sequence[Text]) -> Sequence[Text]:
-    """Those of `others`, one after another, that together read as `one` does: "EXIT", "12" for "EXIT 12". () for none."""
+    """Return the consecutive `others` that together have the text of `one`: "EXIT", "12" for "EXIT 12". () for none."""
     wanted = _letters(one.text)
     for start in range(len(others)):
         joined = ""
@@ -281,7 +328,7 @@ def _run(one: Text, others: Sequence[Text]) -> Sequence[Text]:
 def _worth_telling(
     texts: Sequence[Text], places: Sequence[Box], others: Sequence[Text], other_places: Sequence[Box]
 ) -> tuple[Text, ...]:
-    """The sure ones, and the unsure in whose place the other image has a sure one."""
+    """Return the sure texts, and the unsure ones in whose place the other image has a sure one."""
     sure = [place for text, place in zip(others, other_places, strict=True) if text.sure]
     return tuple(
         text
@@ -291,19 +338,19 @@ def _worth_telling(
 
 
 def _place(text: Text, pane: View) -> Box:
-    """Where it stands in its pane, in px of the picture from the pane's corner."""
+    """Return the text's box in px of the picture, from the pane's corner."""
     return pane.from_origin(text.box).shifted(-pane.window.x0, -pane.window.y0)
 
 
 def _letters(text: str) -> str:
-    """What two readings are compared by: no spaces, and full-width forms as the usual ones."""
+    """Return the text by which readings are compared: without spaces, full-width forms as the usual ones."""
     return "".join(unicodedata.normalize("NFKC", text).split())
 
 
 def _listed(texts: Iterable[Text]) -> str:
     all_ = list(texts)
     more = f" and {len(all_) - LISTED} more" if len(all_) > LISTED else ""
-    return ", ".join(t.told for t in all_[:LISTED]) + more
+    return ", ".join(t.quoted for t in all_[:LISTED]) + more
 
 
 def _failed(crop: str, error: ToolError) -> str:

@@ -1,98 +1,20 @@
-"""How a phrase is searched for: the whole image, then overlapping tiles; and what may be said about it."""
+"""What a tool says of a search for a phrase: what was found, and no more."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import product
 from typing import Final
 
-from editloupe.data.images import RGB
-from editloupe.errors import ToolError
-from editloupe.imaging import render
-from editloupe.imaging.geometry import spans
-from editloupe.tools.detectors import Detection, Detector, Sight, suppress
-from editloupe.tools.devices import computed
-from editloupe.values import Box, ImageRef, Json
+from editloupe import models
+from editloupe.models.detect.base import Detection, Detector
+from editloupe.models.detect.search import Search
+from editloupe.values import ImageRef, Json
 
 LISTED: Final = 10
 """Boxes that are written out and drawn; the rest are counted."""
 
-MAX_TILES: Final = 36
-MAX_PHRASE: Final = 200
 
-_OVERLAP = 0.2
-_NEAR = 0.01
-"""A box that ends within this share of its tile's side from a border counts as cut by it."""
-
-_LEAST_SIDE_PX = 48
-"""An image under twice that a side is not tiled: a tile would show nothing that the whole image did not."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Search:
-    """detections: best first, none twice.   whole: the size in px at which the network saw the whole image.
-    tiles: searched after nothing was found in the whole; () where that was not needed, or the image too small.
-    tile_seen: the size in px at which the network saw the first tile.
-    """
-
-    phrase: str
-    detections: tuple[Detection, ...]
-    whole: tuple[int, int]
-    tiles: tuple[Box, ...] = ()
-    tile_seen: tuple[int, int] | None = None
-
-
-def search(detector: Detector, rgb: RGB, phrase: str) -> Search:
-    """Look for a phrase in the whole image and, where nothing is found, in overlapping tiles at native resolution.
-
-    rgb: H×W×3 uint8.   phrase: as `cleaned` gives it.   Raises ToolError as the detector does.
-    """
-    height, width = rgb.shape[:2]
-    sight = detector([rgb], phrase)[0]
-    found, whole = suppress(sight.detections), (sight.width, sight.height)
-    tiles = () if found else tiles_of(width, height, side=detector.side_px)
-    if not tiles:
-        return Search(phrase=phrase, detections=found, whole=whole)
-    sights = detector([render.crop(rgb, tile) for tile in tiles], phrase)
-    return Search(
-        phrase=phrase,
-        detections=_joined(tiles, sights, width=width, height=height),
-        whole=whole,
-        tiles=tiles,
-        tile_seen=(sights[0].width, sights[0].height),
-    )
-
-
-def cleaned(phrase: str) -> str:
-    """Lower case, single spaces, no full stop at the end, as detectors want it. Raises ToolError where nothing is left."""
-    text = " ".join(phrase.lower().split()).strip(" .")
-    if not any(c.isalnum() for c in text):
-        raise ToolError(f"there is nothing to look for in {phrase!r}; name an object, for example 'red mug'")
-    return text
-
-
-def tiles_of(width: int, height: int, *, side: int) -> tuple[Box, ...]:
-    """Overlapping tiles, row by row: at most `side` px and at most 60 % of the image's side, so that each enlarges.
-
-    At most MAX_TILES: a very large image gets larger tiles, which the network then sees reduced.
-    () where the image is under twice _LEAST_SIDE_PX in both directions.
-    """
-    if max(width, height) < 2 * _LEAST_SIDE_PX:
-        return ()
-    while True:
-        rows, columns = (_row(s, min(side, max(_LEAST_SIDE_PX, -(-6 * s // 10)))) for s in (height, width))
-        if len(rows) * len(columns) <= MAX_TILES:
-            return tuple(Box(x0, y0, x1, y1) for (y0, y1), (x0, x1) in product(rows, columns))
-        side = -(-side * 5 // 4)
-
-
-def _row(length: int, tile: int) -> list[tuple[int, int]]:
-    return spans(length, tile=tile, overlap=int(_OVERLAP * tile))
-
-
-def told(result: Search, detector: Detector, *, name: str, image: ImageRef) -> list[str]:
-    """What the model reads: how many were found and where, or what was searched in vain."""
+def observation_lines(result: Search, detector: Detector, *, name: str, image: ImageRef) -> list[str]:
+    """Return what the LMM reads: how many were found and where, or what was searched in vain."""
     where = f"{name!r} ({image.width}×{image.height} px)"
     if not result.detections:
         return [
@@ -123,7 +45,10 @@ def told(result: Search, detector: Detector, *, name: str, image: ImageRef) -> l
 
 
 def facts(result: Search, detector: Detector) -> dict[str, Json]:
-    """The same for programs; boxes in px; which model computed where ("detector", "device", "precision", versions)."""
+    """Return the same for programs: boxes in px, and which detector computed where.
+
+    Keys for the latter are "detector", "device", "precision" and versions.
+    """
     return {
         "phrase": result.phrase,
         "found": len(result.detections),
@@ -132,43 +57,11 @@ def facts(result: Search, detector: Detector) -> dict[str, Json]:
         ],
         "threshold": detector.threshold,
         "detector": detector.version,
-        **computed(detector),
+        **models.computed(detector),
         "whole": list(result.whole),
         "tiles": [list(tile.ints()) for tile in result.tiles],
         "tile_seen": None if result.tile_seen is None else list(result.tile_seen),
     }
-
-
-def _joined(tiles: Sequence[Box], sights: Sequence[Sight], *, width: int, height: int) -> tuple[Detection, ...]:
-    """The tiles' detections in px of the image, none twice, best first.
-
-    What a tile's border cuts is dropped where a neighbour, which overlaps, has the whole of it, whatever the scores.
-    """
-    entire: list[Detection] = []
-    cut: list[Detection] = []
-    for tile, sight in zip(tiles, sights, strict=True):
-        for d in sight.detections:
-            found = Detection(box=d.box.shifted(tile.x0, tile.y0), score=d.score, label=d.label)
-            (cut if _cut(found.box, tile, width=width, height=height) else entire).append(found)
-    kept = suppress(entire)
-    parts = [d for d in suppress(cut) if not any(_holds(whole.box, d.box) for whole in kept)]
-    return suppress([*kept, *parts])
-
-
-def _cut(box: Box, tile: Box, *, width: int, height: int) -> bool:
-    """Whether a box reaches a border of its tile that is none of the image's."""
-    x, y = _NEAR * tile.width, _NEAR * tile.height
-    return (
-        (tile.x0 > 0 and box.x0 - tile.x0 <= x)
-        or (tile.y0 > 0 and box.y0 - tile.y0 <= y)
-        or (tile.x1 < width and tile.x1 - box.x1 <= x)
-        or (tile.y1 < height and tile.y1 - box.y1 <= y)
-    )
-
-
-def _holds(whole: Box, part: Box) -> bool:
-    common = whole.intersection(part)
-    return common is not None and common.area > 0.85 * part.area
 
 
 def _searched(result: Search) -> str:

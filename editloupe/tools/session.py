@@ -20,33 +20,31 @@ from PIL import Image, ImageOps
 
 from editloupe.data.images import ImagePolicy, ImageStore, encode_png
 from editloupe.errors import ConfigError, EditLoupeError, ImageError, ToolError, ToolFailed
-from editloupe.records import Observation
-from editloupe.tools.base import PAPER_TOOLS, Desk, Toolbox, open_toolbox
+from editloupe.findings import Observation
+from editloupe.tools.base import PAPER_TOOLS, Toolbox, ToolContext, open_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import ImageRef, Json, View, canonical_json
 
 ImageLike: TypeAlias = "str | PathLike[str] | Image.Image | NDArray[np.uint8] | ImageRef"
 """A file, a PIL image, an H×W×3 uint8 RGB array, or an image that the session's store holds."""
-
 _PNG: Final = ImagePolicy(formats=("image/png",))
 _CROP = re.compile(r"crop \d+")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conversation:
-    """What the calls of one conversation have in common; a new value after each call.
-
-    panes: image name → its Views, several for a picture of several panes.   crops: pictures shown so far.
-    past_calls: canonical JSON of the calls made.
-    """
+    """What the calls of one conversation share. Each call gives a new value."""
 
     panes: Mapping[str, tuple[View, ...]]
+    """Image name → its Views; several for a picture of several panes."""
     crops: int = 0
+    """Number of pictures that tools have shown so far."""
     past_calls: tuple[str, ...] = ()
+    """Canonical JSON of each call that was made."""
 
-    def desk(self, images: ImageStore) -> Desk:
-        """What the next call finds in front of it."""
-        return Desk(
+    def tool_context(self, images: ImageStore) -> ToolContext:
+        """Return the context of the next call."""
+        return ToolContext(
             images=images,
             views={name: panes[0] for name, panes in self.panes.items()},
             crops=self.crops,
@@ -56,54 +54,58 @@ class Conversation:
     def after(
         self, tool: str, arguments: Mapping[str, Json], observation: Observation, names: Iterable[str]
     ) -> Conversation:
-        """The conversation once this call has been answered, its pictures under these names."""
+        """Return the conversation after this call was answered. names: of the observation's pictures."""
         panes, crops = dict(self.panes), self.crops
         for name, image in zip(names, observation.images, strict=True):
             panes[name] = tuple(view for view in observation.views if view.image == image)
             crops += 1
         spelt = {key: self._spelt(value) for key, value in arguments.items()}
-        return Conversation(panes=panes, crops=crops, past_calls=(*self.past_calls, *_key(tool, spelt)))
+        try:
+            call = [canonical_json({"name": tool, "arguments": spelt})]
+        except ValueError:
+            call = []  # the arguments hold NaN, with which no call succeeds
+        return Conversation(panes=panes, crops=crops, past_calls=(*self.past_calls, *call))
 
     def _spelt(self, value: Json) -> Json:
-        """An image's name as the conversation spells it, so that a call in other letters is known again."""
+        """Return an image's name as the conversation spells it, so that a call in other letters counts as the same."""
         known = {name.casefold(): name for name in self.panes}
         return known.get(value.strip().casefold(), value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """One picture of an observation, ready to be handed on.
-
-    name: "Crop 2"; "" for one that is kept and not shown.   panes: its Views.   png: the file's bytes.
-    origins: for each pane the name of the image that it shows; "" where the conversation has none for it.
-    """
+    """One picture of an observation, with its bytes."""
 
     name: str
+    """For example "Crop 2"; "" for a picture that is kept and not shown."""
     panes: tuple[View, ...]
     png: bytes = field(repr=False)
     origins: tuple[str, ...]
+    """For each pane the name of the image that it shows; "" where the conversation has no name for it."""
 
     @property
     def image(self) -> ImageRef:
+        """The picture itself."""
         return self.panes[0].image
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """The answer to one call: the observation, its pictures, and those that are kept beside them and not shown."""
+    """The answer to one call."""
 
     tool: str
     version: str
     observation: Observation
     pictures: tuple[Picture, ...]
     kept: tuple[Picture, ...]
+    """Pictures that are kept beside them and not shown."""
 
 
 class Session:
     """The tools bound to given images. Pictures become "Crop 1", "Crop 2", … and can be named in later calls.
 
-    toolbox: the tools at hand; `toolbox.absent` says which are not, and why.   store: holds the pixels; None makes one,
-    and another with each `open`.
+    toolbox: the tools at hand; `toolbox.absent` names the others, with the reason.
+    store: holds the pixels. None makes a new one with each `open`.
     Calls from several threads run one after another, so that no two pictures get one name.
     """
 
@@ -144,16 +146,18 @@ class Session:
             self._conversation, self.store = Conversation(panes=panes), store
 
     def call(self, tool: str, arguments: Mapping[str, Json]) -> Shown:
-        """One call. Raises ToolError, which says how to mend it; ToolFailed where a tool raised what it should not have;
-        ConfigError where weights that are loaded with the first call are damaged.
+        """Call a tool and return its answer.
+
+        Raises ToolError, which says how to correct the call, and ToolFailed where the tool raised what it should not have.
+        Raises ConfigError where weights that are loaded with the first call are damaged.
         """
         with self._lock:
             before, store = self._conversation, self.store
             if not before.panes:
                 raise ToolError("no image is open; open one first")
-            desk = before.desk(store)
-            observation = self._observed(tool, arguments, desk)
-            names = desk.names(observation)
+            context = before.tool_context(store)
+            observation = self._observed(tool, arguments, context)
+            names = context.names(observation)
             after = self._conversation = before.after(tool, arguments, observation, names)
         # Where two names have one image, the one that the call used comes first.
         called = {str(value).strip().casefold() for value in arguments.values()}
@@ -176,9 +180,9 @@ class Session:
             ),
         )
 
-    def _observed(self, tool: str, arguments: Mapping[str, Json], desk: Desk) -> Observation:
+    def _observed(self, tool: str, arguments: Mapping[str, Json], context: ToolContext) -> Observation:
         try:
-            return self.toolbox.call(tool, arguments, desk)
+            return self.toolbox.call(tool, arguments, context)
         except ImageError as error:
             raise ToolError(str(error)) from error
         except EditLoupeError:
@@ -193,15 +197,16 @@ def open_session(
     tools: Iterable[str] | None = None,
     settings: ToolSettings | None = None,
 ) -> Session:
-    """A session over `images` with the named tools; None takes those of the paper's five that can be had here.
+    """Return a session over `images`.
 
-    settings: weights and device; None reads the environment. Raises ConfigError: a name that is unknown, a tool that was
-    named and is absent; ImageError.
+    tools: names; None takes those of the paper's five that can be had here.
+    settings: weights and device; None reads the environment.
+    Raises ConfigError for an unknown name, and for a tool that was named and is absent; ImageError for a broken image.
     """
     named = None if tools is None else tuple(tools)
     box = open_toolbox(PAPER_TOOLS if named is None else named, settings)
     if named is not None and box.absent:
-        raise ConfigError("; ".join(f"the tool {name!r} is absent here: {why}" for name, why in box.absent.items()))
+        raise ConfigError("; ".join(f"the tool {name!r} is absent here: {reason}" for name, reason in box.absent.items()))
     return Session(box, images)
 
 
@@ -217,16 +222,8 @@ def _added(store: ImageStore, name: str, image: ImageLike) -> ImageRef:
     return store.add_file(Path(fspath(image)))
 
 
-def _key(tool: str, arguments: Mapping[str, Json]) -> tuple[str, ...]:
-    """The call as `Desk.past_calls` has it; nothing where the arguments hold NaN, with which no call succeeds twice."""
-    try:
-        return (canonical_json({"name": tool, "arguments": dict(arguments)}),)
-    except ValueError:
-        return ()
-
-
 def _png(image: Image.Image) -> bytes:
-    """Upright, in a mode that PNG has; alpha and depth are dealt with where every image is decoded."""
+    """Return the image as PNG bytes, upright. Alpha and depth are dealt with where every image is decoded."""
     upright = ImageOps.exif_transpose(image)
     if upright.mode not in ("1", "L", "LA", "I;16", "P", "RGB", "RGBA"):
         upright = upright.convert("RGB")

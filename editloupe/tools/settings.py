@@ -1,4 +1,4 @@
-"""Which weights and which device the tools use: one small value, from arguments or from the environment."""
+"""The weights and the device that the tools use, from arguments or from the environment."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class ToolSettings:
-    """What `open_toolbox` gives to the tools that need it.
-
-    device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
-    detector: a model folder, an original GroundingDINO checkpoint (.pth, .safetensors), or a hub id, `owner/name` or
-    `owner/name@revision`, which is downloaded where it is not in the local cache. None takes DEFAULT_DETECTOR from the
-    local cache, and never downloads.
-    upscaler: a file of weights (.pth, .safetensors); None is Lanczos.
-    reader: of text in crops: "auto" (RapidOCR where it is installed), "off" or "rapidocr".
-    """
+    """What `open_toolbox` gives to the tools that are opened with settings."""
 
     device: str = "auto"
+    """ "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps"."""
     detector: str | None = None
+    """A model folder, an original GroundingDINO checkpoint (.pth, .safetensors), or a hub id.
+
+    A hub id is `owner/name` or `owner/name@revision`; it is downloaded where it is not in the local cache. None takes
+    DEFAULT_DETECTOR from the local cache, and never downloads.
+    """
     upscaler: str | None = None
+    """A file of weights (.pth, .safetensors); None is Lanczos."""
     reader: str = "auto"
+    """Of text in crops: "auto" (RapidOCR where it is installed), "off" or "rapidocr"."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> ToolSettings:
-        """EDITLOUPE_DEVICE, EDITLOUPE_DETECTOR, EDITLOUPE_UPSCALER, EDITLOUPE_READER; an empty one counts as not set."""
+        """Return the settings that the environment names. An empty variable counts as not set.
+
+        The variables are EDITLOUPE_DEVICE, EDITLOUPE_DETECTOR, EDITLOUPE_UPSCALER and EDITLOUPE_READER.
+        """
         given = os.environ if environ is None else environ
         return cls(
             device=given.get("EDITLOUPE_DEVICE", "").strip() or "auto",

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from editloupe.records import Observation
-from editloupe.tools.base import Desk
-from editloupe.tools.bbox import BBox, box_in_px
-from editloupe.tools.crops import show_crop
-from editloupe.tools.readers import open_reader
+from editloupe.findings import Observation
+from editloupe.tools.base import ToolContext
+from editloupe.tools.bbox import BBox, ImageArgs, box_in_px
+from editloupe.tools.crops import CropTool, open_crop_upscaler, show_crop
+from editloupe.tools.reading import open_reader
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscalers import Enlarges, open_automatic_upscaler
 from editloupe.values import Box, canonical_json
 
 _MARGIN = 0.1
 _MIN_MARGIN_PX = 8
 
 
-class ZoomIn(Enlarges):
+class ZoomIn(CropTool):
     """Cuts a box out of an image, with a margin, and enlarges it where it is small."""
 
     name: ClassVar[str] = "zoom_in"
@@ -29,51 +28,48 @@ class ZoomIn(Enlarges):
         "bbox and call again until you see what you look for."
     )
 
-    class Args(BaseModel):
-        model_config = ConfigDict(extra="forbid", frozen=True)
-
-        target_image: str = Field(min_length=1, description='Name of the image: for example "Edited Image" or "Crop 1".')
+    class Args(ImageArgs):
         bbox: BBox
         label: str = Field(default="", max_length=200, description="What you expect to see there, in a few words.")
 
     @classmethod
     def open(cls, settings: ToolSettings) -> ZoomIn:
-        """With the upscaler for small crops that the settings and the device call for. Raises ConfigError."""
-        return cls(open_automatic_upscaler(settings), open_reader(settings))
+        """Return the tool with the upscaler for small crops and the text reader. Raises ConfigError."""
+        return cls(open_crop_upscaler(settings), open_reader(settings))
 
-    def __call__(self, args: Args, desk: Desk) -> Observation:
-        name = desk.named(args.target_image)
-        box = box_in_px(args.bbox, name=name, desk=desk)
-        image = desk.image(name)
+    def __call__(self, args: Args, context: ToolContext) -> Observation:
+        name = context.named(args.target_image)
+        box = box_in_px(args.bbox, name=name, context=context)
+        image = context.image(name)
         margin = max(_MIN_MARGIN_PX, round(_MARGIN * max(box.width, box.height)))
         region = Box(box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)
         region = region.clipped(width=image.width, height=image.height)
-        shown = show_crop(desk, image, region, self.upscaler, params={"box": list(box), "margin_px": margin})
+        shown = show_crop(context, image, region, self.upscaler, params={"box": list(box), "margin_px": margin})
         looked_for = f" Looking for: {args.label.strip()}." if args.label.strip() else ""
         lines = [
-            f"{desk.crop_name(1)}: px {list(region.ints())} of {name!r} ({image.width}×{image.height} px), "
+            f"{context.crop_name(1)}: px {list(region.ints())} of {name!r} ({image.width}×{image.height} px), "
             f"{region.width:.0f}×{region.height:.0f} px, {shown.how}. "
             f"It is your bbox {args.bbox} = px {list(box.ints())}, {box.width:.0f}×{box.height:.0f} px, with a margin of "
             f"{margin} px, less where the image ends.{looked_for}"
         ]
-        text = self.reading.in_crop(desk.images, shown.view, name=name, crop=desk.crop_name(1))
+        text = self.reading.in_crop(context.images, shown.view, name=name, crop=context.crop_name(1))
         lines += text.lines
         call = canonical_json(
             {"name": self.name, "arguments": args.model_dump(exclude_unset=True) | {"target_image": name}}
         )
-        if call in desk.past_calls:
+        if call in context.past_calls:
             lines.append("You made exactly this call before: the picture is the same. Choose another bbox to see more.")
         return Observation(
             text="\n".join(lines),
             views=(shown.view,),
             kept=shown.kept,
             data={
-                "crop": desk.crop_name(1),
+                "crop": context.crop_name(1),
                 "box": list(box.ints()),
                 "region": list(region.ints()),
                 "scale": round(shown.scale, 4),
                 "size": [shown.view.image.width, shown.view.image.height],
-                "repeated": call in desk.past_calls,
+                "repeated": call in context.past_calls,
                 **shown.by,
                 **text.data,
             },

@@ -1,6 +1,9 @@
-"""Traces: one append-only JSONL file a task. This package writes, reads and verifies them; replay lives in `runs`."""
+"""Traces: one append-only JSONL file per task. This package writes, reads and verifies them; replay is in `runs`."""
 
 from pathlib import Path
 
 GALLERY = Path(__file__).parent / "gallery"
-"""A small run folder of the package: short traces by the baseline and by scripts (see examples/make_gallery.py)."""
+"""A small run folder that comes with the package: short traces by the baseline and by scripts.
+
+`examples/make_gallery.py` makes it.
+"""

@@ -1,6 +1,6 @@
-"""The events of a trace: pydantic, since they are what leaves and enters as bytes.
+"""The events of a trace, as pydantic models: they are read from and written to files.
 
-A trace is a header, then messages as a parent-hash chain, the model's and the tools' calls, notes, the finding, the end.
+A trace is a header, then messages as a parent-hash chain, model calls, tool calls, notes, the finding and the end.
 Images are named by their SHA-256 and lie in the run's blob folder.
 """
 
@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 SCHEMA_VERSION = 1
-"""Raised when an older reader would misread a newer trace."""
+"""Increased when an older reader would misread a newer trace."""
 
 
 def now() -> str:
-    """The time in UTC, ISO 8601 with milliseconds."""
+    """Return the time in UTC, ISO 8601 with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -27,7 +27,7 @@ class _Event(BaseModel):
 
 
 class Header(_Event):
-    """First line: what is asked, who judges, with which tools."""
+    """The first line: the task, the judge and the tools."""
 
     kind: Literal["header"] = "header"
     version: int = SCHEMA_VERSION
@@ -39,14 +39,15 @@ class Header(_Event):
     task: dict[str, Any]
     judge: dict[str, Any]
     tools: list[dict[str, Any]]
-    """The specifications offered, with each tool's version and the digest of its schema."""
+    """The tools offered: name, version and digest of the schema."""
     absent: dict[str, str]
+    """Tools that are asked for and absent: name → reason."""
     parent: dict[str, Any] | None = None
-    """For a fork: the trace that it continues and the step where it parts."""
+    """For a fork: the trace that it continues and the step at which it begins (`traces.lineage.Parent`)."""
 
 
 class MessageEvent(_Event):
-    """One message; `hash` covers it and, through `parent`, all before it."""
+    """One message. `hash` covers it and, through `parent`, all messages before it."""
 
     kind: Literal["message"] = "message"
     hash: str
@@ -67,7 +68,7 @@ class ModelCall(_Event):
 
 
 class ModelFailure(_Event):
-    """A request that the endpoint did not answer; asked again when the task is taken up again."""
+    """A request that the endpoint did not answer. A resume sends it again."""
 
     kind: Literal["model_failure"] = "model_failure"
     ordinal: int
@@ -78,7 +79,7 @@ class ModelFailure(_Event):
 
 
 class ToolStarted(_Event):
-    """A tool call that has begun; without its `tool_call` it runs again."""
+    """A tool call that has begun. Without a `tool_call` event of the same ordinal it runs again."""
 
     kind: Literal["tool_started"] = "tool_started"
     ordinal: int
@@ -86,7 +87,7 @@ class ToolStarted(_Event):
 
 
 class ToolResult(_Event):
-    """A tool call that has ended, with what the model was shown and under which names."""
+    """A tool call that has ended, with the observation and the names of its images."""
 
     kind: Literal["tool_call"] = "tool_call"
     ordinal: int
@@ -94,14 +95,14 @@ class ToolResult(_Event):
     observation: dict[str, Any]
     aliases: list[str]
     crashed: str | None = None
-    """Type and text of an exception that the tool should not have raised."""
+    """Type and text of an unexpected exception of the tool."""
     cached: bool = False
-    """The tool did not run: an equal call on equal images had been answered before in this run."""
+    """Whether the result of an equal call on equal images was used, and the tool did not run."""
     seconds: float
 
 
 class Note(_Event):
-    """A remark for readers: a reminder sent, an answer ignored, a resume."""
+    """A remark for readers: a reminder that was sent, an answer that was ignored."""
 
     kind: Literal["note"] = "note"
     text: str
@@ -109,14 +110,14 @@ class Note(_Event):
 
 
 class FindingEvent(_Event):
-    """The outcome, as it stands in findings.jsonl."""
+    """The finding, as in findings.jsonl."""
 
     kind: Literal["finding"] = "finding"
     finding: dict[str, Any]
 
 
 class End(_Event):
-    """Nothing follows, unless a pending task is taken up again."""
+    """The end. Events follow only if a pending task is resumed."""
 
     kind: Literal["end"] = "end"
 
@@ -127,7 +128,7 @@ Event: TypeAlias = Annotated[
 ]
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
-"""Parses one line."""
+"""Parses one event."""
 
 KINDS = frozenset(
     {"header", "message", "model_call", "model_failure", "tool_started", "tool_call", "note", "finding", "end"}

@@ -1,4 +1,4 @@
-"""A fork's file holds only what is its own; here the shared beginning is put before it again."""
+"""Forks: read a trace together with the beginning that it shares with its parents."""
 
 from __future__ import annotations
 
@@ -8,48 +8,51 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.errors import TraceError
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.traces.events import End, Event, FindingEvent, Header, MessageEvent, ModelCall, ToolResult
 from editloupe.traces.read import Trace, read_trace
 
 FORKS = "forks"
-"""Where in a run folder the traces lie that continue another one."""
+"""Folder of a run with the traces that continue another one."""
 
 _DEEPEST = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parent:
-    """Where a fork parts from the trace that it continues.
-
-    trace: path inside the run folder.   head: hash of the last message that both share.   step: model replies kept.
-    tools: tool results kept.   why: "fork" or "replay".   changes: what was changed at that step, name → words.
-    """
+    """The point where a fork leaves the trace that it continues."""
 
     trace: str
+    """Path of the parent trace inside the run folder."""
     head: str
+    """Hash of the last shared message."""
     step: int
+    """Number of shared model replies."""
     tools: int
-    why: str
+    """Number of shared tool results."""
+    kind: str
+    """"fork" or "replay"; "why" in the file."""
     changes: dict[str, str]
+    """What was changed at this point: name → text."""
 
     def to_json(self) -> dict[str, Any]:
+        """Return the header's `parent`."""
         return {
             "trace": self.trace,
             "head": self.head,
             "step": self.step,
             "tools": self.tools,
-            "why": self.why,
+            "why": self.kind,
             "changes": self.changes,
         }
 
     @classmethod
     def of(cls, header: Header) -> Parent | None:
-        """Raises TraceError for a parent of another shape."""
+        """Parse the parent of a header; None without one. Raises TraceError: another shape, a path outside the run."""
         if header.parent is None:
             return None
         try:
-            found = cls(**header.parent)
+            found = cls(**{"kind" if name == "why" else name: value for name, value in header.parent.items()})
         except TypeError as error:
             raise TraceError(f"the header names its parent in an unknown form ({error})") from error
         if Path(found.trace).is_absolute() or ".." in Path(found.trace).parts:
@@ -58,9 +61,10 @@ class Parent:
 
 
 def read_whole(folder: Path, path: Path) -> Trace:
-    """A trace with what it shares with its parents before its own events. `folder`: the run's, which parents are in.
+    """Read a trace with the events that it shares with its parents in front.
 
-    Raises TraceError as `read_trace`, and where a parent is missing or no longer holds what is shared.
+    folder: the run folder, which holds the parents.
+    Raises TraceError as `read_trace` does, and if a parent is missing or no longer holds the shared events.
     """
     chain = [read_trace(path)]
     while (parent := Parent.of(chain[-1].header)) is not None:
@@ -81,17 +85,21 @@ def read_whole(folder: Path, path: Path) -> Trace:
             header=child.header,
             events=(child.events[0], *shared, *child.events[1:]),
             problems=(*trace.problems, *child.problems),
+            tampering=(*trace.tampering, *child.tampering),
         )
     return trace
 
 
 def family(name: str) -> str:
-    """What a trace and all that continue it have in common: TASK.REPEAT."""
+    """Return the name that a trace shares with its forks: TASK.REPEAT."""
     return ".".join(Path(name).name.split(".")[:2])
 
 
-def strangers(trace: Trace, listed: Finding | None, run: str | None = None) -> list[str]:
-    """What says that a trace is not that of a run's finding. run: digest of the run's identity, where it is known."""
+def mismatches(trace: Trace, listed: Finding | None, run: str | None = None) -> list[str]:
+    """Return why a trace does not belong to a finding of the run; empty if it does.
+
+    run: digest of the run's identity; None does not check it.
+    """
     header, name = trace.header, "" if trace.path is None else trace.path.name
     if listed is not None and (header.task_id, header.judge_id) != (listed.task_id, listed.judge_id):
         return [
@@ -104,7 +112,7 @@ def strangers(trace: Trace, listed: Finding | None, run: str | None = None) -> l
 
 
 def _shared(trace: Trace, at: Parent, path: Path) -> Iterable[Event]:
-    """The parent's events up to where the child parts from it."""
+    """Yield the parent's events up to the point where the child leaves it."""
     parents = {e.hash: e.parent for e in trace.events if isinstance(e, MessageEvent)}
     if at.head not in parents:
         raise TraceError(f"{path} continues {at.trace} after message {at.head[:12]}, which is not there")

@@ -1,4 +1,4 @@
-"""Read a trace, and verify it: what is damaged, tampered with or unknown is named, and the rest is still readable."""
+"""Read and verify a trace. What is damaged, changed or unknown becomes a problem; the rest stays readable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from editloupe.chat import Message, Reply, ToolCall, message_hash
 from editloupe.errors import TraceError
-from editloupe.records import Finding, Observation, Step
+from editloupe.findings import Finding, Observation, Step
 from editloupe.traces.events import (
     EVENT,
     KINDS,
@@ -29,33 +29,35 @@ from editloupe.traces.events import (
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """One task's record.
-
-    problems: what could not be read or does not verify, one line each; empty for a sound trace.
-    """
+    """The record of one task."""
 
     path: Path | None
+    """The file; None for a trace in memory."""
     header: Header
     events: tuple[Event, ...]
+    """All events in order, the header included."""
     problems: tuple[str, ...] = ()
+    """What could not be read or verified, one line each."""
+    tampering: tuple[str, ...] = ()
+    """Those of the problems that say that the trace was changed. A torn line or an unknown event is not among them."""
 
     def messages(self) -> tuple[Message, ...]:
-        """The conversation, in order."""
+        """Return the conversation in order."""
         return tuple(Message.from_json(e.message) for e in self.events if isinstance(e, MessageEvent))
 
     def steps(self) -> tuple[Step, ...]:
-        """Thought → Action → Observation, one a model reply."""
+        """Return thought, action and observation of each model reply."""
         return tuple(_steps(self.events))
 
 
 def complete_lines(data: bytes) -> tuple[list[bytes], int]:
-    """The lines of a JSONL file that end in a newline, and the length in bytes that they take: a torn end is left out."""
+    """Return the complete lines of a JSONL file and their length in bytes. A torn last line is left out."""
     end = data.rfind(b"\n") + 1
     return data[:end].splitlines(), end
 
 
 def cut_torn_line(path: Path) -> list[bytes]:
-    """The complete lines of a JSONL file; what follows the last newline is cut off the file. Raises OSError."""
+    """Return the complete lines of a JSONL file, and cut a torn last line off the file. Raises OSError."""
     data = path.read_bytes()
     lines, end = complete_lines(data)
     if end < len(data):
@@ -65,7 +67,7 @@ def cut_torn_line(path: Path) -> list[bytes]:
 
 
 def parse_lines(lines: Iterable[bytes], *, name: str) -> tuple[list[Event], list[str]]:
-    """Events, and problems in words. Raises TraceError for a trace that a newer version wrote."""
+    """Parse lines into events and problems. Raises TraceError for a trace of a newer schema."""
     events: list[Event] = []
     problems: list[str] = []
     for number, line in enumerate(lines, start=1):
@@ -98,7 +100,7 @@ def parse_lines(lines: Iterable[bytes], *, name: str) -> tuple[list[Event], list
 
 
 def _check_shape(event: Event) -> None:
-    """Raises what reading raises where an event holds something else than a message, a reply or an observation."""
+    """Parse what an event holds. Raises KeyError, TypeError, ValueError and the like if it has another shape."""
     match event:
         case MessageEvent():
             Message.from_json(event.message)
@@ -114,7 +116,7 @@ def _check_shape(event: Event) -> None:
 
 
 def read_trace(path: Path) -> Trace:
-    """A trace file, verified. Raises TraceError where there is nothing to show: no file, no header, a newer schema."""
+    """Read and verify a trace file. Raises TraceError if there is no file, no header, or a newer schema."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -125,12 +127,16 @@ def read_trace(path: Path) -> Trace:
         problems.append(f"{path.name}: the last line is cut off ({len(data) - end} bytes), left out")
     if not events or not isinstance(events[0], Header):
         raise TraceError(f"{path}: no header in the first line; this is not a trace")
-    return Trace(path=path, header=events[0], events=tuple(events), problems=(*problems, *verify(events, name=path.name)))
+    changed = tuple(verify(events, name=path.name))
+    return Trace(path=path, header=events[0], events=tuple(events), problems=(*problems, *changed), tampering=changed)
 
 
 def verify(events: Iterable[Event], *, name: str) -> list[str]:
-    """Problems of the message chain: a message whose hash does not fit its content, a parent that is not there, a reply
-    that is not what the message recorded from it says."""
+    """Return the problems of the message chain.
+
+    A problem is a message whose hash does not fit its content, a missing parent, or a reply that differs from the message
+    made of it.
+    """
     known: set[str | None] = {None}
     problems: list[str] = []
     events = list(events)
@@ -150,21 +156,15 @@ def verify(events: Iterable[Event], *, name: str) -> list[str]:
     for event in events:
         reply = replies.get(str(event.parent)) if isinstance(event, MessageEvent) else None
         if reply is not None and isinstance(event, MessageEvent) and not _says(event, reply):
-            problems.append(f"{name}: model call {reply.ordinal + 1} {_OTHERWISE} {event.hash[:12]} recorded from it")
+            problems.append(
+                f"{name}: model call {reply.ordinal + 1} was changed after it was recorded: its reply is not that of "
+                f"message {event.hash[:12]} recorded from it"
+            )
     return problems
 
 
-_OTHERWISE = "was changed after it was recorded: its reply is not that of message"
-
-
-def untrue(problems: Iterable[str]) -> list[str]:
-    """Those problems of a trace that say that it is not what was recorded; what is merely cut off or unknown is not."""
-    signs = ("hash mismatch", "which is missing", _OTHERWISE)
-    return [problem for problem in problems if any(sign in problem for sign in signs)]
-
-
 def _says(event: MessageEvent, call: ModelCall) -> bool:
-    """Whether a message says what the reply says. Ids are left out: in the conversation they may be made unlike."""
+    """Return whether a message has the text and the calls of a reply. Call ids may differ: the loop makes them unique."""
     try:
         message, reply = Message.from_json(event.message), Reply.from_json(call.reply)
     except (KeyError, TypeError, ValueError, AssertionError):
@@ -177,7 +177,7 @@ def _says(event: MessageEvent, call: ModelCall) -> bool:
 
 
 def _fits(event: MessageEvent) -> bool:
-    """Whether a message is what its hash says; one of another shape is not."""
+    """Return whether a message has the hash that the event says."""
     try:
         return message_hash(Message.from_json(event.message), event.parent) == event.hash
     except (KeyError, TypeError, ValueError, AssertionError):

@@ -1,4 +1,4 @@
-"""Write a trace: append one event a line, flushed at once, so that a killed process loses at most the line in flight."""
+"""Write a trace: append one event per line and flush it. A killed process loses at most the line being written."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separato
 
 
 class TraceWriter:
-    """Appends events to one file, or only to memory where `path` is None.
+    """Appends events to one file, or to memory alone if `path` is None.
 
-    Opening an existing file cuts off a torn last line and reads what is there into `events`.
-    Raises TraceError for a file that a newer version wrote; `problems` names lines that could not be read.
+    Opening an existing file cuts off a torn last line and reads the others into `events`. `problems` names lines that
+    cannot be read. Raises TraceError for a file of a newer schema.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -33,7 +33,7 @@ class TraceWriter:
         self._file = path.open("ab")
 
     def append(self, event: Event) -> None:
-        """One more line."""
+        """Append one event."""
         self.events.append(event)
         if self._file is not None:
             # Events hold JSON and nothing else, so that there is nothing to convert.
@@ -42,6 +42,7 @@ class TraceWriter:
             self._file.flush()
 
     def close(self) -> None:
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -53,3 +54,18 @@ class TraceWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def set_aside(path: Path) -> Path | None:
+    """Rename a trace so that its task can start again. Return the new path; None if there is no file."""
+    if not path.exists():
+        return None
+    return path.rename(aside_path(path))
+
+
+def aside_path(path: Path) -> Path:
+    """Return the next free path for a trace that is set aside."""
+    number = 1
+    while (free := path.with_name(f"{path.name.removesuffix('.jsonl')}.aside-{number}.jsonl")).exists():
+        number += 1
+    return free

@@ -1,4 +1,4 @@
-"""The pages as files: a folder that opens in a browser without a server, and that can be sent to somebody."""
+"""Write the pages as files: a folder that opens in a browser without a server, and that can be sent to somebody."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from editloupe.errors import ConfigError, StorageError
-from editloupe.viewer.index import Entry
 from editloupe.viewer.pages import Run, Site, asset, asset_names
+from editloupe.viewer.reader import RunSample
 from editloupe.viewer.rows import thumbs
 
 MARKER: Final = ".editloupe-pages"
@@ -21,9 +21,10 @@ _PICTURE: Final = re.compile(r'"\.\./blobs/([0-9a-f]{2}/[0-9a-f]{64}\.[a-z]+)"')
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What was written. index: the page to open."""
+    """What was written."""
 
     index: Path
+    """The page to open."""
     pages: int
     pictures: int
     size_bytes: int
@@ -41,18 +42,18 @@ def export(site: Site, out: Path, *, progress: Callable[[int, int], None] = lamb
         writer.write(MARKER, b"editloupe wrote these pages; it may write them again.\n")
         for name in asset_names():
             writer.write(f"static/{name}", asset(name))
-        total, done = sum(len(run.index.entries()) for run in site.runs), 0
+        total, done = sum(run.reader.counts()[0] for run in site.runs), 0
         for run in site.runs:
             # What was written here before may be of another run; a page that is not linked any more would mislead.
             for old in (out / run.folder / "samples").glob("*.html"):
                 old.unlink()
             writer.text(f"{run.folder}rows.js", site.rows_script(run))
-            for entry in run.index.entries():
-                _sample(writer, site, run, entry)
+            for sample in run.reader.samples():
+                _sample(writer, site, run, sample)
                 done += 1
                 progress(done, total)
             writer.text(f"{run.folder}report.html", site.report_page(run))
-            for name, svg in site.plots(run).items():
+            for name, svg in site.numbers.plots(run.reader).items():
                 writer.text(f"{run.folder}plots/{name}.svg", svg)
             # Last, so that a page that opens is a page that is whole.
             writer.text(f"{run.folder}index.html", site.run_page(run))
@@ -66,21 +67,21 @@ def export(site: Site, out: Path, *, progress: Callable[[int, int], None] = lamb
     return Exported(index=out / "index.html", pages=writer.pages, pictures=writer.pictures, size_bytes=writer.size)
 
 
-def _sample(writer: _Writer, site: Site, run: Run, entry: Entry) -> None:
-    page = site.sample_page(run, entry)
-    writer.text(f"{run.folder}samples/{entry.slug}.html", page)
+def _sample(writer: _Writer, site: Site, run: Run, sample: RunSample) -> None:
+    page = site.sample_page(run, sample)
+    writer.text(f"{run.folder}samples/{sample.slug}.html", page)
     # The page's own links say which pictures it shows; text cannot look like one, since its quotes are escaped.
     for address in dict.fromkeys(_PICTURE.findall(page)):
         if writer.missing(where := f"{run.folder}blobs/{address}") and (found := run.pictures.shown(address)):
             writer.write(where, found[0], picture=True)
-    for name in thumbs(entry.sample, run.pictures) if entry.sample else ():
+    for name in filter(None, thumbs(sample.sample, run.pictures) if sample.sample else ()):
         if writer.missing(where := f"{run.folder}thumbs/{name[:2]}/{name}") and (thumb := run.pictures.thumb(name)):
             writer.write(where, thumb, picture=True)
-    named = [f.trace for f in entry.findings if f.trace]
-    for trace in (*named, *(fork for name in named for fork in run.index.forks(name)), *entry.open):
-        path = run.index.inside(trace)
+    named = [f.trace for f in sample.findings if f.trace]
+    for trace in (*named, *(fork for name in named for fork in run.reader.forks(name)), *sample.open):
+        path = run.reader.inside(trace)
         if path is not None:
-            writer.write(f"{run.folder}{path.relative_to(run.index.folder).as_posix()}", path.read_bytes())
+            writer.write(f"{run.folder}{path.relative_to(run.reader.folder).as_posix()}", path.read_bytes())
 
 
 class _Writer:

@@ -1,9 +1,9 @@
-"""The pages as text: the same for the server and for files. All addresses are relative, so that both work.
+"""Make the pages as text, the same for the server and for files. All addresses are relative, so that both work.
 
     index.html                       the run (with several runs: their list, and each run in a folder of its own)
     rows.js                          the sample table's data
-    report.html, plots/NAME.svg      the paper's tables and plots
-    compare.html                     at the root, where there are several judges: they against each other
+    report.html, plots/NAME.svg      the protocol's tables and plots
+    compare.html                     at the root, for several judges: they against each other
     samples/SLUG.html                one sample
     blobs/AB/SHA256.EXT  thumbs/…    pictures
     traces/…                         the traces themselves
@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
 from itertools import count
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -28,23 +29,32 @@ from markupsafe import Markup
 import editloupe
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
-from editloupe.errors import EditLoupeError
-from editloupe.protocols.dlebench import edit_type_name
-from editloupe.records import STATUSES
-from editloupe.reports.compare import Comparison, Disagreement, compare
-from editloupe.reports.compare_grids import grids
-from editloupe.reports.fragments import editor_table, grid_table, label_plot, score_table, tone
-from editloupe.reports.judged import Judged, judged_in, read_judged, rubric_of
-from editloupe.reports.people import labels_of_people
-from editloupe.reports.plain import safe
-from editloupe.reports.report import Report, make_report
-from editloupe.rubrics.model import Criterion, Rubric
-from editloupe.runs.judges import titled
+from editloupe.errors import ConfigError
+from editloupe.reports.escape import safe
+from editloupe.scores import Metric
+from editloupe.tasks import STATUSES
 from editloupe.values import ImageRef, Json
-from editloupe.viewer.index import Entry, RunIndex, slug
+from editloupe.viewer.numbers import Numbers, comparison_tables, several_judges
 from editloupe.viewer.pictures import Pictures
-from editloupe.viewer.rows import finding_tone, human_values, row, target_area
+from editloupe.viewer.reader import RunReader, RunSample, slug
+from editloupe.viewer.rows import (
+    OwnScore,
+    finding_tone,
+    human_values,
+    own_scores,
+    question_name,
+    questions,
+    row,
+    score_scope,
+    score_words,
+    short_answer,
+    target_area,
+    tone,
+)
 from editloupe.viewer.sample import Mark, targets, verdicts
+
+if TYPE_CHECKING:
+    from editloupe.reports.compare import Comparison, Disagreement
 
 CSP: Final = (
     "default-src 'none'; img-src 'self'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -61,237 +71,180 @@ _TWINS: Final = 24
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run on a site. folder: its part of every address, "" or "NAME/"."""
+    """One run on a site."""
 
-    index: RunIndex
+    reader: RunReader
     folder: str = ""
+    """Its part of every address: "" or "NAME/"."""
 
     @cached_property
     def pictures(self) -> Pictures:
-        return Pictures(self.index)
+        return Pictures(self.reader.folder, self.reader.inside)
 
-    @cached_property
-    def _rubric(self) -> tuple[Rubric | None, str]:
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """As the run wrote them down; empty if they cannot be read, which its tables then say."""
         try:
-            return rubric_of(self.index.store), ""
-        except EditLoupeError as error:
-            return None, str(error)
-
-    @property
-    def rubric(self) -> Rubric | None:
-        """As the run wrote it down; None where that cannot be read (`trouble` says why)."""
-        return self._rubric[0]
-
-    @property
-    def trouble(self) -> str:
-        return self._rubric[1]
+            return self.reader.info.metrics()
+        except ConfigError:
+            return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Several runs under one root, or one that is the root itself.
-
-    live: served, so that pages ask for news; a static site does not.
-    """
+    """Several runs under one root, or one that is the root itself."""
 
     runs: tuple[Run, ...]
     live: bool = False
-    prices: Prices = field(default_factory=Prices)
-    _rows: dict[tuple[str, str, bool], tuple[Entry, str]] = field(default_factory=dict)
-    _judged: dict[str, tuple[int, dict[str, Judged], str]] = field(default_factory=dict)
-    _reports: dict[str, tuple[int, Report | None]] = field(default_factory=dict)
-    _compared: dict[tuple[()], tuple[tuple[int, ...], Comparison | str | None]] = field(default_factory=dict)
+    """Served, so that pages ask for news; a static site does not."""
+    numbers: Numbers = field(default_factory=Numbers)
+    _rows: dict[tuple[str, str, bool], tuple[RunSample, list[str], list[OwnScore], str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, indexes: Sequence[RunIndex], *, live: bool = False, prices: Prices | None = None) -> Site:
-        """Runs with folders of their own where there are several; two of one name are told apart by a number."""
+    def of(cls, readers: Sequence[RunReader], *, live: bool = False, prices: Prices | None = None) -> Site:
+        """Return a site of runs, with folders of their own if there are several; two of one name get a number."""
         # The root's own folder is nobody's.
         taken = {"static"}
         runs = []
-        for index in indexes:
-            name = slug(index.name).rpartition("-")[0] or "run"
+        for reader in readers:
+            name = slug(reader.name).rpartition("-")[0] or "run"
             folder = next(f for n in count(1) if (f := name if n == 1 else f"{name}-{n}") not in taken)
             taken.add(folder)
-            runs.append(Run(index=index, folder=f"{folder}/" if len(indexes) > 1 else ""))
-        return cls(runs=tuple(runs), live=live, prices=prices or Prices())
+            runs.append(Run(reader=reader, folder=f"{folder}/" if len(readers) > 1 else ""))
+        return cls(runs=tuple(runs), live=live, numbers=Numbers(prices=prices or Prices()))
 
     def run(self, folder: str) -> Run | None:
         return next((run for run in self.runs if run.folder == folder), None)
 
-    def runs_page(self) -> str:
-        """The list of runs."""
-        return _page("runs.html", self, None, "", runs=[(run, _counts(run.index)) for run in self.runs])
-
-    def run_page(self, run: Run) -> str:
-        """One run: numbers, plots, the sample table."""
-        index, rubric = run.index, run.rubric
-        index.entries()
-        judged = []
-        names = index.store.judge_names()
-        known, trouble = self._judges(run)
-        for id_, uri in index.store.judges().items():
-            found = known[id_].summaries() if id_ in known else []
-            plots = [label_plot(found, c) for c in rubric.criteria if found and c.id in found[0].criteria] if rubric else []
-            tables = [score_table(s, rubric) for s in found] if rubric else []
-            editors = editor_table(found, rubric) if rubric and len(found) > 1 else ""
-            told = {"told": titled(names[id_], uri), "trouble": trouble or run.trouble}
-            judged.append({**told, "editors": editors, "tables": tables, "plots": plots})
-        return _page(
-            "run.html", self, run, "", judges=judged, counts=_counts(index), problems=index.store.problems,
-            identity=_mapping(index.store.info, "identity"), record=_mapping(index.store.info, "record"),
-            criteria=[(c.id, c.short, c.name) for c in rubric.criteria] if rubric else [],
-        )  # fmt: skip
-
-    def report(self, run: Run) -> Report | None:
-        """The tables and plots of a run; None where nothing can be told yet. Kept until the run changes."""
-        run.index.entries()
-        kept = self._reports.get(run.folder)
-        if kept is None or kept[0] != run.index.version:
-            version, judged = run.index.version, self._judges(run)[0]
-            kept = version, make_report(list(judged.values())) if judged else None
-            self._reports[run.folder] = kept
-        return kept[1]
-
-    def report_page(self, run: Run) -> str:
-        """The paper's tables and plots of every judge of a run."""
-        report = self.report(run)
-        sections = [
-            (section.judged, [grid_table(g) for g in section.grids], [(f"{n}-{name}", name) for name in section.plots])
-            for n, section in enumerate(report.sections if report else (), start=1)
-        ]
-        return _page("report.html", self, run, "", sections=sections)
-
-    def plots(self, run: Run) -> dict[str, str]:
-        """The report's plots as SVG, by the name of their file without ending."""
-        report = self.report(run)
-        sections = report.sections if report else ()
-        return {f"{n}-{name}": svg for n, section in enumerate(sections, start=1) for name, svg in section.plots.items()}
-
     @property
     def several_judges(self) -> bool:
-        """Whether there is something to compare, told without comparing: every page asks, for its link."""
-        return sum(len({f.judge_id for f in run.index.store.findings.values()}) for run in self.runs) > 1
+        return several_judges([run.reader for run in self.runs])
 
-    def comparison(self) -> Comparison | str | None:
-        """All judges of all runs against each other, or why they cannot be compared; None where there is one judge."""
-        for run in self.runs:
-            run.index.entries()
-        versions = tuple(run.index.version for run in self.runs)
-        kept = self._compared.get(())
-        if kept is None or kept[0] != versions:
-            made: Comparison | str | None
-            try:
-                judges = read_judged([run.index.folder for run in self.runs])
-                people, where, notes = labels_of_people(judges)
-                found = compare(judges, prices=self.prices, people=people)
-                made = replace(found, people=where, notes=(*found.notes, *notes))
-            except EditLoupeError as error:
-                made = str(error) if self.several_judges else None
-            kept = versions, made
-            self._compared[()] = kept
-        return kept[1]
+    def runs_page(self) -> str:
+        """Return the list of runs."""
+        return _page("runs.html", self, None, "", runs=[(run, run.reader.counts()) for run in self.runs])
+
+    def run_page(self, run: Run) -> str:
+        """Return one run: numbers, plots, the sample table."""
+        reader, metrics = run.reader, run.metrics
+        samples = reader.samples()
+        info = reader.info.info
+        return _page(
+            "run.html", self, run, "", judges=self.numbers.judges(reader), counts=_counts(reader, samples),
+            problems=reader.store.problems, identity=_mapping(info, "identity"), record=_mapping(info, "record"),
+            mode=reader.info.options().get("mode"), measured=_measured(info),
+            columns=[
+                (id_, metrics[id_].short if id_ in metrics else id_, question_name(id_, metrics), id_ not in metrics)
+                for id_ in questions(samples, metrics)
+            ],
+        )  # fmt: skip
+
+    def report_page(self, run: Run) -> str:
+        """Return the protocol's tables and plots of every judge of a run."""
+        return _page("report.html", self, run, "", sections=self.numbers.report(run.reader))
 
     def compare_page(self) -> str | None:
-        """Judges against each other, and the samples on which they part, the furthest apart first; or why there is none."""
-        found = self.comparison()
+        """Return judges against each other with the samples on which they differ most, or why there is none."""
+        found = self.numbers.comparison([run.reader for run in self.runs])
         if found is None:
             return None
         if isinstance(found, str):
             return _page("compare.html", self, None, "", comparison=None, trouble=found)
         cases = [case for d in found.disagreements[:_CASES] if (case := self._case(found, d)) is not None]
-        tables = [grid_table(g) for g in grids(found) if g.name != "disagreements"]
         more = len(found.disagreements) - len(cases)
-        return _page("compare.html", self, None, "", comparison=found, tables=tables, cases=cases, more=more)
+        return _page(
+            "compare.html", self, None, "", comparison=found, tables=comparison_tables(found), cases=cases, more=more
+        )
 
     def _case(self, found: Comparison, case: Disagreement) -> dict[str, Any] | None:
-        """One disagreement: the sample, and each judge's steps with the first at which they part."""
+        """One disagreement: the sample, and each judge's steps with the first at which they differ."""
         columns = []
         for judge in found.judges:
-            run = next(r for r in self.runs if r.index.folder == judge.folder)
-            entry = next((e for e in run.index.entries() if e.key == case.sample), None)
-            if entry is None:
-                continue
-            told = [
-                v for v in verdicts(run.index, entry, run.rubric, self.prices)
-                if v.finding is not None and v.finding.judge_id == judge.judge_id and v.criterion == case.criterion
+            run = next(r for r in self.runs if r.reader.folder == Path(judge.run).resolve())
+            sample = run.reader.sample(slug(case.sample))
+            own = [] if sample is None else [
+                v for v in verdicts(run.reader, sample, run.metrics, self.numbers.prices)
+                if v.finding is not None and v.finding.judge_id == judge.judge_id and v.metric == case.criterion
             ]  # fmt: skip
-            if told:
-                columns.append((judge, run, entry, told[0]))
+            if own:
+                columns.append((judge, run, sample, own[0]))
         if not columns:
             return None
         # Two models never think in the same words: what they do and answer is compared.
-        steps = [[([(c.name, c.arguments) for c in t.calls], t.answer) for t in v.turns] for *_, v in columns]
-        return {"case": case, "columns": columns, "parting": _parting(steps), "entry": columns[0][2], "run": columns[0][1]}
+        steps = [[([(c.name, c.arguments) for c in t.calls], t.answer) for t in v.steps] for *_, v in columns]
+        _, run, sample, first = columns[0]
+        return {"case": case, "columns": columns, "parting": _parting(steps), "sample": sample, "question": first.name}
 
     def rows(self, run: Run) -> str:
-        """The sample table's data as JSON, with what its filters offer."""
-        index, rubric = run.index, run.rubric
-        entries = index.entries()
-        labels = {c.id: [level.name for level in reversed(c.levels)] for c in rubric.criteria} if rubric else {}
-        head = _compact({"version": index.version, "labels": labels, "statuses": list(STATUSES)})
-        judges = index.store.judge_names()
-        found = (self._row(run, rubric, entry, judges) for entry in (entries if rubric else ()))
+        """Return the sample table's data as JSON, with what its filters offer."""
+        samples, metrics = run.reader.samples(), run.metrics
+        columns = questions(samples, metrics)
+        several = len(run.reader.info.judges()) > 1
+        judges = run.reader.judge_names() if several else {}
+        scores = self.numbers.scores(run.reader)
+        head = _compact({"version": run.reader.version, "answers": columns, "statuses": list(STATUSES)})
+        own = {s.key: own_scores(s, scores.get(s.key, ()), run.reader.info.judges()) for s in samples}
+        found = (self._row(run, s, list(columns), metrics, judges, own[s.key]) for s in samples)
         return f'{head[:-1]},"rows":[{",".join(found)}]}}'
 
-    def _row(self, run: Run, rubric: Rubric | None, entry: Entry, judges: Mapping[str, str]) -> str:
-        """One row, made anew only where the sample has changed: a run that grows is asked for again and again."""
-        assert rubric is not None
-        key = (run.folder, entry.slug, len(judges) > 1)
+    def _row(
+        self,
+        run: Run,
+        sample: RunSample,
+        columns: list[str],
+        metrics: Mapping[str, Metric],
+        judges: Mapping[str, str],
+        scores: list[OwnScore],
+    ) -> str:
+        """One row, made anew only if the sample has changed: a run that grows is asked for again and again."""
+        key = (run.folder, sample.slug, bool(judges))
         kept = self._rows.get(key)
-        if kept is None or kept[0] != entry:
-            kept = entry, _compact(row(entry, rubric, run.pictures, judges))
+        if kept is None or kept[:3] != (sample, columns, scores):
+            kept = sample, columns, scores, _compact(row(sample, columns, metrics, run.pictures, judges, scores))
             self._rows[key] = kept
-        return kept[1]
-
-    def _judges(self, run: Run) -> tuple[dict[str, Judged], str]:
-        """The judges of a run by id with their scores, or why there are none; kept until the run changes."""
-        index = run.index
-        kept = self._judged.get(run.folder)
-        if kept is None or kept[0] != index.version:
-            version = index.version
-            try:
-                kept = version, {j.judge_id: j for j in judged_in(index.store)}, ""
-            except EditLoupeError as error:
-                kept = version, {}, str(error)
-            self._judged[run.folder] = kept
-        return kept[1], kept[2]
+        return kept[3]
 
     def rows_script(self, run: Run) -> str:
-        """The same as a script, since a page from a file may not fetch. A string of JSON is read faster than an object."""
+        """Return the same as a script, since a page from a file may not fetch. A string of JSON is read fastest."""
         text = json.dumps(self.rows(run), ensure_ascii=False)
         return f"window.editloupeRows = {text};\n"
 
-    def sample_page(self, run: Run, entry: Entry) -> str:
-        """One sample: its images, every verdict step by step."""
-        index, rubric, sample = run.index, run.rubric, entry.sample
-        position, count, before, behind = index.around(entry.slug)
-        found = verdicts(index, entry, rubric, self.prices)
-        marks = [*targets(entry), *(m for v in found for m in v.marks)]
+    def sample_page(self, run: Run, sample: RunSample) -> str:
+        """Return one sample: its images, every verdict step by step."""
+        metrics, edit = run.metrics, sample.sample
+        position, total, before, behind = run.reader.around(sample.slug)
+        found = verdicts(run.reader, sample, metrics, self.numbers.prices)
         people = [
-            (c.short, rater, said, _tone_of(c, value))
-            for c in (rubric.criteria if rubric else ())
-            for rater, (said, value) in human_values(sample, c).items()
+            (metric.short, rater, said, tone(metric, value))
+            for metric in metrics.values()
+            for rater, (said, value) in human_values(edit, metric).items()
         ]
+        names = run.reader.judge_names()
+        mains = run.reader.info.judges()
+        judges = names if len(mains) > 1 else {}
+        known = own_scores(sample, self.numbers.scores(run.reader).get(sample.key, ()), mains)
+        scores = [
+            (question_name(s.metric, metrics), score_scope(s), score_words(s), tone(metrics.get(s.metric), s.value),
+             s.reason, judges.get(id_, ""))
+            for id_, s in sorted(known, key=_scope_order)
+        ]  # fmt: skip
         return _page(
-            "sample.html", self, run, "../", entry=entry, sample=sample, verdicts=found, people=people,
-            panes=_panes(entry), marks=marks, others=self._others(run, entry), position=position, count=count,
-            previous=before.slug if before else None, following=behind.slug if behind else None,
-            edit_type=edit_type_name(sample.edit_type) if sample and sample.edit_type else "",
-            area=target_area(sample) if sample else None,
+            "sample.html", self, run, "../", entry=sample, sample=edit, verdicts=found, people=people, metrics=metrics,
+            scores=scores, panes=_panes(sample), marks=[*targets(sample), *(m for v in found for m in v.marks)],
+            others=self._others(run, sample), position=position, count=total, previous=before, following=behind,
+            several=len(names) > 1, area=target_area(edit) if edit else None,
         )  # fmt: skip
 
-    def _others(self, run: Run, entry: Entry) -> list[tuple[Run, Entry, list[tuple[str, str]]]]:
-        """The same sample in this run's siblings, and under other editors: with the verdicts as (words, colour)."""
+    def _others(self, run: Run, sample: RunSample) -> list[tuple[Run, RunSample, list[tuple[str, str]]]]:
+        """The same sample in other runs, and under other editors, with the answers as (words, colour)."""
         found = []
         for other in self.runs:
-            for twin in other.index.named(entry.id)[:_TWINS]:
-                if (other, twin.slug) != (run, entry.slug):
-                    rubric = other.rubric
-                    told = [
-                        (f.label or f"({f.status})", finding_tone(f, rubric) if rubric else "tone-none")
-                        for f in twin.findings
-                    ]
-                    found.append((other, twin, told))
+            for name in other.reader.named(sample.id)[:_TWINS]:
+                twin = None if (other, name) == (run, sample.slug) else other.reader.sample(name)
+                if twin is not None:
+                    metrics = other.metrics
+                    answers = [(short_answer(f), finding_tone(f, metrics)) for f in twin.findings]
+                    found.append((other, twin, answers))
         return found
 
 
@@ -315,11 +268,11 @@ def asset(name: str) -> bytes:
     return resources.files("editloupe.viewer").joinpath("static", name).read_bytes()
 
 
-def page_version(index: RunIndex, entry: Entry) -> str:
-    """Changes whenever the sample's page would."""
-    forks = [fork for finding in entry.findings if finding.trace for fork in index.forks(finding.trace)]
-    sizes = [path.stat().st_size for name in (*entry.open, *forks) if (path := index.inside(name))]
-    return f"{len(entry.findings)}.{sum(f.seconds for f in entry.findings):.4f}.{len(sizes)}.{sum(sizes)}"
+def page_version(reader: RunReader, sample: RunSample) -> str:
+    """Return a text that changes whenever the sample's page would."""
+    forks = [fork for finding in sample.findings if finding.trace for fork in reader.forks(finding.trace)]
+    sizes = [path.stat().st_size for name in (*sample.open, *forks) if (path := reader.inside(name))]
+    return f"{len(sample.findings)}.{sum(f.seconds for f in sample.findings):.4f}.{len(sizes)}.{sum(sizes)}"
 
 
 def _page(template: str, site: Site, run: Run | None, up: str, **values: object) -> str:
@@ -330,23 +283,26 @@ def _page(template: str, site: Site, run: Run | None, up: str, **values: object)
     )
 
 
-def _counts(index: RunIndex) -> dict[str, Any]:
+def _counts(reader: RunReader, samples: Sequence[RunSample]) -> dict[str, Any]:
     """What stands in the tiles at the top."""
-    findings = [f for entry in index.entries() for f in entry.findings]
-    usage = sum((f.usage for f in findings), Usage())
+    findings = [f for sample in samples for f in sample.findings]
     return {
-        "samples": len(index.entries()),
+        "samples": len(samples),
         "findings": len(findings),
         "judged": sum(f.status == "ok" for f in findings),
         "turns": sum(f.turns for f in findings) / len(findings) if findings else 0.0,
         "seconds": sum(f.seconds for f in findings),
-        "usage": usage,
-        "running": index.live and index.running(),
-        "judges": index.store.judge_names(),
+        "usage": sum((f.usage for f in findings), Usage()),
+        "running": reader.live and reader.running(),
     }
 
 
-def _panes(entry: Entry) -> list[tuple[str, str, ImageRef]]:
+def _scope_order(score: OwnScore) -> tuple[bool, int]:
+    """The whole sample's scores first, then turn by turn."""
+    return bool(score_scope(score[1])), score[1].turn
+
+
+def _panes(entry: RunSample) -> list[tuple[str, str, ImageRef]]:
     """The images to look at as (role, heading, image); source and edited first."""
     sample = entry.sample
     if sample is None:
@@ -355,15 +311,18 @@ def _panes(entry: Entry) -> list[tuple[str, str, ImageRef]]:
     for number, turn in enumerate(sample.turns, start=1):
         last = number == len(sample.turns)
         if turn.edited is not None:
-            found.append(("edited" if last else "more", "Edited" if last else f"After turn {number}", turn.edited))
+            name = "Edited" if len(sample.turns) == 1 else f"After turn {number}"
+            found.append(("edited" if last else "more", name, turn.edited))
     found.sort(key=lambda pane: pane[0] == "more")
     if sample.reference is not None:
         found.append(("more", "Reference", sample.reference))
     return found + [("more", f"Mask: {name}", mask) for name, mask in sample.masks.items()]
 
 
-def _tone_of(criterion: Criterion, value: float | None) -> str:
-    return tone(None if value is None else criterion.normalise(value))
+def _measured(info: Mapping[str, Json]) -> bool:
+    """Whether measures alone answered, so that tools say nothing."""
+    judges = [judge for judge in _mapping(info, "judges").values() if isinstance(judge, dict)]
+    return bool(judges) and all(judge.get("kind") == "measure" for judge in judges)
 
 
 def _mapping(info: Mapping[str, Json], name: str) -> dict[str, Json]:
@@ -386,6 +345,13 @@ def _number(value: float) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
+def _meaning(metric: Metric) -> str:
+    """The unit, the range and the direction of a metric, in words."""
+    bounds = metric.domain.bounds
+    span = "" if bounds is None else f"{bounds[0]:g} to {bounds[1]:g}"
+    return ", ".join(filter(None, (metric.unit, span, f"{metric.better} is better" if metric.better else "")))
+
+
 def _on(marks: Sequence[Mark], image: ImageRef) -> list[Mark]:
     return [m for m in marks if m.image.sha256 == image.sha256]
 
@@ -399,7 +365,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"px": _number, "on": _on, "capitalize_first": lambda text: text[:1].upper() + text[1:]}
+    environment.filters |= {
+        "px": _number,
+        "on": _on,
+        "meaning": _meaning,
+        "capitalize_first": lambda text: text[:1].upper() + text[1:],
+    }
     return environment
 
 

@@ -1,4 +1,4 @@
-"""Pictures for pages: which address an image has, its bytes in a form that browsers show, and thumbnails."""
+"""Give pages their pictures: an image's address, its bytes in a form that browsers show, and thumbnails."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import re
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,6 @@ from PIL import Image
 from editloupe.data.images import ImageStore, decode, encode_png
 from editloupe.errors import ImageError
 from editloupe.values import Box, ImageRef, Sample
-from editloupe.viewer.index import RunIndex
 
 TYPES: Final = {
     "png": "image/png",
@@ -35,16 +35,18 @@ _THUMB = re.compile(r"(?P<sha>[0-9a-f]{64})(?P<box>(?:-\d{1,6}){4})?\.jpg")
 
 
 class Pictures:
-    """The images of one run; thread-safe. `None` for what is not there."""
+    """The images of one run; thread-safe. Methods return None for what is not there."""
 
-    def __init__(self, index: RunIndex) -> None:
-        self._index = index
-        self._store = ImageStore(index.folder / "blobs", cache_bytes=64 * 2**20)
+    def __init__(self, folder: Path, inside: Callable[[str], Path | None]) -> None:
+        """inside: returns a file of the run folder by its path there, and None for what leads out of it."""
+        self._folder = folder
+        self._inside = inside
+        self._store = ImageStore(folder / "blobs", cache_bytes=64 * 2**20)
         self._thumbs: OrderedDict[str, bytes] = OrderedDict()
         self._lock = threading.Lock()
 
     def address(self, ref: ImageRef) -> str | None:
-        """Where a page finds the image, from the run's own address; None where its bytes were not kept."""
+        """Return where a page finds the image, from the run's own address; None if its bytes were not kept."""
         path = self._store.path(ref)
         if path is None:
             return None
@@ -52,11 +54,11 @@ class Pictures:
         return f"blobs/{ref.sha256[:2]}/{ref.sha256}.{extension if extension in TYPES else 'png'}"
 
     def shown(self, name: str) -> tuple[bytes, str] | None:
-        """(bytes, media type) of "ab/SHA256.ext"; one that browsers cannot show is asked for, and comes, as PNG."""
+        """Return (bytes, media type) of "ab/SHA256.ext". An image that browsers cannot show comes as PNG."""
         found = _BLOB.fullmatch(name)
         if found is None or found["ext"] not in TYPES:
             return None
-        path = self._index.inside(f"blobs/{name}")
+        path = self._inside(f"blobs/{name}")
         if path is not None:
             return path.read_bytes(), TYPES[found["ext"]]
         other = self._other(found["sha"])
@@ -69,14 +71,14 @@ class Pictures:
         return encode_png(pixels), TYPES["png"]
 
     def thumb_name(self, ref: ImageRef, region: Box | None) -> str | None:
-        """The name of a thumbnail; region: px of the image, None for all of it."""
+        """Return the name of a thumbnail. region: px of the image, None for all of it."""
         if self._store.path(ref) is None:
             return None
         cut = "" if region is None else "".join(f"-{v}" for v in region.ints())
         return f"{ref.sha256}{cut}.jpg"
 
     def thumb(self, name: str) -> bytes | None:
-        """A JPEG of at most THUMB_PX a side, made when it is asked for."""
+        """Return a JPEG of at most THUMB_PX a side, made when it is asked for."""
         with self._lock:
             if name in self._thumbs:
                 self._thumbs.move_to_end(name)
@@ -95,7 +97,7 @@ class Pictures:
         if found is None or path is None:
             return None
         try:
-            # Width, height and type play no part in finding or decoding these bytes.
+            # Finding and decoding these bytes needs neither width, height nor type.
             ref = ImageRef(sha256=found["sha"], width=0, height=0, media_type="", path=path)
             image = Image.fromarray(self._store.array(ref))
             if found["box"]:
@@ -110,13 +112,13 @@ class Pictures:
 
     def _other(self, sha: str) -> Path | None:
         """The blob with this hash, whatever its extension."""
-        folder = self._index.folder / "blobs" / sha[:2]
+        folder = self._folder / "blobs" / sha[:2]
         names = sorted(p.name for p in folder.glob(f"{sha}.*"))
-        return self._index.inside(f"blobs/{sha[:2]}/{names[0]}") if names else None
+        return self._inside(f"blobs/{sha[:2]}/{names[0]}") if names else None
 
 
 def target_region(sample: Sample) -> Box | None:
-    """A square of the source around its targets, with context; None without targets, or where it would be nearly all."""
+    """Return a square of the source around its targets, with context; None without targets or if it is nearly all."""
     boxes = [t.boxes["source"] for t in sample.targets if "source" in t.boxes]
     if not boxes:
         return None
@@ -135,7 +137,7 @@ def target_region(sample: Sample) -> Box | None:
 
 
 def same_region(region: Box | None, source: ImageRef, edited: ImageRef) -> Box | None:
-    """The place of the edited image that shows what `region` is of the source."""
+    """Return the place of the edited image that shows what `region` is of the source."""
     if region is None:
         return None
     scaled = region.scaled(edited.width / source.width, edited.height / source.height).rounded_out()

@@ -1,124 +1,217 @@
-"""The sample table of a run: one small row a sample, for a page's script to filter, sort and page."""
+"""Make the sample table of a run: one small row a sample, for a page's script to filter, sort and page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
+from editloupe.data.human import value_on
+from editloupe.findings import Finding
 from editloupe.imaging.targets import relative_area
-from editloupe.protocols.dlebench import edit_type_name
-from editloupe.records import Finding
-from editloupe.reports.fragments import tone
-from editloupe.reports.plain import safe
-from editloupe.rubrics.model import Criterion, Rubric
-from editloupe.rubrics.parse import fold
+from editloupe.reports.escape import safe
+from editloupe.scores import NOT_JUDGED, Metric, Score
+from editloupe.tasks import About
 from editloupe.values import Sample
-from editloupe.viewer.index import Entry
 from editloupe.viewer.pictures import Pictures, same_region, target_region
+from editloupe.viewer.reader import RunSample
 
 _INSTRUCTION = 300
-
-_fold = lru_cache(maxsize=1024)(fold)
-"""The same few labels come again in every row."""
+_ANSWER = 60
 
 
-def row(entry: Entry, rubric: Rubric, pictures: Pictures, judges: Mapping[str, str]) -> dict[str, Any]:
-    """One row as JSON.
+def row(
+    sample: RunSample,
+    columns: Sequence[str],
+    metrics: Mapping[str, Metric],
+    pictures: Pictures,
+    judges: Mapping[str, str],
+    scores: Sequence[OwnScore] = (),
+) -> dict[str, Any]:
+    """Return one row as JSON.
 
-    area: of the targets, % of the source, None where no box is known.   labels: by criterion, one a finding.
-    spread: the largest distance between judges or repeats on one criterion; human: the same between a person and a judge;
-    both 0..100, None where there are no two to compare.
+    columns: ids of the questions that have a column.   judges: names by id, shown if given.
+    scores: those of the sample that are no mere copy of an answer (`own_scores`).
+    In the row, `area` is the targets' share of the source in % (None where no box is known); `answers` lists what was
+    found, by question, after the score of the whole sample; `spread` is the largest distance between judges or repeats on
+    one question, and `human` the same between a person and a judge, both 0 to 100, None where there are no two to compare.
     """
-    sample = entry.sample
-    findings = {c.id: [f for f in entry.findings if f.criterion == c.id] for c in rubric.criteria}
-    many = len(judges) > 1
+    edit, found = sample.sample, sample.findings
+    by_metric = {id_: [f for f in found if f.metric == id_] for id_ in columns}
+    answers = {id_: [_chip(f, metrics, judges) for f in findings] for id_, findings in by_metric.items()}
+    for judge_id, score in reversed(scores):
+        if score.metric in answers and not score.turn and not score.part:
+            word = "score " if by_metric[score.metric] else ""
+            answers[score.metric].insert(0, _score_chip(score, word, metrics, judges.get(judge_id, "")))
     return {
-        "slug": entry.slug,
-        "id": safe(entry.id),
-        "editor": safe(entry.editor),
-        "text": safe(" ".join((sample.instruction if sample else _reason(entry)).split())[:_INSTRUCTION]),
-        "type": safe(edit_type_name(_edit_type(entry))),
-        "area": None if sample is None else target_area(sample),
-        "thumbs": [] if sample is None else list(thumbs(sample, pictures)),
-        "labels": {c: [_label(f, rubric, judges if many else {}) for f in found] for c, found in findings.items()},
-        "spread": _most(spread(found, rubric.criterion(c)) for c, found in findings.items()),
-        "human": _most(human_gap(sample, found, rubric.criterion(c)) for c, found in findings.items()),
-        "turns": sum(f.turns for f in entry.findings),
-        "running": len(entry.open),
+        "slug": sample.slug,
+        "id": safe(sample.id),
+        "editor": safe(sample.editor),
+        "text": safe(" ".join((_instruction(edit) if edit else _reason(sample)).split())[:_INSTRUCTION]),
+        "type": safe(_edit_type(sample)),
+        "area": None if edit is None else target_area(edit),
+        "thumbs": [] if edit is None else list(thumbs(edit, pictures)),
+        "answers": answers,
+        "spread": _most(spread([f for f in found if f.question == q], metrics) for q in {f.question for f in found}),
+        "human": _most(human_gap(edit, [f for f in found if f.metric == m.id], m) for m in metrics.values()),
+        "turns": sum(f.turns for f in found),
+        "running": len(sample.open),
     }
 
 
+def questions(samples: Iterable[RunSample], metrics: Mapping[str, Metric]) -> dict[str, list[str]]:
+    """Return the questions that have a column, by id, each with the labels that its filter offers.
+
+    The metrics come first, then the intermediate questions. Labels are best first, options as they come.
+    """
+    found = {id_: [level.name for level in reversed(metric.levels)] for id_, metric in metrics.items()}
+    for sample in samples:
+        for finding in sample.findings:
+            labels = found.setdefault(finding.metric, [])
+            if finding.label is not None and finding.label not in labels:
+                labels.append(finding.label)
+    return found
+
+
+OwnScore: TypeAlias = tuple[str, Score]
+"""A score with the id of its judge; "" where nobody has the role "judge"."""
+
+
+def own_scores(sample: RunSample, scores: Iterable[OwnScore], judges: Collection[str]) -> list[OwnScore]:
+    """Return the scores of a sample that are no mere copy of an answer: means, rules over turns, choices that are right.
+
+    judges: ids of those with the role "judge". A judge's score rests on its own answers and on those of the other roles.
+    """
+    found = []
+    for id_, score in scores if sample.findings else ():
+        own = [f for f in sample.findings if f.judge_id == id_ or f.judge_id not in judges]
+        if score.missing != NOT_JUDGED and not _copied(score, own):
+            found.append((id_, score))
+    return found
+
+
+def score_words(score: Score) -> str:
+    """Return a score's value, or why it is missing in brackets."""
+    return f"({score.missing})" if score.value is None else f"{score.value:.4g}"
+
+
+def score_scope(score: Score) -> str:
+    """For example "turn 2, target 3"; "" for the sample as a whole."""
+    return About(sample_id=score.sample_id, turn=score.turn, part=score.part).scope
+
+
+def question_name(metric: str, metrics: Mapping[str, Metric]) -> str:
+    """Return the name of a metric in words, or the id of an intermediate question."""
+    return metrics[metric].name if metric in metrics else metric
+
+
 def target_area(sample: Sample) -> float | None:
-    """The targets' share of the source image, in %; None where no box is known."""
+    """Return the targets' share of the source image, in %; None where no box is known."""
     share = relative_area(sample)
     return None if share is None else round(100 * share, 3)
 
 
-def human_values(sample: Sample | None, criterion: Criterion) -> dict[str, tuple[str, float | None]]:
-    """What people said of one criterion: rater → (their words, the value on the rubric's scale where it has that label)."""
-    known = {_fold(name): level.value for level in criterion.levels for name in (level.name, *level.aliases)}
-    ratings = {} if sample is None else sample.human.get(criterion.id, {})
-    return {r: (str(v), known.get(_fold(v)) if isinstance(v, str) else float(v)) for r, v in ratings.items()}
+def human_values(sample: Sample | None, metric: Metric) -> dict[str, tuple[str, float | None]]:
+    """Return what people said of one metric: rater → (their words, the value on the metric's scale if it has one)."""
+    ratings = {} if sample is None else sample.human.get(metric.id, {})
+    return {rater: (str(given), value_on(metric, given)) for rater, given in ratings.items()}
 
 
-def spread(findings: list[Finding], criterion: Criterion) -> float | None:
-    """How far judges and repeats lie apart on one criterion, 0..100; None with fewer than two verdicts."""
-    values = [criterion.normalise(f.value) for f in findings if f.value is not None]
+def spread(findings: Sequence[Finding], metrics: Mapping[str, Metric]) -> float | None:
+    """Return how far the answers to one question lie apart, 0 to 100; None with fewer than two values."""
+    values = [v for f in findings if (v := _normalised(metrics.get(f.metric), f.value)) is not None]
     return round(max(values) - min(values), 2) if len(values) > 1 else None
 
 
-def human_gap(sample: Sample | None, findings: list[Finding], criterion: Criterion) -> float | None:
-    """The largest distance between a person's label and a judge's, 0..100; None where either is missing."""
-    people = [v for _, v in human_values(sample, criterion).values() if v is not None]
-    judged = [f.value for f in findings if f.value is not None]
-    gaps = [abs(criterion.normalise(a) - criterion.normalise(b)) for a in people for b in judged]
+def human_gap(sample: Sample | None, findings: Sequence[Finding], metric: Metric) -> float | None:
+    """Return the largest distance between a person and a judge on a metric, 0 to 100; None where either is missing."""
+    people = [_normalised(metric, value) for _, value in human_values(sample, metric).values()]
+    judged = [_normalised(metric, f.value) for f in findings]
+    gaps = [abs(a - b) for a in people for b in judged if a is not None and b is not None]
     return round(max(gaps), 2) if gaps else None
 
 
-def finding_tone(finding: Finding, rubric: Rubric) -> str:
-    """The colour class of a verdict."""
-    known = {c.id: c for c in rubric.criteria}
-    if finding.value is None or finding.criterion not in known:
-        return tone(None)
-    return tone(known[finding.criterion].normalise(finding.value))
+def tone(metric: Metric | None, value: float | None) -> str:
+    """Return the colour class of a value: tone-0 (worst) to tone-3 (best), tone-plain without scale, tone-none for None."""
+    share = _normalised(metric, value)
+    if metric is None or share is None or metric.better is None:
+        return "tone-none" if value is None else "tone-plain"
+    good = share if metric.better == "higher" else 100 - share
+    return f"tone-{min(3, max(0, round(good / 100 * 3)))}"
 
 
-def answered(finding: Finding) -> str:
-    """A judged finding's answer in a word: its label, its number, else that there is one."""
-    if finding.label is not None:
-        return finding.label
-    return "answered" if finding.value is None else f"{finding.value:g}"
+def finding_tone(finding: Finding, metrics: Mapping[str, Metric]) -> str:
+    """Return the colour class of an answer, like `tone`; tone-plain for an answer that is no number."""
+    found = tone(metrics.get(finding.metric), finding.value)
+    return "tone-plain" if found == "tone-none" and finding.answer is not None else found
 
 
-def _label(finding: Finding, rubric: Rubric, judges: Mapping[str, str]) -> dict[str, Any]:
-    told = {"tone": finding_tone(finding, rubric), "status": finding.status, "value": finding.value}
-    words = answered(finding) if finding.status == "ok" else f"({finding.status})"
-    by = judges.get(finding.judge_id, "")
-    return told | {"name": safe(words)} | ({"by": safe(by)} if by else {})
+def short_answer(finding: Finding) -> str:
+    """Return a finding's answer on one short line, or its status in brackets."""
+    words = f"({finding.status})" if finding.answer is None else " ".join(str(finding.answer).split())
+    return words if len(words) <= _ANSWER else f"{words[: _ANSWER - 1]}…"
 
 
 def thumbs(sample: Sample, pictures: Pictures) -> Iterator[str]:
-    """The names of a sample's thumbnails: the source's, then the edited image's, as far as their bytes were kept."""
+    """Yield the names of a sample's thumbnails: the source's, then the edited image's if there is one.
+
+    A name is "" where the run did not keep the bytes.
+    """
     region = target_region(sample)
-    name = pictures.thumb_name(sample.source, region)
-    if name:
-        yield name
+    yield pictures.thumb_name(sample.source, region) or ""
     if sample.edited is not None:
-        name = pictures.thumb_name(sample.edited, same_region(region, sample.source, sample.edited))
-        if name:
-            yield name
+        yield pictures.thumb_name(sample.edited, same_region(region, sample.source, sample.edited)) or ""
 
 
-def _edit_type(entry: Entry) -> str | None:
-    found = entry.sample.edit_type if entry.sample else (entry.rejected or {}).get("edit_type")
-    return None if found is None else str(found)
+def _normalised(metric: Metric | None, value: float | None) -> float | None:
+    return None if metric is None or value is None else metric.normalise(value)
 
 
-def _reason(entry: Entry) -> str:
-    told = entry.rejected.get("message") if entry.rejected else None
-    return str(told or "this sample could not be read")
+def _chip(finding: Finding, metrics: Mapping[str, Metric], judges: Mapping[str, str]) -> dict[str, Any]:
+    optional = {"scope": finding.about.scope, "by": judges.get(finding.judge_id, "")}
+    return {
+        "name": safe(short_answer(finding)),
+        "tone": finding_tone(finding, metrics),
+        "status": finding.status,
+        "value": finding.value,
+        **{name: safe(text) for name, text in optional.items() if text},
+    }
 
 
-def _most(values: Iterator[float | None]) -> float | None:
+def _score_chip(score: Score, word: str, metrics: Mapping[str, Metric], judge: str) -> dict[str, Any]:
+    return {
+        "name": safe(f"{word}{score_words(score)}"),
+        "tone": tone(metrics.get(score.metric), score.value),
+        "status": score.missing or "ok",
+        "value": score.value,
+        **({"by": safe(judge)} if judge else {}),
+    }
+
+
+def _copied(score: Score, findings: Iterable[Finding]) -> bool:
+    """Whether the answers to the score's own question all say what it says."""
+    own = {
+        "missing" if f.answer is None else f.value
+        for f in findings
+        if (f.metric, f.about.turn) == (score.metric, score.turn) and score.part in ("", f.about.part)
+    }
+    return own == {"missing" if score.value is None else score.value}
+
+
+def _instruction(sample: Sample) -> str:
+    """The instructions of all turns, numbered if there are several."""
+    turns = [turn.instruction for turn in sample.turns]
+    return turns[0] if len(turns) == 1 else " ".join(f"{number}. {text}" for number, text in enumerate(turns, start=1))
+
+
+def _edit_type(sample: RunSample) -> str:
+    found = sample.sample.edit_type if sample.sample else (sample.rejected or {}).get("edit_type")
+    return str(found or "")
+
+
+def _reason(sample: RunSample) -> str:
+    message = sample.rejected.get("message") if sample.rejected else None
+    return str(message or "this sample could not be read")
+
+
+def _most(values: Iterable[float | None]) -> float | None:
     return max((v for v in values if v is not None), default=None)

@@ -1,4 +1,4 @@
-"""What one sample's page shows, as values: its images with the boxes on them, and each verdict step by step."""
+"""Make what one sample's page shows, as values: its images with the boxes on them, and each finding step by step."""
 
 from __future__ import annotations
 
@@ -8,30 +8,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from editloupe.agent.answer import parse_reply
+from editloupe.answers import Record
 from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.backends.prices import Prices
 from editloupe.chat import Reply, Usage
 from editloupe.errors import ConfigError, TraceError
-from editloupe.records import Finding, Observation, Step
-from editloupe.reports.fragments import tone
-from editloupe.rubrics.model import Rubric
+from editloupe.findings import Finding, Observation, Step
 from editloupe.runs.judges import titled
+from editloupe.scores import Metric
+from editloupe.tasks import About, Task, task_from_json
 from editloupe.traces.events import FindingEvent, Header
 from editloupe.traces.read import Trace, read_trace
-from editloupe.values import Box, ImageRef, Json, View, digest
-from editloupe.viewer.index import Entry, RunIndex
-from editloupe.viewer.rows import answered, finding_tone
+from editloupe.values import Box, ImageRef, Json, Sample, View, digest
+from editloupe.viewer.reader import RunReader, RunSample
+from editloupe.viewer.rows import finding_tone, question_name, short_answer
 
 _RAW = 2_000
-"""Characters of one raw event on a page; the trace file itself is linked, and pages of long traces stay light."""
+"""Characters of one raw event on a page. The trace file itself is linked; pages of long traces stay light."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A box in px of one image: a target, a crop's place, or what a verdict rests on.
-
-    verdict, step: ids of page parts that it belongs to; "" for a target.
-    """
+    """A box in px of one image: a target, a crop's place, or evidence."""
 
     kind: str
     image: ImageRef
@@ -39,96 +37,142 @@ class Mark:
     name: str
     id: str = ""
     verdict: str = ""
+    """Id of the verdict that it belongs to; "" for a target."""
     step: str = ""
+    """Id of the step that it belongs to."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """A picture of an observation. on: where its pixels come from, a mark an origin.   kept: the model did not see it."""
+    """A picture of an observation."""
 
     image: ImageRef
     name: str
     op: str
     on: tuple[Mark, ...]
+    """Where its pixels come from, a mark an origin."""
     kept: bool = False
+    """The model did not see it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One tool call. observation: "" while it runs."""
+    """One tool call."""
 
     name: str
     arguments: tuple[tuple[str, str], ...]
     observation: str = ""
+    """"" while it runs."""
     error: bool = False
     pictures: tuple[Shown, ...] = ()
     running: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
-    """One step of the timeline. cost: USD, None where no price is known."""
+class TimelineStep:
+    """One step of the timeline."""
 
     id: str
     number: int
     thought: str
     calls: tuple[Call, ...]
     malformed: tuple[tuple[str, str], ...]
+    """(what the model wrote, what is wrong with it)."""
     answer: str | None
     usage: Usage
     cost: float | None
+    """USD; None if no price is known."""
     seconds: float
     note: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """One finding, or a trace that is still being written (`finding` is None). id: for links, the same in every visit.
+class Computed:
+    """A measure as it was run."""
 
-    judge: its URI.   by: what the run calls it.   repeat: from 0.
-    parent: for a fork where it parts and what was changed, in words; its turns are its own only, and `parent_id` is the
-    verdict that it continues.   problems: of the trace, in words.   events: (kind, time, JSON).
-    """
+    name: str
+    version: str
+    arguments: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """A finding from which a question was planned."""
+
+    name: str
+    address: str
+    """From the sample's page; "" if the run has no such finding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One finding, or a trace that is still being written."""
 
     id: str
-    criterion: str
-    short: str
+    """For links, the same in every visit."""
+    metric: str
+    """Id of the metric or of the intermediate question."""
+    name: str
+    """The metric's name in words, or the intermediate question's id."""
+    intermediate: bool
+    """The question is no metric of the protocol; others are planned from it, or scores are made of it."""
+    scope: str
+    """For example "turn 2, target 3"; "" for the sample as a whole."""
+    role: str
     judge: str
+    """The judge's URI."""
     by: str
+    """What the run calls the judge."""
     repeat: int
+    """From 0."""
     finding: Finding | None
+    """None while the trace is being written."""
     tone: str
-    turns: tuple[Turn, ...] = ()
+    computed: Computed | None = None
+    """For a measure."""
+    inputs: tuple[str, ...] | None = None
+    """The pictures that were shown, in words; None if that is not known."""
+    rests_on: tuple[Link, ...] = ()
+    steps: tuple[TimelineStep, ...] = ()
+    """Of a fork its own only."""
     marks: tuple[Mark, ...] = ()
-    parent: str = ""
+    fork: str = ""
+    """For a fork, where it parts and what was changed, in words."""
     parent_id: str = ""
+    """For a fork, the verdict that it continues."""
     trace: str | None = None
     problems: tuple[str, ...] = ()
+    """What is wrong with the trace."""
     events: tuple[tuple[str, str, str], ...] = ()
+    """(kind, time, JSON)."""
 
     @property
-    def told(self) -> str:
+    def judge_title(self) -> str:
         """The judge's name with its URI."""
         return titled(self.by, self.judge)
 
     @property
     def label(self) -> str:
-        """The label, or the status in brackets."""
-        if self.finding is None:
-            return "(in progress)"
-        if self.finding.status != "ok":
-            return f"({self.finding.status})"
-        return answered(self.finding)
+        """The answer on one line, or the status in brackets."""
+        return "(in progress)" if self.finding is None else short_answer(self.finding)
+
+    @property
+    def text(self) -> str:
+        """An answer that needs more than a line, whole; "" for others."""
+        answer = None if self.finding is None else self.finding.answer
+        if isinstance(answer, Record):
+            return json.dumps(answer.data, indent=2, ensure_ascii=False)
+        return "" if answer is None or str(answer) == self.label else str(answer)
 
     @property
     def usage(self) -> Usage:
-        return sum((t.usage for t in self.turns), Usage())
+        return sum((step.usage for step in self.steps), Usage())
 
     @property
     def cost(self) -> float | None:
-        """USD of all turns; None where one of them has no price."""
-        costs = [t.cost for t in self.turns if t.cost is not None]
-        return sum(costs) if costs and len(costs) == len(self.turns) else None
+        """USD of all steps; None if one of them has no price."""
+        costs = [step.cost for step in self.steps if step.cost is not None]
+        return sum(costs) if costs and len(costs) == len(self.steps) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,122 +185,177 @@ class Names:
         return self.by_sha.get(image.sha256, f"image {image.sha256[:8]}")
 
 
-def verdicts(index: RunIndex, entry: Entry, rubric: Rubric | None, prices: Prices) -> list[Verdict]:
-    """Every verdict on a sample, each with the forks that continue it behind it; then what is being judged just now."""
+def verdicts(reader: RunReader, sample: RunSample, metrics: Mapping[str, Metric], prices: Prices) -> list[Verdict]:
+    """Return every verdict on a sample, each followed by the forks that continue it; then what is being judged just now."""
     found: list[Verdict] = []
-    for finding in entry.findings:
-        found.append(_verdict(index, entry, rubric, prices, finding, finding.trace))
+    for finding in sample.findings:
+        found.append(_verdict(reader, sample, metrics, prices, finding, finding.trace))
         family = {finding.trace: found[-1].id}
-        for path in index.forks(finding.trace) if finding.trace else ():
-            fork = _verdict(index, entry, rubric, prices, None, path, family)
-            if fork is not None and fork.parent:
+        for path in reader.forks(finding.trace) if finding.trace else ():
+            fork = _verdict(reader, sample, metrics, prices, None, path, family)
+            if fork.fork:
                 family[path] = fork.id
                 found.append(fork)
-    return found + [_verdict(index, entry, rubric, prices, None, path) for path in entry.open]
+    return found + [_verdict(reader, sample, metrics, prices, None, path) for path in sample.open]
 
 
-def targets(entry: Entry) -> list[Mark]:
-    """The targets' boxes on the source and the edited image; one that is not given for the edited image is scaled."""
-    sample, found = entry.sample, []
-    for number, target in enumerate(() if sample is None else sample.targets, start=1):
-        assert sample is not None
-        name = target.name or ("Target" if len(sample.targets) == 1 else f"Target {number}")
+def targets(sample: RunSample) -> list[Mark]:
+    """Return the targets' boxes on source and edited image. A box not given for the edited image is scaled."""
+    edit, found = sample.sample, []
+    for number, target in enumerate(() if edit is None else edit.targets, start=1):
+        assert edit is not None
+        name = target.name or ("Target" if len(edit.targets) == 1 else f"Target {number}")
         source = target.boxes.get("source")
         if source is not None:
-            found.append(Mark(kind="target", image=sample.source, box=source, name=name))
-        if sample.edited is None or sample.edited == sample.source:
+            found.append(Mark(kind="target", image=edit.source, box=source, name=name))
+        if edit.edited is None or edit.edited == edit.source:
             continue
         edited = target.boxes.get("edited")
         if edited is None and source is not None:
-            sx, sy = sample.edited.width / sample.source.width, sample.edited.height / sample.source.height
+            sx, sy = edit.edited.width / edit.source.width, edit.edited.height / edit.source.height
             edited, name = source.scaled(sx, sy), f"{name} (box of the source)"
         if edited is not None:
-            found.append(Mark(kind="target", image=sample.edited, box=edited, name=name))
+            found.append(Mark(kind="target", image=edit.edited, box=edited, name=name))
     return found
 
 
 def _verdict(
-    index: RunIndex,
-    entry: Entry,
-    rubric: Rubric | None,
+    reader: RunReader,
+    sample: RunSample,
+    metrics: Mapping[str, Metric],
     prices: Prices,
     finding: Finding | None,
-    relative: str | None,
+    path: str | None,
     family: Mapping[str | None, str] | None = None,
 ) -> Verdict:
     """A trace that cannot be read costs its steps and nothing else. family: for a fork, trace → id of its verdict."""
-    problems: list[str] = []
-    trace: Trace | None = None
-    if relative is not None:
-        path = index.inside(relative)
-        try:
-            if path is None:
-                problems.append(f"the trace {relative!r} is not in the run folder")
-            else:
-                trace = read_trace(path)
-        except TraceError as error:
-            problems.append(str(error))
+    trace, problems = _trace(reader, path)
     header = trace.header if trace else None
     parent = (header.parent or {}) if header else {}
     if family is not None and trace is not None:
         finding = _ending(trace)
-    criterion = finding.criterion if finding else str(header.task.get("criterion", "")) if header else ""
+    task = _task(header, problems)
     judge_id = finding.judge_id if finding else header.judge_id if header else ""
     repeat = finding.repeat if finding else header.repeat if header else 0
     task_id = finding.task_id if finding else header.task_id if header else ""
-    known = {c.id: c.short for c in rubric.criteria} if rubric else {}
-    mark = f"v{digest([task_id, judge_id, repeat, relative if parent else ''])[:8]}"
-    names = _names(entry, header)
-    judge = str(header.judge.get("backend", "")) if header else index.store.judges().get(judge_id, judge_id)
+    metric = finding.metric if finding else task.metric if task else ""
+    about = finding.about if finding else task.about if task else About(sample_id=sample.id, editor=sample.editor)
+    mark = _id(task_id, judge_id, repeat, path if parent else None)
+    inputs = _inputs(sample, task)
+    names = Names(by_sha={ref.sha256: alias for alias, ref in reversed(inputs.items())})
+    known = reader.judge_names().get(judge_id)
+    judge = str(header.judge.get("backend", "")) if header else reader.info.judges().get(judge_id, known or judge_id)
     kept = parent.get("step")
     first = 1 + (kept if isinstance(kept, int) else 0)
     try:
-        turns = tuple(_turns(trace, mark, names, judge, prices, first)) if trace else ()
+        steps = tuple(_steps(trace, mark, names, judge, prices, first)) if trace else ()
     except (KeyError, TypeError, ValueError, AssertionError) as error:
-        turns = ()
-        problems.append(f"the steps cannot be told: an event is not of the expected shape ({error!r})")
+        steps = ()
+        problems.append(f"the steps cannot be shown: an event is not of the expected shape ({error!r})")
     return Verdict(
         id=mark,
-        criterion=criterion,
-        short=known.get(criterion, criterion.replace("_", " ")),
+        metric=metric,
+        name=question_name(metric, metrics),
+        intermediate=metric not in metrics,
+        scope=about.scope,
+        role=finding.role if finding else task.role if task else "judge",
         judge=judge,
         # A fork may have another judge than those of the run.
-        by=index.store.judge_names().get(judge_id, judge),
+        by=known or judge,
         repeat=repeat,
         finding=finding,
-        tone=tone(None) if finding is None or rubric is None else finding_tone(finding, rubric),
-        turns=turns,
-        marks=(*_evidence(finding, _inputs(entry, header), mark), *_crops(turns, mark)),
-        parent=_parted(parent) if family and parent.get("trace") in family else "",
+        tone=finding_tone(finding, metrics) if finding else "tone-none",
+        computed=_computed(task, header),
+        inputs=None if task is None else tuple(_recipe(task, sample.sample)),
+        rests_on=() if task is None else tuple(_origins(reader, sample, task, judge_id, metrics)),
+        steps=steps,
+        marks=(*_evidence(finding, inputs, mark), *_crops(steps, mark)),
+        fork=_parted(parent) if family and parent.get("trace") in family else "",
         parent_id=family.get(str(parent.get("trace")), "") if family else "",
-        trace=relative if trace else None,
+        trace=path if trace else None,
         problems=(*problems, *(trace.problems if trace else ())),
         events=tuple(_raw(trace)) if trace else (),
     )
 
 
-def _names(entry: Entry, header: Header | None) -> Names:
-    inputs = _inputs(entry, header)
-    return Names(by_sha={ref.sha256: alias for alias, ref in reversed(inputs.items())})
+def _id(task_id: str, judge_id: str, repeat: int, fork: str | None = None) -> str:
+    """The id of a verdict. fork: the path of its trace, for a fork."""
+    return f"v{digest([task_id, judge_id, repeat, fork or ''])[:8]}"
 
 
-def _inputs(entry: Entry, header: Header | None) -> dict[str, ImageRef]:
-    """The images of the first message by alias; without a trace those of the sample."""
-    views = header.task.get("views") if header else None
+def _trace(reader: RunReader, path: str | None) -> tuple[Trace | None, list[str]]:
+    """A trace, or what is wrong with it."""
+    if path is None:
+        return None, []
+    found = reader.inside(path)
+    if found is None:
+        return None, [f"the trace {path!r} is not in the run folder"]
+    try:
+        return read_trace(found), []
+    except TraceError as error:
+        return None, [str(error)]
+
+
+def _task(header: Header | None, problems: list[str]) -> Task | None:
+    try:
+        return None if header is None else task_from_json(header.task)
+    except ValueError as error:
+        problems.append(f"the question cannot be shown: {error}")
+        return None
+
+
+def _computed(task: Task | None, header: Header | None) -> Computed | None:
+    if task is None or header is None or task.kind != "measure":
+        return None
+    version = str(header.judge.get("backend_version", ""))
+    return Computed(name=task.measure, version=version, arguments=_arguments(task.args))
+
+
+def _recipe(task: Task, sample: Sample | None) -> Iterator[str]:
+    """The pictures of a question, in words."""
+    turns = sample.turns if sample is not None and len(sample.turns) > 1 else ()
+    after = {turn.edited.sha256: f" (after turn {n})" for n, turn in enumerate(turns, start=1) if turn.edited is not None}
+    for view in task.views:
+        place = "" if view.region is None else f", {_span(view.region)}"
+        yield f"{view.alias}{after.get(view.origin.sha256, '')}: {view.op.replace('_', ' ')}{place}"
+
+
+def _span(box: Box) -> str:
+    x0, y0, x1, y1 = box.ints()
+    return f"x {x0}–{x1}, y {y0}–{y1}"
+
+
+def _origins(
+    reader: RunReader, sample: RunSample, task: Task, judge_id: str, metrics: Mapping[str, Metric]
+) -> Iterator[Link]:
+    """The findings from which a question was planned. A judge's questions rest on its own findings, not on its peers'."""
+    own = {f.task_id for f in sample.findings}
+    roles = reader.info.roles()
+    for task_id in task.rests_on:
+        there = [(sample.slug, f) for f in sample.findings if f.task_id == task_id] if task_id in own else []
+        found = there or reader.of_task(task_id)
+        mine = [f for f in found if f[1].judge_id == judge_id or roles.get(f[1].judge_id) != roles.get(judge_id)]
+        for slug, f in mine:
+            words = (question_name(f.metric, metrics), f.about.scope, "" if slug == sample.slug else f.about.key)
+            page = "" if slug == sample.slug else f"{slug}.html"
+            again = f"repeat {f.repeat + 1}" if f.repeat else ""
+            named = ", ".join(filter(None, (*words, again)))
+            yield Link(name=f"{named}: {short_answer(f)}", address=f"{page}#{_id(f.task_id, f.judge_id, f.repeat)}")
+        if not mine:
+            yield Link(name=f"task {task_id[:12]}, which has no finding here", address="")
+
+
+def _inputs(sample: RunSample, task: Task | None) -> dict[str, ImageRef]:
+    """The images of the question by alias, after those of the sample."""
     found: dict[str, ImageRef] = {}
-    if entry.sample is not None:
-        found["Original Image"] = entry.sample.source
-        if entry.sample.edited is not None:
-            found["Edited Image"] = entry.sample.edited
-    for view in views if isinstance(views, list) else []:
-        try:
-            found[str(view["alias"])] = ImageRef.from_json(view["origin"])
-        except (KeyError, TypeError, ValueError):
-            continue  # the rest of the page does not need it; the raw header shows what it is
-    return found
+    if sample.sample is not None:
+        found["Original Image"] = sample.sample.source
+        if sample.sample.edited is not None:
+            found["Edited Image"] = sample.sample.edited
+    return found | {view.alias: view.origin for view in (task.views if task else ())}
 
 
-def _turns(trace: Trace, mark: str, names: Names, judge: str, prices: Prices, first: int) -> Iterator[Turn]:
+def _steps(trace: Trace, mark: str, names: Names, judge: str, prices: Prices, first: int) -> Iterator[TimelineStep]:
     """first: the number of the first step, which a fork counts on from its parent."""
     steps = trace.steps()
     under_way = not any(isinstance(e, FindingEvent) for e in trace.events)
@@ -267,7 +366,7 @@ def _turns(trace: Trace, mark: str, names: Names, judge: str, prices: Prices, fi
         if under_way and number == first + len(steps) - 1:
             done = len(calls)
             calls += [Call(name=c.name, arguments=_arguments(c.arguments), running=True) for c in parsed.calls[done:]]
-        yield Turn(
+        yield TimelineStep(
             id=id_,
             number=number,
             thought=parsed.thought,
@@ -321,10 +420,10 @@ def _shown(
     return Shown(image=image, name=alias, op=op, on=tuple(found.values()), kept=kept)
 
 
-def _crops(turns: Iterable[Turn], mark: str) -> Iterator[Mark]:
+def _crops(steps: Iterable[TimelineStep], mark: str) -> Iterator[Mark]:
     """The boxes of all crops, for the images at the top; a picture of a whole image has none."""
-    for turn in turns:
-        for call in turn.calls:
+    for step in steps:
+        for call in step.calls:
             for picture in call.pictures:
                 for place in picture.on:
                     whole = Box.whole(width=place.image.width, height=place.image.height)
@@ -374,8 +473,8 @@ def _parted(parent: Mapping[str, Any]) -> str:
     """Where a fork parts and with what, in words."""
     step, changes = parent.get("step"), parent.get("changes")
     where = f"after step {step}" if step else "from the question"
-    told = [f"{name}: {words}" for name, words in changes.items()] if isinstance(changes, Mapping) else []
-    return "; ".join([f"{parent.get('why', 'fork')} {where}", *told])
+    changed = [f"{name}: {words}" for name, words in changes.items()] if isinstance(changes, Mapping) else []
+    return "; ".join([f"{parent.get('why', 'fork')} {where}", *changed])
 
 
 def _raw(trace: Trace) -> Iterator[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""The pages over HTTP, on this machine only unless told otherwise. Standard library only; nothing is ever written.
+"""Serve the pages over HTTP, on this machine only unless --host says otherwise. Standard library only.
 
 What a request may name is a closed set: a page of a known run, a known sample, a picture by its hash, a trace that a
 finding names. A request whose Host is not this server's is refused, so that no page from elsewhere can read a run through
@@ -30,8 +30,8 @@ _FRESH: Final = "no-cache"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What a request gets. csp: laxer or stricter than a page's own, where it is no page."""
+class Response:
+    """What a request gets."""
 
     body: bytes
     type: str = "text/html; charset=utf-8"
@@ -39,6 +39,7 @@ class Answer:
     cache: str = _FRESH
     location: str = ""
     csp: str = CSP + "; frame-ancestors 'none'"
+    """What is no page has a policy of its own."""
 
 
 _PLAIN_CSP: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
@@ -60,11 +61,11 @@ class Viewer(ThreadingHTTPServer):
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
-            told = getattr(error, "strerror", None) or error
-            raise ConfigError(f"{host}:{port} cannot be served: {told}; choose another --port or --host") from error
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(f"{host}:{port} cannot be served: {reason}; choose another --port or --host") from error
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Browsers drop connections as they like; anything else is told."""
+        """Print errors, but for dropped connections: browsers drop them as they like."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -75,7 +76,7 @@ class Viewer(ThreadingHTTPServer):
         return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"
 
     def knows(self, host_header: str | None) -> bool:
-        """Whether a Host header names this server: a known name, or, once open to others, any literal address."""
+        """Return whether a Host header names this server: a known name, or any literal address if it is open to others."""
         try:
             # A port of its own is part of what a browser sends; which one does not matter, another could not be reached.
             host = (urlsplit(f"//{host_header}").hostname or "") if host_header else ""
@@ -90,65 +91,65 @@ class Viewer(ThreadingHTTPServer):
         # Rebinding needs a name; a literal address is where the request really went.
         return self.open_to_others
 
-    def answer(self, target: str) -> Answer:
-        """What lies at a request target."""
+    def answer(self, target: str) -> Response:
+        """Return what lies at a request target."""
         path = unquote(urlsplit(target).path)
         if path == "/":
-            return Answer(body=b"", status=HTTPStatus.FOUND, location="/index.html")
+            return Response(body=b"", status=HTTPStatus.FOUND, location="/index.html")
         parts = path.removeprefix("/").split("/")
         if parts[0] == "static" and len(parts) == 2 and parts[1] in asset_names():
             type_ = _ASSET_TYPES[parts[1].rpartition(".")[2]]
-            return Answer(body=asset(parts[1]), type=f"{type_}; charset=utf-8")
+            return Response(body=asset(parts[1]), type=f"{type_}; charset=utf-8")
         several = len(self.site.runs) > 1
         if parts == ["compare.html"]:
             compared = self.site.compare_page()
             return _missing() if compared is None else _text(compared)
         if several and parts == ["index.html"]:
-            return Answer(body=self.site.runs_page().encode())
+            return Response(body=self.site.runs_page().encode())
         run = self.site.run(f"{parts[0]}/" if several else "")
         if run is None:
             return _missing()
         return self._in_run(run, parts[1:] if several else parts) or _missing()
 
-    def _in_run(self, run: Run, parts: list[str]) -> Answer | None:
+    def _in_run(self, run: Run, parts: list[str]) -> Response | None:
         match parts:
             case [""]:
-                return Answer(body=b"", status=HTTPStatus.FOUND, location=f"/{run.folder}index.html")
+                return Response(body=b"", status=HTTPStatus.FOUND, location=f"/{run.folder}index.html")
             case ["index.html"]:
                 return _text(self.site.run_page(run))
             case ["report.html"]:
                 return _text(self.site.report_page(run))
             case ["plots", name]:
-                svg = self.site.plots(run).get(name.removesuffix(".svg"))
+                svg = self.site.numbers.plots(run.reader).get(name.removesuffix(".svg"))
                 return None if svg is None else _svg(svg)
             case ["rows.js"]:
                 return _text(self.site.rows_script(run), "text/javascript")
             case ["rows.json"]:
                 return _text(self.site.rows(run), "application/json")
             case ["live.json"]:
-                run.index.entries()
-                return _json({"version": run.index.version, "running": run.index.running()})
+                run.reader.refresh()
+                return _json({"version": run.reader.version, "running": run.reader.running()})
             case ["samples", name]:
                 return self._sample(run, name)
             case ["blobs", ab, name]:
                 found = run.pictures.shown(f"{ab}/{name}")
-                return None if found is None else Answer(body=found[0], type=found[1], cache=_FOREVER, csp=_PLAIN_CSP)
+                return None if found is None else Response(body=found[0], type=found[1], cache=_FOREVER, csp=_PLAIN_CSP)
             case ["thumbs", _, name]:
                 thumb = run.pictures.thumb(name)
-                return None if thumb is None else Answer(body=thumb, type="image/jpeg", cache=_FOREVER, csp=_PLAIN_CSP)
+                return None if thumb is None else Response(body=thumb, type="image/jpeg", cache=_FOREVER, csp=_PLAIN_CSP)
             case ["traces" | "forks", *_]:
                 return _trace(run, "/".join(parts))
         return None
 
-    def _sample(self, run: Run, name: str) -> Answer | None:
+    def _sample(self, run: Run, name: str) -> Response | None:
         slug, _, kind = name.rpartition(".")
-        entry = run.index.entry(slug)
-        if entry is None:
+        sample = run.reader.sample(slug)
+        if sample is None:
             return None
         if kind == "html":
-            return _text(self.site.sample_page(run, entry))
+            return _text(self.site.sample_page(run, sample))
         if kind == "json":
-            return _json({"version": page_version(run.index, entry), "running": run.index.running()})
+            return _json({"version": page_version(run.reader, sample), "running": run.reader.running()})
         return None
 
 
@@ -163,32 +164,32 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if not self.server.knows(self.headers.get("Host")):
-            told = "This address is not served under that name; see editloupe view --allow-host.\n"
-            self._send(Answer(body=told.encode(), type="text/plain; charset=utf-8", status=HTTPStatus.MISDIRECTED_REQUEST))
+            refusal = _text("This address is not served under that name; see editloupe view --allow-host.\n", "text/plain")
+            self._send(replace(refusal, status=HTTPStatus.MISDIRECTED_REQUEST))
             return
         try:
-            answer = self.server.answer(self.path)
+            response = self.server.answer(self.path)
         except EditLoupeError as error:  # the run was moved, or is damaged now
-            answer = replace(_text(f"{error}\n", "text/plain"), status=HTTPStatus.INTERNAL_SERVER_ERROR)
-        self._send(answer)
+            response = replace(_text(f"{error}\n", "text/plain"), status=HTTPStatus.INTERNAL_SERVER_ERROR)
+        self._send(response)
 
     do_HEAD = do_GET  # noqa: N815 - the base class looks for this name
 
-    def _send(self, answer: Answer) -> None:
-        tag = f'"{hashlib.sha256(answer.body).hexdigest()[:32]}"'
-        same = answer.status == HTTPStatus.OK and self.headers.get("If-None-Match") == tag
-        body = b"" if same else answer.body
-        self.send_response(HTTPStatus.NOT_MODIFIED if same else answer.status)
+    def _send(self, response: Response) -> None:
+        tag = f'"{hashlib.sha256(response.body).hexdigest()[:32]}"'
+        same = response.status == HTTPStatus.OK and self.headers.get("If-None-Match") == tag
+        body = b"" if same else response.body
+        self.send_response(HTTPStatus.NOT_MODIFIED if same else response.status)
         if not same:
-            self.send_header("Content-Type", answer.type)
+            self.send_header("Content-Type", response.type)
             self.send_header("Content-Length", str(len(body)))
-        if answer.location:
-            self.send_header("Location", answer.location)
-        if answer.status == HTTPStatus.OK:
+        if response.location:
+            self.send_header("Location", response.location)
+        if response.status == HTTPStatus.OK:
             self.send_header("ETag", tag)
         for name, value in (
-            ("Cache-Control", answer.cache),
-            ("Content-Security-Policy", answer.csp),
+            ("Cache-Control", response.cache),
+            ("Content-Security-Policy", response.csp),
             ("X-Content-Type-Options", "nosniff"),
             ("Referrer-Policy", "no-referrer"),
             ("Cross-Origin-Resource-Policy", "same-origin"),
@@ -204,28 +205,27 @@ class _Handler(BaseHTTPRequestHandler):
         """Silent: the terminal is the reader's."""
 
 
-def _trace(run: Run, relative: str) -> Answer | None:
+def _trace(run: Run, relative: str) -> Response | None:
     """A trace that a finding, or a task under way, names, or a fork of one; nothing else of the folder."""
-    known = relative in run.index.traces() or relative in run.index.forks(relative)
-    path = run.index.inside(relative) if known else None
-    return None if path is None else Answer(body=path.read_bytes(), type="text/plain; charset=utf-8", csp=_PLAIN_CSP)
+    path = run.reader.inside(relative) if run.reader.has_trace(relative) else None
+    return None if path is None else Response(body=path.read_bytes(), type="text/plain; charset=utf-8", csp=_PLAIN_CSP)
 
 
-def _text(text: str, type_: str = "text/html") -> Answer:
-    return Answer(body=text.encode("utf-8", "backslashreplace"), type=f"{type_}; charset=utf-8")
+def _text(text: str, type_: str = "text/html") -> Response:
+    return Response(body=text.encode("utf-8", "backslashreplace"), type=f"{type_}; charset=utf-8")
 
 
-def _svg(text: str) -> Answer:
+def _svg(text: str) -> Response:
     """A plot: shown as a picture, and styled by what it holds itself."""
-    return Answer(body=text.encode(), type="image/svg+xml; charset=utf-8", csp=_PLAIN_CSP)
+    return Response(body=text.encode(), type="image/svg+xml; charset=utf-8", csp=_PLAIN_CSP)
 
 
-def _json(data: dict[str, object]) -> Answer:
+def _json(data: dict[str, object]) -> Response:
     return _text(json.dumps(data), "application/json")
 
 
-def _missing() -> Answer:
-    return Answer(body=b"Nothing here.\n", type="text/plain; charset=utf-8", status=HTTPStatus.NOT_FOUND)
+def _missing() -> Response:
+    return Response(body=b"Nothing here.\n", type="text/plain; charset=utf-8", status=HTTPStatus.NOT_FOUND)
 
 
 def _family(host: str) -> int:

@@ -13,18 +13,19 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import ContextTooLong, RateLimited, ToolError
-from editloupe.records import Budget, Finding, Observation
+from editloupe.findings import Finding, Observation
 from editloupe.runs.execute import Worker
-from editloupe.runs.spec import Settings, open_bench
+from editloupe.tasks import Budget
 from editloupe.tools.base import Toolbox
 from editloupe.values import Sample
 from tests.conftest import LOOK, final
+from tests.setups import open_with
 
 
 def judged(lmm: LMM, sample: Sample, store: ImageStore, criterion: str = "if", **settings: object) -> Finding:
-    bench = open_bench(Settings(backend=lmm, criteria=(criterion,), **settings))  # type: ignore[arg-type]
-    (task,) = bench.protocol.plan([sample], {})
-    return Worker(bench=bench, images=store).run_task(task)
+    setup = open_with(backend=lmm, criteria=(criterion,), **settings)  # type: ignore[arg-type]
+    (task,) = setup.protocol.plan([sample], {})
+    return Worker(setup=setup, images=store).run_task(task)
 
 
 def test_the_papers_dialogue_of_table_8_runs_thought_call_three_crops_label(sample: Sample, store: ImageStore):
@@ -136,12 +137,10 @@ def test_the_token_budget_ends_a_task(sample: Sample, store: ImageStore):
 
 
 def test_the_time_budget_ends_a_task(sample: Sample, store: ImageStore):
-    bench = open_bench(
-        Settings(backend=ScriptedLMM([LOOK, final("Wrong Action")]), criteria=("if",), budget=Budget(max_seconds=5))
-    )
-    (task,) = bench.protocol.plan([sample], {})
+    setup = open_with(backend=ScriptedLMM([LOOK, final("Wrong Action")]), criteria=("if",), budget=Budget(max_seconds=5))
+    (task,) = setup.protocol.plan([sample], {})
     ticks = iter([0.0, 1.0, 6.0, 6.0])
-    finding = Worker(bench=bench, images=store, clock=lambda: next(ticks)).run_task(task)
+    finding = Worker(setup=setup, images=store, clock=lambda: next(ticks)).run_task(task)
     assert finding.status == "over_budget"
     assert "time" in finding.reason
 
@@ -231,7 +230,7 @@ class _Broken:
     class Args(BaseModel):
         """No arguments."""
 
-    def __call__(self, args: object, desk: object) -> Observation:
+    def __call__(self, args: object, context: object) -> Observation:
         raise RuntimeError("secret detail")
 
 
@@ -240,10 +239,10 @@ def test_a_crashing_tool_is_an_observation_and_three_crashes_end_the_task(sample
 
     call = '<tool_call>{"name": "broken", "parameters": {}}</tool_call>'
     lmm = ScriptedLMM([call] * 5)
-    bench = open_bench(Settings(backend=lmm, criteria=("if",)))
-    bench = replace(bench, toolbox=Toolbox(tools={"broken": _Broken()}))
-    (task,) = bench.protocol.plan([sample], {})
-    finding = Worker(bench=bench, images=store).run_task(task)
+    setup = open_with(backend=lmm, criteria=("if",))
+    setup = replace(setup, toolbox=Toolbox(tools={"broken": _Broken()}))
+    (task,) = setup.protocol.plan([sample], {})
+    finding = Worker(setup=setup, images=store).run_task(task)
     assert finding.status == "tool_failed"
     assert finding.counts["tool_crashes"] == 3
     assert "secret detail" not in lmm.requests[1].messages[2].text
@@ -262,19 +261,19 @@ def test_the_graph_takes_any_langgraph_checkpointer(sample: Sample, store: Image
     from langgraph.checkpoint.memory import InMemorySaver
 
     from editloupe.agent.graph import build_graph
-    from editloupe.agent.judge import opening
+    from editloupe.agent.judge import initial_state
     from editloupe.agent.state import Context
-    from editloupe.runs.replay import TraceTape
+    from editloupe.runs.recorder import TraceRecorder
     from editloupe.traces.record import TraceWriter
     from editloupe.values import View
 
-    bench = open_bench(Settings(backend=ScriptedLMM([LOOK, final("Wrong Action")]), criteria=("if",)))
-    (task,) = bench.protocol.plan([sample], {})
+    setup = open_with(backend=ScriptedLMM([LOOK, final("Wrong Action")]), criteria=("if",))
+    (task,) = setup.protocol.plan([sample], {})
     context = Context(
-        backend=bench.backend,
-        toolbox=bench.toolbox,
+        backend=setup.backend,
+        toolbox=setup.toolbox,
         images=store,
-        tape=TraceTape(TraceWriter(None)),
+        recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
         clock=time.monotonic,
         started=time.monotonic(),
@@ -282,7 +281,7 @@ def test_the_graph_takes_any_langgraph_checkpointer(sample: Sample, store: Image
     graph = build_graph(InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
     views = {recipe.alias: View.whole(recipe.origin) for recipe in task.views}
-    state = graph.invoke(opening(context, views), config, context=context)
+    state = graph.invoke(initial_state(context, views), config, context=context)
     assert state["outcome"]["answer"]["name"] == "Wrong Action"
     # Small JSON only: no pixel and no base64 in any checkpoint.
     assert all(len(json.dumps(snapshot.values)) < 20_000 for snapshot in graph.get_state_history(config))
@@ -290,4 +289,4 @@ def test_the_graph_takes_any_langgraph_checkpointer(sample: Sample, store: Image
 
 def test_tool_errors_are_raised_as_tool_errors(sample: Sample, store: ImageStore):
     with pytest.raises(ToolError, match="there is no tool 'nope'"):
-        open_bench(Settings()).toolbox.call("nope", {}, None)  # type: ignore[arg-type]
+        open_with().toolbox.call("nope", {}, None)  # type: ignore[arg-type]

@@ -11,11 +11,11 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import MalformedCall, Reply, ToolCall
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
-from editloupe.records import Budget
-from editloupe.runs.spec import Settings, open_bench
+from editloupe.tasks import Budget
 from editloupe.values import Sample
 from tests.agent.test_loop import judged
 from tests.conftest import LOOK, final
+from tests.setups import open_with
 
 COMPARE = {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
 ZOOM = {"target_image": "Edited Image", "bbox": [100, 100, 400, 400]}
@@ -107,12 +107,12 @@ def test_what_a_provider_wants_back_goes_back(sample: Sample, store: ImageStore)
 
 def test_text_is_the_default_and_auto_takes_what_the_backend_can() -> None:
     def protocol(lmm: ScriptedLMM, **settings: object) -> str:
-        return open_bench(Settings(backend=lmm, **settings)).judge.tool_protocol  # type: ignore[arg-type]
+        return open_with(backend=lmm, **settings).judge.tool_protocol  # type: ignore[arg-type]
 
     assert protocol(native()) == "text"
     assert protocol(native(), tool_protocol="auto") == "native"
     assert protocol(ScriptedLMM([]), tool_protocol="auto") == "text"
     with pytest.raises(ConfigError, match="cannot call tools natively"):
         protocol(ScriptedLMM([]), tool_protocol="native")
-    with pytest.raises(ConfigError, match="unknown tool protocol 'both'"):
+    with pytest.raises(ConfigError, match="tool_protocol: Input should be 'text', 'native' or 'auto'; found 'both'"):
         protocol(native(), tool_protocol="both")

@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeAlias
@@ -63,6 +64,7 @@ class LoopbackServer:
         self.headers: list[dict[str, str]] = []
         self.complaints: list[str] = []
         self.closing = threading.Event()
+        self.connections: list[socket.socket] = []
         self._lock = threading.Lock()
         house = self
 
@@ -97,6 +99,10 @@ class LoopbackServer:
         self.closing.set()
         self._http.shutdown()
         self._thread.join()
+        for connection in self.connections:
+            # A client that keeps its connection open does not hold the server: there is no next request.
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RD)
         self._http.server_close()
 
 
@@ -105,10 +111,10 @@ class LoopbackHandler(BaseHTTPRequestHandler):
 
     house: Any
     protocol_version = "HTTP/1.1"
-    # A client that keeps its connection open does not hold the closing server for longer than this, in seconds.
     timeout = 3
 
     def handle(self) -> None:
+        self.house.connections.append(self.connection)
         try:
             super().handle()
         except OSError:

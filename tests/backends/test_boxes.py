@@ -150,7 +150,7 @@ class Scene:
         """What the agent's observation says of a call."""
         views = {name: (View.whole(ref),) for name, ref in self.images.items()}
         try:
-            text = self.box.call(name, arguments, Conversation(panes=views).desk(self.store)).text
+            text = self.box.call(name, arguments, Conversation(panes=views).tool_context(self.store)).text
         except ToolError as error:
             text = f"Error: {error}"
         return f"Observation of {neutralise(name)}:\n{neutralise(text)}"

@@ -21,12 +21,11 @@ from editloupe.backends.vllm import open_backend as open_vllm
 from editloupe.chat import Reply, Request, Usage
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import Unavailable
-from editloupe.runs.execute import Source, execute
-from editloupe.runs.spec import Settings, open_bench
 from editloupe.testing import check_backend
 from tests.backends.openai_server import OpenAIServer, fails, says
 from tests.backends.test_langchain import CANARY, HTTPishError, ScriptedChat
 from tests.conftest import final
+from tests.setups import open_with, run_over
 
 ONCE = RetryPolicy(attempts=1)
 
@@ -135,8 +134,8 @@ def test_langchains_own_openai_keeps_the_contract(monkeypatch: pytest.MonkeyPatc
 
 def test_a_recording_keeps_the_contract_for_what_it_holds(edits: Callable[..., Path], tmp_path: Path) -> None:
     live = ScriptedLMM([final("Wrong Action")])
-    bench = open_bench(Settings(backend=live, criteria=("if",)))
-    execute(bench, Source(path=edits(1)), tmp_path / "run", config={})
+    setup = open_with(backend=live, criteria=("if",))
+    run_over(setup, edits(1), tmp_path / "run", config={})
     images = ImageStore(tmp_path / "run" / "blobs")
     uri = parse_uri(f"recorded/{tmp_path / 'run'}")
     check_backend(lambda: open_recorded(uri), request=live.requests[0], images=images)

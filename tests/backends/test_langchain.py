@@ -20,7 +20,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from PIL import Image
 from pydantic import PrivateAttr, SecretStr
 
-from editloupe import Judge, Sample
+from editloupe import Judge, load_sample
 from editloupe.backends.base import open_backend, parse_uri
 from editloupe.backends.langchain import LangChainLMM, traits_of
 from editloupe.backends.langchain import open_backend as open_langchain
@@ -28,6 +28,7 @@ from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import ImagePart, MalformedCall, Message, Request, Sampling, TextPart, ToolCall, ToolSpec, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
+from editloupe.values import Sample
 from tests.agent.test_loop import judged
 from tests.backends.loopback import Act
 from tests.backends.openai_server import OpenAIServer, declines, fails, image_of, says
@@ -475,7 +476,7 @@ def test_a_sample_is_judged_in_text_and_natively(sample: Sample, store: ImageSto
 
 def test_the_public_door_takes_an_instance(edits: Callable[..., Any]) -> None:
     folder = edits(1)
-    one = Sample.from_files(folder / "source/s00.png", folder / "edited/s00.png", "Make square 0 red.")
+    one = load_sample(folder / "source/s00.png", folder / "edited/s00.png", "Make square 0 red.")
     [finding] = Judge(lmm(final("Wrong Action")), criteria="if").judge(one)
     assert finding.label == "Wrong Action"
 

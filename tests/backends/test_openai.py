@@ -21,7 +21,7 @@ from PIL import Image
 
 from editloupe.backends import endpoint, retry
 from editloupe.backends.base import parse_uri
-from editloupe.backends.lanes import Lanes
+from editloupe.backends.client_pool import ClientPool
 from editloupe.backends.openai import OpenAIBackend, open_backend
 from editloupe.backends.payload import ImageURLs
 from editloupe.backends.retry import RetryPolicy
@@ -744,16 +744,16 @@ def test_each_call_under_way_has_a_client_of_its_own_and_the_one_used_last_is_us
         def close(self) -> None:
             self.closed = True
 
-    lanes = Lanes(Client)
-    with lanes.one() as first, lanes.one() as second:
+    clients = ClientPool(Client)
+    with clients.borrow() as first, clients.borrow() as second:
         assert first is not second
-    with lanes.one() as again:
+    with clients.borrow() as again:
         assert again is first
-    with pytest.raises(ZeroDivisionError), lanes.one() as again:
+    with pytest.raises(ZeroDivisionError), clients.borrow() as again:
         raise ZeroDivisionError
-    with lanes.one() as after:
+    with clients.borrow() as after:
         assert after is again
-    lanes.close()
+    clients.close()
     assert first.closed and second.closed
 
 
@@ -761,7 +761,7 @@ def test_a_backend_that_is_forgotten_closes_its_connections(bench: Bench) -> Non
     server = bench.serve(says("ok"))
     backend = open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}"))
     backend.complete(HELLO, STORE)
-    with backend._lanes.one() as client:
+    with backend._clients.borrow() as client:
         pass
     del backend
     assert client.is_closed()

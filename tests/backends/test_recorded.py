@@ -15,10 +15,10 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Message, Reply, Request, Sampling, ToolCall
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ContextTooLong, NotRecorded
-from editloupe.records import Budget
-from editloupe.runs.execute import Outcome, Source, execute
-from editloupe.runs.spec import Settings, open_bench
+from editloupe.runs.execute import Outcome
+from editloupe.tasks import Budget
 from tests.conftest import LOOK, final
+from tests.setups import open_with, run_over
 
 Edits = Callable[..., Path]
 ZOOM = {"target_image": "Edited Image", "bbox": [100, 100, 400, 400]}
@@ -35,8 +35,8 @@ def answers(request: Request) -> str | Reply:
 
 
 def run(backend: object, folder: Path, out: Path, **settings: object) -> Outcome:
-    bench = open_bench(Settings(backend=backend, **settings))  # type: ignore[arg-type]
-    return execute(bench, Source(path=folder), out, config={})
+    setup = open_with(backend=backend, **settings)  # type: ignore[arg-type]
+    return run_over(setup, folder, out, config={})
 
 
 def reopened(out: Path, query: str = "") -> RecordedLMM:
@@ -44,7 +44,7 @@ def reopened(out: Path, query: str = "") -> RecordedLMM:
 
 
 def labels(outcome: Outcome) -> list[tuple[str, str, str | None]]:
-    return [(f.sample_id, f.criterion, f.label) for f in outcome.findings]
+    return [(f.sample_id, f.metric, f.label) for f in outcome.findings]
 
 
 @pytest.mark.parametrize("protocol", ["text", "native"])
@@ -59,7 +59,7 @@ def test_a_run_judged_again_from_its_recording_gives_the_same_labels(edits: Edit
     assert len(live.requests) == asked == 12
     assert backend.uri.startswith("recorded/scripted/test?run=")
     assert str(parse_uri(backend.uri)) == backend.uri
-    assert again.bench.judge.tool_protocol == protocol
+    assert again.setup.judge.tool_protocol == protocol
     assert not backend.traits.is_lmm
     # Who was recorded is what the judge is, not where the folder lies.
     (tmp_path / "first").rename(tmp_path / "moved")
@@ -116,7 +116,7 @@ def test_another_question_about_the_same_images_is_a_miss_with_the_criterion_tha
     run(ScriptedLMM(answers), folder, tmp_path / "first")
     again = run(reopened(tmp_path / "first"), folder, tmp_path / "again", budget=Budget(max_turns=3))
     assert {f.status for f in again.findings} == {"backend_failed"}
-    by_criterion = {f.criterion: f.reason for f in again.findings}
+    by_criterion = {f.metric: f.reason for f in again.findings}
     for criterion, reason in by_criterion.items():
         assert reason.startswith("NotRecorded:")
         assert f"(s00, {criterion})" in reason
@@ -138,7 +138,7 @@ def test_of_several_judges_one_is_named(edits: Edits, tmp_path: Path) -> None:
     two = run(ScriptedLMM(answers, name="two"), folder, out)
     with pytest.raises(ConfigError, match=r"several judges, name one with \?judge=ID: .*scripted/one"):
         reopened(out)
-    ids = [one.bench.judge.id, two.bench.judge.id]
+    ids = [one.setup.judge.id, two.setup.judge.id]
     assert reopened(out, f"?judge={ids[1][:6]}").uri.startswith("recorded/scripted/two?run=")
     with pytest.raises(ConfigError, match="no judge whose id begins with 'zz'"):
         reopened(out, "?judge=zz")
@@ -153,7 +153,7 @@ def test_what_is_no_recording_says_so(edits: Edits, tmp_path: Path) -> None:
         open_backend(parse_uri("recorded/x?speed=1"))
     out = tmp_path / "first"
     outcome = run(ScriptedLMM(answers), edits(1), out)
-    for path in (out / "traces" / outcome.bench.judge.id).glob("*/*.jsonl"):
+    for path in (out / "traces" / outcome.setup.judge.id).glob("*/*.jsonl"):
         path.write_text("broken\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="has no recorded answer"):
         reopened(out)

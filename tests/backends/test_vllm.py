@@ -16,14 +16,15 @@ from editloupe.backends.vllm import open_backend
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, ToolSpec
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ContextTooLong, Rejected
-from editloupe.records import Budget, Finding
+from editloupe.findings import Finding
 from editloupe.runs.execute import Worker
-from editloupe.runs.spec import Settings, open_bench
+from editloupe.tasks import Budget
 from editloupe.values import Sample
 from tests.backends.loopback import Act, sends
 from tests.backends.openai_server import OpenAIServer, chooses, completion, fails, says
 from tests.backends.test_openai import image
 from tests.conftest import LOOK, final
+from tests.setups import open_with
 
 CANARY = "sk-canary-5ea5e11e5-7f3d"
 LABELS = ("Flawless Execution", "Over Modification", "Wrong Action", "Localization Failure")
@@ -189,9 +190,9 @@ def test_a_server_whose_address_is_new_each_time_keeps_its_place() -> None:
 
 
 def judged(backend: OpenAIBackend, sample: Sample, store: ImageStore, **settings: Any) -> Finding:
-    opened = open_bench(Settings(backend=backend, criteria=("if",), constrain_labels=True, **settings))
+    opened = open_with(backend=backend, criteria=("if",), constrain_labels=True, **settings)
     (task,) = opened.protocol.plan([sample], {})
-    return Worker(bench=opened, images=store).run_task(task)
+    return Worker(setup=opened, images=store).run_task(task)
 
 
 def test_the_bare_label_of_the_last_turn_is_the_answer_and_the_thought_before_it_the_reason(

@@ -23,13 +23,14 @@ from editloupe.backends.vllm_server import Server, launched
 from editloupe.chat import ImagePart, Message, Part, Request, Sampling, TextPart, ToolCall, ToolSpec
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, Rejected
-from editloupe.records import Budget, Finding
+from editloupe.findings import Finding
 from editloupe.runs.execute import Worker
-from editloupe.runs.spec import Settings, open_bench
 from editloupe.runs.store import RunStore
+from editloupe.tasks import Budget
 from editloupe.values import Sample
 from tests.backends import vllm_peer
 from tests.backends.test_openai import image
+from tests.setups import open_with
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
@@ -225,9 +226,9 @@ class Insists:
 
 def judged(backend: Any, sample: Sample, store: ImageStore, **settings: Any) -> Finding:
     settings = {"sampling": SHORT, "tools": ("zoom_in",), **settings}
-    bench = open_bench(Settings(backend=backend, criteria=("if",), constrain_labels=True, **settings))
-    (task,) = bench.protocol.plan([sample], {})
-    return Worker(bench=bench, images=store).run_task(task)
+    setup = open_with(backend=backend, criteria=("if",), constrain_labels=True, **settings)
+    (task,) = setup.protocol.plan([sample], {})
+    return Worker(setup=setup, images=store).run_task(task)
 
 
 @pytest.mark.parametrize("mode", ["tool", "plain"])

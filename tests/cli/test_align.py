@@ -121,7 +121,7 @@ def test_labels_of_a_rubric_bind_both_tables(editloupe: Run, tmp_path: Path):
     assert (found["all"]["figures"]["exact"]["value"], found["all"]["figures"]["exact"]["asked"]) == (1.0, 1)
     assert found["all"]["figures"]["spearman"]["why"] == "fewer than 2 pairs"
     assert found["notes"][0].startswith(
-        "instruction_following: no label of the rubric and left out: people's 'Perfect' (1)"
+        "instruction_following: no label of the metric and left out: people's 'Perfect' (1)"
     )
     assert "people's 5 (1)" in found["notes"][0]
     assert found["notes"][1] == "instruction_following: 1 judged item without a human rating"
@@ -279,8 +279,8 @@ def test_a_run_is_compared_with_its_own_samples_labels(editloupe: Run, judged: P
     found = report(out)
     assert found["judge"].startswith("baseline (")
     assert found["notes"] == [
-        "human_charm: no criterion of the rubric; 4 ratings left out",
-        "human_if of s00: expected a label or a finite number, found text 'inf'; left out",
+        "human_charm: no metric of the run; 4 ratings left out",
+        "IF of s00 by ben: expected a label or a finite number, found text 'inf'; left out",
     ]
     (criterion,) = found["criteria"]
     assert criterion["criterion"] == "instruction_following"
@@ -326,11 +326,11 @@ def test_votes_against_scores_rank_the_editors(editloupe: Run, tmp_path: Path):
     code, out, err = editloupe("align", "--votes", votes, "--scores", judge, "--json", *QUICK)
     assert code == 0, err
     found = report(out)
-    (duel,) = found["duels"]
-    assert duel["figures"]["decided_exact"]["value"] == 0.75
-    strengths = {s["editor"]: s["strength"] for s in duel["ranking"]["people"]["strengths"]}
+    (pair,) = found["pairs"]
+    assert pair["figures"]["decided_exact"]["value"] == 0.75
+    strengths = {s["editor"]: s["strength"] for s in pair["ranking"]["people"]["strengths"]}
     assert strengths["m"] == pytest.approx(0.5493, abs=1e-4)  # ln 3 / 2
-    assert duel["ranking"]["judge"]["why"] == "n never won and m never lost, so that no finite strength fits"
+    assert pair["ranking"]["judge"]["why"] == "n never won and m never lost, so that no finite strength fits"
     assert found["notes"] == [
         "votes.csv: line 6 left out: sets an editor against itself",
         "votes.csv: line 7 left out: 'perhaps' is no vote (A>B, B>A, A=B=Good, A=B=Bad, tie)",

@@ -148,7 +148,7 @@ def test_the_accuracies_of_genai_bench(editloupe: Run, judge: str):
     votes = DATA / "genaibench_image_edit_pairwise.csv"
     code, text, err = editloupe("align", "--votes", votes, "--columns", names, "--json", "--resamples", "100")
     assert code == 0, err
-    found = json.loads(text)["judges"][0]["duels"][0]
+    found = json.loads(text)["judges"][0]["pairs"][0]
     exact = found["figures"]["four_exact"]
     assert exact["asked"] == 919
     assert round(100 * exact["adjusted"], 2) == GENAI_BENCH[judge]

@@ -69,8 +69,8 @@ def test_what_has_no_label_now_is_no_flip(run: Path, tmp_path: Path, editloupe: 
 def test_another_model_is_one_that_had_not_answered():
     def found(before: tuple[str, ...], now: tuple[str, ...]) -> bool:
         return Canary(
-            judge="j", rates={}, flips=(), statuses={}, models_before=before, models_now=now
-        ).changed_model  # fmt: skip
+            judge="j", flip_rates={}, flips=(), not_judged_now={}, models_before=before, models_now=now
+        ).model_changed  # fmt: skip
 
     assert found(("m (a)",), ("m (b)",))
     assert not found(("m (a)", "m (b)"), ("m (b)",)), "fewer samples are asked now"
@@ -112,4 +112,4 @@ def test_what_cannot_be_asked_is_said(run: Path, tmp_path: Path, editloupe: Prog
     gone = [f | {"status": "refused", "answer": None, "label": None, "value": None} for f in findings]
     (run / "findings.jsonl").write_text("".join(json.dumps(f) + "\n" for f in gone))
     code, _, said = editloupe("canary", run)
-    assert (code, "gave no label" in said) == (2, True)
+    assert (code, "gave no answer" in said) == (2, True)

@@ -47,7 +47,7 @@ def test_a_folder_is_judged_shown_and_reported(editloupe: Run, edits: Edits, scr
     assert json.loads((out / "report" / "summary.json").read_text())["editors"][0]["micro"]["instruction_following"] == {
         "mean": pytest.approx(100 / 3), "judged": 3, "asked": 3,
     }  # fmt: skip
-    assert "| Change Color | 2 | 33.33 (2/2) |" in (out / "report" / "summary.md").read_text()
+    assert "| Change Color | 33.33 (2/2) |" in (out / "report" / "summary.md").read_text()
 
     code, said, _ = editloupe("show", out)
     assert code == 0
@@ -60,14 +60,13 @@ def test_a_folder_is_judged_shown_and_reported(editloupe: Run, edits: Edits, scr
 
 def test_the_example_folder_is_judged_by_the_embedded_baseline_with_one_line_on_how_to_name_an_lmm(editloupe: Run):
     examples = Path(__file__).parents[2] / "examples" / "edits"
-    code, said, _ = editloupe("judge", examples)
+    code, said, _ = editloupe("judge", examples, "--limit", "4")
     assert code == 0
     assert "pixel baseline" in said
     assert "not an LMM" in said
     assert "--backend" in said.replace("\n", " ")
     assert "Look at one: editloupe show runs/edits-baseline-tool kitchen-mug" in said
-    rows = [json.loads(line) for line in (examples / "metadata.jsonl").read_text().splitlines()]
-    assert f"{2 * len(rows)} of {2 * len(rows)} findings judged" in said
+    assert "8 of 8 findings judged" in said
 
 
 def test_json_gives_one_object_for_programs(editloupe: Run, edits: Edits, script: Callable[..., str]):
@@ -92,7 +91,7 @@ def test_markup_and_escape_codes_in_the_data_are_shown_as_they_stand(
     assert "[/x]␛]0;pwned" in said
     assert "[/ed]" in said
     assert "\x1b" not in said
-    assert "| [/x]␛]0;pwned \\| y | 1 |" in (Path("run") / "report" / "summary.md").read_text()
+    assert "| [/x]␛]0;pwned \\| y |" in (Path("run") / "report" / "summary.md").read_text()
     assert "a[/b]" in editloupe("show", "run")[1]
     assert editloupe("show", "run", "a[/b]")[0] == 0
     assert editloupe("check", folder)[0] == 0
@@ -175,7 +174,7 @@ def test_a_config_runs_again_what_it_recorded(editloupe: Run, edits: Edits, scri
     Path("bad.yaml").write_text("bakend: x\n")
     code, _, error = editloupe("judge", "--config", "bad.yaml")
     assert code == 2
-    assert "unknown option bakend" in error
+    assert "bad.yaml: unknown option 'bakend'" in error
 
 
 RUBRIC = """
@@ -230,7 +229,7 @@ def test_a_users_own_rubric_judges_by_its_own_labels(editloupe: Run, edits: Edit
         (("judge", "edits", "--backend", "openai/m?api_key=abc"), "keys come from the environment"),
         (("judge", "edits", "--criteria", "beauty"), "has no criterion 'beauty'"),
         (("judge", "edits", "--rubric", "none.toml"), "none.toml"),
-        (("judge", "edits", "--mode", "fast"), "expected tool, oracle, plain"),
+        (("judge", "edits", "--mode", "fast"), "mode: Input should be 'tool', 'oracle' or 'plain'; found 'fast'"),
         (("judge", "edits", "--tools", "magic"), "unknown tool 'magic'"),
         (("judge", "edits", "--edited", "=x"), "expected NAME=DIR"),
         (("judge", "edits", "--sample", "nope"), "no sample nope"),
@@ -303,11 +302,12 @@ def test_a_hostile_instruction_is_shown_as_text(editloupe: Run, edits: Edits, sc
     assert "␛[31m" in said
 
 
-def test_ctrl_c_leaves_a_run_that_goes_on(edits: Edits, tmp_path: Path):
+def test_ctrl_c_leaves_a_run_that_goes_on(editloupe: Run, edits: Edits, tmp_path: Path):
     import signal
 
-    folder, out = edits(40), tmp_path / "run"
-    command = [sys.executable, "-c", "from editloupe.cli import main; main()", "judge", str(folder), "--out", str(out)]
+    folder, out = edits(15), tmp_path / "run"
+    words = ["judge", str(folder), "--out", str(out), "--concurrency", "2"]
+    command = [sys.executable, "-c", "from editloupe.cli import main; main()", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
@@ -319,10 +319,10 @@ def test_ctrl_c_leaves_a_run_that_goes_on(edits: Edits, tmp_path: Path):
     assert process.returncode == 130, said
     assert "The same command goes on from here" in said
     done = (out / "findings.jsonl").read_text().count("\n")
-    assert 3 <= done < 80
-    again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert f"80 of 80 findings judged, {done} of them from before" in again.stdout
+    assert 3 <= done < 30
+    code, again, failed = editloupe(*words)
+    assert code == 0, again + failed
+    assert f"30 of 30 findings judged, {done} of them from before" in again
 
 
 def test_help_answers_at_once():
@@ -330,7 +330,7 @@ def test_help_answers_at_once():
 
     code = "import sys; import editloupe.cli; print('\\n'.join(sorted(sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
-    heavy = {"langgraph", "langchain_core", "cv2", "numpy", "openai", "PIL", "scipy", "torch", "jinja2", "pydantic"}
+    heavy = {"langgraph", "langchain_core", "cv2", "numpy", "openai", "PIL", "scipy", "torch", "jinja2"}
     assert not heavy & set(loaded.stdout.split())
 
 
@@ -354,4 +354,4 @@ def test_an_ablated_run_says_so_in_its_heading_its_folder_and_its_report(
 def test_an_ablation_without_tools_is_refused(editloupe: Run, edits: Edits):
     code, _, said = editloupe("judge", edits(1), "--mode", "plain", "--ablate", "black-crops")
     assert code == 2
-    assert "black-crops: it changes what tools show, and mode 'plain' has no tools" in said
+    assert "black-crops: it changes what tools show, and no tool is offered here" in said

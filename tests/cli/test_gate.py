@@ -15,7 +15,7 @@ from editloupe.backends.scripted import Line, ScriptedLMM
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
-from tests.conftest import final
+from tests.conftest import draw_edits, final
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -38,12 +38,14 @@ def script(request: Request) -> Line:
     return Reply(text="I would rather not.", finish="refusal") if value is None else final(LABELS[value - 1])
 
 
-@pytest.fixture
-def run(edits: Callable[..., Path], tmp_path: Path) -> Path:
-    with Judge(ScriptedLMM(script), mode="plain", out=tmp_path / "run") as judge:
-        judge.judge_all(load(edits(6), store=ImageStore()).samples)
-    (tmp_path / "human.csv").write_text(HUMAN)
-    return tmp_path / "run"
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that no test writes to."""
+    place = tmp_path_factory.mktemp("judged")
+    with Judge(ScriptedLMM(script), mode="plain", out=place / "run") as judge:
+        judge.judge_all(load(draw_edits(place / "edits", 6), store=ImageStore()).samples)
+    (place / "human.csv").write_text(HUMAN)
+    return place / "run"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_bounds_are_met_exactly(editloupe: Run, run: Path):
 
 
 def test_what_fails_is_named_with_what_was_found(editloupe: Run, run: Path, tmp_path: Path):
-    human = ("--human", tmp_path / "human.csv")
+    human = ("--human", run.parent / "human.csv")
     words = ("--require", "unjudged<=0.02", "--require", "mean(if)>=60", "--require", "exact(human)>=0.9")
     code, out, err = editloupe("gate", run, *words, *human, "--junit", tmp_path / "ci" / "junit.xml")
     assert code == 100
@@ -121,7 +123,7 @@ def test_what_fails_is_named_with_what_was_found(editloupe: Run, run: Path, tmp_
 
 
 def test_undefined_never_passes_and_says_why(editloupe: Run, run: Path, tmp_path: Path):
-    human = ("--human", tmp_path / "human.csv")
+    human = ("--human", run.parent / "human.csv")
     for require, why in (
         ("kappa(human, vc)>=-1", "gave one value only"),
         ("spearman(human, vc)>=-1", "gave one value only"),
@@ -147,9 +149,9 @@ def test_undefined_never_passes_and_says_why(editloupe: Run, run: Path, tmp_path
         ("mean(if)>=60%", "expected METRIC OPERATOR NUMBER"),
         ("mean(if)>=60; rm", "expected METRIC OPERATOR NUMBER"),
         ("mean>=60", "expected mean(C), mean(overall)"),
-        ("mean(beauty)>=60", "no criterion 'beauty'"),
+        ("mean(beauty)>=60", "no metric 'beauty'"),
         ("mean(if, vc)>=60", "expected mean(C)"),
-        ("unjudged(overall)<=0", "no criterion 'overall'"),
+        ("unjudged(overall)<=0", "no metric 'overall'"),
         ("status(ok)>=0", "no status 'ok'; known: abstained"),
         ("share(if)>=0", "expected share(C, LABEL)"),
         ("share(if, Perfect Consistency)>=0", "no label 'Perfect Consistency' of instruction_following"),
@@ -185,12 +187,12 @@ def test_the_summary_is_appended_where_github_wants_it(
     assert "| unjudged<=0.02 | 0.0833333 | FAILED | 1 refused of 12 |" in lines
 
 
-def test_a_criterion_that_was_not_asked_is_undefined(editloupe: Run, edits: Callable[..., Path], tmp_path: Path):
+def test_a_criterion_that_was_not_asked_is_refused(editloupe: Run, edits: Callable[..., Path], tmp_path: Path):
     with Judge(ScriptedLMM(script), mode="plain", criteria="if", out=tmp_path / "part") as judge:
         judge.judge_all(load(edits(2), store=ImageStore()).samples)
     for require in ("mean(vc)>=0", "unjudged(vc)<=1", "share(vc, Single Anomaly)<=1"):
         code, _, err = editloupe("gate", tmp_path / "part", "--require", require)
-        assert code == 2 and "visual_consistency was not asked in this run" in err
+        assert code == 2 and "no metric 'vc'; there are: instruction_following (IF)" in err
 
 
 def test_each_editor_and_each_judge_is_held_to_it(editloupe: Run, edits: Callable[..., Path], tmp_path: Path):

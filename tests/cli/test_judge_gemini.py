@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from editloupe.backends.retry import RetryPolicy
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.runs.store import RunStore
 from tests.conftest import LOOK, final
 

@@ -12,7 +12,7 @@ import pytest
 from editloupe.backends import openai as adapter
 from editloupe.backends.limits import limit_of
 from editloupe.backends.retry import RetryPolicy
-from editloupe.records import Finding
+from editloupe.findings import Finding
 from editloupe.runs.store import RunStore
 from tests.backends.loopback import Act, Body
 from tests.backends.openai_server import Handler, OpenAIServer, fails, image_of, says

@@ -228,7 +228,9 @@ def test_a_server_that_falls_during_the_run_says_how(vllm: StandIn):
     assert vllm.gone()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, *(pytest.param(n, marks=pytest.mark.slow) for n in (signal.SIGINT, signal.SIGHUP))]
+)
 def test_a_signal_while_the_server_starts_leaves_nothing_behind(
     vllm: StandIn, edits: Edits, tmp_path: Path, number: signal.Signals
 ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.errors import ToolAbsent
-from editloupe.tools import detectors
+from editloupe.errors import ModelAbsent
+from editloupe.models.detect import open as detectors
+from tests.models.tiny_detectors import grounding_dino_folder
 from tests.runs.dlebench_folder import draw_folder, edited_options
 from tests.tools.test_search import Reds
-from tests.tools.tiny_detectors import grounding_dino_folder
 
 Run = Callable[..., tuple[int, str, str]]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
@@ -41,14 +42,14 @@ def mugs() -> Path:
 def reds(monkeypatch: pytest.MonkeyPatch) -> Reds:
     """A detector at hand that finds what is red."""
     found = Reds()
-    monkeypatch.setattr(detectors, "open_detector", lambda settings: found)
+    monkeypatch.setattr(detectors, "open_detector", lambda name, device: found)
     return found
 
 
 @pytest.fixture
 def no_detector(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(settings: object) -> None:
-        raise ToolAbsent("it needs an object detector")
+    def absent(name: str | None, device: str) -> None:
+        raise ModelAbsent("it needs an object detector")
 
     monkeypatch.setattr(detectors, "open_detector", absent)
 
@@ -80,12 +81,15 @@ def test_a_detector_and_rules_that_say_that_they_are_rules(editloupe: Run, mugs:
 
 
 def test_a_model_names_the_objects_and_what_it_cost_is_told(editloupe: Run, mugs: Path, reds: Reds):
-    Path("names.jsonl").write_text(json.dumps("[Result]: red mug") + "\n")
+    Path("names.jsonl").write_text(json.dumps("<Start Final Answer>red mug</Start Final Answer>") + "\n")
     code, said, _ = editloupe("targets", mugs, "--backend", "scripted/names.jsonl", "--json")
     assert code == 0
     data = json.loads(said)
     assert data["summary"][0]["how"] == {"detector": 3} and data["summary"][0]["under"] == {"0.001": 0, "0.01": 0, "0.1": 1}
     assert {row["phrase_by"].split("@")[0] for row in data["targets"]} == {"scripted/names.jsonl"}
+    # The same command again asks nobody.
+    assert "Spent" not in editloupe("targets", mugs, "--backend", "scripted/names.jsonl")[1]
+    shutil.rmtree("runs")
     assert "3 calls" in editloupe("targets", mugs, "--backend", "scripted/names.jsonl")[1]
 
 
@@ -113,7 +117,7 @@ def test_a_file_of_boxes_without_a_box_is_not_written(editloupe: Run, no_detecto
     assert not (folder / "boxes.jsonl").exists()
 
 
-@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("ids", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_boxes_for_a_dlebench_download_are_read_by_the_oracle_mode(editloupe: Run, reds: Reds, tmp_path: Path, ids: bool):
     folder = draw_folder(tmp_path / "dle", boxes=False)
     rows = [json.loads(line) for line in (folder / "data.jsonl").read_text().splitlines()]

@@ -206,8 +206,8 @@ class TestWithWeights:
         pytest.importorskip("transformers", reason="needs the extra `vision`")
         import shutil
 
-        from tests.tools.tiny_detectors import grounding_dino_folder
-        from tests.tools.tiny_networks import rrdbnet_file
+        from tests.models.tiny_detectors import grounding_dino_folder
+        from tests.models.tiny_networks import rrdbnet_file
 
         base = tmp_path_factory.mktemp("models")
         whole = grounding_dino_folder(base / "gd")

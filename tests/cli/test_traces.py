@@ -13,9 +13,8 @@ import pytest
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import TraceError
 from editloupe.imaging import render
-from editloupe.rubrics.model import load_rubric
 from editloupe.runs.fork import fork
-from editloupe.runs.rescore import rescore
+from editloupe.runs.rescore import protocol_with, rescore
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.traces import GALLERY
@@ -130,7 +129,7 @@ def test_a_fork_under_another_backbone_shares_its_beginning_and_show_draws_it(
         (("--at", "1", "--of", "7"), "has no fork 7"),
         (("--at", "2", "--edit-observation", "told.txt"), "step 2 has 2 observations (1 zoom_in, 2 zoom_in)"),
         (("--at", "4", "--edit-observation", "told.txt"), "no tool was called there"),
-        (("--at", "1", "--add-instruction", "none.txt"), "cannot be read as text"),
+        (("--at", "1", "--add-instruction", "none.txt"), "--add-instruction none.txt cannot be read"),
     ],
 )
 def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(
@@ -172,9 +171,9 @@ def test_an_edited_observation_and_other_tools_reach_the_model(gallery: Path, ed
 
 
 def test_rescore_reads_recorded_answers_by_another_rubric(gallery: Path, editloupe: Editloupe, tmp_path: Path):
-    from editloupe.rubrics import model
+    from editloupe.protocols import dlebench
 
-    text = (Path(model.__file__).parent / "dlebench.toml").read_text(encoding="utf-8")
+    text = (Path(dlebench.__file__).parent / "rubric.toml").read_text(encoding="utf-8")
     rubric = tmp_path / "own.toml"
     # The best of both criteria is worth 6 here, and one label is spelt otherwise.
     rubric.write_text(
@@ -216,7 +215,7 @@ def test_a_trace_that_was_changed_is_neither_forked_nor_rescored(gallery: Path, 
     path.write_text("".join(lines), encoding="utf-8")
     code, out, err = editloupe("rescore", gallery, "--rubric", "dlebench")
     assert (code, "0 of 7 findings change" in out, "1 findings are left out" in err, told in err) == (0, True, True, True)
-    (one,) = (r for r in rescore(store, load_rubric("dlebench")) if r.why)
+    (one,) = (r for r in rescore(store, protocol_with(store, {"rubric": "dlebench"})) if r.reason)
     assert (one.before, one.now, one.changed) == (finding, None, False)
     with pytest.raises(TraceError, match="cannot be forked"):
         fork(gallery, str(finding.trace), at=1, backend=ScriptedLMM(["-"]), toolbox=open_toolbox(()))

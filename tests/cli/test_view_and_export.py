@@ -42,7 +42,7 @@ def test_pages_do_not_land_among_other_files(editloupe: Callable[..., tuple[int,
     assert "holds other files" in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_run_is_served_until_it_is_stopped(tmp_path: Path, number: signal.Signals) -> None:
     run = make_run(tmp_path, count=2)
     command = [sys.executable, "-m", "editloupe", "view", str(run), "--port", "0"]

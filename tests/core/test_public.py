@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import editloupe
-from editloupe import Judge, Sample, plugins
+from editloupe import Judge, load_sample, plugins
 from editloupe.backends.base import open_backend, parse_uri
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError, ImageError, SampleError, UnknownPlugin
@@ -40,7 +40,7 @@ def test_every_public_name_is_there_and_listed():
 def test_built_ins_come_through_the_door_that_plug_ins_use():
     assert {"baseline", "openai", "scripted"} <= set(plugins.names("backends"))
     assert {"zoom_in", "localize_differences", "enhancer"} <= set(plugins.names("tools"))
-    assert plugins.names("protocols") == ("dlebench",)
+    assert {"dlebench", "pairwise"} <= set(plugins.names("protocols"))
     with pytest.raises(
         UnknownPlugin,
         match="unknown tool 'magic'; known here: detect_object, enhancer, grounding, localize_differences, zoom_in",
@@ -76,7 +76,7 @@ def test_a_uri_without_a_provider_or_with_a_secret_is_refused(text: str):
 
 
 def test_the_python_api_judges_two_files(pair: tuple[Path, Path]):
-    sample = Sample.from_files(*pair, "Make it red.", editor="mine")
+    sample = load_sample(*pair, "Make it red.", editor="mine")
     lmm = ScriptedLMM([LOOK, final("Wrong Action")])
     (only,) = Judge(lmm, criteria=["if"]).judge(sample)
     assert (only.label, only.sample_id, only.editor, only.trace) == ("Wrong Action", "after", "mine", None)
@@ -85,7 +85,7 @@ def test_the_python_api_judges_two_files(pair: tuple[Path, Path]):
 def test_judge_all_keeps_the_order_of_the_samples_and_out_is_a_run(pair: tuple[Path, Path], tmp_path: Path):
     from editloupe.runs.store import RunStore
 
-    samples = [Sample.from_files(*pair, "Make it red.", id=f"s{i}") for i in (0, 1, 2, 1, 0)]
+    samples = [load_sample(*pair, "Make it red.", id=f"s{i}") for i in (0, 1, 2, 1, 0)]
     lmm = ScriptedLMM([final("Wrong Action")])
     with Judge(lmm, criteria="if", out=tmp_path / "out") as judge:
         findings = judge.judge_all(samples, concurrency=3)
@@ -106,17 +106,17 @@ def test_settings_that_cannot_work_are_refused():
 
 
 def test_the_baseline_judges_through_the_same_door(pair: tuple[Path, Path]):
-    findings = Judge("baseline").judge(Sample.from_files(*pair, "Make the grey square red."))
-    assert [f.criterion for f in findings] == ["instruction_following", "visual_consistency"]
+    findings = Judge("baseline").judge(load_sample(*pair, "Make the grey square red."))
+    assert [f.metric for f in findings] == ["instruction_following", "visual_consistency"]
     assert all(f.status == "ok" for f in findings)
 
 
 def test_files_that_cannot_be_a_sample_say_why(pair: tuple[Path, Path], tmp_path: Path):
     with pytest.raises(ImageError, match="no such file"):
-        Sample.from_files(tmp_path / "nope.png", pair[1], "Make it red.")
+        load_sample(tmp_path / "nope.png", pair[1], "Make it red.")
     with pytest.raises(SampleError, match="instruction is empty"):
-        Sample.from_files(*pair, "  ")
-    with pytest.raises(ConfigError, match="unknown mode 'fast'"):
+        load_sample(*pair, "  ")
+    with pytest.raises(ConfigError, match="option mode: Input should be 'tool', 'oracle' or 'plain'; found 'fast'"):
         Judge(mode="fast")  # type: ignore[arg-type]
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from editloupe.answers import Choice, Label, Number, Record, answer_from_json
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
-from editloupe.records import Choice, Finding, JudgeSpec, Label, Number, Structured, answer_from_json
+from editloupe.findings import Finding, JudgeSpec
 from editloupe.values import Box, ImageRef, Sample, Target, Turn, View, canonical_json, digest
 
 coordinate = st.integers(min_value=0, max_value=4000)
@@ -115,14 +116,14 @@ def test_usage_adds_up_and_keeps_unknown_apart_from_zero():
 
 
 @pytest.mark.parametrize(
-    "answer", [Label(name="A", value=2.0), Number(value=0.5), Choice(name="b"), Structured(data={"k": [1]})]
+    "answer", [Label(name="A", value=2.0), Number(value=0.5), Choice(name="b"), Record(data={"k": [1]})]
 )
 def test_answers_come_back_from_json(answer: object):
     assert answer_from_json(answer.to_json()) == answer  # type: ignore[attr-defined]
 
 
 def finding(**fields: object) -> Finding:
-    base = {"task_id": "t", "judge_id": "j", "repeat": 0, "sample_id": "s", "editor": "", "criterion": "c"}
+    base = {"task_id": "t", "judge_id": "j", "repeat": 0, "sample_id": "s", "editor": "", "metric": "c"}
     return Finding(**(base | fields))  # type: ignore[arg-type]
 
 
@@ -161,14 +162,14 @@ def test_a_judges_id_changes_with_anything_that_changes_a_verdict():
         tool_protocol="text",
         image_policy="own",
         prompts="p",
-        rubric="r",
+        questions="r",
         tools={"zoom_in": "1"},
     )
     others = [
         replace(spec, endpoint="f"),
         replace(spec, sampling=Sampling(temperature=0.7)),
         replace(spec, prompts="q"),
-        replace(spec, rubric="s"),
+        replace(spec, questions="s"),
         replace(spec, tools={"zoom_in": "2"}),
         replace(spec, backend_version="2"),
         replace(spec, constrain_labels=True),

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from editloupe.data.check import Report, check
+from editloupe.data.check import DataReport, check
 from editloupe.data.images import ImageStore
 from editloupe.errors import DataError
 
 
-def looked_through(path: Path) -> Report:
+def looked_through(path: Path) -> DataReport:
     return check(path, store=ImageStore())
 
 

@@ -8,11 +8,12 @@ from typing import get_args
 
 from editloupe.data.boxes import FORMATS
 from editloupe.data.check import ProblemKind
+from editloupe.data.human import CRITERIA
 from editloupe.data.images import MAX_PIXELS, MIN_SIDE
-from editloupe.data.loaders.dlebench import read_mapping
 from editloupe.data.loaders.pairs import NAME_COLUMNS
 from editloupe.data.outputs import PARTS
-from editloupe.data.rows import CRITERIA, OWN_COLUMNS
+from editloupe.data.rows import OWN_COLUMNS
+from editloupe.protocols.dlebench.loader import read_mapping
 
 DOCS = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import polars
 import pytest
 from PIL import Image
 
+from editloupe.data.human import human_column
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import human_column
-from editloupe.data.samples import Loaded, load, sample_from_files
-from editloupe.errors import ConfigError, DataError, ImageError, MissingExtra, SampleError
+from editloupe.data.samples import Loaded, load, load_sample
+from editloupe.errors import ConfigError, DataError, ImageError, SampleError
 from editloupe.values import Box, Sample
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
@@ -256,31 +256,18 @@ def test_a_missing_column_is_named_with_those_that_are_there(pair: Callable[...,
 
 
 def test_parquet_is_read_and_its_not_a_numbers_are_no_ratings(pair: Callable[..., dict], tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     rows = [
         pair("cat", bbox=[1, 2, 30, 40], human_if=2.0, noise=float("nan")),
         pair("dog", bbox=None, human_if=float("nan"), noise=1.0),
     ]
-    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "set" / "metadata.parquet")
+    polars.DataFrame(rows).write_parquet(tmp_path / "set" / "metadata.parquet")
     loaded = opened(tmp_path / "set")
     (sample,) = loaded.samples
     assert sample.human == {"if": {"human": 2.0}} and sample.extra == {"noise": None}
     assert loaded.rejected[0].line == 2 and "human_if" in loaded.rejected[0].message
 
 
-def test_parquet_without_pyarrow_says_what_to_install(
-    pair: Callable[..., dict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair("cat")
-    (tmp_path / "set" / "metadata.parquet").write_bytes(b"PAR1")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtra, match=r"metadata\.parquet needs .*editloupe\[data\]"):
-        opened(tmp_path / "set")
-
-
 def test_a_parquet_file_that_is_none_is_an_error_of_the_data(pair: Callable[..., dict], tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
     pair("cat")
     (tmp_path / "set" / "metadata.parquet").write_bytes(b"nonsense")
     with pytest.raises(SampleError, match="not a Parquet file"):
@@ -405,7 +392,7 @@ def test_an_unknown_format_and_a_stray_mapping_file_are_refused(
     pair: Callable[..., dict], write: Callable[..., Path]
 ) -> None:
     file = write("set/metadata.jsonl", [pair("cat")])
-    with pytest.raises(ConfigError, match="unknown format 'coco'; expected one of auto, imagefolder"):
+    with pytest.raises(ConfigError, match="unknown format 'coco'; expected one of auto, imagefolder, dlebench, pairs"):
         opened(file.parent, format="coco")
     with pytest.raises(ConfigError, match="goes with the format dlebench"):
         opened(file.parent, format="imagefolder", fields=Path("map.toml"))
@@ -419,7 +406,7 @@ def test_rejected_rows_go_to_json(pair: Callable[..., dict], write: Callable[...
 
 def test_two_files_and_an_instruction_make_a_sample(draw: Callable, tmp_path: Path) -> None:
     Image.new("RGBA", (64, 48), (255, 0, 0, 9)).save(tmp_path / "after.png")
-    sample = Sample.from_files(draw("before.png"), tmp_path / "after.png", " Make it red. ", edit_type="Change Color")
+    sample = load_sample(draw("before.png"), tmp_path / "after.png", " Make it red. ", edit_type="Change Color")
     assert (sample.id, sample.instruction, sample.edit_type) == ("after", "Make it red.", "Change Color")
     assert sample.warnings == ("edited: alpha composited on white",)
     assert ImageStore().array(sample.source).shape == (48, 64, 3)
@@ -427,8 +414,8 @@ def test_two_files_and_an_instruction_make_a_sample(draw: Callable, tmp_path: Pa
 
 def test_two_files_without_instruction_or_with_a_broken_image_are_refused(draw: Callable, tmp_path: Path) -> None:
     with pytest.raises(SampleError, match="the instruction is empty"):
-        sample_from_files(draw("a.png"), draw("b.png"), "  ")
+        load_sample(draw("a.png"), draw("b.png"), "  ")
     cut = tmp_path / "cut.png"
     cut.write_bytes(draw("b.png", 5, size=(200, 200)).read_bytes()[:9000])
     with pytest.raises(ImageError, match=r"cut\.png.*damaged or cut off"):
-        sample_from_files(draw("a.png"), cut, "go")
+        load_sample(draw("a.png"), cut, "go")

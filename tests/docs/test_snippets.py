@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 _BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+Cli = Callable[..., tuple[int, str, str]]
 DATA = {"", "text", "json", "jsonl", "toml", "yaml", "csv"}
 
 
@@ -54,24 +57,61 @@ def reader_environment() -> dict[str, str]:
     return {**os.environ, "PATH": path}
 
 
+# Ablated runs of all examples take long; tests of the command line and of runs ablate fewer.
+@pytest.mark.parametrize(
+    "block", [pytest.param(b, marks=pytest.mark.slow) if "--ablate" in b.text else b for b in RUN], ids=str
+)
+def test_a_block_runs_as_it_stands(block: Block, workplace: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch):
+    """Each line that begins with `editloupe` runs in this process, and the lines between them in bash."""
+    prepare(block, workplace)
+    monkeypatch.chdir(workplace)
+    if block.info == "python":
+        exec(compile(block.text, str(block), "exec"), {"__name__": "__main__"})
+        return
+    for command in commands(block.text):
+        words = shlex.split(command) if command.startswith("editloupe ") else []
+        if not words or set("|&;$*`") & set(command):
+            in_a_process(["bash", "-euo", "pipefail", "-c", command], workplace)
+            continue
+        words, target = (words[1:-2], words[-1]) if words[-2] == ">" else (words[1:], None)
+        code, said, failed = editloupe(*words)
+        assert code == 0, f"{block}:\n{command}\n{said}\n{failed}"
+        if target:
+            (workplace / target).write_text(said, encoding="utf-8")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("block", RUN, ids=str)
-def test_a_block_runs_as_it_stands(block: Block, workplace: Path):
-    if block.page.name == "traces.md":
-        judge_first(workplace)
-    for named in (b for b in BLOCKS if b.page == block.page and " " in b.info and b.info.split()[0] in DATA):
-        (workplace / named.info.split()[1]).write_text(named.text, encoding="utf-8")
-    command = ["bash", "-euo", "pipefail", "-c", block.text] if block.info == "sh" else [sys.executable, "-c", block.text]
+def test_a_block_runs_as_it_stands_in_a_shell(block: Block, workplace: Path):
+    prepare(block, workplace)
+    runner = ["bash", "-euo", "pipefail", "-c"] if block.info == "sh" else [sys.executable, "-c"]
+    in_a_process([*runner, block.text], workplace)
+
+
+def commands(text: str) -> list[str]:
+    """The parts of a shell block: one for each line of `editloupe`, one for all other lines between two of them."""
+    parts: list[str] = []
+    for line in text.replace("\\\n", " ").splitlines():
+        if line.startswith("editloupe ") or not parts or parts[-1].startswith("editloupe "):
+            parts.append(line)
+        else:
+            parts[-1] += f"\n{line}"
+    return parts
+
+
+def in_a_process(command: list[str], workplace: Path) -> None:
     done = subprocess.run(
         command, cwd=workplace, env=reader_environment(), capture_output=True, text=True, timeout=300, check=False
     )
-    assert done.returncode == 0, f"{block}:\n{block.text}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}\n{done.stderr}"
 
 
-def judge_first(workplace: Path) -> None:
-    """The run that docs/traces.md looks into."""
-    if not (workplace / "runs" / "first").exists():
-        words = ["editloupe", "judge", "examples/edits", "--limit", "4", "--out", "runs/first"]
-        subprocess.run(words, cwd=workplace, env=reader_environment(), capture_output=True, check=True, timeout=300)
+def prepare(block: Block, workplace: Path) -> None:
+    """Write the files that the page shows, and the run that docs/traces.md looks into."""
+    for named in (b for b in BLOCKS if b.page == block.page and " " in b.info and b.info.split()[0] in DATA):
+        (workplace / named.info.split()[1]).write_text(named.text, encoding="utf-8")
+    if block.page.name == "traces.md" and not (workplace / "runs" / "first").exists():
+        in_a_process(["editloupe", "judge", "examples/edits", "--limit", "4", "--out", "runs/first"], workplace)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)

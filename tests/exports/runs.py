@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from PIL import Image
-
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import Unavailable
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import End, FindingEvent, Header, MessageEvent, ModelCall
 from editloupe.traces.read import read_trace
 from editloupe.traces.record import TraceWriter
-from tests.conftest import final, pixels
+from tests.conftest import final, pngs
 
 ZOOM = {"target_image": "Edited Image", "bbox": [250, 250, 500, 500]}
 
@@ -28,10 +27,10 @@ def edits(folder: Path, *, count: int = 5, several: bool = False) -> Path:
     folder.mkdir(parents=True)
     rows = []
     for i in range(count):
-        before, after = pixels(i, spots=1 + i % 3)
-        Image.fromarray(before).save(folder / f"before{i}.png")
+        before, after = pngs(i, spots=1 + i % 3)
+        (folder / f"before{i}.png").write_bytes(before)
         if i < count - 1:
-            Image.fromarray(after).save(folder / f"after{i}.png")
+            (folder / f"after{i}.png").write_bytes(after)
         row: dict[str, object] = {
             "id": f"s{i:02}",
             "editor": "painter",
@@ -51,8 +50,8 @@ def edits(folder: Path, *, count: int = 5, several: bool = False) -> Path:
 def native_run(folder: Path, *, name: str = "run") -> Path:
     """s00, s03: a zoom, then a label.   s01: no label of the rubric.   s02: the endpoint fails.   s04: no edited image."""
     backend = ScriptedLMM(_script, name=name, native_tools=True)
-    bench = open_bench(Settings(backend=backend, tool_protocol="native"))
-    execute(bench, Source(path=edits(folder / "edits")), folder / name, config={}, concurrency=1)
+    judge = JudgeConfig(backend=backend, tool_protocol="native")
+    execute(open_setup(RunConfig(path=edits(folder / "edits"), judge=judge, concurrency=1)), folder / name)
     return folder / name
 
 
@@ -65,15 +64,15 @@ def oracle_run(folder: Path) -> Path:
         about_target = "Instruction Following" in request.messages[0].text
         return final(next(labels) if about_target else "Perfect Consistency")
 
-    bench = open_bench(Settings(backend=ScriptedLMM(script), mode="oracle"))
     data = edits(folder / "edits", count=2, several=True)
-    execute(bench, Source(path=data), folder / "run", config={}, concurrency=1)
+    judge = JudgeConfig(backend=ScriptedLMM(script))
+    execute(open_setup(RunConfig(path=data, judge=judge, option={"mode": "oracle"}, concurrency=1)), folder / "run")
     return folder / "run"
 
 
 def baseline_run(folder: Path) -> Path:
     """The embedded judge: no LMM."""
-    execute(open_bench(Settings()), Source(path=edits(folder / "edits", count=2)), folder / "run", config={}, concurrency=1)
+    execute(open_setup(RunConfig(path=edits(folder / "edits", count=2), concurrency=1)), folder / "run")
     return folder / "run"
 
 

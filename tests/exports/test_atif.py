@@ -59,8 +59,8 @@ def of_sample(trajectories: dict[str, dict[str, Any]], sample: str) -> dict[str,
     return next(
         t
         for t in trajectories.values()
-        if t["extra"]["task"]["sample_id"] == sample
-        and t["extra"]["task"]["criterion"] == "instruction_following"
+        if t["extra"]["task"]["about"]["sample_id"] == sample
+        and t["extra"]["task"]["metric"] == "instruction_following"
         and "parent" not in t["extra"]
     )
 
@@ -131,7 +131,7 @@ def test_trajectories_do_not_land_among_other_files_but_may_be_written_again(nat
 
 def test_one_sample_alone(native: Path, tmp_path: Path):
     found = exported(native, tmp_path / "out", samples=("painter/s03",))
-    assert {t["extra"]["task"]["sample_id"] for t in found.values()} == {"s03"}
+    assert {t["extra"]["task"]["about"]["sample_id"] for t in found.values()} == {"s03"}
 
 
 def test_the_atif_package_takes_every_trajectory(native: Path, oracle: Path, tmp_path: Path):

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
 from editloupe.exports.inspect_log import write_inspect
-from editloupe.records import Budget
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, open_bench
-from editloupe.runs.spec import Source as Edits
+from editloupe.runs.setup import open_setup
 from tests.conftest import LOOK, final
 from tests.exports.runs import add_fork, edits
 
@@ -70,8 +69,9 @@ def test_targets_have_names_of_their_own(oracle: Path, tmp_path: Path):
 def test_a_log_has_one_judge(native: Path, tmp_path: Path):
     run = tmp_path / "run"
     shutil.copytree(native, run)
-    two = open_bench(Settings(backend=ScriptedLMM([final("Wrong Action")], name="two")))
-    execute(two, Edits(path=native.parent / "edits", limit=1), run, config={}, concurrency=1)
+    judge = JudgeConfig(backend=ScriptedLMM([final("Wrong Action")], name="two"))
+    two = open_setup(RunConfig(path=native.parent / "edits", limit=1, judge=judge, concurrency=1))
+    execute(two, run)
     with pytest.raises(ConfigError, match="choose a judge with --judge"):
         exported(run, tmp_path)
     assert len(exported(run, tmp_path, judge=two.judge.id[:6])["samples"]) == 2
@@ -101,8 +101,9 @@ def test_inspects_own_reader_takes_the_log(native: Path, oracle: Path, tmp_path:
 
 def test_a_budget_that_is_used_up_is_a_limit(tmp_path: Path):
     """One turn is allowed, and the last word holds no label."""
-    bench = open_bench(Settings(backend=ScriptedLMM([LOOK, "I cannot tell."]), budget=Budget(max_turns=1)))
-    execute(bench, Edits(path=edits(tmp_path / "edits", count=2)), tmp_path / "run", config={}, concurrency=1)
+    judge = JudgeConfig(backend=ScriptedLMM([LOOK, "I cannot tell."]))
+    config = RunConfig(path=edits(tmp_path / "edits", count=2), judge=judge, max_turns=1, concurrency=1)
+    execute(open_setup(config), tmp_path / "run")
     sample = exported(tmp_path / "run", tmp_path)["samples"]
     limits = [s["limit"] for s in sample if s["metadata"]["status"] == "over_budget"]
     assert [(limit["type"], limit["limit"]) for limit in limits] == [("turn", 1)] * 2

@@ -168,8 +168,8 @@ def test_a_fork_is_a_trace_of_its_own_that_links_to_its_parent(native: Path, tmp
 
 def test_each_target_is_a_trace_with_its_number(oracle: Path, tmp_path: Path):
     roots = [spans[0]["plain"] for spans in exported(oracle, tmp_path).values()]
-    targets = [r.get("editloupe.target") for r in roots if r["editloupe.criterion"] == "instruction_following"]
-    assert targets == [1, 2]
+    parts = [r.get("editloupe.part") for r in roots if r["editloupe.criterion"] == "instruction_following"]
+    assert parts == ["target 1", "target 2"]
 
 
 def test_the_baseline_is_never_an_llm_annotator(tmp_path: Path):

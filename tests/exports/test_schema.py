@@ -56,7 +56,7 @@ def test_every_finding_and_run_file_is_valid(runs: list[Path]):
         {"answer": None},
         {"status": "splendid"},
         {"value": "4"},
-        {"repeat": -1},
+        {"repeat": "1"},
         {"extra": 1},
         {"evidence": [{"image": "Edited Image", "box": [0, 0, 1]}]},
     ],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.exports.atif import write_atif
 from editloupe.exports.episodes import Source
 from editloupe.exports.findings import write_findings
@@ -13,8 +14,7 @@ from editloupe.exports.inspect_log import write_inspect
 from editloupe.exports.junit import write_junit
 from editloupe.exports.otel import write_otel
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, open_bench
-from editloupe.runs.spec import Source as Edits
+from editloupe.runs.setup import open_setup
 from tests.backends.loopback import Body
 from tests.backends.openai_server import Handler, OpenAIServer, fails, says
 from tests.conftest import LOOK, final
@@ -35,8 +35,9 @@ def test_a_key_that_an_endpoint_repeats_is_in_no_export(tmp_path: Path, monkeypa
             says(LOOK)(handler, body)
 
     with OpenAIServer(answers, model="m", key=CANARY) as server:
-        bench = open_bench(Settings(backend=f"openai/m?base_url={server.url}"))
-        execute(bench, Edits(path=edits(tmp_path / "edits", count=3)), tmp_path / "run", config={}, concurrency=1)
+        judge = JudgeConfig(backend=f"openai/m?base_url={server.url}")
+        config = RunConfig(path=edits(tmp_path / "edits", count=3), judge=judge, concurrency=1)
+        execute(open_setup(config), tmp_path / "run")
     source = Source(folder=tmp_path / "run")
     out = tmp_path / "out"
     assert write_otel(source, out / "spans.jsonl", content=True) == 4

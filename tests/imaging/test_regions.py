@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from editloupe.imaging.regions import find_objects, joined
-from editloupe.imaging.significance import Evidence
+from editloupe.imaging.significance import EvidenceMap
 from editloupe.values import Box
 
 
-def evidence(*places: tuple[int, int, int, int, float]) -> list[Evidence]:
+def evidence(*places: tuple[int, int, int, int, float]) -> list[EvidenceMap]:
     values = np.zeros((200, 200), dtype=np.float32)
     for x0, y0, x1, y1, value in places:
         values[y0:y1, x0:x1] = value
-    return [Evidence(values=values, reach=0.8)]
+    return [EvidenceMap(values=values, reach=0.8)]
 
 
 def test_a_place_without_a_strong_pixel_is_none() -> None:

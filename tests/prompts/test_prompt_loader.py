@@ -106,20 +106,18 @@ def test_a_syntax_error_names_its_line(own, text: str, line: int) -> None:
         render(own(text), x=1, a=1)
 
 
-@pytest.mark.parametrize("text", ["{% include 'dlebench/judge' %}", "{% extends 'x.md' %}", "{% import 'x.md' as x %}"])
+@pytest.mark.parametrize("text", ["{% include 'agent/format' %}", "{% extends 'x.md' %}", "{% import 'x.md' as x %}"])
 def test_a_template_is_one_file(own, text: str) -> None:
     with pytest.raises(PromptError, match=r"line 1: includes '.*'; a template must be one file"):
         render(own(text))
 
 
 def test_an_unknown_name_lists_the_built_in_prompts() -> None:
-    with pytest.raises(
-        ConfigError, match=r"unknown prompt 'dlebench/juge'; built in: .*dlebench/judge.*path of its .md file"
-    ):
-        render("dlebench/juge")
+    with pytest.raises(ConfigError, match=r"unknown prompt 'agent/fromat'; built in: .*agent/format.*path of its .md file"):
+        render("agent/fromat")
 
 
-@pytest.mark.parametrize("name", ["../prompts/dlebench/judge", "/dlebench/judge", ""])
+@pytest.mark.parametrize("name", ["../prompts/agent/format", "/agent/format", ""])
 def test_a_name_is_not_a_path(name: str) -> None:
     with pytest.raises(PromptError, match="unknown prompt"):
         render(name)
@@ -146,7 +144,7 @@ def test_a_file_that_is_not_utf_8_is_refused(own) -> None:
 
 
 def test_the_built_in_prompts_are_listed() -> None:
-    assert "dlebench/judge" in builtin_prompts()
+    assert "agent/format" in builtin_prompts()
 
 
 def test_the_digest_covers_names_and_texts_but_not_order_or_folder(own, tmp_path: Path) -> None:
@@ -159,7 +157,7 @@ def test_the_digest_covers_names_and_texts_but_not_order_or_folder(own, tmp_path
     assert prompt_digest([one]) != both
     own("one!", "one.md")
     assert prompt_digest([one, two]) != both
-    assert len({prompt_digest([]), prompt_digest(["dlebench/judge"]), both}) == 3
+    assert len({prompt_digest([]), prompt_digest(["agent/format"]), both}) == 3
 
 
 def test_the_digest_of_an_unknown_prompt_is_an_error() -> None:

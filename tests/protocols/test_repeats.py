@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from editloupe.answers import Choice, Label
 from editloupe.errors import ConfigError
-from editloupe.protocols.base import scored
-from editloupe.protocols.dlebench import DLEBench
+from editloupe.findings import Finding
+from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.repeats import Repeats, counted, entropy, join
-from editloupe.records import Choice, Finding, Label
 from editloupe.rubrics.model import load_rubric
 from editloupe.values import Box, Sample, Target
 
@@ -29,7 +29,7 @@ def finding(given: str, repeat: int, **more: Any) -> Finding:
             "judge_id": "j",
             "sample_id": "dustpan",
             "editor": "",
-            "criterion": IF.id,
+            "metric": IF.id,
             "repeat": repeat,
             "status": given.strip("()") if failed else "ok",
             "answer": None if failed else Label(name=given, value=VALUES[given]),
@@ -96,19 +96,19 @@ def test_once_is_as_it_always_was():
 
 
 def test_scores_carry_their_doubt_and_of_several_targets_that_of_the_most_doubtful(sample: Sample):
-    protocol = DLEBench(load_rubric("dlebench"), criteria=["if"])
+    protocol = make_protocol("dlebench", {"criteria": "if"})
     (score,) = scored(protocol, [sample], [finding(a, i) for i, a in enumerate((BEST, WRONG, WRONG))], Repeats(count=3))
     assert (score.label, score.normalised) == (WRONG, pytest.approx(100 / 3))
     assert score.entropy == pytest.approx(0.9183, abs=5e-5)
     boxes = [Target(boxes={"source": Box(0, 0, 9, 9)}), Target(boxes={"source": Box(20, 20, 40, 40)})]
     two = replace(sample, targets=tuple(boxes))
-    oracle = DLEBench(load_rubric("dlebench"), mode="oracle", criteria=["if"])
+    oracle = make_protocol("dlebench", {"mode": "oracle", "criteria": "if"})
     given = [
-        *(finding(a, i, task_id="t1", target=1) for i, a in enumerate((BEST, BEST, BEST))),
-        *(finding(a, i, task_id="t2", target=2) for i, a in enumerate((OVER, OVER, WRONG))),
+        *(finding(a, i, task_id="t1", part="target 1") for i, a in enumerate((BEST, BEST, BEST))),
+        *(finding(a, i, task_id="t2", part="target 2") for i, a in enumerate((OVER, OVER, WRONG))),
     ]
     (score,) = scored(oracle, [two], given, Repeats(count=3))
-    assert (score.label, score.by_target, score.entropy) == (OVER, (BEST, OVER), pytest.approx(0.9183, abs=5e-5))
+    assert (score.label, score.parts, score.entropy) == (OVER, (BEST, OVER), pytest.approx(0.9183, abs=5e-5))
 
 
 def test_entropy_and_counts():

@@ -5,107 +5,91 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from editloupe.backends.prices import ModelPrice, Prices
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import Request, Usage
-from editloupe.errors import ConfigError
-from editloupe.protocols.dlebench import DLEBench
-from editloupe.records import Finding, Label
-from editloupe.reports.compare import Comparison, compare, entropy, mcnemar, signed_ranks
-from editloupe.reports.judged import Judged
-from editloupe.rubrics.model import load_rubric
-from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
-from editloupe.values import Box, ImageRef, Sample, Score, Target, Turn
+from editloupe.chat import Request
+from editloupe.reports.compare import entropy
+from editloupe.stats.significance import mcnemar, signed_ranks
 from tests.conftest import final
+from tests.reports.runs import IF, LEVELS, VC, Row, finding, sample, write_run
+from tests.setups import open_with, run_over
 
-IF = "instruction_following"
-RUBRIC = load_rubric("dlebench")
-LEVELS = {level.value: level.name for level in RUBRIC.criterion("if").levels}
-NO_PRICES = Prices()
-
-
-def sample(number: int, *, size: int = 1000, instruction: str = "Do it.") -> Sample:
-    """Two samples share a source image; even ones are recoloured, odd ones removed; the first half has small targets."""
-
-    def image(name: str) -> ImageRef:
-        return ImageRef(sha256=name, width=size, height=size, media_type="image/png")
-
-    side = 20 if number < 4 else 200
-    return Sample(
-        id=f"s{number}",
-        source=image(f"source {number // 2}"),
-        turns=(Turn(instruction=instruction, edited=image(f"edited {number}")),),
-        edit_type="color" if number % 2 == 0 else "removal",
-        targets=(Target(boxes={"source": Box(0, 0, side, side)}),),
-    )
-
-
-def judge(name: str, values: list[int | None], *, backend: str = "baseline", usage: Usage | None = None) -> Judged:
-    """A judge of eight samples by IF labels from 1 to 4; None could not be judged."""
-    samples = [sample(i) for i in range(len(values))]
-    scores, findings = [], []
-    for s, v in zip(samples, values, strict=True):
-        label = None if v is None else Label(name=LEVELS[v], value=float(v))
-        scores.append(
-            Score(
-                sample_id=s.id,
-                editor="",
-                edit_type=s.edit_type,
-                metric=IF,
-                value=None if v is None else float(v),
-                normalised=None if v is None else (v - 1) / 3 * 100,
-                label=None if label is None else label.name,
-                missing="refused" if v is None else None,
-            )
-        )
-        findings.append(
-            Finding(
-                task_id=s.id,
-                judge_id=name,
-                repeat=0,
-                sample_id=s.id,
-                editor="",
-                criterion=IF,
-                status="refused" if v is None else "ok",
-                answer=label,
-                usage=usage or Usage(),
-                seconds=2.0,
-                turns=1,
-                trace="traces/none.jsonl",
-            )
-        )
-    return Judged(
-        name=name,
-        folder=Path("run"),
-        judge_id=name,
-        backend=backend,
-        mode="tool",
-        ablations=(),
-        rubric=RUBRIC,
-        protocol=DLEBench(RUBRIC, criteria=["if"]),
-        criteria=(IF,),
-        samples={s.key: s for s in samples},
-        findings=tuple(findings),
-        scores=tuple(scores),
-    )
-
+Found = dict[str, Any]
+Comparer = Callable[..., Found]
 
 A = [1, 2, 3, 4, 1, 2, 3, 4]
 B = [1, 2, 3, 4, 2, 3, 4, 4]
 
 
-def test_two_judges_by_hand():
-    found = compare([judge("a", list(A)), judge("b", list(B))], prices=NO_PRICES)
-    (pair,) = found.pairs
-    assert pair.common == 8
-    value = {name: figure.estimate.value for name, figure in pair.figures.items()}
+def edit(number: int, **more: Any) -> Row:
+    """Two samples share a source image; even ones are recoloured, odd ones removed; the first half has small targets."""
+    side = 20 if number < 4 else 200
+    return sample(
+        f"s{number}",
+        source=str(number // 2),
+        edit_type="color" if number % 2 == 0 else "removal",
+        boxes=[(0, 0, side, side)],
+        **more,
+    )
+
+
+def said(values: Sequence[int | None], **more: Any) -> list[Row]:
+    """A judge's findings of the samples in turn, by IF labels from 1 to 4; None could not be judged."""
+    return [finding(edit(i), "(refused)" if v is None else LEVELS[v], **more) for i, v in enumerate(values)]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write judges' findings of the samples as a run."""
+
+    def run(judges: dict[str, list[Row]], *, name: str = "run", samples: Sequence[Row] | None = None, **more: Any) -> Path:
+        count = max(len({row["sample_id"] for row in rows}) for rows in judges.values())
+        return write_run(tmp_path / name, samples or [edit(i) for i in range(count)], judges, **more)
+
+    return run
+
+
+@pytest.fixture
+def compared(write: Callable[..., Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]) -> Comparer:
+    """What `compare --json` tells of judges in one run. people: the labels' values; prices: a TOML file's text."""
+
+    def compare(
+        judges: dict[str, list[Row]],
+        *,
+        people: Sequence[int] = (),
+        prices: str = "",
+        backends: dict[str, str] | None = None,
+    ) -> Found:
+        words: list[str | Path] = []
+        if people:
+            rows = "".join(f"s{i},{LEVELS[v]}\n" for i, v in enumerate(people))
+            (tmp_path / "people.csv").write_text("item,if\n" + rows, encoding="utf-8")
+            words += ["--human", tmp_path / "people.csv"]
+        if prices:
+            (tmp_path / "prices.toml").write_text(prices, encoding="utf-8")
+            words += ["--prices", tmp_path / "prices.toml"]
+        code, told, problem = editloupe("compare", write(judges, backends=backends), *words, "--resamples", "200", "--json")
+        assert code == 0, problem
+        # No figure is infinite or NaN.
+        return dict(json.loads(told, parse_constant=lambda name: pytest.fail(f"{name} in the JSON")))
+
+    return compare
+
+
+def values(figures: Found) -> dict[str, float | None]:
+    return {name: figure["value"] for name, figure in figures.items()}
+
+
+def test_two_judges_by_hand(compared: Comparer):
+    found = compared({"a": said(A), "b": said(B)})
+    (pair,) = found["pairs"]
+    assert pair["common"] == 8
+    value = values(pair["figures"])
     assert value["exact"] == 5 / 8
     # Chance: Σ p_a p_b = (2·1 + 2·2 + 2·2 + 2·3) / 64 = 16/64; κ = (5/8 − 1/4) / (3/4) = 1/2.
     assert value["kappa"] == pytest.approx(0.5)
@@ -114,90 +98,86 @@ def test_two_judges_by_hand():
     assert value["weighted_kappa"] == pytest.approx(0.85)
     # Rubric units: a is lower by one on three of eight.
     assert value["bias"] == pytest.approx(-3 / 8)
-    assert pair.difference.value == pytest.approx(-3 / 8 * 100 / 3)
+    assert pair["difference"]["value"] == pytest.approx(-3 / 8 * 100 / 3)
     # Rows: b's label; columns: a's; the last for those that only b judged.
-    assert pair.confusion == ((1, 0, 0, 0, 0), (1, 1, 0, 0, 0), (0, 1, 1, 0, 0), (0, 0, 1, 2, 0))
-    a, b = found.standings
-    assert (a.entropy, a.mean.value) == (2.0, pytest.approx(50.0))
+    assert pair["confusion"] == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 1, 2, 0]]
+    a, b = found["summaries"]
+    assert (a["label_entropy_bits"], a["mean"]["value"]) == (2.0, pytest.approx(50.0))
     # 1/8, 2/8, 2/8, 3/8.
-    assert b.entropy == pytest.approx(-(1 / 8 * math.log2(1 / 8) + 2 * 1 / 4 * math.log2(1 / 4) + 3 / 8 * math.log2(3 / 8)))
+    bits = -(1 / 8 * math.log2(1 / 8) + 2 * 1 / 4 * math.log2(1 / 4) + 3 / 8 * math.log2(3 / 8))
+    assert b["label_entropy_bits"] == pytest.approx(bits)
 
 
-def test_correlation_is_scipys():
+def test_correlation_is_scipys(compared: Comparer):
     stats = pytest.importorskip("scipy.stats")
-    (pair,) = compare([judge("a", list(A)), judge("b", list(B))], prices=NO_PRICES).pairs
-    assert pair.figures["spearman"].estimate.value == pytest.approx(stats.spearmanr(A, B).statistic)
+    (pair,) = compared({"a": said(A), "b": said(B)})["pairs"]
+    assert values(pair["figures"])["spearman"] == pytest.approx(stats.spearmanr(A, B).statistic)
 
 
-def test_groups_by_edit_type_and_area():
-    (pair,) = compare([judge("a", list(A)), judge("b", list(B))], prices=NO_PRICES).pairs
-    types = {name: figures["exact"].estimate.value for name, figures in pair.by["edit_type"].items()}
+def test_groups_by_edit_type_and_area(compared: Comparer):
+    (pair,) = compared({"a": said(A), "b": said(B)})["pairs"]
+    types = {name: figures["exact"]["value"] for name, figures in pair["by"]["edit_type"].items()}
     # Even samples: 1 3 1 3 and 1 3 2 4; odd: 2 4 2 4 and 2 4 3 4.
     assert types == {"Change Color": 0.5, "Removal Object": 0.75}
-    areas = {name: figures["exact"].estimate.value for name, figures in pair.by["area"].items()}
+    areas = {name: figures["exact"]["value"] for name, figures in pair["by"]["area"].items()}
     # 20×20 of a million px is 0.04 %, 200×200 is 4 %.
     assert areas == {"under 0.07 %": 1.0, "0.8 to 10 %": 0.25}
 
 
-def test_what_one_could_not_judge_is_in_its_coverage_and_in_no_pair():
-    found = compare([judge("a", [None, *A[1:]]), judge("b", list(B))], prices=NO_PRICES)
-    (pair,) = found.pairs
-    assert (pair.common, pair.figures["exact"].estimate.value) == (7, 4 / 7)
-    a, b = found.standings
-    assert (a.mean.judged, a.mean.asked, dict(a.statuses)) == (7, 8, {"refused": 1})
-    assert (b.mean.judged, b.common.judged) == (8, 7)
+def test_what_one_could_not_judge_is_in_its_coverage_and_in_no_pair(compared: Comparer):
+    found = compared({"a": said([None, *A[1:]]), "b": said(B)})
+    (pair,) = found["pairs"]
+    assert (pair["common"], values(pair["figures"])["exact"]) == (7, 4 / 7)
+    a, b = found["summaries"]
+    assert (a["mean"]["judged"], a["mean"]["asked"], a["statuses"]) == (7, 8, {"refused": 1})
+    assert (b["mean"]["judged"], b["common"]["judged"]) == (8, 7)
     # b's 1 was judged by b alone.
-    assert pair.confusion[0] == (0, 0, 0, 0, 1)
+    assert pair["confusion"][0] == [0, 0, 0, 0, 1]
 
 
-def test_a_judge_without_any_verdict_takes_part_in_nothing_and_is_listed():
-    found = compare([judge("a", list(A)), judge("none", [None] * 8)], prices=NO_PRICES)
-    assert found.notes == ("none has no verdict at all; it is listed and takes part in nothing",)
-    (pair,) = found.pairs
-    assert pair.common == 0
-    assert {figure.estimate.value for figure in pair.figures.values()} == {None}
-    assert (pair.difference.value, pair.test.p) == (None, None)
-    assert found.standings[1].entropy is None
-    assert not found.disagreements
+def test_a_judge_without_any_verdict_takes_part_in_nothing_and_is_listed(compared: Comparer):
+    found = compared({"a": said(A), "none": said([None] * 8)})
+    assert "none, tool has no verdict at all; it is listed and takes part in nothing" in found["notes"]
+    (pair,) = found["pairs"]
+    assert pair["common"] == 0
+    assert set(values(pair["figures"]).values()) == {None}
+    assert (pair["difference"]["value"], pair["test"]["p"]) == (None, None)
+    assert found["summaries"][1]["label_entropy_bits"] is None
+    assert not found["disagreements"]
 
 
-def test_a_judge_without_any_verdict_empties_nobodys_mean():
-    truth = {("", f"s{i}", IF): float(v) for i, v in enumerate(A)}
-    three = [judge("a", [None, *A[1:]]), judge("none", [None] * 8), judge("b", list(B))]
-    found = compare(three, prices=NO_PRICES, people=truth)
+def test_a_judge_without_any_verdict_empties_nobodys_mean(compared: Comparer):
+    found = compared({"a": said([None, *A[1:]]), "none": said([None] * 8), "b": said(B)}, people=A)
     # a: 2 3 4 1 2 3 4 are 19/7 of 1..4; b: 2 3 4 2 3 4 4 are 22/7.
-    a, none, b = (s.common for s in found.standings)
-    assert (a.judged, a.value) == (7, pytest.approx((19 / 7 - 1) / 3 * 100))
-    assert (b.judged, b.value) == (7, pytest.approx((22 / 7 - 1) / 3 * 100))
-    assert (none.judged, none.value) == (0, None)
-    assert found.nearness[0].versus["none"][0].why == "no sample that both judged"
-    assert found.nearness[0].versus["b"][0].p is not None
+    a, none, b = (s["common"] for s in found["summaries"])
+    assert (a["judged"], a["value"]) == (7, pytest.approx((19 / 7 - 1) / 3 * 100))
+    assert (b["judged"], b["value"]) == (7, pytest.approx((22 / 7 - 1) / 3 * 100))
+    assert (none["judged"], none["value"]) == (0, None)
+    versus = found["human_agreement"][0]["versus"]
+    assert versus["none, tool"]["why"] == "no sample that both judged"
+    assert versus["b, tool"]["p"] is not None
 
 
-def test_a_criterion_that_a_judge_was_not_asked_is_told_of_the_others():
-    def both(name: str) -> Judged:
-        one = judge(name, list(A))
-        more = tuple(replace(s, metric="visual_consistency") for s in one.scores)
-        return replace(one, scores=(*one.scores, *more), criteria=(IF, "visual_consistency"))
-
-    found = compare([both("a"), both("b"), judge("if only", list(B))], prices=NO_PRICES)
-    assert found.notes == ("if only has no verdict on VC; what all judged is told without it there",)
-    common = {(s.judge, s.criterion): s.common.judged for s in found.standings}
-    assert common["a", "visual_consistency"] == common["b", "visual_consistency"] == common["if only", IF] == 8
-    assert common["if only", "visual_consistency"] == 0
+def test_a_criterion_that_a_judge_was_not_asked_is_told_of_the_others(compared: Comparer):
+    both = [*said(A), *(finding(edit(i), "Perfect Consistency", criterion=VC) for i in range(8))]
+    found = compared({"a": both, "b": both, "if only": said(B)})
+    assert "if only, tool has no verdict on VC; the means of what all judged leave it out there" in found["notes"]
+    common = {(s["judge"].removesuffix(", tool"), s["criterion"]): s["common"]["judged"] for s in found["summaries"]}
+    assert common["a", VC] == common["b", VC] == common["if only", IF] == 8
+    assert common["if only", VC] == 0
 
 
-def test_one_sample_gives_no_chance_corrected_figure():
-    (pair,) = compare([judge("a", [1]), judge("b", [2])], prices=NO_PRICES).pairs
-    value = {name: figure.estimate.value for name, figure in pair.figures.items()}
+def test_one_sample_gives_no_chance_corrected_figure(compared: Comparer):
+    (pair,) = compared({"a": said([1]), "b": said([2])})["pairs"]
+    value = values(pair["figures"])
     assert value["exact"] == 0.0
     assert value["kappa"] is None and value["spearman"] is None
-    assert pair.difference.interval is None
+    assert pair["difference"]["interval"] is None
 
 
 def test_entropy_by_hand():
-    assert entropy([4, 4]) == 1.0
-    assert entropy([7]) == 0.0
+    assert entropy(["x", "y", "y", "x"]) == 1.0
+    assert entropy(["x"] * 7) == 0.0
     assert entropy([]) is None
 
 
@@ -219,88 +199,97 @@ def test_mcnemar_by_hand():
     assert (mcnemar(0, 0).p, mcnemar(0, 0).why) == (None, "they are right on the same samples")
 
 
-def test_three_judges_against_people_with_holms_correction():
-    truth = {("", f"s{i}", IF): float(v) for i, v in enumerate(A)}
+def test_three_judges_against_people_with_holms_correction(compared: Comparer):
     wrong = [4, 4, 4, 1, 4, 4, 4, 1]
-    found = compare(
-        [judge("right", list(A)), judge("near", list(B)), judge("wrong", wrong)], prices=NO_PRICES, people=truth
-    )
-    right, near, bad = found.nearness
-    assert right.figures["exact"].estimate.value == 1.0
-    assert near.figures["exact"].estimate.value == 5 / 8
-    assert near.figures["mae"].estimate.value == pytest.approx(3 / 8)
-    assert bad.figures["exact"].estimate.value == 0.0
-    test, ours, theirs = right.versus["near"]
-    assert (ours, theirs, test.p) == (3, 0, pytest.approx(2 / 8))
+    found = compared({"right": said(A), "near": said(B), "wrong": said(wrong)}, people=A)
+    right, near, bad = found["human_agreement"]
+    assert right["figures"]["exact"]["value"] == 1.0
+    assert near["figures"]["exact"]["value"] == 5 / 8
+    assert near["figures"]["mae"]["value"] == pytest.approx(3 / 8)
+    assert bad["figures"]["exact"]["value"] == 0.0
+    test = right["versus"]["near, tool"]
+    assert (test["right_alone"], test["other_right_alone"], test["p"]) == (3, 0, pytest.approx(2 / 8))
     # p: 1/4 (3 to 0), 1/128 (8 to 0), 1/16 (5 to 0); Holm: 1/128·3, 1/16·2, 1/4·1.
-    assert right.versus["wrong"][0].corrected == pytest.approx(3 / 128)
-    assert near.versus["wrong"][0].corrected == pytest.approx(2 / 16)
-    assert test.corrected == pytest.approx(1 / 4)
-    assert [e.agreeing for e in found.efforts] == [8, 5, 0]
+    assert right["versus"]["wrong, tool"]["p_holm"] == pytest.approx(3 / 128)
+    assert near["versus"]["wrong, tool"]["p_holm"] == pytest.approx(2 / 16)
+    assert test["p_holm"] == pytest.approx(1 / 4)
+    assert [e["agreeing"] for e in found["costs"]] == [8, 5, 0]
 
 
-def test_what_a_verdict_costs():
-    prices = Prices(by_name={"m": ModelPrice(input=1.0, output=10.0)})
-    usage = Usage(input_tokens=1000, output_tokens=100, image_tokens=800)
-    truth = {("", f"s{i}", IF): LEVELS[v] for i, v in enumerate(B)}
-    found = compare(
-        [judge("a", [None, *A[1:]], backend="openai/m", usage=usage), judge("b", list(B), backend="openai/other")],
-        prices=prices,
-        people=truth,
+PRICES = "[models.m]\ninput = 1.0\noutput = 10.0\n"
+
+
+def test_what_a_verdict_costs(compared: Comparer):
+    usage = {"input_tokens": 1000, "output_tokens": 100, "image_tokens": 800}
+    found = compared(
+        {"a": said([None, *A[1:]], usage=usage), "b": said(B)},
+        backends={"a": "openai/m", "b": "openai/other"},
+        prices=PRICES,
+        people=B,
     )
-    a, b = found.efforts
+    a, b = found["costs"]
     # Eight findings: 8,000 tokens at 1 USD and 800 at 10 USD a million; seven verdicts, of which four are people's.
-    assert a.cost == pytest.approx(0.016)
-    assert a.cost_a_verdict == pytest.approx(0.016 / 7)
-    assert (a.agreeing, a.cost_an_agreeing) == (4, pytest.approx(0.004))
-    assert (a.verdicts, a.findings, a.seconds, a.turns) == (7, 8, 2.0, 1.0)
-    assert b.cost is None and b.cost_a_verdict is None
+    assert a["cost_usd"] == pytest.approx(0.016)
+    assert a["cost_a_verdict_usd"] == pytest.approx(0.016 / 7)
+    assert (a["agreeing"], a["cost_an_agreeing_verdict_usd"]) == (4, pytest.approx(0.004))
+    assert (a["verdicts"], a["findings"], a["seconds_median"], a["turns_mean"]) == (7, 8, 2.0, 1.0)
+    assert b["cost_usd"] is None and b["cost_a_verdict_usd"] is None
 
 
-def test_a_cost_is_unknown_where_a_finding_has_no_tokens():
-    prices = Prices(by_name={"m": ModelPrice(input=1.0, output=10.0)})
-    told = judge("told", list(A), backend="openai/m", usage=Usage(input_tokens=1000))
-    silent = judge("silent", list(A), backend="openai/m")
-    first, *others = told.findings
-    partly = replace(told, name="partly", findings=(replace(first, usage=Usage()), *others))
-    failed = replace(first, status="backend_failed", answer=None, usage=Usage(), turns=0)
-    cut = replace(told, name="cut", findings=(failed, *others))
-    never = replace(told, name="never", findings=(replace(first, usage=Usage(), trace=None), *others))
-    judges = [told, silent, partly, cut, never, judge("baseline", list(A))]
-    costs = [e.cost for e in compare(judges, prices=prices).efforts]
+def test_a_cost_is_unknown_where_a_finding_has_no_tokens(compared: Comparer):
+    told = said(A, usage={"input_tokens": 1000})
+    first, *others = told
+    failed = finding(edit(0), "(backend_failed)", turns=0)
+    judges = {
+        "told": told,
+        "silent": said(A),
+        "partly": [first | {"usage": {}}, *others],
+        "cut": [failed, *others],
+        "never": [first | {"usage": {}, "trace": None}, *others],
+        "baseline": said(A),
+    }
+    uris = dict.fromkeys(("told", "silent", "partly", "cut", "never"), "openai/m")
+    costs = [e["cost_usd"] for e in compared(judges, backends=uris, prices=PRICES)["costs"]]
     # 1,000 tokens a finding; what was not answered or not asked costs nothing.
     assert costs == [pytest.approx(0.008), None, None, pytest.approx(0.007), pytest.approx(0.007), 0.0]
 
 
-def test_disagreements_come_furthest_apart_first():
-    found = compare([judge("a", list(A)), judge("b", [4, *B[1:]])], prices=NO_PRICES)
-    assert [(d.sample, d.spread) for d in found.disagreements][:2] == [("s0", 1.0), ("s4", pytest.approx(1 / 3, abs=1e-6))]
-    assert found.disagreements[0].labels == {"a": "Localization Failure", "b": "Flawless Execution"}
+def test_disagreements_come_furthest_apart_first(compared: Comparer):
+    found = compared({"a": said(A), "b": said([4, *B[1:]])})["disagreements"]
+    assert [(d["sample"], d["spread"]) for d in found][:2] == [("s0", 1.0), ("s4", pytest.approx(1 / 3, abs=1e-6))]
+    assert found[0]["labels"] == {"a, tool": "Localization Failure", "b, tool": "Flawless Execution"}
 
 
-def test_other_data_no_overlap_and_one_judge_are_refused():
-    a, b = judge("a", list(A)), judge("b", list(B))
-    changed = replace(b, samples={**b.samples, "s3": sample(3, instruction="Do something else.")})
-    with pytest.raises(ConfigError, match="judged different data: s3 differ in image, instruction or targets"):
-        compare([a, changed], prices=NO_PRICES)
+def test_other_data_no_overlap_and_one_judge_are_refused(
+    write: Callable[..., Path], editloupe: Callable[..., tuple[int, str, str]]
+):
+    def refused(*runs: Path) -> str:
+        code, _, problem = editloupe("compare", *runs)
+        assert code == 2
+        return problem
+
+    eight = [edit(i) for i in range(8)]
+    one = write({"a": said(A)}, name="one")
+    changed = [*eight[:3], edit(3, instruction="Do something else."), *eight[4:]]
+    second = write({"b": said(B)}, name="second", samples=changed)
+    assert "judged different data: s3 differ in image, instruction or targets" in refused(one, second)
     # The first run has no s3: it differs from neither.
-    first = replace(a, folder=Path("first"), samples={k: v for k, v in a.samples.items() if k != "s3"})
-    second, third = replace(b, folder=Path("second")), replace(changed, name="c", folder=Path("third"))
-    with pytest.raises(ConfigError, match=r"^second and third judged different data: s3 differ"):
-        compare([first, second, third], prices=NO_PRICES)
-    apart = replace(b, samples={"other": replace(sample(9), id="other")})
-    with pytest.raises(ConfigError, match="no sample in common: run has s0, s1, s2, …; run has other"):
-        compare([a, apart], prices=NO_PRICES)
-    with pytest.raises(ConfigError, match="one judge only"):
-        compare([a], prices=NO_PRICES)
+    first = write({"a": [*said(A)[:3], *said(A)[4:]]}, name="first", samples=[*eight[:3], *eight[4:]])
+    third = write({"c": said(A)}, name="third")
+    problem = refused(first, second, third)
+    assert "/second and " in problem and "/third judged different data: s3 differ" in problem
+    others = [row | {"id": f"other {row['id']}"} for row in eight]
+    apart = write({"b": [finding(row, "Wrong Action") for row in others]}, name="apart", samples=others)
+    problem = refused(one, apart)
+    assert "no sample in common" in problem and "has s0, s1, s2, …" in problem and "has other s0, other s1" in problem
+    assert "one judge only" in refused(one)
 
 
 def runs_of(edits: Path, tmp_path: Path, scripts: dict[str, Callable[[Request], str]]) -> dict[str, Path]:
     made = {}
     for name, script in scripts.items():
-        bench = open_bench(Settings(backend=ScriptedLMM(script, name=name), criteria=("if",)))
         made[name] = tmp_path / name
-        execute(bench, Source(path=edits), made[name], config={})
+        run_over(open_with(backend=ScriptedLMM(script, name=name), criteria=("if",)), edits, made[name])
     return made
 
 
@@ -331,12 +320,12 @@ def test_compare_on_the_command_line(
     pairs = {(p["first"], p["second"]): p for p in data["pairs"]}
     assert pairs["scripted/first, tool", "scripted/second, tool"]["figures"]["kappa"]["value"] == pytest.approx(0.5)
     assert pairs["scripted/first, tool", "scripted/third, tool"]["common"] == 7
-    assert [e["agreeing"] for e in data["efforts"]] == [8, 5, 7]
+    assert [e["agreeing"] for e in data["costs"]] == [8, 5, 7]
     code, told, _ = editloupe(*words, "--out", tmp_path / "out")
     assert code == 0
     assert "1 scripted/first, tool" in told and "Which of two judges is right more often" in told
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"compare.md", "compare.json", "pairs.csv", "effort.csv", "agreement-instruction-following.svg"} <= names
+    assert {"compare.md", "compare.json", "pairs.csv", "costs.csv", "agreement-instruction-following.svg"} <= names
     with (tmp_path / "out" / "pairs.csv").open() as file:
         assert float(next(csv.DictReader(file))["weighted_kappa"]) == pytest.approx(0.85)
     code, told, said = editloupe("compare", *made.values(), "--judges", "nobody,scripted/first", "--json")
@@ -363,11 +352,9 @@ def test_runs_of_one_folder_name_are_told_apart_by_their_parents(
     folder = edits(8)
     made = []
     for month, labels in (("jan", A), ("feb", B)):
-        bench = open_bench(
-            Settings(backend=ScriptedLMM(lambda r, v=labels: final(LEVELS[v[number_of(r)]]), name="one"), criteria=("if",))
-        )
+        judge = ScriptedLMM(lambda r, v=labels: final(LEVELS[v[number_of(r)]]), name="one")
         made.append(tmp_path / month / "run")
-        execute(bench, Source(path=folder), made[-1], config={})
+        run_over(open_with(backend=judge, criteria=("if",)), folder, made[-1])
     code, told, said = editloupe("compare", *made, "--json")
     assert code == 0, said
     data = json.loads(told)
@@ -380,14 +367,6 @@ def test_runs_of_one_folder_name_are_told_apart_by_their_parents(
     assert (code, "are the same run; name each run once" in said) == (2, True)
 
 
-def test_judges_of_one_name_are_refused():
-    with pytest.raises(ConfigError, match="two judges are called a"):
-        compare([judge("a", list(A)), judge("a", list(B))], prices=NO_PRICES)
-
-
-def as_table(found: Comparison) -> str:
-    return json.dumps(found.to_json(), allow_nan=False)
-
-
-def test_nothing_in_the_json_is_infinite_or_nan():
-    assert as_table(compare([judge("a", [None] * 8), judge("b", [2] * 8)], prices=NO_PRICES))
+def test_nothing_in_the_json_is_infinite_or_nan(compared: Comparer):
+    # The fixture refuses such a number.
+    assert compared({"a": said([None] * 8), "b": said([2] * 8)})["pairs"]

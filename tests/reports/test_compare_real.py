@@ -14,10 +14,9 @@ from editloupe.chat import Request
 from editloupe.reports.compare import compare
 from editloupe.reports.judged import read_judged
 from editloupe.rubrics.model import load_rubric
-from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
 from editloupe.values import digest
 from tests.conftest import final
+from tests.setups import open_with, run_over
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
@@ -73,8 +72,7 @@ def test_every_figure_of_three_judges_is_that_of_the_labels_themselves(folder: P
         "baseline": "baseline",
     }
     for name, backend in backends.items():
-        bench = open_bench(Settings(backend=backend, criteria=("if",), mode="plain"))
-        execute(bench, Source(path=folder), tmp_path / name, config={})
+        run_over(open_with(backend=backend, criteria=("if",), mode="plain"), folder, tmp_path / name)
     values: dict[str, dict[tuple[str, str], int]] = {}
     for name in backends:
         rows = [json.loads(line) for line in (tmp_path / name / "findings.jsonl").read_text().splitlines()]
@@ -85,7 +83,7 @@ def test_every_figure_of_three_judges_is_that_of_the_labels_themselves(folder: P
     for pair, (a, b) in zip(found.pairs, [(0, 1), (0, 2), (1, 2)], strict=True):
         both = sorted(values[names[a]].keys() & values[names[b]].keys())
         x, y = (np.array([values[names[i]][key] for key in both]) for i in (a, b))
-        told = {name: figure.estimate.value for name, figure in pair.figures.items()}
+        told = {name: figure.value for name, figure in pair.figures.items()}
         assert pair.common == len(both) > 10
         assert told["exact"] == pytest.approx((x == y).mean())
         assert told["bias"] == pytest.approx((x - y).mean())
@@ -96,5 +94,5 @@ def test_every_figure_of_three_judges_is_that_of_the_labels_themselves(folder: P
             [int(((y == row) & (x == column)).sum()) for column in (1, 2, 3, 4)] for row in (1, 2, 3, 4)
         ]
     # One question in four was answered otherwise, as far as chance has it.
-    first = found.pairs[0].figures["exact"].estimate.value
+    first = found.pairs[0].figures["exact"].value
     assert first is not None and 0.5 < first < 0.95

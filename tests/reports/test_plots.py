@@ -6,7 +6,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from editloupe.reports.plots import Rated, Shares, bars, cumulative, line_class, radar, scatter
+from editloupe.reports.plots import Shares, bars, cumulative, line_class, radar, scatter
+from editloupe.tables import Dots, ScatterPlot
 
 _SVG = "{http://www.w3.org/2000/svg}"
 
@@ -69,13 +70,14 @@ def _texts(svg: str) -> list[str]:
 
 
 def test_dots_are_said_to_be_spread_and_the_scores_axis_ends_at_100() -> None:
-    groups = [Rated(name="good", points=((0.1, 100.0), (0.1, 100.0)))]
+    dots = Dots(name="good", points=((0.1, 100.0), (0.1, 100.0)))
     few = "No trend: it takes windows of 10 samples"
-    texts = _texts(scatter(groups, [], title="t", trend_title=few, words="w"))
+    plot = ScatterPlot(name="n", title="t", groups=(dots,), trend=(), trend_title=few, description="d")
+    texts = _texts(scatter(plot))
     assert few in texts
     assert "Dots are spread within the band of their score, so that they do not cover each other." in texts
     assert [t for t in texts if t.isdigit()] == ["0", "25", "50", "75", "100"]
-    assert 'class="trend"' not in scatter(groups, [], title="t", trend_title=few, words="w")
+    assert 'class="trend"' not in scatter(plot)
 
 
 @pytest.mark.parametrize(

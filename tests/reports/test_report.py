@@ -3,209 +3,231 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
-from collections.abc import Callable
-from dataclasses import replace
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from rich.console import Console
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import ImagePart, Request
-from editloupe.protocols.dlebench import EDIT_TYPES, DLEBench
-from editloupe.reports.areas import area_name, by_area, correlation
-from editloupe.reports.grid import Grid, terminal
-from editloupe.reports.judged import Judged, read_judged
-from editloupe.reports.paper import label_grids, score_grids, side_by_side
-from editloupe.reports.report import make_report
-from editloupe.rubrics.model import load_rubric
-from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
-from editloupe.values import Box, ImageRef, Sample, Score, Target, Turn
+from editloupe.imaging.targets import area_name
+from editloupe.protocols.base import make_protocol
+from editloupe.protocols.dlebench.tables import EDIT_TYPES, correlation
+from editloupe.reports.judged import read_judged
+from editloupe.reports.pivot import spec_table
+from editloupe.reports.summary import specs
+from editloupe.scores import Score
 from tests.conftest import final
+from tests.reports.runs import IF, VC, Row, finding, sample, write_run
 from tests.runs.dlebench_folder import EDITORS, draw_folder, edited_options
+from tests.setups import open_with, run_over
 
 TABLES = Path(__file__).parents[3] / "shared" / "data" / "paper-tables"
-IF, VC = "instruction_following", "visual_consistency"
+BEST, OVER, LOST = "Flawless Execution", "Over Modification", "Localization Failure"
+PERFECT, COLLAPSE = "Perfect Consistency", "Scene Collapse"
+
+Program = Callable[..., tuple[int, str, str]]
+Labels = Mapping[tuple[str, str], str]
+"""Sample id and criterion → label, or a status in brackets."""
 
 
-def judged(scores: list[Score], samples: list[Sample] | None = None, name: str = "judge") -> Judged:
-    rubric = load_rubric("dlebench")
-    return Judged(
-        name=name,
-        folder=Path("run"),
-        judge_id="j",
-        backend="test",
-        mode="tool",
-        ablations=(),
-        rubric=rubric,
-        protocol=DLEBench(rubric),
-        criteria=tuple(c.id for c in rubric.criteria),
-        samples={s.key: s for s in samples or []},
-        findings=(),
-        scores=tuple(scores),
-    )
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write one judge's labels of edits by editor "e", all recolourings, as a run named for the judge."""
+
+    def run(labels: Labels, *, name: str = "judge", samples: Sequence[Row] = ()) -> Path:
+        known = {row["id"]: row for row in samples}
+        for id, _ in labels:
+            known.setdefault(id, edit(id))
+        rows = [finding(known[id], given, criterion=criterion) for (id, criterion), given in labels.items()]
+        return write_run(tmp_path / name, list(known.values()), {name: rows})
+
+    return run
 
 
-def score(id: str, metric: str, normalised: float | None, **more: str) -> Score:
-    return Score(
-        sample_id=id,
-        editor=more.get("editor", "e"),
-        edit_type=more.get("edit_type", "color"),
-        metric=metric,
-        value=None if normalised is None else 1 + normalised * 3 / 100,
-        normalised=normalised,
-        label=more.get("label"),
-        missing=None if normalised is not None else more.get("missing", "refused"),
-    )
+@pytest.fixture
+def reported(editloupe: Program) -> Callable[..., dict[str, Any]]:
+    """What `report --json` tells of runs."""
+
+    def report(*runs: Path) -> dict[str, Any]:
+        code, told, said = editloupe("report", *runs, "--json")
+        assert code == 0, said
+        return dict(json.loads(told))
+
+    return report
 
 
-def figures(grid: Grid, row: str, editor: str = "e") -> dict[str, object]:
-    (found,) = (r for r in grid.records if r["edit_type"] == row and r["editor"] == editor)
-    return dict(found)
+def edit(id: str, *boxes: tuple[int, int, int, int], **more: Any) -> Row:
+    return sample(id, **{"editor": "e", "edit_type": "color", "boxes": boxes, **more})
+
+
+def records(found: dict[str, Any], table: str) -> list[Row]:
+    """The figures of a table of the only judge."""
+    (judge,) = found["judges"]
+    return list(judge["tables"][table]["records"])
+
+
+def figures(rows: Sequence[Row], edit_type: str) -> Row:
+    (found,) = (r for r in rows if r["edit_type"] == edit_type)
+    return found
 
 
 @pytest.mark.skipif(not TABLES.is_dir(), reason="the paper's tables are not here (shared/data/paper-tables)")
 def test_table_4_gives_table_1_in_every_cell_through_the_report():
     with (TABLES / "dlebench_table4_by_criterion.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["edit_type"] != "Average"]
+        listed = list(csv.DictReader(file))
     with (TABLES / "dlebench_table1_overall.csv").open() as file:
         published = {row.pop("edit_type"): row for row in csv.DictReader(file)}
+    rows = [row for row in listed if row["edit_type"] != "Average"]
+    # Means of many samples are no labels of one, so that no run folder can hold them: the scores are made here.
+    protocol = make_protocol("dlebench")
     scores = [
-        score(row["edit_type"], row["criterion"], float(row[editor]), editor=editor, edit_type=row["edit_type"])
+        Score(
+            sample_id=row["edit_type"],
+            editor=editor,
+            dims={"edit_type": row["edit_type"]},
+            metric=row["criterion"],
+            value=1 + float(row[editor]) * 3 / 100,
+            normalised=float(row[editor]),
+        )
         for editor in published["Average"]
         for row in rows
     ]
-    overall = score_grids(judged(scores))[0]
+    tables = [spec_table(spec, scores, protocol.metrics) for spec in specs(protocol)]
+    overall, *by_criterion = ([] if table is None else table.records() for table in tables)
     cells = 0
     for edit_type, row in published.items():
         name = "mean over types" if edit_type == "Average" else edit_type
         for editor, value in row.items():
             # Both tables are rounded to 0.01.
-            assert figures(overall, name, editor)["mean"] == pytest.approx(float(value), abs=0.0101), (edit_type, editor)
+            (mean,) = (r["mean"] for r in overall if (r["edit_type"], r["editor"]) == (name, editor))
+            assert mean == pytest.approx(float(value), abs=0.0101), (edit_type, editor)
             cells += 1
     assert cells == 8 * 10
+    averages = {
+        (r["metric"], r["editor"]): r["mean"] for t in by_criterion for r in t if r["edit_type"] == "mean over types"
+    }
+    for row in listed:
+        if row["edit_type"] == "Average":
+            for editor in published["Average"]:
+                assert averages[row["criterion"], editor] == pytest.approx(float(row[editor]), abs=0.0101)
 
 
-def test_a_missing_output_is_left_out_and_counted_as_the_worst():
-    scores = [
-        score("a", IF, 100.0), score("b", IF, 100 / 3), score("c", IF, None, missing="missing_output"),
-        score("d", IF, None),
-    ]  # fmt: skip
-    grid = next(g for g in score_grids(judged(scores)) if g.name == "scores-instruction-following")
-    left_out = figures(grid, "mean of all samples")
+def test_a_missing_output_is_left_out_and_counted_as_the_worst(
+    write: Callable[..., Path], reported: Callable[..., dict[str, Any]], editloupe: Program
+):
+    run = write({("a", IF): BEST, ("b", IF): "Wrong Action", ("c", IF): "(missing_output)", ("d", IF): "(refused)"})
+    rows = records(reported(run), "scores-instruction-following")
+    left_out = figures(rows, "mean of all samples")
+    # Wrong Action is 2 of 1 to 4: 33.3.
     assert (left_out["mean"], left_out["judged"], left_out["asked"]) == (pytest.approx(200 / 3), 2, 4)
     # (100 + 33.3 + 0) / 3; the refusal is the judge's and stays out.
-    worst = figures(grid, "mean of all samples, missing outputs as the worst")
+    worst = figures(rows, "mean of all samples, missing outputs as the worst")
     assert (worst["mean"], worst["judged"], worst["asked"]) == (pytest.approx(400 / 9), 3, 4)
-    assert [row.cells[0] for row in grid.rows if row.strong] == [
+    _, markdown, _ = editloupe("report", run, "--markdown")
+    assert re.findall(r"^\| (?:\*\*)?(Mean of [^|*]*?)(?:\*\*)? \|", markdown, flags=re.MULTILINE)[:4] == [
         "Mean of 1 of 7 types", "Mean of all samples", "Mean of 1 of 7 types, missing outputs as the worst",
         "Mean of all samples, missing outputs as the worst",
     ]  # fmt: skip
 
 
-def test_where_nothing_is_missing_there_is_one_reading():
-    grid = score_grids(judged([score("a", IF, 100.0), score("a", VC, 0.0)]))[0]
-    assert [row.cells[0] for row in grid.rows] == ["Change Color", "Mean of 1 of 7 types", "Mean of all samples"]
-    assert figures(grid, "mean over types")["mean"] == 50.0
+def test_where_nothing_is_missing_there_is_one_reading(write: Callable[..., Path], reported: Callable[..., dict[str, Any]]):
+    rows = records(reported(write({("a", IF): BEST, ("a", VC): COLLAPSE})), "scores-overall")
+    assert [r["edit_type"] for r in rows] == ["Change Color", "mean over types", "mean of all samples"]
+    assert figures(rows, "mean over types")["mean"] == 50.0
 
 
-def test_a_type_that_one_criterion_could_not_judge_gives_no_interval_but_the_mean():
-    scores = [
-        score(f"{t}{i}", m, None if (t, m) == ("count", VC) else 100.0 * (i % 2), edit_type=t)
-        for t in ("color", "count") for i in range(4) for m in (IF, VC)
-    ]  # fmt: skip
-    found = figures(score_grids(judged(scores))[0], "mean over types")
+def test_a_type_that_one_criterion_could_not_judge_gives_no_interval_but_the_mean(
+    write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
+):
+    samples = [edit(f"{t}{i}", edit_type=t) for t in ("color", "count") for i in range(4)]
+    labels = {
+        (row["id"], criterion): "(refused)" if (row["edit_type"], criterion) == ("count", VC) else (bad, good)[number % 2]
+        for number, row in enumerate(samples)
+        for criterion, bad, good in ((IF, LOST, BEST), (VC, COLLAPSE, PERFECT))
+    }
+    found = figures(records(reported(write(labels, samples=samples)), "scores-overall"), "mean over types")
     # IF over two types 50, VC over one 50.
     assert (found["mean"], found["low"]) == (50.0, None)
 
 
-def test_labels_by_editor_tell_what_fails():
-    scores = [
-        score("a", IF, 0.0, label="Localization Failure"), score("b", IF, 0.0, label="Localization Failure"),
-        score("c", IF, 100.0, label="Flawless Execution"), score("d", IF, None),
-    ]  # fmt: skip
-    grid = label_grids(judged(scores))[0]
-    assert grid.head == ("Label", "e")
-    assert [row.cells for row in grid.rows] == [
-        ("Flawless Execution", "1 (33 %)"), ("Over Modification", "0 (0 %)"), ("Wrong Action", "0 (0 %)"),
-        ("Localization Failure", "2 (67 %)"), ("Judged", "3/4"), ("(refused)", "1"),
+def test_labels_by_editor_tell_what_fails(write: Callable[..., Path], editloupe: Program):
+    run = write({("a", IF): LOST, ("b", IF): LOST, ("c", IF): BEST, ("d", IF): "(refused)"})
+    code, markdown, _ = editloupe("report", run, "--markdown")
+    assert code == 0
+    table = markdown.split("Instruction Following: labels")[1].split("| Label |")[1]
+    cells = [[c.strip(" *") for c in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("| ")]
+    assert cells[1:7] == [
+        [BEST, "1 (33 %)"], [OVER, "0 (0 %)"], ["Wrong Action", "0 (0 %)"], [LOST, "2 (67 %)"], ["Judged", "3/4"],
+        ["(refused)", "1"],
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_no_word_or_number_of_a_table_is_broken_at_the_width_of_a_terminal(width: int):
-    scores = [
-        score(f"{t}{i}", m, None if i == 5 else 100.0 * (i % 2), editor=f"editor-{e}", edit_type=t,
-              label="Flawless Execution", missing="missing_output")
-        for e in range(7) for t in ("color", "count") for i in range(6) for m in (IF, VC)
-    ]  # fmt: skip
-    (section,) = make_report([judged(scores)]).sections
-    both = side_by_side([judged(scores, name="openai/some-long-model, tool"), judged(scores, name="other")])
-    assert both is not None
-    for one in (*section.grids, both):
-        console = Console(width=width, file=io.StringIO(), legacy_windows=False)
-        console.print(terminal(one))
-        assert isinstance(console.file, io.StringIO)
-        shown = console.file.getvalue()
-        assert max(map(len, shown.splitlines())) <= width
-        lines = [line for line in shown.splitlines() if "│" in line or "┃" in line]
-        words = {word for line in lines for word in re.split(r"[│┃\s]+", line)}
-        known = {word for text in (*one.head, *(c for row in one.rows for c in row.cells)) for word in text.split()}
-        assert words - {""} == known
+def test_no_word_or_number_of_a_table_is_broken_at_the_width_of_a_terminal(
+    width: int, tmp_path: Path, editloupe: Program, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", str(width))
+    samples = [
+        edit(f"{t}{i}", editor=f"editor-{e}", edit_type=t) for e in range(7) for t in ("color", "count") for i in range(6)
+    ]
+    rows = [
+        finding(row, "(missing_output)" if row["id"].endswith("5") else (LOST, BEST)[number % 2], criterion=IF)
+        for number, row in enumerate(samples)
+    ]
+    rows += [finding(row, PERFECT, criterion=VC) for row in samples]
+    judges = {"openai/some-long-model": rows, "other": rows}
+    run = write_run(tmp_path / "run", samples, judges)
+    _, shown, _ = editloupe("report", run)
+    _, markdown, _ = editloupe("report", run, "--markdown")
+    lines = [line for line in shown.splitlines() if "│" in line or "┃" in line]
+    assert lines
+    assert max(map(len, lines)) <= width
+    words = {word for line in lines for word in re.split(r"[│┃\s]+", line)}
+    assert words - {""} <= set(re.split(r"[|*\s]+", markdown))
 
 
-def with_area(id: str, *boxes: Box) -> Sample:
-    """In an image of 1000×1000 px."""
-
-    def image(name: str) -> ImageRef:
-        return ImageRef(sha256=name, width=1000, height=1000, media_type="image/png")
-
-    targets = tuple(Target(boxes={"source": box}) for box in boxes)
-    turn = Turn(instruction="Do it.", edited=image("e" + id))
-    return Sample(id=id, editor="e", source=image("s" + id), turns=(turn,), targets=targets)
-
-
-def test_scores_against_areas():
+def test_scores_against_areas(write: Callable[..., Path], reported: Callable[..., dict[str, Any]]):
     # Twelve squares of 10, 20, … 120 px: the larger six flawless, the smaller failures.
-    samples = [with_area(str(n), Box(0, 0, 10 * n, 10 * n)) for n in range(1, 13)]
-    scores = [score(str(n), IF, 100.0 if n > 6 else 0.0) for n in range(1, 13)]
+    samples = [edit(str(n), (0, 0, 10 * n, 10 * n)) for n in range(1, 13)]
+    labels = {(str(n), IF): BEST if n > 6 else LOST for n in range(1, 13)}
     # Two overlapping boxes count once: 100×100 and the same again, 1 %.
-    samples.append(with_area("twice", Box(0, 0, 100, 100), Box(0, 0, 100, 100)))
-    samples.append(with_area("none"))
-    scores += [score("twice", IF, None), score("none", IF, 100.0)]
-    (found,) = by_area(judged(scores, samples))
-    assert found.criterion == IF
-    assert found.without == 1
-    assert [area for area, _ in found.points] == pytest.approx([(10 * n) ** 2 / 1e6 for n in range(1, 13)])
-    # Windows of ten: samples 1..10 hold four flawless ones, 2..11 five, 3..12 six; areas Σ n² / 10 · 100 px².
-    assert [score for _, score in found.trend] == pytest.approx([40, 50, 60])
-    assert [area for area, _ in found.trend] == pytest.approx([385e-5, 505e-5, 645e-5])
-    # x deviations −1.2667, −0.0667, 1.3333 (·1e-3), y −10, 0, 10: r = 26 / (sqrt(3.3867) · sqrt(200)).
-    assert found.windowed.r == pytest.approx(26 / (3.38666666**0.5 * 200**0.5), abs=1e-6)
-    assert found.windowed.n == 3
+    samples += [edit("twice", (0, 0, 100, 100), (0, 0, 100, 100)), edit("none")]
+    labels |= {("twice", IF): "(refused)", ("none", IF): BEST}
+    found = {r["figure"]: r for r in records(reported(write(labels, samples=samples)), "scale")}
+    assert found["without a box"]["value"] == 1
+    # Windows of ten: samples 1..10 hold four flawless ones, 2..11 five, 3..12 six; areas Σ n² / 10 · 100 px²: 385, 505
+    # and 645 (·1e-5). x deviations −1.2667, −0.0667, 1.3333 (·1e-3), y −10, 0, 10: r = 26 / (sqrt(3.3867) · sqrt(200)).
+    windows = found["r, windows of 10"]
+    assert windows["value"] == pytest.approx(26 / (3.38666666**0.5 * 200**0.5), abs=1e-6)
+    assert windows["judged"] == 3
+    assert found["r, samples, log area"]["judged"] == 12
     # 10 and 20 px lie under 0.07 %, 30 to 80 px under 0.8 %, 90 px is 0.81 %; "twice" was asked and not judged.
-    assert {name: (e.value, e.judged, e.asked) for name, e in found.buckets.items()} == {
-        "under 0.07 %": (0.0, 2, 2), "0.07 to 0.8 %": (pytest.approx(100 / 3), 6, 6), "0.8 to 10 %": (100.0, 4, 5),
+    means = {name: (r["value"], r["judged"], r["asked"]) for name, r in found.items() if name.startswith("mean, ")}
+    assert means == {
+        "mean, under 0.07 %": (0.0, 2, 2), "mean, 0.07 to 0.8 %": (pytest.approx(100 / 3), 6, 6),
+        "mean, 0.8 to 10 %": (100.0, 4, 5),
     }  # fmt: skip
 
 
-def test_equal_areas_tilt_no_window():
+@pytest.mark.parametrize("turned", [False, True])
+def test_equal_areas_tilt_no_window(turned: bool, write: Callable[..., Path], reported: Callable[..., dict[str, Any]]):
     # Six targets of one size, three of them flawless, then six of another, three flawless: area tells nothing of the score.
     sides = [10] * 6 + [20] * 6
-    given = [100.0, 0.0] * 6
-    samples = [with_area(str(n), Box(0, 0, side, side)) for n, side in enumerate(sides)]
-    scores = [score(str(n), IF, value) for n, value in enumerate(given)]
-    (found,) = by_area(judged(scores, samples))
+    samples = [edit(str(n), (0, 0, side, side)) for n, side in enumerate(sides)]
+    labels = {(str(n), IF): (BEST, LOST)[n % 2] for n in range(12)}
+    if turned:
+        samples, labels = samples[::-1], dict(reversed(labels.items()))
+    windows = next(
+        r for r in records(reported(write(labels, samples=samples)), "scale") if r["figure"] == "r, windows of 10"
+    )
     # Sorted by score within an area, the windows would hold 4, 5 and 6 flawless ones and r would be 1.
-    assert [score for _, score in found.trend] == pytest.approx([50, 50, 50])
-    assert found.windowed.r is None
-    (turned,) = by_area(judged(scores[::-1], samples[::-1]))
-    assert turned.trend == found.trend
+    assert (windows["value"], windows["judged"], windows["why"]) == (None, 3, "one score")
 
 
 @pytest.mark.parametrize(
@@ -227,29 +249,32 @@ def test_areas_lie_in_the_intervals_of_figure_4(area: float, name: str):
     assert area_name(area) == name
 
 
-def test_judges_are_compared_on_the_samples_that_all_could_judge():
-    first = judged([score("a", IF, 0.0), score("b", IF, 100.0), score("c", IF, None)], name="first")
-    second = judged([score("a", IF, 100.0), score("b", IF, None), score("c", IF, 100.0)], name="second")
-    grid = side_by_side([first, second])
-    assert grid is not None
-    one, two = (r for r in grid.records if r["criterion"] == IF)
+def test_judges_are_compared_on_the_samples_that_all_could_judge(
+    write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
+):
+    refused = "(refused)"
+    first = write({("a", IF): LOST, ("b", IF): BEST, ("c", IF): refused, ("a", VC): refused}, name="first")
+    second = write({("a", IF): BEST, ("b", IF): refused, ("c", IF): BEST, ("a", VC): refused}, name="second")
+    rows = reported(first, second)["together"]["records"]
+    one, two = (r for r in rows if r["metric"] == IF)
     assert (one["mean"], one["common"], one["judged"], one["asked"]) == (0.0, 1, 2, 3)
     assert (two["mean"], two["difference"]) == (100.0, 100.0)
-    none = next(r for r in grid.records if r["criterion"] == VC)
-    assert (none["mean"], none["common"], none["asked"]) == (None, 0, 0)
-    assert side_by_side([first]) is None
+    none = next(r for r in rows if r["metric"] == VC)
+    assert (none["mean"], none["common"], none["judged"]) == (None, 0, 0)
+    assert reported(first)["together"] is None
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_judge_without_any_verdict_is_not_among_all(place: int):
-    judges = [
-        judged([score("a", IF, 0.0), score("b", IF, 100.0)], name="first"),
-        judged([score("a", IF, 100.0), score("b", IF, 100.0)], name="second"),
+def test_a_judge_without_any_verdict_is_not_among_all(
+    place: int, write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
+):
+    runs = [
+        write({("a", IF): LOST, ("b", IF): BEST}, name="first"),
+        write({("a", IF): BEST, ("b", IF): BEST}, name="second"),
     ]
-    judges.insert(place, judged([score("a", IF, None), score("b", IF, None)], name="none"))
-    grid = side_by_side(judges)
-    assert grid is not None
-    found = {r["judge"]: r for r in grid.records if r["criterion"] == IF}
+    runs.insert(place, write({("a", IF): "(refused)", ("b", IF): "(refused)"}, name="none"))
+    together = reported(*runs)["together"]
+    found = {r["judge"].removesuffix(", tool"): r for r in together["records"]}
     assert [(found[n]["mean"], found[n]["common"]) for n in ("first", "second", "none")] == [
         (50.0, 2),
         (100.0, 2),
@@ -258,67 +283,77 @@ def test_a_judge_without_any_verdict_is_not_among_all(place: int):
     # There is no difference from a first one that has nothing.
     assert found["second"]["difference"] == (None if place == 0 else 50.0)
     assert found["none"]["difference"] is None
-    assert "Without any verdict and not among all: none (IF)." in grid.caption
+    assert "Without any verdict and not among all: none, tool (IF)." in together["caption"]
 
 
-def test_samples_of_one_name_and_other_content_are_not_compared():
-    here = [with_area("a", Box(0, 0, 9, 9)), with_area("b", Box(0, 0, 9, 9)), with_area("c", Box(0, 0, 9, 9))]
-    there = [
-        here[0],
-        with_area("b", Box(0, 0, 10, 9)),
-        replace(here[2], turns=(Turn(instruction="Undo it.", edited=here[2].edited),)),
-    ]
-    first = judged([score("a", IF, 0.0), score("b", IF, 0.0), score("c", IF, 0.0)], here, name="first")
-    second = judged([score("a", IF, 100.0), score("b", IF, 0.0), score("c", IF, 0.0)], there, name="second")
-    grid = side_by_side([first, second])
-    assert grid is not None
-    one, two = (r for r in grid.records if r["criterion"] == IF)
+def test_samples_of_one_name_and_other_content_are_not_compared(
+    write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
+):
+    here = [edit(id, (0, 0, 9, 9)) for id in "abc"]
+    there = [here[0], edit("b", (0, 0, 10, 9)), edit("c", (0, 0, 9, 9), instruction="Undo it.")]
+    first = write({(id, IF): LOST for id in "abc"}, name="first", samples=here)
+    second = write({("a", IF): BEST, ("b", IF): LOST, ("c", IF): LOST}, name="second", samples=there)
+    together = reported(first, second)["together"]
+    one, two = together["records"]
     assert (one["common"], two["common"], two["difference"], two["judged"]) == (1, 1, 100.0, 3)
-    assert "2 samples have the same name and other content: left out." in grid.caption
+    assert "2 samples have the same name and other content: left out." in together["caption"]
 
 
-def test_judges_of_other_data_do_not_stand_side_by_side():
-    first = judged([score("a", IF, 0.0)], [with_area("a", Box(0, 0, 9, 9))], name="first")
-    second = judged([score("a", IF, 0.0)], [with_area("a", Box(0, 0, 10, 9))], name="second")
-    report = make_report([first, second])
-    assert report.together is None
-    (note,) = report.notes
+def test_judges_of_other_data_do_not_stand_side_by_side(
+    write: Callable[..., Path], reported: Callable[..., dict[str, Any]], editloupe: Program
+):
+    first = write({("a", IF): LOST}, name="first", samples=[edit("a", (0, 0, 9, 9))])
+    second = write({("a", IF): LOST}, name="second", samples=[edit("a", (0, 0, 10, 9))])
+    report = reported(first, second)
+    assert report["together"] is None
+    (note,) = report["notes"]
     assert "1 sample has the same name and other content: left out; compare runs over the same data" in note
-    assert f"> {note}" in report.markdown()
-    (note,) = make_report([first, judged([score("z", IF, 0.0)], name="third")]).notes
+    _, markdown, _ = editloupe("report", first, second, "--markdown")
+    assert f"> {note}" in markdown
+    (note,) = reported(first, write({("z", IF): LOST}, name="third"))["notes"]
     assert "no sample was given to all of them" in note
 
 
-def test_ten_editors_share_one_radar_and_every_plot_is_well_formed():
-    scores = [
-        score(t, m, 10.0 * i, editor=f"editor <{i}> & co", edit_type=t, label="Flawless Execution")
-        for i in range(10) for t in EDIT_TYPES for m in (IF, VC)
-    ]  # fmt: skip
-    (section,) = make_report([judged(scores)]).sections
-    assert set(section.plots) == {
+def test_ten_editors_share_one_radar_and_every_plot_is_well_formed(tmp_path: Path, editloupe: Program):
+    samples = [edit(t, editor=f"editor <{i}> & co", edit_type=t) for i in range(10) for t in EDIT_TYPES]
+    rows = [
+        finding(row, (bad, good)[number % 2], criterion=criterion)
+        for number, row in enumerate(samples)
+        for criterion, bad, good in ((IF, LOST, BEST), (VC, COLLAPSE, PERFECT))
+    ]
+    code, _, said = editloupe("report", write_run(tmp_path / "run", samples, {"judge": rows}), "--out", tmp_path / "out")
+    assert code == 0, said
+    plots = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "out").glob("*.svg")}
+    assert set(plots) == {
         "types-overall", "types-instruction-following", "types-visual-consistency", "labels-instruction-following",
         "labels-visual-consistency",
     }  # fmt: skip
-    for text in section.plots.values():
+    for text in plots.values():
         root = ElementTree.fromstring(text)
         assert root.tag.endswith("svg")
         assert "editor <0> & co" in "".join(root.itertext())
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> dict[str, Path]:
+@pytest.fixture(scope="module")
+def judged_once(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One run a mode over the drawn folder, by a script that finds everything good."""
-    folder = draw_folder(tmp_path / "data")
+    place = tmp_path_factory.mktemp("judged")
+    folder = draw_folder(place / "data")
     made = {}
     for mode in ("plain", "oracle"):
         lmm = ScriptedLMM(
             lambda r: final("Flawless Execution" if "Instruction Following" in r.messages[0].text else "Single Anomaly")
         )
-        bench = open_bench(Settings(backend=lmm, mode=mode))  # type: ignore[arg-type]
         edited = {editor: folder / "outputs" / editor for editor in EDITORS}
-        made[mode] = tmp_path / mode
-        execute(bench, Source(path=folder, edited=edited), made[mode], config={})
+        made[mode] = place / mode
+        run_over(open_with(backend=lmm, mode=mode), folder, made[mode], edited=edited)
     return made
+
+
+@pytest.fixture
+def runs(judged_once: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
+    """Copies of the runs that may be written to."""
+    return {mode: Path(shutil.copytree(run, tmp_path / mode)) for mode, run in judged_once.items()}
 
 
 def test_report_writes_its_files_and_says_where(runs: dict[str, Path], editloupe: Callable[..., tuple[int, str, str]]):
@@ -334,7 +369,7 @@ def test_report_writes_its_files_and_says_where(runs: dict[str, Path], editloupe
         rows = {(r["editor"], r["edit_type"]): r for r in csv.DictReader(file)}
     assert rows["steady", "Change Color"]["mean"] == "100.0"
     assert rows["careless", "Change Material"] | {"judge": ""} == {
-        "judge": "", "editor": "careless", "criterion": IF, "edit_type": "Change Material", "mean": "", "low": "",
+        "judge": "", "editor": "careless", "metric": IF, "edit_type": "Change Material", "mean": "", "low": "",
         "high": "", "judged": "0", "asked": "1",
     }  # fmt: skip
     markdown = (folder / "report.md").read_text(encoding="utf-8")
@@ -398,13 +433,13 @@ def test_what_cannot_be_reported_is_said(
     code, _, said = editloupe("report", runs["plain"])
     assert (code, "holds no finding yet" in said) == (2, True)
     info = json.loads((runs["plain"] / "run.json").read_text())
-    info["record"]["rubric"]["title"] = "Another"
+    info["record"]["metrics"][0]["name"] = "Another"
     (runs["plain"] / "run.json").write_text(json.dumps(info))
     row = json.loads((runs["oracle"] / "findings.jsonl").read_text().splitlines()[0])
     row["judge_id"] = next(iter(info["judges"]))
     (runs["plain"] / "findings.jsonl").write_text(json.dumps(row) + "\n")
     code, _, said = editloupe("report", runs["oracle"], runs["plain"])
-    assert (code, "was judged by rubric dlebench (" in said) == (2, True)
+    assert (code, "was judged by dlebench, " in said and "their metrics differ" in said) == (2, True)
 
 
 def test_rows_that_could_not_be_read_are_counted(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
@@ -432,9 +467,8 @@ def test_people_are_compared_with_the_worst_of_the_targets(tmp_path: Path, editl
         # The crop of the second target of "several" alone has this size.
         return final("Wrong Action" if (image.width, image.height) == (346, 326) else "Flawless Execution")
 
-    bench = open_bench(Settings(backend=ScriptedLMM(script), mode="oracle", criteria=("if",)))
     edited = {editor: folder / "outputs" / editor for editor in EDITORS}
-    execute(bench, Source(path=folder, edited=edited), tmp_path / "run", config={})
+    run_over(open_with(backend=ScriptedLMM(script), mode="oracle", criteria="if"), folder, tmp_path / "run", edited=edited)
     rows = [("several", "Wrong Action"), ("colour", "Flawless Execution"), ("gone", "Over Modification")]
     human = tmp_path / "human.csv"
     human.write_text("item,editor,if\n" + "".join(f"{item},steady,{label}\n" for item, label in rows))

@@ -10,9 +10,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from editloupe.answers import LabelRule
 from editloupe.errors import ConfigError, RubricError
-from editloupe.records import LabelRule
 from editloupe.rubrics import Criterion, Level, Rubric, builtin_rubrics, load_rubric, rubric_schema, schema_text
+from tests.packages import install
 
 ROOT = Path(__file__).parents[2]
 RUBRICS = ROOT / "editloupe" / "rubrics"
@@ -73,8 +74,8 @@ def test_a_users_own_rubric_has_its_own_labels_and_scale(load) -> None:
     assert [sharpness.normalise(v) for v in (-1, -0.25, 0.5)] == [0, 50, 100]
 
 
-def test_the_grammar_lists_labels_from_best_to_worst(load) -> None:
-    assert load(GOOD).criterion("co").grammar().labels == (
+def test_the_answer_lists_labels_from_best_to_worst(load) -> None:
+    assert load(GOOD).criterion("co").answer().labels == (
         LabelRule(name="Good", value=3.0),
         LabelRule(name="Bad", value=1.0, aliases=("Poor",)),
     )
@@ -110,6 +111,34 @@ def test_comments_wrapping_and_number_style_do_not_change_the_digest(load) -> No
 )
 def test_every_other_word_changes_the_digest(load, old: str, new: str) -> None:
     assert load(GOOD).digest != load(GOOD.replace(old, new)).digest
+
+
+def test_the_digests_of_the_built_in_rubrics_are_those_that_runs_have_recorded() -> None:
+    assert {name: load_rubric(name).digest for name in builtin_rubrics()} == {
+        "dlebench": "1f5219490939d85580987a64a2b609e58b5e5c97c885fb4caa95903bd21bf071"
+    }
+
+
+def test_a_rubric_is_read_back_from_its_json(load) -> None:
+    for rubric in (load(GOOD + SECOND), load_rubric("dlebench")):
+        assert Rubric.from_json(json.loads(json.dumps(rubric.to_json()))) == rubric
+
+
+@pytest.mark.parametrize("criteria", [None, {}, [], [{"id": "c"}], [1]])
+def test_a_recorded_rubric_of_another_shape_is_refused(criteria: object) -> None:
+    with pytest.raises(RubricError, match="rubric 'r' of the run: "):
+        Rubric.from_json({"id": "r", "title": "R", "criteria": criteria})  # type: ignore[dict-item]
+
+
+def test_a_rubric_cannot_be_changed(load) -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load(GOOD).criteria[0].levels[0].value = 7
+
+
+def test_a_criterion_has_its_id_from_its_table_alone(load) -> None:
+    assert _complaints(load, GOOD.replace('short = "CO"', 'short = "CO"\nid = "other"')) == [
+        "rubric 'my.toml': criteria.consistency.id: unknown key; the id of a criterion is the name of its table"
+    ]
 
 
 def test_a_byte_order_mark_does_no_harm(load) -> None:
@@ -334,6 +363,14 @@ def test_an_unknown_name_lists_the_built_in_rubrics() -> None:
         load_rubric("dlebnch")
 
 
+def test_a_package_that_brings_a_protocol_may_bring_a_rubric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The module is not imported for it.
+    files = {"toyset/__init__.py": "raise ImportError", "toyset/rubric.toml": GOOD}
+    install(tmp_path, monkeypatch, files=files, entry_points={"protocols": {"toy": "toyset.protocol:Toy"}})
+    assert builtin_rubrics() == ("dlebench", "toy")
+    assert load_rubric("toy").id == "mine"
+
+
 def test_the_committed_schema_is_the_generated_one() -> None:
     assert (RUBRICS / "schema.json").read_text(encoding="utf-8") == schema_text(), (
         "refresh: python -c 'from editloupe.rubrics import schema_text as s; print(s(), end=\"\")' "
@@ -346,8 +383,10 @@ def test_the_schema_accepts_every_built_in_rubric_and_refuses_slips() -> None:
     jsonschema.Draft7Validator.check_schema(schema)
     check = jsonschema.Draft7Validator(schema)
     for name in builtin_rubrics():
-        text = (RUBRICS / f"{name}.toml").read_text(encoding="utf-8")
-        assert text.startswith("#:schema ./schema.json\n")
+        file = ROOT / "editloupe" / "protocols" / name / "rubric.toml"
+        text = file.read_text(encoding="utf-8")
+        schema_path = re.match(r"#:schema (\S+)\n", text)
+        assert schema_path is not None and (file.parent / schema_path[1]).resolve() == RUBRICS / "schema.json"
         check.validate(tomllib.loads(text))
     good = tomllib.loads(GOOD)
     assert check.is_valid(good)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
 import cv2
 import numpy as np
-from PIL import Image
+
+from tests.conftest import png
 
 WIDTH, HEIGHT = 480, 360
 
@@ -56,22 +58,10 @@ def draw_folder(folder: Path, *, boxes: bool = True, edited_size: tuple[int, int
     """The folder; each editor's outputs lie in outputs/NAME. edited_size: width, height of the outputs, if another."""
     for name in ("Source_Images", "Reference_Images", *(f"outputs/{editor}" for editor in EDITORS)):
         (folder / name).mkdir(parents=True)
+    for name, data in _pictures(edited_size).items():
+        (folder / name).write_bytes(data)
     rows = []
-    for number, scene in enumerate(SCENES):
-        ground = np.random.default_rng(number).integers(110, 130, (HEIGHT, WIDTH, 3), dtype=np.uint8)
-        red = [(220, 0, 0)] * len(scene.boxes)
-        source = _drawn(ground, scene.boxes, red)
-        reference = _drawn(ground, scene.reference_boxes or scene.boxes, list(scene.after))
-        careless = source.copy()
-        careless[300:330, 20:60] = (250, 250, 0)
-        _save(source, folder / "Source_Images" / f"{scene.id}.png")
-        _save(reference, folder / "Reference_Images" / f"{scene.id}.png")
-        for editor, picture in zip(EDITORS, (reference, careless), strict=True):
-            if (editor, scene.id) != MISSING:
-                resized = (
-                    picture if edited_size is None else cv2.resize(picture, edited_size, interpolation=cv2.INTER_CUBIC)
-                )
-                _save(resized, folder / "outputs" / editor / f"{scene.id}.png")
+    for scene in SCENES:
         row = {
             "id": scene.id,
             "image": f"{scene.id}.png",
@@ -92,6 +82,28 @@ def edited_options(folder: Path) -> list[str]:
     return [word for editor in EDITORS for word in ("--edited", f"{editor}={folder / 'outputs' / editor}")]
 
 
+@cache
+def _pictures(edited_size: tuple[int, int] | None) -> dict[str, bytes]:
+    """The files of a folder's pictures by their paths in it."""
+    files = {}
+    for number, scene in enumerate(SCENES):
+        ground = np.random.default_rng(number).integers(110, 130, (HEIGHT, WIDTH, 3), dtype=np.uint8)
+        red = [(220, 0, 0)] * len(scene.boxes)
+        source = _drawn(ground, scene.boxes, red)
+        reference = _drawn(ground, scene.reference_boxes or scene.boxes, list(scene.after))
+        careless = source.copy()
+        careless[300:330, 20:60] = (250, 250, 0)
+        files[f"Source_Images/{scene.id}.png"] = png(source)
+        files[f"Reference_Images/{scene.id}.png"] = png(reference)
+        for editor, picture in zip(EDITORS, (reference, careless), strict=True):
+            if (editor, scene.id) != MISSING:
+                resized = (
+                    picture if edited_size is None else cv2.resize(picture, edited_size, interpolation=cv2.INTER_CUBIC)
+                )
+                files[f"outputs/{editor}/{scene.id}.png"] = png(resized)
+    return files
+
+
 def _drawn(
     ground: np.ndarray, boxes: tuple[Quad, ...], colours: list[tuple[int, int, int] | None] | list[tuple[int, int, int]]
 ) -> np.ndarray:
@@ -101,7 +113,3 @@ def _drawn(
             centre, axes = ((x0 + x1) // 2, (y0 + y1) // 2), ((x1 - x0) // 2 - 1, (y1 - y0) // 2 - 1)
             cv2.ellipse(picture, centre, axes, 0, 0, 360, colour, cv2.FILLED)
     return picture
-
-
-def _save(rgb: np.ndarray, path: Path) -> None:
-    Image.fromarray(rgb).save(path)

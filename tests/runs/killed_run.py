@@ -12,9 +12,8 @@ from pathlib import Path
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
-from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
 from tests.conftest import LOOK, final
+from tests.setups import open_with, run_over
 
 LABELS = ("Flawless Execution", "Over Modification", "Wrong Action", "Localization Failure")
 CONCURRENCY = 2
@@ -32,8 +31,8 @@ def main(edits: str, out: str, log: str) -> None:
         number = int(request.key()[:8], 16)
         return LOOK if turn == 0 else final(LABELS[number % 4])
 
-    bench = open_bench(Settings(backend=ScriptedLMM(script, name="counted"), criteria=("if",)))
-    execute(bench, Source(path=Path(edits)), Path(out), config={"path": edits}, concurrency=CONCURRENCY)
+    setup = open_with(backend=ScriptedLMM(script, name="counted"), criteria=("if",))
+    run_over(setup, Path(edits), Path(out), config={"path": edits}, concurrency=CONCURRENCY)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
 from tests.runs.test_resume import talker
+from tests.setups import open_with, run_over, summaries
 
 
 def png(width: int, height: int) -> bytes:
@@ -86,8 +85,8 @@ def trouble(tmp_path: Path) -> Path:
 
 
 def test_every_bad_row_is_counted_with_its_reason_and_the_odd_ones_are_judged(trouble: Path, tmp_path: Path):
-    bench = open_bench(Settings(backend=talker(), criteria=("if",)))
-    outcome = execute(bench, Source(path=trouble), tmp_path / "run", config={}, concurrency=2)
+    setup = open_with(backend=talker(), criteria=("if",))
+    outcome = run_over(setup, trouble, tmp_path / "run", config={}, concurrency=2)
     by_id = {f.sample_id: f for f in outcome.findings}
     for name, (_, told) in BAD.items():
         finding = by_id[name.strip("./")]
@@ -99,16 +98,16 @@ def test_every_bad_row_is_counted_with_its_reason_and_the_odd_ones_are_judged(tr
     for line, told in [(20, "JSON"), (21, "instruction"), (22, "instruction"), (23, "NaN"), (24, "rgba.png")]:
         assert any(f"line {line}" in reason and told in reason for reason in reasons), (line, told, sorted(reasons))
     assert outcome.asked == len(BAD) + len(ODD) + 5
-    cell = outcome.summaries[0].micro["instruction_following"]
+    cell = summaries(outcome)[0].micro["instruction_following"]
     assert (cell.judged, cell.asked) == (len(ODD), outcome.asked)
 
 
 def test_what_decoding_did_is_said_in_the_trace(trouble: Path, tmp_path: Path):
     from editloupe.traces.read import read_trace
 
-    bench = open_bench(Settings(backend=talker(), criteria=("if",)))
+    setup = open_with(backend=talker(), criteria=("if",))
     odd = ("moving.gif", "cmyk.jpg", "deep.png", "rgba.png", "turned.jpg")
-    outcome = execute(bench, Source(path=trouble, only=odd), tmp_path / "run", config={}, concurrency=1)
+    outcome = run_over(setup, trouble, tmp_path / "run", config={}, concurrency=1, sample=odd)
     said = {
         f.sample_id: "\n".join(s.note for s in read_trace(tmp_path / "run" / str(f.trace)).steps())
         for f in outcome.findings
@@ -124,7 +123,7 @@ def test_half_a_surrogate_in_an_instruction_costs_no_other_sample(edits: Callabl
     folder = edits(2)
     first, second = (folder / "metadata.jsonl").read_text().splitlines()
     (folder / "metadata.jsonl").write_text(first.replace("Make square", "Make \\ud800 square") + "\n" + second + "\n")
-    bench = open_bench(Settings(backend=talker(), criteria=("if",)))
-    outcome = execute(bench, Source(path=folder), tmp_path / "run", config={}, concurrency=1)
+    setup = open_with(backend=talker(), criteria=("if",))
+    outcome = run_over(setup, folder, tmp_path / "run", config={}, concurrency=1)
     assert {f.sample_id: f.status for f in outcome.findings}["s01"] == "ok"
     assert len(outcome.findings) == 2

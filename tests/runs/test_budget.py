@@ -12,13 +12,13 @@ from editloupe.backends.image_tokens import ImageTokens
 from editloupe.backends.prices import ModelPrice, Prices, read_prices
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Usage
-from editloupe.cli.judge import spent_told
+from editloupe.cli.judge_report import spent_message
 from editloupe.errors import ConfigError
-from editloupe.records import Budget
 from editloupe.runs.budget import RunBudget
-from editloupe.runs.execute import Outcome, execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.execute import Outcome
+from editloupe.tasks import Budget
 from tests.conftest import final
+from tests.setups import open_with, run_over
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
 
@@ -40,10 +40,10 @@ class Priced(ScriptedLMM):
 def run(
     folder: Path, uri: str = "openai/m", prices: Prices | None = None, lmm: ScriptedLMM | None = None, **budget: float
 ) -> Outcome:
-    bench = open_bench(Settings(backend=lmm or Priced(uri), criteria=("if",)))
-    return execute(
-        bench,
-        Source(path=EXAMPLES),
+    setup = open_with(backend=lmm or Priced(uri), criteria=("if",))
+    return run_over(
+        setup,
+        EXAMPLES,
         folder,
         config={},
         concurrency=1,
@@ -61,7 +61,7 @@ def test_without_a_budget_everything_is_judged_and_added_up(tmp_path: Path):
     assert (outcome.ledger.calls, outcome.interrupted, outcome.ledger.reason) == (12, False, "")
     assert outcome.ledger.usage == Usage(input_tokens=12_000, output_tokens=1200)
     assert outcome.ledger.cost == pytest.approx(12 * 0.003)
-    assert outcome.ledger.prices.told(outcome.bench.backend) == "prices of prices.toml"
+    assert outcome.ledger.prices.basis(outcome.setup.backend) == "prices of prices.toml"
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_answers_without_usage_are_estimated_and_said_to_be(tmp_path: Path):
     read = sum(200 + -(-characters // 4) for characters in asked)
     written = 12 * -(-len(final("Wrong Action")) // 4)
     ledger = outcome.ledger
-    assert (ledger.calls, ledger.untold, ledger.usage.total) == (12, 12, 0)
+    assert (ledger.calls, ledger.calls_without_usage, ledger.usage.total) == (12, 12, 0)
     assert ledger.estimated == Usage(input_tokens=read, output_tokens=written)
     assert ledger.cost == pytest.approx((2 * read + 10 * written) / 1e6)
     assert ledger.to_json()["calls_without_usage"] == 12
-    told = spent_told(ledger, outcome.bench.backend)
+    told = spent_message(ledger, outcome.setup.backend)
     assert told.startswith(f"Spent: 12 calls, about {read:,} input and {written:,} output tokens, about ")
     assert told.endswith(f"\n12 calls told no usage: {read + written:,} of these tokens are estimated.")
 
@@ -120,8 +120,8 @@ def test_a_budget_that_cannot_be_kept_stops_the_run_and_says_why(tmp_path: Path,
 
 def test_without_a_budget_nothing_stops_for_missing_usage(tmp_path: Path):
     outcome = run(tmp_path, prices=CHEAP, lmm=silent(None))
-    assert (outcome.ledger.calls, outcome.ledger.untold, outcome.ledger.cost) == (12, 12, None)
-    told = spent_told(outcome.ledger, outcome.bench.backend)
+    assert (outcome.ledger.calls, outcome.ledger.calls_without_usage, outcome.ledger.cost) == (12, 12, None)
+    told = spent_message(outcome.ledger, outcome.setup.backend)
     assert told.endswith("12 calls told no usage, and no rule is known to estimate it.")
 
 
@@ -130,8 +130,8 @@ def test_a_task_budget_holds_where_the_endpoint_tells_no_usage(tmp_path: Path):
     for rule, reason in ((HUNDRED, "tokens: about "), (None, "tokens: the endpoint tells no usage")):
         lmm = silent(rule)
         lmm._script = [Reply(text=call), Reply(text=final("Wrong Action"))]
-        bench = open_bench(Settings(backend=lmm, criteria=("if",), budget=Budget(max_tokens=300)))
-        outcome = execute(bench, Source(path=EXAMPLES, limit=1), tmp_path / reason[8:13], config={})
+        setup = open_with(backend=lmm, criteria=("if",), budget=Budget(max_tokens=300))
+        outcome = run_over(setup, EXAMPLES, tmp_path / reason[8:13], config={}, limit=1)
         (finding,) = outcome.findings
         assert (finding.status, finding.reason[: len(reason)]) == ("over_budget", reason)
 
@@ -146,7 +146,7 @@ def test_time_ends_a_run_too(tmp_path: Path):
 def test_an_unknown_price_is_no_zero(tmp_path: Path):
     outcome = run(tmp_path, "vllm/own")
     assert outcome.ledger.cost is None
-    assert outcome.ledger.prices.told(outcome.bench.backend) == "no price is known"
+    assert outcome.ledger.prices.basis(outcome.setup.backend) == "no price is known"
     with pytest.raises(ConfigError, match=r"no price is known for vllm/own; give one with --prices FILE"):
         run(tmp_path / "other", "vllm/own", max_cost=1.0)
     assert not (tmp_path / "other").exists()

@@ -12,16 +12,15 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
-from editloupe.records import Observation
-from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.findings import Observation
 from editloupe.tools.base import PAPER_TOOLS
 from editloupe.tools.settings import ToolSettings
 from editloupe.traces.events import ToolResult
 from editloupe.traces.read import read_trace
 from editloupe.values import Box, Json
 from tests.conftest import final
-from tests.tools.tiny_detectors import grounding_dino_folder
+from tests.models.tiny_detectors import grounding_dino_folder
+from tests.setups import open_with, run_over
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
@@ -41,12 +40,12 @@ CALLS: list[tuple[str, dict[str, Json]]] = [
 def judge_with_all_tools(folder: Path, out: Path, detector: Path, *, limit: int | None) -> int:
     """Judge a folder with a script that makes CALLS one after another, and check every trace; how many there were."""
     lines = [f"<tool_call>{json.dumps({'name': name, 'arguments': given})}</tool_call>" for name, given in CALLS]
-    settings = Settings(
+    setup = open_with(
         backend=ScriptedLMM(["".join(lines[:4]), "".join(lines[4:]), final("Wrong Action", "Crop 1 shows it.")]),
         criteria=("if",),
         weights=ToolSettings(detector=str(detector), device="cpu"),
     )
-    outcome = execute(open_bench(settings), Source(path=folder, limit=limit), out, config={})
+    outcome = run_over(setup, folder, out, config={}, limit=limit)
     assert {(f.status, f.label) for f in outcome.findings} == {("ok", "Wrong Action")}
     store = ImageStore(out / "blobs")
     for finding in outcome.findings:

@@ -122,7 +122,7 @@ def test_a_finding_that_stands_goes_before_a_pending_one_and_no_trace_is_lost(ed
 
 def test_forks_of_two_shards_keep_apart(gallery: Path, tmp_path: Path):
     other = Path(shutil.copytree(gallery, tmp_path / "other"))
-    name = next(str(f.trace) for f in RunStore.read(gallery).current() if f.criterion == "visual_consistency")
+    name = next(str(f.trace) for f in RunStore.read(gallery).current() if f.metric == "visual_consistency")
     stem = ".".join(Path(name).name.split(".")[:2])
     for folder, told in ((gallery, "one"), (other, "two")):
         child = folder / "forks" / stem[:2] / f"{stem}.1.jsonl"

@@ -9,10 +9,8 @@ import pytest
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, ToolCall
 from editloupe.errors import ConfigError, Unavailable
-from editloupe.records import Finding
-from editloupe.runs.execute import execute
+from editloupe.findings import Finding
 from editloupe.runs.fork import Changes, fork
-from editloupe.runs.spec import Settings, Source, open_bench
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.traces.events import ModelCall, Note
@@ -20,6 +18,7 @@ from editloupe.traces.lineage import read_whole
 from editloupe.traces.read import read_trace
 from tests.conftest import final
 from tests.runs.test_resume import Edits
+from tests.setups import open_with, run_over
 
 LOOK = ToolCall(
     id="call_a",
@@ -46,8 +45,8 @@ def signed(edits: Edits, tmp_path: Path) -> tuple[Path, Finding]:
         return Reply(text="", tool_calls=(LOOK,), finish="tools", carry={"signature": "abc"})
 
     lmm = ScriptedLMM(script, native_tools=True)
-    bench = open_bench(Settings(backend=lmm, criteria=("if",), tool_protocol="native"))
-    outcome = execute(bench, Source(path=edits(1)), tmp_path / "run", config={})
+    setup = open_with(backend=lmm, criteria=("if",), tool_protocol="native")
+    outcome = run_over(setup, edits(1), tmp_path / "run", config={})
     return tmp_path / "run", outcome.findings[0]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +14,24 @@ import yaml
 from editloupe import Judge
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
+from editloupe.data.samples import load_sample
 from editloupe.errors import PromptError, RunMismatch, Unavailable
+from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.repeats import Repeats
-from editloupe.records import Finding, JudgeSpec
 from editloupe.reports.judged import judged_in
-from editloupe.rubrics.model import load_rubric
-from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.execute import Outcome
 from editloupe.runs.judges import Entry
 from editloupe.runs.live import Live
 from editloupe.runs.merge import merge
 from editloupe.runs.rerun import Replay
-from editloupe.runs.rescore import rescore, write_rescored
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.rescore import protocol_with, rescore, write_rescored
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.traces.events import Note, ToolResult
 from editloupe.traces.read import read_trace
-from editloupe.values import Sample
 from tests.conftest import LOOK, final
+from tests.setups import open_with, run_over
 
 Edits = Callable[..., Path]
 
@@ -63,10 +61,10 @@ def errs(share: float, *, name: str) -> ScriptedLMM:
 
 
 def run(lmm: ScriptedLMM, folder: Path, out: Path, *, name: str = "", **settings: Any) -> Outcome:
-    bench = open_bench(Settings(backend=lmm, name=name, **{"criteria": ("if",), **settings}))
-    entry = Entry(judge=bench.judge, name=name, options={"backend": lmm.uri})
+    setup = open_with(backend=lmm, name=name, **{"criteria": ("if",), **settings})
+    entry = Entry(judge=setup.judge, name=name, options={"backend": lmm.uri})
     config = {"path": str(folder), "backend": lmm.uri}
-    return execute(bench, Source(path=folder), out, config=config, concurrency=2, entries=[entry])
+    return run_over(setup, folder, out, config=config, concurrency=2, entries=[entry])
 
 
 def findings(outcome: Outcome) -> list[tuple[str, int, str | None]]:
@@ -109,15 +107,15 @@ def test_tools_run_once_for_all_judges_and_the_trace_says_so(edits: Edits, tmp_p
 
 
 def test_a_run_in_which_tools_were_answered_before_replays_as_recorded(edits: Edits, tmp_path: Path):
-    bench = open_bench(Settings(backend=talker(), criteria=("if", "vc")))
-    outcome = execute(bench, Source(path=edits(2)), tmp_path / "run", config={})
+    setup = open_with(backend=talker(), criteria=("if", "vc"))
+    outcome = run_over(setup, edits(2), tmp_path / "run", config={})
     # The second criterion asks for what the first has seen.
     assert sorted(f.counts.get("cached_tools", 0) for f in outcome.findings) == [0, 0, 1, 1]
     store = RunStore.read(tmp_path / "run")
     for live, tools in ((Live(), "recorded"), (Live(toolbox=open_toolbox(("localize_differences",))), "live")):
         replay = Replay(folder=store.folder, live=live, tools=tools, run=store.identity)  # type: ignore[arg-type]
         replayed = list(replay.tasks(store.current()))
-        assert [(r.verdict, r.told) for r in replayed] == [("same", "")] * 4
+        assert [(r.verdict, r.message) for r in replayed] == [("same", "")] * 4
         assert [r.finding and r.finding.counts for r in replayed] == [f.counts for f in store.current()]
 
 
@@ -137,7 +135,7 @@ def test_a_name_is_kept_and_belongs_to_one_judge(edits: Edits, tmp_path: Path):
 
 def test_judges_of_one_uri_are_told_apart_by_their_ids(edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
-    ids = [run(talker(), folder, out, sampling=Sampling(temperature=t)).bench.judge.id for t in (0.0, 1.0)]
+    ids = [run(talker(), folder, out, sampling=Sampling(temperature=t)).setup.judge.id for t in (0.0, 1.0)]
     assert list(RunStore.read(out).judge_names().values()) == [f"scripted/test ({i[:6]})" for i in ids]
 
 
@@ -158,7 +156,7 @@ def asked_anew(edits: Edits, tmp_path: Path, lmm: ScriptedLMM | None = None, **o
     lmm = lmm or talker()
     second = run(lmm, folder, out, **other)
     assert (second.reused, len(lmm.requests)) == (0, 4)
-    assert second.bench.judge.id != first.bench.judge.id
+    assert second.setup.judge.id != first.setup.judge.id
     assert len(RunStore.read(out).current()) == 4
 
 
@@ -182,30 +180,30 @@ def refused(folder: Path, out: Path, field: str, ids: set[str], **other: Any) ->
     assert lmm.requests == []
     elsewhere = run(lmm, folder, out.with_name("elsewhere"), **other)
     assert (elsewhere.reused, len(lmm.requests)) == (0, 2)
-    assert elsewhere.bench.judge.id not in ids
+    assert elsewhere.setup.judge.id not in ids
 
 
 def test_another_prompt_file_reuses_nothing(edits: Edits, tmp_path: Path):
     folder, out, prompt = edits(1), tmp_path / "run", tmp_path / "mine.md"
-    ids = {run(talker(), folder, out).bench.judge.id}
+    ids = {run(talker(), folder, out).setup.judge.id}
     prompt.write_text("{{ criterion.question }}\n{{ instruction }}\n{{ images | join }}\n")
-    refused(folder, out, "prompts", ids, prompt=prompt)
+    refused(folder, out, "options.prompt", ids, prompt=prompt)
     mine = tmp_path / "elsewhere"
     ids.add(RunStore.read(mine).findings.popitem()[1].judge_id)
     prompt.write_text("{{ criterion.question }}\n{{ instruction }} Look.\n{{ images | join }}\n")
     lmm = talker()
-    with pytest.raises(RunMismatch, match="prompts"):
+    with pytest.raises(RunMismatch, match=r"options\.prompt"):
         run(lmm, folder, mine, prompt=prompt)
     assert lmm.requests == []
-    assert open_bench(Settings(backend=lmm, prompt=prompt)).judge.id not in ids
+    assert open_with(backend=lmm, prompt=prompt).judge.id not in ids
 
 
 def test_another_rubric_reuses_nothing(edits: Edits, tmp_path: Path):
     folder, out, rubric = edits(1), tmp_path / "run", tmp_path / "dlebench.toml"
-    ids = {run(talker(), folder, out).bench.judge.id}
-    import editloupe.rubrics
+    ids = {run(talker(), folder, out).setup.judge.id}
+    from editloupe.protocols import dlebench
 
-    built_in = Path(editloupe.rubrics.__path__[0]) / "dlebench.toml"
+    built_in = Path(dlebench.__file__).parent / "rubric.toml"
     changed = built_in.read_text(encoding="utf-8").replace("Stop.", "Stop at once.").replace("stop", "stop now", 1)
     assert changed != built_in.read_text(encoding="utf-8")
     rubric.write_text(changed, encoding="utf-8")
@@ -214,7 +212,7 @@ def test_another_rubric_reuses_nothing(edits: Edits, tmp_path: Path):
 
 def test_another_tool_version_reuses_nothing(edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder, out = edits(1), tmp_path / "run"
-    ids = {run(talker(), folder, out).bench.judge.id}
+    ids = {run(talker(), folder, out).setup.judge.id}
     monkeypatch.setattr(LocalizeDifferences, "revision", "99")
     refused(folder, out, r"tools\.localize_differences", ids)
 
@@ -242,15 +240,15 @@ def test_a_prompt_that_cannot_work_is_refused_before_anything_is_asked(tmp_path:
     prompt = tmp_path / "mine.md"
     prompt.write_text(text)
     with pytest.raises(PromptError, match=told):
-        open_bench(Settings(prompt=prompt))
+        open_with(prompt=prompt)
     with pytest.raises(PromptError, match="no such file"):
-        open_bench(Settings(prompt=tmp_path / "none.md"))
+        open_with(prompt=tmp_path / "none.md")
 
 
 def test_the_python_door_takes_a_prompt_and_finds_what_tools_have_shown(edits: Edits, tmp_path: Path):
     prompt, folder = tmp_path / "mine.md", edits(2)
     prompt.write_text("{{ criterion.question }} {{ instruction }}")
-    sample = Sample.from_files(folder / "source" / "s01.png", folder / "edited" / "s01.png", "Make it red.")
+    sample = load_sample(folder / "source" / "s01.png", folder / "edited" / "s01.png", "Make it red.")
     for name, cached in (("a", 0), ("b", 1)):
         with Judge(talker(name=name), criteria="if", prompt=prompt, out=tmp_path / "run") as judge:
             (finding,) = judge.judge(sample)
@@ -311,7 +309,7 @@ def test_what_cannot_be_asked_is_not_repeated(edits: Edits, tmp_path: Path):
 
 
 def test_repeats_stand_in_the_report_as_they_were_joined(edits: Edits, tmp_path: Path):
-    from editloupe.reports.entries import entries_of_run
+    from editloupe.reports.columns import column_of
     from editloupe.reports.judged import read_judged
     from editloupe.reports.report import make_report
 
@@ -321,16 +319,16 @@ def test_repeats_stand_in_the_report_as_they_were_joined(edits: Edits, tmp_path:
     (judged,) = read_judged([out])
     assert judged.repeats == rule
     assert [s.missing for s in judged.scores] == ["abstained", "abstained"]
-    grids = {g.name: g for g in make_report([judged]).sections[0].grids}
-    assert grids["doubt"].rows[0].cells == ("(not named)", "IF", "0/2", "0.92", "2", "0")
-    assert grids["doubt"].records[0]["mean_entropy_bits"] == pytest.approx(0.9183, abs=5e-5)
-    json.dumps([dict(r) for r in grids["doubt"].records], allow_nan=False)
+    (table,) = (t for t in make_report([judged]).sections[0].tables if t.name == "self-consistency")
+    (record,) = table.records()
+    assert record["mean_entropy_bits"] == pytest.approx(0.9183, abs=5e-5)
+    assert (record["abstained"], record["contradictory"]) == (2, 0)
+    json.dumps(record, allow_nan=False)
     # Beside people's ratings too, what the repeats come to counts.
-    assert [e.scores for e in entries_of_run(judged)] == [{"instruction_following": None}] * 2
+    assert list(column_of(judged).of("instruction_following").values()) == [None] * 2
     run(turns(BEST, WRONG, WRONG), folder, out, sampling=warm, repeats=Repeats(count=3))
     (judged,) = read_judged([out])
-    scores = [e.scores for e in entries_of_run(judged)]
-    assert scores == [{"instruction_following": 2.0}] * 2
+    assert list(column_of(judged).of("instruction_following").values()) == [2.0] * 2
 
 
 def test_an_interrupted_visit_has_asked_everything_once_before_anything_twice(edits: Edits, tmp_path: Path):
@@ -340,9 +338,8 @@ def test_an_interrupted_visit_has_asked_everything_once_before_anything_twice(ed
         if isinstance(progress.finding, Finding):
             order.append(progress.finding.repeat)
 
-    bench = open_bench(Settings(backend=turns(BEST, BEST), criteria=("if",), repeats=Repeats(count=2)))
-    bench = replace(bench, settings=replace(bench.settings, sampling=Sampling(seed=5)))
-    execute(bench, Source(path=edits(3)), tmp_path / "run", config={}, concurrency=1, listener=listen)
+    setup = open_with(backend=turns(BEST, BEST), criteria=("if",), repeats=Repeats(count=2), sampling=Sampling(seed=5))
+    run_over(setup, edits(3), tmp_path / "run", config={}, concurrency=1, listener=listen)
     assert order == [0, 0, 0, 1, 1, 1]
 
 
@@ -374,8 +371,9 @@ def test_shards_in_which_a_name_means_two_judges_are_not_merged(edits: Edits, tm
 def test_rescored_judges_keep_their_names(edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
     run(talker(), folder, out, name="cool")
-    store, rubric = RunStore.read(out), load_rubric("dlebench")
-    again = write_rescored(store, rubric, list(rescore(store, rubric)), tmp_path / "again")
+    store = RunStore.read(out)
+    protocol = protocol_with(store, {"rubric": "dlebench"})
+    again = write_rescored(store, protocol, list(rescore(store, protocol)), tmp_path / "again")
     assert list(again.judge_names().values()) == ["cool"]
 
 
@@ -384,7 +382,7 @@ def test_a_replay_asks_each_repeat_with_its_seed_and_a_judge_with_a_prompt_comes
     prompt.write_text("{{ instruction }}: {% for level in criterion.levels %}{{ level.name }}, {% endfor %}\n")
     warm = Sampling(temperature=1.0, seed=5)
     outcome = run(turns(BEST, WRONG), folder, out, sampling=warm, repeats=Repeats(count=2), prompt=prompt)
-    assert JudgeSpec.from_json(outcome.bench.judge.to_json()) == outcome.bench.judge
+    assert JudgeSpec.from_json(outcome.setup.judge.to_json()) == outcome.setup.judge
     store = RunStore.read(out)
     replay = Replay(folder=out, live=Live(), run=store.identity)
-    assert [(r.verdict, r.told) for r in replay.tasks(store.current())] == [("same", "")] * 2
+    assert [(r.verdict, r.message) for r in replay.tasks(store.current())] == [("same", "")] * 2

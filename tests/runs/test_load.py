@@ -15,11 +15,11 @@ from editloupe.backends.base import parse_uri
 from editloupe.backends.openai import open_backend
 from editloupe.backends.retry import RetryPolicy
 from editloupe.data import images
-from editloupe.runs.execute import Outcome, execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.execute import Outcome
 from editloupe.tools.settings import ToolSettings
 from tests.backends.openai_server import OpenAIServer, says
 from tests.conftest import final
+from tests.setups import open_with, run_over
 
 POLICY = RetryPolicy(attempts=5, base_s=0.02)
 
@@ -31,9 +31,9 @@ def judged(folder: Path, url: str, samples: int, *, model: str = "m", timeout_s:
         policy=POLICY,
         sleep=lambda seconds: time.sleep(seconds / 10),
     )
-    bench = open_bench(Settings(backend=backend, criteria=("if",), weights=ToolSettings(reader="off")))
+    setup = open_with(backend=backend, criteria=("if",), weights=ToolSettings(reader="off"))
     data = draw(folder / "data", samples, size=(96, 64))
-    return execute(bench, Source(path=data), folder / "run", config={}, concurrency=8, connections=8)
+    return run_over(setup, data, folder / "run", config={}, concurrency=8, max_connections=8)
 
 
 def test_with_three_faults_in_ten_every_sample_ends_and_no_request_comes_too_often(tmp_path: Path):

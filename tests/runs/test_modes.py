@@ -14,17 +14,17 @@ from PIL import Image
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
 from editloupe.errors import ConfigError, DataError
-from editloupe.protocols.dlebench import Options
+from editloupe.findings import Finding
+from editloupe.imaging.views import size_of
+from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.repeats import Repeats
-from editloupe.records import Finding
 from editloupe.reports.judged import judged_in
-from editloupe.runs.execute import Outcome, execute
-from editloupe.runs.spec import Settings, Source, open_bench
-from editloupe.runs.views import size_of
+from editloupe.runs.execute import Outcome
 from editloupe.traces.read import read_trace
 from editloupe.values import Json
 from tests.conftest import final
 from tests.runs.dlebench_folder import EDITORS, HEIGHT, SCENES, WIDTH, draw_folder, edited_options
+from tests.setups import open_with, run_over, summaries
 
 
 def good(request: Request) -> str:
@@ -34,14 +34,16 @@ def good(request: Request) -> str:
 
 def judged(folder: Path, out: Path, mode: str, script=good, **settings: object) -> tuple[Outcome, ScriptedLMM]:  # type: ignore[no-untyped-def]
     lmm = ScriptedLMM(script)
-    bench = open_bench(Settings(backend=lmm, mode=mode, **settings))  # type: ignore[arg-type]
+    setup = open_with(backend=lmm, mode=mode, **settings)  # type: ignore[arg-type]
     edited = {editor: folder / "outputs" / editor for editor in EDITORS}
-    return execute(bench, Source(path=folder, edited=edited), out, config={}), lmm
+    return run_over(setup, folder, out, config={}, edited=edited), lmm
 
 
 def finding(outcome: Outcome, editor: str, id: str, criterion: str, target: int | None = None) -> Finding:
     (found,) = (
-        f for f in outcome.findings if (f.editor, f.sample_id, f.criterion, f.target) == (editor, id, criterion, target)
+        f
+        for f in outcome.findings
+        if (f.editor, f.sample_id, f.metric, f.part) == (editor, id, criterion, f"target {target}" if target else "")
     )
     return found
 
@@ -108,6 +110,8 @@ def test_the_oracle_shows_each_target_in_a_crop_by_equation_1(oracle: tuple[Outc
 
 def test_the_crop_of_an_output_of_another_size_shows_the_same_place(tmp_path: Path):
     folder = draw_folder(tmp_path / "data", edited_size=(2 * WIDTH, 2 * HEIGHT))
+    rows = (folder / "data.jsonl").read_text().splitlines(keepends=True)
+    (folder / "data.jsonl").write_text(next(row for row in rows if '"colour"' in row))
     outcome, _ = judged(folder, tmp_path / "run", "oracle", criteria=("if",))
     _, recipes = views(outcome, finding(outcome, "steady", "colour", "instruction_following", 1))
     # λ comes from the source's px; the box is twice as large: 64×40 at (232, 220), sides 448 and 280.
@@ -167,7 +171,7 @@ def test_the_worst_target_counts_and_every_label_is_kept(folder: Path, tmp_path:
     outcome, _ = judged(folder, tmp_path / "run", "oracle", script, criteria=("if",))
     scores = {(s.editor, s.sample_id): s for s in outcome.scores}
     several = scores["steady", "several"]
-    assert several.by_target == ("Flawless Execution", "Wrong Action")
+    assert several.parts == ("Flawless Execution", "Wrong Action")
     assert (several.label, several.value) == ("Wrong Action", 2)
     # (2 − 1) / 3 · 100.
     assert several.normalised == pytest.approx(100 / 3)
@@ -182,8 +186,8 @@ def test_a_target_without_a_label_leaves_the_sample_without_a_score(folder: Path
     outcome, _ = judged(folder, tmp_path / "run", "oracle", script, criteria=("if",))
     several = next(s for s in outcome.scores if (s.editor, s.sample_id) == ("steady", "several"))
     assert (several.value, several.missing) == (None, "unparsed")
-    assert several.by_target == ("(unparsed)", "(unparsed)")
-    summary = next(s for s in outcome.summaries if s.editor == "steady")
+    assert several.parts == ("(unparsed)", "(unparsed)")
+    summary = next(s for s in summaries(outcome) if s.editor == "steady")
     assert (summary.micro["instruction_following"].judged, summary.micro["instruction_following"].asked) == (5, 6)
 
 
@@ -200,7 +204,7 @@ def test_the_worst_target_counts_of_what_each_targets_repeats_come_to(folder: Pa
     outcome, _ = judged(folder, tmp_path / "run", "oracle", script, criteria=("if",), repeats=rule, sampling=warm)
     (several,) = (s for s in outcome.scores if (s.editor, s.sample_id) == ("steady", "several"))
     # The worst single answer was "Wrong Action", and the median of its target's three is not.
-    assert several.by_target == ("Flawless Execution", "Over Modification")
+    assert several.parts == ("Flawless Execution", "Over Modification")
     # Of the two targets' entropies, 0.918 bits of one against two and 0 of three alike, the larger.
     assert (several.label, several.value, several.entropy) == ("Over Modification", 3, pytest.approx(0.9183, abs=5e-5))
     (again,) = (s for s in judged_in(outcome.store)[0].scores if (s.editor, s.sample_id) == ("steady", "several"))
@@ -215,7 +219,7 @@ def test_the_three_modes_share_one_base_prompt(folder: Path, tmp_path: Path):
         prompts[mode] = asked.messages[0].parts[0].text  # type: ignore[union-attr]
         names = [part.alias for part in asked.messages[0].parts if getattr(part, "alias", "")]  # type: ignore[union-attr]
         assert ("Reference Image" in names) == (mode == "oracle")
-        assert all(f.target is None for f in outcome.findings)
+        assert all(not f.part for f in outcome.findings)
     assert prompts["plain"] == prompts["tool"]
     # The oracle's differs in what it says of masks and of the reference, and in nothing else.
     lines = {mode: prompts[mode].split("\n") for mode in prompts}
@@ -241,17 +245,17 @@ def test_options_are_part_of_the_run(folder: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"pad": 1}, r"unknown option 'pad' of dlebench; known: lambda_max"),
-        ({"mask_pad": "wide"}, r"option mask_pad: expected a number, found 'wide'"),
-        ({"mask_pad": 2}, r"expected mask_pad from 0 to 1, found 2"),
+        ({"pad": 1}, r"unknown option 'pad'; it has: mode, rubric"),
+        ({"mask_pad": "wide"}, r"option mask_pad: Input should be a valid number.*found 'wide'"),
+        ({"mask_pad": 2}, r"option mask_pad: Input should be less than or equal to 1; found 2"),
         ({"s_min": 300}, r"expected 0 < s_min < s_max, found 300 and 256"),
         ({"lambda_min": 7}, r"expected 0 ≤ lambda_min ≤ lambda_max, found 7 and 6"),
-        ({"reference": "maybe"}, r"expected reference oracle, always or never, found 'maybe'"),
+        ({"reference": "maybe"}, r"option reference: Input should be 'oracle', 'always' or 'never'; found 'maybe'"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused(given: dict[str, Json], message: str):
     with pytest.raises(ConfigError, match=message):
-        Options.read(given)
+        make_protocol("dlebench", given)
 
 
 def test_the_oracle_refuses_samples_without_boxes(tmp_path: Path):
@@ -261,7 +265,7 @@ def test_the_oracle_refuses_samples_without_boxes(tmp_path: Path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("mode", ["tool", "oracle", "plain"])
+@pytest.mark.parametrize("mode", ["oracle", *(pytest.param(m, marks=pytest.mark.slow) for m in ("tool", "plain"))])
 def test_each_mode_runs_with_the_baseline_on_the_command_line(
     folder: Path, tmp_path: Path, mode: str, editloupe: Callable[..., tuple[int, str, str]]
 ):
@@ -276,24 +280,24 @@ def test_each_mode_runs_with_the_baseline_on_the_command_line(
     assert done["asked"] - done["judged"] == 2
     rows = [json.loads(line) for line in (out / "findings.jsonl").read_text().splitlines()]
     assert {row["status"] for row in rows} == {"ok", "missing_output"}
-    labels = {(r["editor"], r["sample_id"], r["criterion"], r.get("target")): r["label"] for r in rows}
+    labels = {(r["editor"], r["sample_id"], r["metric"], r["part"]): r["label"] for r in rows}
     # What each editor did is plain to see: the baseline must tell them apart in every mode.
-    target = 1 if mode == "oracle" else None
+    target = "target 1" if mode == "oracle" else ""
     assert labels["careless", "colour", "instruction_following", target] == "Localization Failure"
     assert labels["steady", "colour", "instruction_following", target] == "Flawless Execution"
-    assert labels["careless", "colour", "visual_consistency", None] == "Single Anomaly"
-    assert labels["steady", "colour", "visual_consistency", None] == "Perfect Consistency"
+    assert labels["careless", "colour", "visual_consistency", ""] == "Single Anomaly"
+    assert labels["steady", "colour", "visual_consistency", ""] == "Perfect Consistency"
 
 
 def test_an_estimate_counts_the_crops_as_they_are_shown(folder: Path, tmp_path: Path):
     """The dry run knows the size of every picture without making one."""
     outcome, lmm = judged(folder, tmp_path / "run", "oracle", criteria=("if",))
-    tasks = [t for g in [outcome.loaded.samples] for t in outcome.bench.protocol.plan(g, {}) if t.blocked is None]
-    told = {(t.editor, t.sample_id, t.target, r.alias): size_of(r) for t in tasks for r in t.views}
+    tasks = [t for g in [outcome.loaded.samples] for t in outcome.setup.protocol.plan(g, Known()) if t.blocked is None]
+    told = {(t.about, r.alias): size_of(r) for t in tasks for r in t.views}
     assert lmm.requests
     for found in (f for f in outcome.findings if f.status == "ok"):
         shown, _ = views(outcome, found)
         for alias, sha256 in shown.items():
             height, width = pixels(outcome, sha256).shape[:2]
-            stand_in = told[found.editor, found.sample_id, found.target, alias]
+            stand_in = told[found.about, alias]
             assert (stand_in.width, stand_in.height) == (width, height)

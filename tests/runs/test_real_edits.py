@@ -33,7 +33,7 @@ def test_all_83_real_pairs_are_judged_by_both_criteria_and_every_verdict_is_expl
     assert json.loads(done.stdout)["asked"] == 166
     store = RunStore.read(out)
     findings = store.current()
-    assert Counter(f.criterion for f in findings) == {"instruction_following": 83, "visual_consistency": 83}
+    assert Counter(f.metric for f in findings) == {"instruction_following": 83, "visual_consistency": 83}
     assert {f.status for f in findings} <= {"ok", "abstained"}
     assert store.problems == []
     for finding in findings:

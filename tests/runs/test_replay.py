@@ -10,23 +10,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from editloupe.agent.graph import walk
-from editloupe.agent.judge import opening, run_loop
-from editloupe.backends.baseline.backend import PixelBaseline
+from editloupe.agent.judge import initial_state, run_loop
+from editloupe.agent.nodes import run_nodes
 from editloupe.backends.scripted import ScriptedLMM
+from editloupe.baseline.backend import PixelBaseline
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
-from editloupe.records import JudgeTask, Observation
+from editloupe.findings import Observation
 from editloupe.runs.drift import compare
 from editloupe.runs.live import Live, context_of
-from editloupe.runs.play import PlayTape
+from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.recording import read_recording
 from editloupe.runs.rerun import Replay, Replayed, exit_code
 from editloupe.runs.store import RunStore
+from editloupe.tasks import task_from_json
 from editloupe.tools.base import open_toolbox
 from editloupe.tools.tolerance import EXACT, Tolerance
 from editloupe.traces import GALLERY
-from editloupe.traces.events import MessageEvent, ModelCall
+from editloupe.traces.events import MessageEvent, ModelCall, ToolResult, ToolStarted
 from editloupe.traces.lineage import Parent, read_whole
 from editloupe.traces.read import read_trace
 from editloupe.values import Box, View
@@ -50,17 +51,16 @@ def replayed(folder: Path, **how: object) -> list[Replayed]:
 def test_the_gallery_replays_bit_for_bit():
     found = replayed(GALLERY)
     assert len(found) == 7
-    assert {(one.verdict, one.told) for one in found} == {("same", "")}
+    assert {(one.verdict, one.message) for one in found} == {("same", "")}
     assert exit_code(found, live_model=False) == 0
 
 
-def test_a_replay_opens_no_socket_and_imports_no_torch():
-    # Once LangGraph is imported, which brings urllib3: importing that binds a socket on ::1 to see whether there is IPv6.
+def test_a_replay_opens_no_socket_and_imports_neither_torch_nor_langgraph():
     code = f"""
 import sys
-import langgraph.graph
 def watch(event, args):
-    if event.startswith("socket.") or (event == "import" and args[0].split(".")[0] in ("torch", "transformers")):
+    heavy = event == "import" and args[0].split(".")[0] in ("torch", "transformers", "langgraph")
+    if heavy or event.startswith("socket."):
         raise SystemExit(f"{{event}} {{args[:1]}}")
 sys.addaudithook(watch)
 sys.argv = ["editloupe", "replay", {str(GALLERY)!r}]
@@ -77,9 +77,9 @@ def test_walking_the_nodes_is_the_graph():
         recording = read_recording(GALLERY, name)
         images = ImageStore(GALLERY / "blobs")
         states = []
-        for how in (lambda c, v: run_loop(c, v), lambda c, v: walk(opening(c, v), c)):
-            tape = PlayTape(recording=recording)
-            states.append(how(context_of(recording, tape, Live(), images), recording.views))
+        for how in (lambda c, v: run_loop(c, v), lambda c, v: run_nodes(initial_state(c, v), c)):
+            recorder = TraceRecorder(recording.cassette)
+            states.append(how(context_of(recording, recorder, Live(), images), recording.views))
         assert states[0] == states[1]
 
 
@@ -106,20 +106,24 @@ def test_a_tolerance_bounds_pixels_boxes_and_text(store: ImageStore):
     before, after = picture(store, 100, box=Box(0, 0, 20, 20)), picture(store, 250, box=Box(2, 0, 22, 20))
     assert compare(before, after, tolerance=Tolerance(iou=0.8), **how).verdict == "within"  # type: ignore[arg-type]
     moved = compare(before, after, tolerance=Tolerance(iou=0.9), **how)  # type: ignore[arg-type]
-    assert (moved.verdict, moved.told) == ("drift", ("box: IoU 0.818 of 0.9: recorded [0, 0, 20, 20], now [2, 0, 22, 20]",))
+    assert (moved.verdict, moved.reasons) == (
+        "drift",
+        ("box: IoU 0.818 of 0.9: recorded [0, 0, 20, 20], now [2, 0, 22, 20]",),
+    )
     # Four of twenty letters are others.
     texts = [picture(store, 100, text=f"aaaa bbbb cccc dddd {end}") for end in ("eeee", "ffff")]
     assert compare(*texts, tolerance=Tolerance(text=0.2), **how).verdict == "within"  # type: ignore[arg-type]
     drifted = compare(*texts, tolerance=Tolerance(text=0.1), **how)  # type: ignore[arg-type]
-    assert "20.0% differs, 10% may" in drifted.told[0]
+    assert "20.0% differs, 10% may" in drifted.reasons[0]
     fewer = Observation(text="Crop 1")
-    assert compare(was, fewer, tolerance=Tolerance(text=1), **how).told == ("pictures: 1 recorded, 0 now",)  # type: ignore[arg-type]
+    assert compare(was, fewer, tolerance=Tolerance(text=1), **how).reasons == ("pictures: 1 recorded, 0 now",)  # type: ignore[arg-type]
 
 
 def test_a_task_comes_back_from_its_json():
     for finding in RunStore.read(GALLERY).current():
         header = read_trace(GALLERY / str(finding.trace)).header
-        assert JudgeTask.from_json(header.task).id == header.task_id
+        task = task_from_json(header.task)
+        assert task_from_json(task.to_json()) == task
 
 
 def test_twenty_turns_with_twenty_crops_cost_little_more_than_their_pictures_and_text(tmp_path: Path):
@@ -137,8 +141,10 @@ def test_a_loop_that_asks_otherwise_today_is_a_miss_that_names_the_first_differe
     monkeypatch.setattr(nodes, "render", lambda name, **values: "Carry on.")
     (one,) = replayed(GALLERY, judge="closer-look")
     assert one.verdict == "miss"
-    assert "model call 2: this request is not the recorded one; it differs in message 3: text, from character" in one.told
-    assert "Carry on." in one.told
+    assert (
+        "model call 2: this request is not the recorded one; it differs in message 3: text, from character" in one.message
+    )
+    assert "Carry on." in one.message
     assert exit_code([one], live_model=False) == 4
 
 
@@ -146,7 +152,7 @@ def test_a_live_model_that_calls_otherwise_misses_the_nearest_recorded_call(gall
     lmm = ScriptedLMM([ZOOM, final("Wrong Action")])
     (one,) = replayed(gallery, judge="closer-look", live=Live(backend=lmm), model="live")
     assert one.verdict == "miss"
-    assert "the nearest is step 2's and differs in bbox: recorded [300, 350, 520, 620], now [0, 0, 500, 500]" in one.told
+    assert "the nearest is step 2's and differs in bbox: recorded [300, 350, 520, 620], now [0, 0, 500, 500]" in one.message
     # What was paid for is kept, and says why it ends.
     child = read_whole(gallery, gallery / str(one.trace))
     assert [e.ordinal for e in child.events if isinstance(e, ModelCall)] == [0]
@@ -166,16 +172,25 @@ def test_a_live_model_that_calls_the_same_is_answered_from_the_recording(gallery
     assert {path: path.read_bytes() for path in before} == before
 
 
+def test_a_live_model_with_live_tools_runs_the_calls_that_are_recorded_too(gallery: Path):
+    live = Live(backend=PixelBaseline(), toolbox=open_toolbox(("localize_differences", "zoom_in")))
+    found = replayed(gallery, judge="baseline", live=live, model="live", tools="live")
+    children = [read_trace(gallery / str(one.trace)).events for one in found]
+    calls = [sum(isinstance(e, ToolResult) for e in events) for events in children]
+    assert sum(calls) > 0 and {one.compared for one in found} == {()}
+    assert calls == [sum(isinstance(e, ToolStarted) for e in events) for events in children]
+
+
 def test_new_episodes_runs_what_is_not_recorded_and_writes_a_child(gallery: Path):
     lmm = ScriptedLMM([ZOOM, final("Wrong Action")])
     live = Live(backend=lmm, toolbox=open_toolbox(("zoom_in",)))
     (one,) = replayed(gallery, judge="stumbling", live=live, model="live", record_mode="new_episodes")
     assert one.verdict == "differs"
-    assert one.told == "recorded 'Flawless Execution', now 'Wrong Action'"
+    assert one.message == "recorded 'Flawless Execution', now 'Wrong Action'"
     trace = read_trace(gallery / str(one.trace))
     parent = Parent.of(trace.header)
     assert parent is not None
-    assert (parent.trace, parent.step, parent.why) == (one.name, 0, "replay")
+    assert (parent.trace, parent.step, parent.kind) == (one.name, 0, "replay")
     assert [step.calls[0].name for step in trace.steps() if step.calls] == ["zoom_in"]
     assert trace.problems == ()
 
@@ -193,7 +208,7 @@ def test_all_asks_everything_anew_and_once_only_what_was_never_answered(gallery:
     path = gallery / anew.name
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
     (ended,) = replayed(gallery, judge="closer-look")
-    assert (ended.verdict, "the recording ends after 0 model calls" in ended.told) == ("miss", True)
+    assert (ended.verdict, "the recording ends after 0 model calls" in ended.message) == ("miss", True)
     (done,) = replayed(gallery, judge="closer-look", live=live, record_mode="once")
     assert done.finding is not None
     assert done.finding.label == "Over Modification"
@@ -217,7 +232,7 @@ def test_a_tampered_message_is_named_and_not_replayed(gallery: Path):
     path = trace_of(gallery, "closer-look")
     path.write_text(path.read_text(encoding="utf-8").replace("Is the handle", "Is a handle"), encoding="utf-8")
     (one,) = replayed(gallery, judge="closer-look")
-    assert (one.verdict, "hash mismatch" in one.told) == ("damaged", True)
+    assert (one.verdict, "hash mismatch" in one.message) == ("damaged", True)
     assert exit_code([one], live_model=False) == 1
 
 
@@ -237,21 +252,21 @@ def test_a_lost_call_a_newer_schema_and_a_lost_file_are_damage_that_is_named(gal
     lost = next(i for i, line in enumerate(lines) if b'"kind":"tool_call"' in line)
     path.write_bytes(b"".join(lines[:lost] + lines[lost + 1 :]))
     (one,) = replayed(gallery, judge="closer-look")
-    assert (one.verdict, "a tool call is missing from it" in one.told) == ("damaged", True)
+    assert (one.verdict, "a tool call is missing from the trace" in one.message) == ("damaged", True)
     path.write_bytes(whole.replace(b'"version":1', b'"version":99', 1))
-    assert "update editloupe" in replayed(gallery, judge="closer-look")[0].told
+    assert "update editloupe" in replayed(gallery, judge="closer-look")[0].message
     path.unlink()
-    assert "cannot be read" in replayed(gallery, judge="closer-look")[0].told
+    assert "cannot be read" in replayed(gallery, judge="closer-look")[0].message
 
 
 def test_a_trace_of_another_judge_or_run_is_named(gallery: Path):
     path, other = trace_of(gallery, "closer-look"), trace_of(gallery, "stumbling")
     whole = path.read_bytes()
     path.write_bytes(other.read_bytes())
-    assert "the trace of another task or judge" in replayed(gallery, judge="closer-look")[0].told
+    assert "the trace of another task or judge" in replayed(gallery, judge="closer-look")[0].message
     run = RunStore.read(gallery).identity.encode()
     path.write_bytes(whole.replace(run, b"0123456789abcdef"))
-    assert "comes from another run (0123456789abcdef" in replayed(gallery, judge="closer-look")[0].told
+    assert "comes from another run (0123456789abcdef" in replayed(gallery, judge="closer-look")[0].message
 
 
 def test_a_missing_blob_is_not_compared_by_a_drift_check(gallery: Path):
@@ -261,6 +276,6 @@ def test_a_missing_blob_is_not_compared_by_a_drift_check(gallery: Path):
     live = Live(toolbox=open_toolbox(("zoom_in", "localize_differences")))
     (one,) = replayed(gallery, judge="native-calls", live=live, tools="live")
     assert {c.verdict for c in one.compared} == {"not compared"}
-    assert source[:12] in one.compared[0].told[0]
+    assert source[:12] in one.compared[0].reasons[0]
     # What could not be looked at is no success.
     assert exit_code([one], live_model=False) == 1

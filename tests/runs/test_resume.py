@@ -14,12 +14,13 @@ from PIL import Image
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.errors import ConfigError, DataError, RunMismatch, StorageError, Unavailable
-from editloupe.records import PENDING, Budget
-from editloupe.runs.execute import Outcome, execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.findings import PENDING
+from editloupe.runs.execute import Outcome
 from editloupe.runs.store import RunStore
+from editloupe.tasks import Budget
 from editloupe.traces.read import read_trace
 from tests.conftest import LOOK, final, pixels
+from tests.setups import open_with, run_over, summaries
 
 Edits = Callable[..., Path]
 
@@ -31,9 +32,9 @@ def talker(answer: str = "Wrong Action") -> ScriptedLMM:
 def run(lmm: ScriptedLMM, folder: Path, out: Path, **options: object) -> Outcome:
     keys = ("redo", "stop", "listener")
     how = {k: options.pop(k) for k in keys if k in options}
-    source = Source(path=folder, **{k: options.pop(k) for k in ("limit", "only", "edited") if k in options})  # type: ignore[arg-type]
-    bench = open_bench(Settings(backend=lmm, criteria=("if",), **options))  # type: ignore[arg-type]
-    return execute(bench, source, out, config={"path": str(folder)}, concurrency=2, **how)  # type: ignore[arg-type]
+    data = {{"only": "sample"}.get(k, k): options.pop(k) for k in ("limit", "only", "edited") if k in options}
+    setup = open_with(backend=lmm, criteria=("if",), **options)  # type: ignore[arg-type]
+    return run_over(setup, folder, out, config={"path": str(folder)}, concurrency=2, **data, **how)  # type: ignore[arg-type]
 
 
 def test_the_same_command_again_makes_no_call(edits: Edits, tmp_path: Path):
@@ -115,8 +116,8 @@ def test_a_broken_file_costs_only_its_own_sample_and_is_judged_once_it_is_mended
     assert statuses == {"s00": "ok", "s01": "input_error", "s02": "ok"}
     (broken,) = [f for f in outcome.findings if f.status != "ok"]
     assert "s01.png" in broken.reason
-    assert outcome.summaries[0].micro["instruction_following"].judged == 2
-    assert outcome.summaries[0].micro["instruction_following"].asked == 3
+    assert summaries(outcome)[0].micro["instruction_following"].judged == 2
+    assert summaries(outcome)[0].micro["instruction_following"].asked == 3
 
 
 def test_a_missing_file_is_an_input_error_and_no_other_sample_suffers(edits: Edits, tmp_path: Path):
@@ -354,5 +355,5 @@ def test_two_editors_are_summarised_apart(edits: Edits, tmp_path: Path):
     both = [{**row, "editor": editor} for editor in ("a", "b") for row in rows]
     (folder / "metadata.jsonl").write_text("".join(json.dumps(r) + "\n" for r in both))
     outcome = run(talker(), folder, tmp_path / "run")
-    assert [s.editor for s in outcome.summaries] == ["a", "b"]
+    assert [s.editor for s in summaries(outcome)] == ["a", "b"]
     assert outcome.asked == 4

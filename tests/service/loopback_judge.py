@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ from PIL import Image
 
 from editloupe.backends.scripted import Line, ScriptedLMM
 from editloupe.chat import Request
-from editloupe.records import Budget
-from editloupe.runs.spec import Settings, open_bench
-from editloupe.service.bureau import Bureau
+from editloupe.config import RunConfig
+from editloupe.runs.setup import open_setup
+from editloupe.service.queue import JudgeQueue
 from tests.conftest import final
 
 IF_LABELS = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")
@@ -78,10 +78,10 @@ def edit(number: int, **more: Any) -> dict[str, Any]:
 
 
 class Service:
-    """A running service.   lmm: its backbone.   bureau: its places."""
+    """A running service.   lmm: its backbone."""
 
-    def __init__(self, port: int, bureau: Bureau, lmm: ScriptedLMM, server: Any) -> None:
-        self.port, self.bureau, self.lmm, self.server = port, bureau, lmm, server
+    def __init__(self, port: int, queue: JudgeQueue, lmm: ScriptedLMM, server: Any) -> None:
+        self.port, self.queue, self.lmm, self.server = port, queue, lmm, server
 
     def ask(
         self, path: str, body: Any = None, *, method: str | None = None, headers: dict[str, str] | None = None
@@ -104,7 +104,7 @@ class Service:
 @contextmanager
 def serving(
     out: Path,
-    script: Callable[[Request], Line] = by_number,
+    script: Callable[[Request], Line] | None = by_number,
     *,
     workers: int = 4,
     max_queue: int = 32,
@@ -113,11 +113,18 @@ def serving(
     max_pixels: int = 1_000_000,
     token: str | None = None,
     root: Path | None = None,
+    protocol: str = "dlebench",
+    options: Mapping[str, Any] | None = None,
     criteria: tuple[str, ...] | None = None,
-    mode: Any = "plain",
-    budget: Budget | None = None,
+    mode: str = "plain",
+    roles: Mapping[str, ScriptedLMM] | None = None,
+    max_turns: int = 6,
 ) -> Iterator[Service]:
-    """The service on a free port of the loopback, stopped at the end as SIGTERM would stop it."""
+    """The service on a free port of the loopback, stopped at the end as SIGTERM would stop it.
+
+    script: of who has the role "judge"; None for a protocol without it.   roles: who has the protocol's other roles.
+    criteria, mode: options of DLEBench, unless `options` holds a protocol's own.
+    """
     needs_extra()
     import uvicorn
 
@@ -125,13 +132,16 @@ def serving(
     from editloupe.service.http_guard import Limits
     from editloupe.service.judge_http import make_app
 
-    lmm = ScriptedLMM(script)
+    lmm = ScriptedLMM(script or [])
     lmm.requests = deque(maxlen=4)  # type: ignore[assignment]  # a soak must measure the service's memory, not the script's
-    bench = open_bench(Settings(backend=lmm, mode=mode, criteria=criteria, budget=budget or Budget()))
-    bureau = Bureau.open(bench, out, workers=workers, max_queue=max_queue, timeout_s=timeout_s)
+    option = {"mode": mode, "criteria": criteria} if options is None else dict(options)
+    judge = {} if script is None else {"backend": lmm}
+    role = {name: {"backend": one} for name, one in (roles or {}).items()}
+    setup = open_setup(RunConfig.make(protocol=protocol, option=option, judge=judge, role=role, max_turns=max_turns))
+    queue = JudgeQueue(setup, out, workers=workers, max_queue=max_queue, timeout_s=timeout_s)
     hosts = frozenset({"127.0.0.1", "localhost"})
     limits = Limits(max_body=max_body, max_pixels=max_pixels, token=token, hosts=hosts)
-    app = make_app(bureau, limits, root=root, closed=lambda _: None)
+    app = make_app(queue, limits, root=root, on_close=lambda _: None)
     listening = _listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", log_level="warning", timeout_graceful_shutdown=10))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -141,7 +151,7 @@ def serving(
         while not server.started:
             assert thread.is_alive() and time.monotonic() < deadline, "the service does not start"
             time.sleep(0.01)
-        yield Service(listening.getsockname()[1], bureau, lmm, server)
+        yield Service(listening.getsockname()[1], queue, lmm, server)
     finally:
         server.should_exit = True
         thread.join(timeout=30)

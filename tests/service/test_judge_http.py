@@ -22,7 +22,6 @@ from PIL import Image
 
 from editloupe.chat import Request
 from editloupe.errors import Unavailable
-from editloupe.records import Budget
 from editloupe.runs.store import RunStore
 from tests.conftest import final
 from tests.service.loopback_judge import by_number, edit, inline, needs_extra, number_of, png, serving, slow
@@ -43,7 +42,7 @@ def test_a_verdict_has_labels_a_reward_and_a_trace_that_stays(tmp_path: Path):
                 "visual_consistency": pytest.approx(200 / 3),
             },
         }
-        assert [(f["criterion"], f["status"], f["label"], f["value"], f["reused"]) for f in said["findings"]] == [
+        assert [(f["metric"], f["status"], f["label"], f["value"], f["reused"]) for f in said["findings"]] == [
             ("instruction_following", "ok", "Over Modification", 3.0, False),
             ("visual_consistency", "ok", "Single Anomaly", 3.0, False),
         ]
@@ -118,7 +117,7 @@ def test_a_failure_has_no_number_and_says_why(tmp_path: Path):
         assert all(f["value"] is None and f["label"] is None for f in said["findings"])
         # One criterion that is there has its score; the reward is still none.
         one = service.ask("/v1/judge", edit(1, criteria=["VC"]))[2]
-        assert [f["criterion"] for f in one["findings"]] == ["visual_consistency"]
+        assert [f["metric"] for f in one["findings"]] == ["visual_consistency"]
     with serving(tmp_path / "run") as service:
         # What the endpoint failed at is asked again; what the model said stands.
         assert service.ask("/v1/judge", edit(1))[2]["reward"]["scores"] == {
@@ -134,7 +133,7 @@ def test_a_budget_that_was_spent_is_not_replayed_for_ever(tmp_path: Path):
         said.append("")
         return "I need more time." if len(said) == 1 else by_number(request)
 
-    with serving(tmp_path / "run", late, mode="tool", criteria=("if",), budget=Budget(max_turns=0)) as service:
+    with serving(tmp_path / "run", late, mode="tool", criteria=("if",), max_turns=0) as service:
         first = service.ask("/v1/judge", edit(1))[2]
         assert first["findings"][0]["status"] == "over_budget" and first["reward"]["value"] is None
         again = service.ask("/v1/judge", edit(1))[2]
@@ -187,7 +186,7 @@ def test_a_form_with_files_and_a_path_below_the_root_are_judged_as_well(tmp_path
         ({"boxes": [[0, 0, 500, 10]]}, "boxes, number 1"),
         ({"boxes": [[10, 10, 5, 20]]}, "boxes, number 1"),
         ({"boxes": [[0, 0, 5]]}, "boxes.0"),
-        ({"criteria": ["beauty"]}, "no criterion 'beauty'"),
+        ({"criteria": ["beauty"]}, "criteria: no metric 'beauty'"),
         ({"repeat": "1"}, "repeat: Input should be a valid integer"),
         ({"more": 1}, "more: Extra inputs are not permitted"),
     ],
@@ -217,7 +216,7 @@ def test_strange_bytes_do_not_break_it(tmp_path: Path):
         # Without a length, the body is cut off where it passes the limit.
         chunked = b"%x\r\n" % 30_000 + b" " * 30_000 + b"\r\n0\r\n\r\n"
         assert service.ask("/v1/judge", chunked, headers={"Transfer-Encoding": "chunked"})[0] == 413
-        assert service.bureau.taken == 0
+        assert service.queue.taken == 0
         assert service.ask("/v1/judge", edit(1, edited=inline(png(120))))[0] == 200
 
 
@@ -231,7 +230,7 @@ def test_a_batch_gives_each_edit_a_verdict_or_a_problem(tmp_path: Path):
         assert [said["results"][i]["verdict"]["reward"]["value"] for i in (0, 2)] == [0.0, 100.0]
         status, _, said = service.ask("/v1/judge/batch", {"edits": [edit(i) for i in range(11)]})
         assert status == 422 and "at most 10" in said["detail"]
-        assert service.bureau.taken == 0
+        assert service.queue.taken == 0
 
 
 def test_a_full_queue_says_when_to_come_back_and_nothing_piles_up(tmp_path: Path):
@@ -245,7 +244,7 @@ def test_a_full_queue_says_when_to_come_back_and_nothing_piles_up(tmp_path: Path
         assert all(headers["content-type"] == "application/problem+json" for headers in busy)
         for said in good:
             assert said["findings"][0]["reason"] == f"this is mug {said['id'].removeprefix('edit-')}"
-        assert service.bureau.taken == 0
+        assert service.queue.taken == 0
         assert service.ask("/v1/judge", edit(50))[0] == 200
 
 
@@ -279,7 +278,7 @@ def test_requests_that_wait_do_not_keep_their_bodies_in_memory(tmp_path: Path):
         try:
             asked = [clients.submit(ask, number) for number in range(16)]
             deadline = time.monotonic() + 30
-            while service.bureau.under_way < 16:
+            while len(service.queue.in_flight) < 16:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             kept, _ = tracemalloc.get_traced_memory()
@@ -333,7 +332,7 @@ def test_metrics_and_health_tell_how_it_goes(tmp_path: Path):
         assert 'editloupe_requests_total{endpoint="/v1/judge",status="422"} 1.0' in lines
         assert 'editloupe_requests_total{endpoint="other",status="404"} 1.0' in lines
         # The second one was known.
-        assert 'editloupe_findings_total{criterion="instruction_following",status="ok"} 1.0' in lines
+        assert 'editloupe_findings_total{metric="instruction_following",status="ok"} 1.0' in lines
         assert "editloupe_places_taken 0.0" in lines
         assert any(line.startswith("process_resident_memory_bytes") for line in lines)
 
@@ -354,7 +353,7 @@ def start(out: Path, replies: Path, *words: str) -> tuple[subprocess.Popen[str],
     return process, int(line.partition("http://127.0.0.1:")[2].split(",")[0])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_the_command_serves_and_stops_when_told(tmp_path: Path, number: signal.Signals):
     replies = tmp_path / "replies.jsonl"
     replies.write_text(json.dumps(final("Flawless Execution")) + "\n")
@@ -386,10 +385,10 @@ def test_work_in_flight_is_finished_at_shutdown_or_given_back_as_an_error(tmp_pa
         quick = [clients.submit(service.ask, "/v1/judge", edit(n)) for n in range(2)]
         stuck = [clients.submit(service.ask, "/v1/judge", edit(n)) for n in (10, 11)]
         deadline = time.monotonic() + 10
-        while service.bureau.running < 4:
+        while service.queue.running < 4:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        service.bureau.close_door()
+        service.queue.closing = True
         status, headers, said = service.ask("/v1/judge", edit(5))
         assert status == 503 and "shutting down" in said["detail"] and headers["retry-after"] == "5"
         assert service.ask("/readyz")[0] == 503
@@ -397,7 +396,7 @@ def test_work_in_flight_is_finished_at_shutdown_or_given_back_as_an_error(tmp_pa
         # Those that end in time are answered.
         assert [f.result()[0] for f in quick] == [200, 200]
         loop = service.server.servers[0].get_loop()
-        loop.call_soon_threadsafe(service.bureau.give_up)
+        loop.call_soon_threadsafe(service.queue.give_up)
         # The others are told so, although their threads still hang in the call.
         for future in stuck:
             status, _, said = future.result()
@@ -423,7 +422,7 @@ def test_without_the_extra_the_command_names_it(editloupe, monkeypatch: pytest.M
         (("--root", "nowhere"), "--root nowhere: is no folder"),
         (("--token-file", "nowhere"), "--token-file nowhere cannot be read"),
         (("--backend", "no-such/model"), "unknown backend"),
-        (("--mode", "guess"), "--mode guess: expected tool, oracle, plain"),
+        (("--mode", "guess"), "Input should be 'tool', 'oracle' or 'plain'; found 'guess'"),
         (("--host", "203.0.113.1"), "cannot listen there"),
     ],
 )

@@ -63,7 +63,7 @@ def said(result: Any) -> str:
 
 
 # Both generations of the protocol: the handshake of 2025, and requests that each stand alone.
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", [pytest.param("legacy", marks=pytest.mark.slow), "auto"])
 def test_a_client_opens_images_looks_and_looks_into_what_it_was_shown(folder: Path, mode: str):
     async def conversation(client: Any) -> None:
         offered = {tool.name: tool for tool in (await client.list_tools()).tools}

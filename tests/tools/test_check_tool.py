@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
+from editloupe.findings import Observation
 from editloupe.imaging import render
-from editloupe.records import Observation
 from editloupe.testing import check_tool
-from editloupe.tools.base import Desk
+from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import BBox, box_in_px
 from editloupe.values import Box, View
 
@@ -28,10 +28,10 @@ class Cut:
         target_image: str = Field(description="Name of the image.")
         bbox: BBox
 
-    def __call__(self, args: Any, desk: Desk) -> Observation:
-        box = box_in_px(args.bbox, name=args.target_image, desk=desk)
-        origin = desk.image(args.target_image)
-        image = desk.images.add_array(render.crop(desk.images.array(origin), box))
+    def __call__(self, args: Any, context: ToolContext) -> Observation:
+        box = box_in_px(args.bbox, name=args.target_image, context=context)
+        origin = context.image(args.target_image)
+        image = context.images.add_array(render.crop(context.images.array(origin), box))
         window = Box.whole(width=image.width, height=image.height)
         view = View(image=image, origin=origin, region=box, window=window, op="crop")
         return Observation(text=f"px {list(box.ints())}", views=(view,))
@@ -58,23 +58,23 @@ class Clamping(Cut):
         target_image: str = Field(description="Name of the image.")
         bbox: list[int] = Field(min_length=4, max_length=4, description="Box.")
 
-    def __call__(self, args: Any, desk: Desk) -> Observation:
+    def __call__(self, args: Any, context: ToolContext) -> Observation:
         clamped = [min(max(v, 0), 1000) for v in args.bbox]
-        return super().__call__(Cut.Args(target_image=args.target_image, bbox=clamped), desk)
+        return super().__call__(Cut.Args(target_image=args.target_image, bbox=clamped), context)
 
 
 class Counting(Cut):
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, args: Any, desk: Desk) -> Observation:
+    def __call__(self, args: Any, context: ToolContext) -> Observation:
         self.calls += 1
-        return Observation(text=f"{super().__call__(args, desk).text}, call {self.calls}")
+        return Observation(text=f"{super().__call__(args, context).text}, call {self.calls}")
 
 
 class Straying(Cut):
-    def __call__(self, args: Any, desk: Desk) -> Observation:
-        found = super().__call__(args, desk)
+    def __call__(self, args: Any, context: ToolContext) -> Observation:
+        found = super().__call__(args, context)
         view = found.views[0]
         astray = View(
             image=view.image, origin=view.origin, region=view.region.shifted(500, 0), window=view.window, op="crop"
@@ -83,14 +83,14 @@ class Straying(Cut):
 
 
 class Guessing(Cut):
-    def __call__(self, args: Any, desk: Desk) -> Observation:
-        known = args.target_image if args.target_image in desk.views else next(iter(desk.views))
-        return super().__call__(Cut.Args(target_image=known, bbox=args.bbox), desk)
+    def __call__(self, args: Any, context: ToolContext) -> Observation:
+        known = args.target_image if args.target_image in context.views else next(iter(context.views))
+        return super().__call__(Cut.Args(target_image=known, bbox=args.bbox), context)
 
 
 class Silent(Cut):
-    def __call__(self, args: Any, desk: Desk) -> Observation:
-        return Observation(text="Here it is.", views=super().__call__(args, desk).views)
+    def __call__(self, args: Any, context: ToolContext) -> Observation:
+        return Observation(text="Here it is.", views=super().__call__(args, context).views)
 
 
 class Numbering(Cut):
@@ -98,15 +98,15 @@ class Numbering(Cut):
 
     repeatable: ClassVar[bool] = True
 
-    def __call__(self, args: Any, desk: Desk) -> Observation:
-        found = super().__call__(args, desk)
-        return Observation(text=f"Crop {desk.crops + 1}: {found.text}", views=found.views)
+    def __call__(self, args: Any, context: ToolContext) -> Observation:
+        found = super().__call__(args, context)
+        return Observation(text=f"Crop {context.crops + 1}: {found.text}", views=found.views)
 
 
 class Naming(Numbering):
-    def __call__(self, args: Any, desk: Desk) -> Observation:
-        found = Cut.__call__(self, args, desk)
-        return Observation(text=f"{desk.crop_name(1)}: {found.text}", views=found.views)
+    def __call__(self, args: Any, context: ToolContext) -> Observation:
+        found = Cut.__call__(self, args, context)
+        return Observation(text=f"{context.crop_name(1)}: {found.text}", views=found.views)
 
 
 def test_a_tool_that_keeps_the_contract_passes_and_gives_its_observation() -> None:

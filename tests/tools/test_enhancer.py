@@ -7,11 +7,11 @@ import pytest
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ToolError
-from editloupe.records import Observation
+from editloupe.findings import Observation
+from editloupe.models.upscale.base import Lanczos
 from editloupe.testing import check_tool
-from editloupe.tools.base import Desk, Toolbox
+from editloupe.tools.base import Toolbox, ToolContext
 from editloupe.tools.enhancer import Enhancer
-from editloupe.tools.upscalers import Lanczos
 from editloupe.values import Box, Json, View
 from tests.imaging.drawn import textured
 
@@ -26,14 +26,14 @@ class Blocks:
         return rgb.repeat(scale, axis=0).repeat(scale, axis=1)
 
 
-def desk_of(width: int, height: int) -> Desk:
+def context_of(width: int, height: int) -> ToolContext:
     store = ImageStore()
-    return Desk(images=store, views={"Edited Image": View.whole(store.add_array(textured(width, height)))})
+    return ToolContext(images=store, views={"Edited Image": View.whole(store.add_array(textured(width, height)))})
 
 
-def enhance(desk: Desk, bbox: list[int], tool: Enhancer | None = None, **more: Json) -> Observation:
+def enhance(context: ToolContext, bbox: list[int], tool: Enhancer | None = None, **more: Json) -> Observation:
     arguments: dict[str, Json] = {"target_image": "Edited Image", "bbox": bbox, **more}
-    return Toolbox(tools={"enhancer": tool or Enhancer()}).call("enhancer", arguments, desk)
+    return Toolbox(tools={"enhancer": tool or Enhancer()}).call("enhancer", arguments, context)
 
 
 def test_it_keeps_the_contract_of_a_tool() -> None:
@@ -42,22 +42,22 @@ def test_it_keeps_the_contract_of_a_tool() -> None:
 
 
 def test_the_box_is_enlarged_four_times_and_the_plain_crop_is_kept_unseen() -> None:
-    desk = desk_of(400, 200)
-    found = enhance(desk, [250, 500, 500, 1000])
+    context = context_of(400, 200)
+    found = enhance(context, [250, 500, 500, 1000])
     # x 100..200, y 100..200 px.
     (view,), (kept,) = found.views, found.kept
     assert view.region == kept.region == Box(100, 100, 200, 200)
     assert (view.image.width, view.image.height) == (400, 400)
-    plain = desk.images.array(desk.image("Edited Image"))[100:200, 100:200]
-    assert np.array_equal(desk.images.array(kept.image), plain)
+    plain = context.images.array(context.image("Edited Image"))[100:200, 100:200]
+    assert np.array_equal(context.images.array(kept.image), plain)
     assert view.params == {"upscaler": "Lanczos", "scale": 4}
     assert "100×100 px, enlarged ×4 to 400×400 px by Lanczos. Enlarging adds no detail." in found.text
 
 
 def test_the_scale_can_be_two_and_nothing_else() -> None:
-    assert enhance(desk_of(400, 200), [0, 0, 500, 500], scale=2).data["size"] == [400, 200]
+    assert enhance(context_of(400, 200), [0, 0, 500, 500], scale=2).data["size"] == [400, 200]
     with pytest.raises(ToolError, match="3 is not one of"):
-        enhance(desk_of(400, 200), [0, 0, 500, 500], scale=3)
+        enhance(context_of(400, 200), [0, 0, 500, 500], scale=3)
 
 
 @pytest.mark.parametrize(
@@ -73,19 +73,19 @@ def test_the_scale_can_be_two_and_nothing_else() -> None:
 )
 def test_a_box_in_another_form_is_told_the_form(bbox: Json, message: str) -> None:
     with pytest.raises(ToolError, match=message) as caught:
-        enhance(desk_of(400, 200), bbox)  # type: ignore[arg-type]
+        enhance(context_of(400, 200), bbox)  # type: ignore[arg-type]
     assert "four integers [x0, y0, x1, y1] from 0 to 1000" in str(caught.value)
 
 
 def test_a_box_in_fractions_and_one_inverted_are_told_how_to_mend() -> None:
     with pytest.raises(ToolError, match="x1 - x0 ≥ 10 and y1 - y0 ≥ 20"):
-        enhance(desk_of(400, 200), [0, 0, 1, 1])
+        enhance(context_of(400, 200), [0, 0, 1, 1])
     with pytest.raises(ToolError, match="swap the corners"):
-        enhance(desk_of(400, 200), [500, 500, 100, 100])
+        enhance(context_of(400, 200), [500, 500, 100, 100])
 
 
 def test_a_learned_upscaler_is_named_with_a_caution() -> None:
-    text = enhance(desk_of(400, 200), [0, 0, 500, 500], Enhancer(Blocks())).text
+    text = enhance(context_of(400, 200), [0, 0, 500, 500], Enhancer(Blocks())).text
     assert "by Blocks" in text
     assert "may invent detail" in text
 
@@ -93,10 +93,10 @@ def test_a_learned_upscaler_is_named_with_a_caution() -> None:
 def test_a_result_that_would_be_too_large_is_an_error_with_a_way_out() -> None:
     # 800 px × 4 = 3200 > 2048, but × 2 = 1600 fits.
     with pytest.raises(ToolError, match="use scale 2, or a bbox of at most 512 px"):
-        enhance(desk_of(800, 80), [0, 0, 1000, 1000])
+        enhance(context_of(800, 80), [0, 0, 1000, 1000])
     # 1600 px × 2 = 3200 > 2048.
     with pytest.raises(ToolError, match="at most 1024 px a side, or zoom_in"):
-        enhance(desk_of(1600, 80), [0, 0, 1000, 1000], scale=2)
+        enhance(context_of(1600, 80), [0, 0, 1000, 1000], scale=2)
 
 
 def test_lanczos_keeps_a_flat_colour_and_gives_the_size_that_was_asked_for() -> None:

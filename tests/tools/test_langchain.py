@@ -21,7 +21,7 @@ from langgraph.prebuilt import ToolNode
 from PIL import Image
 
 from editloupe.errors import ConfigError
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools import as_langchain, open_session
 from editloupe.tools.base import spec
 from editloupe.tools.zoom_in import ZoomIn

@@ -10,10 +10,10 @@ import pytest
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ToolError
+from editloupe.findings import Observation
 from editloupe.imaging.geometry import expand
-from editloupe.records import Observation
 from editloupe.testing import check_tool
-from editloupe.tools.base import Desk
+from editloupe.tools.base import ToolContext
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.values import Box, View
 from tests.imaging.drawn import textured, with_square
@@ -25,15 +25,15 @@ CROP = re.compile(
 )
 
 
-def desk_of(original: RGB, edited: RGB, *, crops: int = 0) -> Desk:
+def context_of(original: RGB, edited: RGB, *, crops: int = 0) -> ToolContext:
     store = ImageStore()
     views = {"Original Image": original, "Edited Image": edited}
-    return Desk(images=store, views={n: View.whole(store.add_array(v)) for n, v in views.items()}, crops=crops)
+    return ToolContext(images=store, views={n: View.whole(store.add_array(v)) for n, v in views.items()}, crops=crops)
 
 
-def compare(desk: Desk, one: str = "Original Image", two: str = "Edited Image") -> Observation:
+def compare(context: ToolContext, one: str = "Original Image", two: str = "Edited Image") -> Observation:
     tool = LocalizeDifferences()
-    return tool(tool.Args(comparison_image_1=one, comparison_image_2=two), desk)
+    return tool(tool.Args(comparison_image_1=one, comparison_image_2=two), context)
 
 
 def squares(count: int) -> tuple[RGB, RGB]:
@@ -51,7 +51,7 @@ def test_it_keeps_the_contract_of_a_tool() -> None:
 
 
 def test_the_text_gives_each_crop_its_boxes_size_share_and_strength() -> None:
-    found = compare(desk_of(*squares(1)))
+    found = compare(context_of(*squares(1)))
     assert found.text.startswith("1 region differs. Each picture is side by side: left of the red")
     match = CROP.search(found.text)
     assert match is not None
@@ -67,7 +67,7 @@ def test_the_text_gives_each_crop_its_boxes_size_share_and_strength() -> None:
 
 
 def test_data_holds_the_same_facts_in_px() -> None:
-    data = compare(desk_of(*squares(1))).data
+    data = compare(context_of(*squares(1))).data
     (region,) = data["regions"]  # type: ignore[misc]
     assert region["crop"] == "Crop 1"
     assert region["box_1"] == region["box_2"] == pytest.approx([50, 400, 90, 440], abs=1)
@@ -79,14 +79,14 @@ def test_data_holds_the_same_facts_in_px() -> None:
 
 
 def test_crops_are_padded_by_equation_1_and_both_panes_map_back_to_their_image() -> None:
-    desk = desk_of(*squares(1))
-    left, right = compare(desk).views
+    context = context_of(*squares(1))
+    left, right = compare(context).views
     assert left.image == right.image
-    assert (left.origin, right.origin) == (desk.image("Original Image"), desk.image("Edited Image"))
+    assert (left.origin, right.origin) == (context.image("Original Image"), context.image("Edited Image"))
     box = Box(*left.params["box"])  # type: ignore[misc]
     assert left.region == expand(box, width=1000, height=1000) == right.region
     # Of the squares' red only the right pane has any.
-    picture = desk.images.array(left.image)
+    picture = context.images.array(left.image)
     shown = right.from_origin(Box(60, 410, 80, 430)).ints()
     assert np.all(picture[shown[1] : shown[3], shown[0] : shown[2]] == (250, 20, 20))
     shown = left.from_origin(Box(60, 410, 80, 430)).ints()
@@ -99,14 +99,14 @@ def test_crops_are_padded_by_equation_1_and_both_panes_map_back_to_their_image()
 def test_small_crops_are_enlarged_and_said_to_be() -> None:
     # 12 px by λ = 6 gives 84..98 px, under 256.
     grey = np.full((400, 400, 3), 120, dtype=np.uint8)
-    found = compare(desk_of(grey, with_square(grey, (200, 200, 212, 212))))
+    found = compare(context_of(grey, with_square(grey, (200, 200, 212, 212))))
     assert min(found.views[0].window.width, found.views[0].window.height) >= 256
     assert re.search(r"Enlarged by Lanczos, which adds no detail: Crop 1 ×\d", found.text)
 
 
 def test_weaker_regions_beyond_the_crops_are_listed() -> None:
     # Areas 1600, 1369, 1156, 961, 784, 625: all more than a quarter of 1600, and five are the most that are shown.
-    found = compare(desk_of(*squares(6)))
+    found = compare(context_of(*squares(6)))
     assert found.text.startswith("6 regions differ; the 5 strongest are shown.")
     assert re.search(r"Not shown: 1 weaker region at \[\d+, \d+, \d+, \d+\] in 'Original Image'\.", found.text)
     assert len(found.images) == 5
@@ -118,27 +118,27 @@ def test_three_are_shown_where_the_strongest_dwarfs_the_rest() -> None:
     edited = with_square(grey, (100, 100, 300, 300))
     for i in range(4):
         edited = with_square(edited, (100 + 200 * i, 700, 130 + 200 * i, 730))
-    found = compare(desk_of(grey, edited))
+    found = compare(context_of(grey, edited))
     assert found.text.startswith("5 regions differ; the 3 strongest are shown.")
     assert "Not shown: 2 weaker regions at [" in found.text
 
 
 def test_crops_are_numbered_after_those_of_earlier_calls() -> None:
-    found = compare(desk_of(*squares(2), crops=4))
+    found = compare(context_of(*squares(2), crops=4))
     assert [m[1] for m in CROP.finditer(found.text)] == ["Crop 5", "Crop 6"]
 
 
 def test_regions_that_share_one_picture_share_its_name() -> None:
     # 100 px by λ = 4.27 of 110 px wide: both crops are the whole image.
     grey = np.full((110, 240, 3), 120, dtype=np.uint8)
-    found = compare(desk_of(grey, with_square(with_square(grey, (60, 20, 110, 90)), (130, 20, 180, 90))))
+    found = compare(context_of(grey, with_square(with_square(grey, (60, 20, 110, 90)), (130, 20, 180, 90))))
     assert [m[1] for m in CROP.finditer(found.text)] == ["Crop 1", "Crop 1"]
     assert len(found.images) == 1
 
 
 def test_identical_images_are_said_to_be_pixel_identical() -> None:
     picture = textured(320, 240)
-    found = compare(desk_of(picture, picture.copy()))
+    found = compare(context_of(picture, picture.copy()))
     assert "pixel-identical (320×240 px)" in found.text
     assert found.views == ()
     assert (found.data["total"], found.data["identical"]) == (0, True)
@@ -146,7 +146,7 @@ def test_identical_images_are_said_to_be_pixel_identical() -> None:
 
 def test_nothing_above_the_threshold_gives_no_crop_and_names_the_threshold() -> None:
     picture = textured(320, 240)
-    found = compare(desk_of(picture, with_square(picture, (100, 60, 101, 61))))
+    found = compare(context_of(picture, with_square(picture, (100, 60, 101, 61))))
     assert found.text.startswith("No region differs")
     assert "36 px²" in found.text
     assert re.search(r"threshold about \d+ of 255", found.text)
@@ -155,8 +155,8 @@ def test_nothing_above_the_threshold_gives_no_crop_and_names_the_threshold() -> 
 
 
 def test_a_regenerated_image_is_said_to_be_so_and_a_map_follows_the_crops() -> None:
-    desk = desk_of(textured(640, 480, seed=1), textured(640, 480, seed=2))
-    found = compare(desk)
+    context = context_of(textured(640, 480, seed=1), textured(640, 480, seed=2))
+    found = compare(context)
     assert "seems regenerated or globally changed" in found.text
     assert found.data["regenerated"] is True
     assert len(CROP.findall(found.text)) >= 3
@@ -169,7 +169,7 @@ def test_a_regenerated_image_is_said_to_be_so_and_a_map_follows_the_crops() -> N
 def test_other_sizes_and_aspect_ratios_are_noted_and_boxes_given_in_each_image() -> None:
     grey = np.full((400, 400, 3), 120, dtype=np.uint8)
     wide = np.full((400, 800, 3), 120, dtype=np.uint8)
-    found = compare(desk_of(with_square(grey, (100, 100, 140, 140)), wide))
+    found = compare(context_of(with_square(grey, (100, 100, 140, 140)), wide))
     assert "'Original Image' is 400×400 px, 'Edited Image' is 800×400 px" in found.text
     assert "aspect ratios differ" in found.text
     (region,) = found.data["regions"]  # type: ignore[misc]
@@ -183,16 +183,18 @@ def test_other_sizes_and_aspect_ratios_are_noted_and_boxes_given_in_each_image()
 def test_a_tone_that_was_allowed_for_is_noted() -> None:
     picture = textured(320, 240)
     brighter = np.clip(picture.astype(int) + 20, 0, 255).astype(np.uint8)
-    found = compare(desk_of(picture, brighter))
+    found = compare(context_of(picture, brighter))
     assert "+20 red, +20 green, +20 blue" in found.text
     assert found.views == ()
 
 
 def test_a_crop_can_be_compared_and_is_the_origin_of_its_views() -> None:
-    desk = desk_of(*squares(1))
-    cut = {n: desk.images.add_array(desk.images.array(desk.image(n))[300:600, 0:300].copy()) for n in desk.views}
-    views = dict(desk.views) | {"Crop 1": View.whole(cut["Original Image"]), "Crop 2": View.whole(cut["Edited Image"])}
-    found = compare(Desk(images=desk.images, views=views, crops=2), "crop 1", "crop 2")
+    context = context_of(*squares(1))
+    cut = {
+        n: context.images.add_array(context.images.array(context.image(n))[300:600, 0:300].copy()) for n in context.views
+    }
+    views = dict(context.views) | {"Crop 1": View.whole(cut["Original Image"]), "Crop 2": View.whole(cut["Edited Image"])}
+    found = compare(ToolContext(images=context.images, views=views, crops=2), "crop 1", "crop 2")
     assert {v.origin for v in found.views} == set(cut.values())
     # 400 − 300 = 100 in the crop.
     assert found.data["regions"][0]["box_1"] == pytest.approx([50, 100, 90, 140], abs=1)  # type: ignore[index, call-overload]
@@ -200,14 +202,14 @@ def test_a_crop_can_be_compared_and_is_the_origin_of_its_views() -> None:
 
 def test_an_image_compared_with_itself_is_an_error_that_names_the_images() -> None:
     with pytest.raises(ToolError, match=r"both arguments name 'Edited Image'.*'Original Image'"):
-        compare(desk_of(*squares(1)), "Edited Image", "edited image ")
+        compare(context_of(*squares(1)), "Edited Image", "edited image ")
 
 
 def test_what_was_allowed_for_is_told_with_what_was_not_compared() -> None:
     picture = textured(640, 480)
     turn = cv2.getRotationMatrix2D((319.5, 239.5), 3, 1)
     turned = cv2.warpAffine(picture, turn, (640, 480), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT)
-    found = compare(desk_of(picture, turned))
+    found = compare(context_of(picture, turned))
     assert found.text.startswith("No region differs, once what is named below has been allowed for")
     assert "a turn of 3.0° anticlockwise" in found.text
     # The corner lies 400 px from the middle and moves by 400 · 2 sin(1.5°) = 20.9 px.
@@ -216,13 +218,13 @@ def test_what_was_allowed_for_is_told_with_what_was_not_compared() -> None:
 
     wider = cv2.resize(picture, (660, 480), interpolation=cv2.INTER_CUBIC)[:, 10:650]
     # 660 of 640 px across, and as high as before.
-    assert compare(desk_of(picture, wider)).data["aligned"]["zoom"] == pytest.approx([660 / 640, 1], abs=5e-4)
-    assert "a change of scale by +3.1 % across and " in compare(desk_of(picture, wider)).text
+    assert compare(context_of(picture, wider)).data["aligned"]["zoom"] == pytest.approx([660 / 640, 1], abs=5e-4)
+    assert "a change of scale by +3.1 % across and " in compare(context_of(picture, wider)).text
 
 
 def test_a_large_shift_is_undone_and_what_it_uncovers_is_said_not_to_be_compared() -> None:
     large = textured(760, 480)
-    found = compare(desk_of(large[:, :680], large[:, 80:]))
+    found = compare(context_of(large[:, :680], large[:, 80:]))
     assert found.data["total"] == 0
     assert found.data["regenerated"] is False
     assert "a shift by (-80.0, " in found.text
@@ -232,7 +234,7 @@ def test_a_large_shift_is_undone_and_what_it_uncovers_is_said_not_to_be_compared
 
 def test_a_picture_less_sharp_as_a_whole_is_said_to_be_so() -> None:
     sharp = np.random.default_rng(4).integers(60, 200, (60, 80, 3), dtype=np.uint8).repeat(8, axis=0).repeat(8, axis=1)
-    found = compare(desk_of(sharp, cv2.GaussianBlur(sharp, (0, 0), 1.2)))
+    found = compare(context_of(sharp, cv2.GaussianBlur(sharp, (0, 0), 1.2)))
     assert found.data["total"] == 0
     assert re.search(
         r"'Edited Image' is less sharp than 'Original Image' as a whole \(by a blur of about 1\.[02] px", found.text

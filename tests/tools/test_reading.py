@@ -19,19 +19,19 @@ import pytest
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ConfigError, MissingExtra, ToolError
-from editloupe.records import Observation
-from editloupe.runs.spec import Settings, open_bench
+from editloupe.findings import Observation
+from editloupe.models import read_text
+from editloupe.models.read_text import RapidReader, Reading
+from editloupe.models.upscale.base import Lanczos
 from editloupe.testing import check_tool
-from editloupe.tools import readers
-from editloupe.tools.base import Desk, open_toolbox
+from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.tools.enhancer import Enhancer
 from editloupe.tools.localize_differences import LocalizeDifferences
-from editloupe.tools.readers import NoReader, RapidReader, Reading, open_reader, reading_told
-from editloupe.tools.reading import TextReading, working_scale
+from editloupe.tools.reading import NoReader, TextReading, describe_reader, open_reader, working_scale
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscalers import Lanczos
 from editloupe.tools.zoom_in import ZoomIn
 from editloupe.values import Box, View
+from tests.setups import open_with
 
 CAUTION = "it may be misread or missed"
 
@@ -60,15 +60,17 @@ def plain(colour: tuple[int, int, int], *, width: int = 400, height: int = 300) 
     return np.full((height, width, 3), colour, dtype=np.uint8)
 
 
-def desk_of(**pictures: RGB) -> Desk:
+def context_of(**pictures: RGB) -> ToolContext:
     store = ImageStore()
-    return Desk(images=store, views={n.replace("_", " "): View.whole(store.add_array(p)) for n, p in pictures.items()})
+    return ToolContext(
+        images=store, views={n.replace("_", " "): View.whole(store.add_array(p)) for n, p in pictures.items()}
+    )
 
 
 def zoom(reader: Any, bbox: list[int] | None = None, picture: RGB | None = None) -> Observation:
-    desk = desk_of(Edited_Image=plain(RED) if picture is None else picture)
+    context = context_of(Edited_Image=plain(RED) if picture is None else picture)
     tool = ZoomIn(Lanczos(), reader)
-    return tool(tool.Args(target_image="Edited Image", bbox=bbox or [250, 250, 750, 750]), desk)
+    return tool(tool.Args(target_image="Edited Image", bbox=bbox or [250, 250, 750, 750]), context)
 
 
 def compared(reader: Any, before: RGB | None = None, after: RGB | None = None) -> Observation:
@@ -79,11 +81,11 @@ def compared(reader: Any, before: RGB | None = None, after: RGB | None = None) -
         picture = grey.copy()
         picture[120:180, 170:230] = colour
         pictures.append(picture)
-    desk = desk_of(
+    context = context_of(
         Original_Image=pictures[0] if before is None else before, Edited_Image=pictures[1] if after is None else after
     )
     tool = LocalizeDifferences(Lanczos(), reader)
-    return tool(tool.Args(comparison_image_1="Original Image", comparison_image_2="Edited Image"), desk)
+    return tool(tool.Args(comparison_image_1="Original Image", comparison_image_2="Edited Image"), context)
 
 
 def test_a_crops_text_is_told_with_its_confidence_and_marked_as_a_reading():
@@ -217,7 +219,7 @@ def test_small_crops_are_enlarged_and_large_ones_reduced_to_be_read(size: tuple[
 
 @pytest.fixture
 def without_rapidocr(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "find_spec", lambda name: None)
+    monkeypatch.setattr(read_text, "find_spec", lambda name: None)
 
 
 @pytest.mark.usefixtures("without_rapidocr")
@@ -226,7 +228,7 @@ def test_without_the_extra_auto_is_off_with_the_reason_and_a_named_reader_is_an_
     assert isinstance(found, NoReader)
     assert found.absent
     assert found.reason == "rapidocr and onnxruntime not installed (pip install 'editloupe[ocr]')"
-    assert reading_told(ToolSettings()) == f"Text in crops is not read: {found.reason}."
+    assert describe_reader(ToolSettings()) == f"Text in crops is not read: {found.reason}."
     with pytest.raises(MissingExtra, match=r"editloupe\[ocr\]"):
         open_toolbox(["zoom_in"], ToolSettings(reader="rapidocr"))
     off, absent = (open_toolbox(["zoom_in"], ToolSettings(reader=name)).versions() for name in ("off", "auto"))
@@ -235,11 +237,11 @@ def test_without_the_extra_auto_is_off_with_the_reason_and_a_named_reader_is_an_
 
 @pytest.mark.usefixtures("without_rapidocr")
 def test_a_judges_heading_says_that_text_is_not_read_where_that_was_not_asked_for():
-    from editloupe.cli.judge import heading_of
+    from editloupe.cli.judge_report import heading_of
 
     def notes(reader: str, mode: Any = "tool") -> str:
-        settings = Settings(tools=("zoom_in",), weights=ToolSettings(reader=reader), mode=mode)
-        return " ".join(heading_of(open_bench(settings)).notes)
+        setup = open_with(tools=("zoom_in",), weights=ToolSettings(reader=reader), mode=mode)
+        return " ".join(heading_of(setup).notes)
 
     assert "Text in crops is not read: rapidocr and onnxruntime not installed" in notes("auto")
     assert "Text in crops" not in notes("off")
@@ -327,7 +329,7 @@ def test_a_long_line_is_read_whole_and_shown_short():
 
 @needs_rapidocr
 def test_several_threads_read_what_one_does():
-    words = ["OPEN", "HOTEL", "MUSEUM", "MARKET", "TICKETS", "STATION"] * 4
+    words = ["OPEN", "HOTEL", "MUSEUM", "MARKET", "TICKETS", "STATION"] * 2
     fresh = RapidReader(Path(str(find_spec("rapidocr").origin)).parent / "models")  # type: ignore[union-attr]
     pictures = [written(word, height=14 + i % 5) for i, word in enumerate(words)]
     with ThreadPoolExecutor(6) as pool:
@@ -355,7 +357,7 @@ def test_reading_uses_no_network_and_says_nothing(monkeypatch: pytest.MonkeyPatc
 def test_missing_and_damaged_models_are_refused_and_never_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(ConfigError, match=r"PP-OCRv6_det_small\.onnx is missing in .*install rapidocr 3\.10 again"):
         RapidReader(tmp_path)
-    for name, _ in readers._MODELS.values():
+    for name, _ in read_text._MODELS.values():
         (tmp_path / name).write_bytes(b"not a network")
     with pytest.raises(ConfigError, match="is damaged or another"):
         RapidReader(tmp_path)
@@ -363,7 +365,7 @@ def test_missing_and_damaged_models_are_refused_and_never_fetched(tmp_path: Path
     def damaged() -> RapidReader:
         return RapidReader(tmp_path)
 
-    monkeypatch.setattr(readers, "_shared", damaged)
+    monkeypatch.setattr(read_text, "_shared", damaged)
     found = open_reader(ToolSettings())
     assert isinstance(found, NoReader)
     assert found.absent
@@ -374,10 +376,10 @@ def test_missing_and_damaged_models_are_refused_and_never_fetched(tmp_path: Path
 
 @needs_rapidocr
 def test_where_it_is_installed_auto_reads_and_the_judge_is_another():
-    on, off = (open_bench(Settings(weights=ToolSettings(reader=name))) for name in ("auto", "off"))
+    on, off = (open_with(weights=ToolSettings(reader=name)) for name in ("auto", "off"))
     assert on.judge.id != off.judge.id
     assert "RapidOCR 3.10" in on.toolbox.versions()["zoom_in"]
-    assert "Text in crops is read by RapidOCR 3.10" in reading_told(ToolSettings())
+    assert "Text in crops is read by RapidOCR 3.10" in describe_reader(ToolSettings())
     assert open_reader(ToolSettings()) is open_reader(ToolSettings(reader="rapidocr"))
 
 

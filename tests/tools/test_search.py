@@ -10,14 +10,14 @@ import pytest
 
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ToolError
+from editloupe.findings import Observation
 from editloupe.imaging.geometry import spans
-from editloupe.records import Observation
+from editloupe.models.detect.base import Detection, DetectionResult, Detector, clean_box, suppress
+from editloupe.models.detect.search import MAX_TILES, tiles_of
 from editloupe.testing import check_tool
-from editloupe.tools.base import Desk, Tool, Toolbox
+from editloupe.tools.base import Tool, Toolbox, ToolContext
 from editloupe.tools.detect_object import DetectObject
-from editloupe.tools.detectors import Detection, Detector, Sight, clean_box, suppress
 from editloupe.tools.grounding import Grounding
-from editloupe.tools.search import MAX_TILES, tiles_of
 from editloupe.values import Box, View
 
 
@@ -30,32 +30,32 @@ class Reds:
         self.limit, self.more = limit, more
         self.asked: list[tuple[str, list[tuple[int, ...]]]] = []
 
-    def __call__(self, images: Sequence[RGB], phrase: str) -> list[Sight]:
+    def __call__(self, images: Sequence[RGB], phrase: str) -> list[DetectionResult]:
         self.asked.append((phrase, [image.shape[:2] for image in images]))
         return [self._look(image) for image in images]
 
-    def _look(self, image: RGB) -> Sight:
+    def _look(self, image: RGB) -> DetectionResult:
         height, width = image.shape[:2]
         ys, xs = np.nonzero((image == (255, 0, 0)).all(axis=2))
         found = []
         if len(xs) and max(width, height) <= self.limit:
             found.append(Detection(box=Box(xs.min(), ys.min(), xs.max() + 1, ys.max() + 1), score=0.62, label="red"))
         found += [Detection(box=Box(20 * n, 0, 20 * n + 10, 10), score=0.31) for n in range(self.more)]
-        return Sight(detections=tuple(found), width=width, height=height)
+        return DetectionResult(detections=tuple(found), width=width, height=height)
 
 
-def desk_of(width: int, height: int, red: tuple[int, int, int, int] | None = None) -> Desk:
+def context_of(width: int, height: int, red: tuple[int, int, int, int] | None = None) -> ToolContext:
     picture = np.full((height, width, 3), 120, dtype=np.uint8)
     if red is not None:
         picture[red[1] : red[3], red[0] : red[2]] = (255, 0, 0)
     store = ImageStore()
-    return Desk(images=store, views={"Edited Image": View.whole(store.add_array(picture))})
+    return ToolContext(images=store, views={"Edited Image": View.whole(store.add_array(picture))})
 
 
-def ask(detector: Detector, desk: Desk, phrase: str = "red mug", *, text_only: bool = False) -> Observation:
+def ask(detector: Detector, context: ToolContext, phrase: str = "red mug", *, text_only: bool = False) -> Observation:
     tool: Tool = DetectObject(detector) if text_only else Grounding(detector)
     key = "detect_object_name" if text_only else "phrase"
-    return Toolbox(tools={tool.name: tool}).call(tool.name, {"target_image": "Edited Image", key: phrase}, desk)
+    return Toolbox(tools={tool.name: tool}).call(tool.name, {"target_image": "Edited Image", key: phrase}, context)
 
 
 def test_both_tools_keep_the_contract_with_a_hit_and_with_a_miss() -> None:
@@ -67,8 +67,8 @@ def test_both_tools_keep_the_contract_with_a_hit_and_with_a_miss() -> None:
 
 
 def test_a_hit_gives_count_box_size_and_score_and_shows_the_boxes_and_the_best() -> None:
-    desk = desk_of(400, 200, (100, 50, 140, 90))
-    found = ask(Reds(), desk)
+    context = context_of(400, 200, (100, 50, 140, 90))
+    found = ask(Reds(), context)
     # x 100..140 of 400 = 250..350, y 50..90 of 200 = 250..450 thousandths.
     assert "'red mug' in 'Edited Image' (400×200 px): 1 found with a score of 0.30 or more by Reds." in found.text
     assert "1: bbox [250, 250, 350, 450], 40×40 px, score 0.62, matched 'red'." in found.text
@@ -79,18 +79,18 @@ def test_a_hit_gives_count_box_size_and_score_and_shows_the_boxes_and_the_best()
     assert "Crop 2: box 1 with its surroundings: px [90, 40, 150, 100]" in found.text
     assert "enlarged ×5 to 300×300 px by Lanczos, which adds no detail" in found.text
     # The crop shows the place without the lines drawn over it.
-    assert not (desk.images.array(crop.image)[150, 150] != (255, 0, 0)).any()
+    assert not (context.images.array(crop.image)[150, 150] != (255, 0, 0)).any()
     assert found.data["found"] == 1 and found.data["tiles"] == []
 
 
 def test_detect_object_says_the_same_in_text_alone() -> None:
-    found = ask(Reds(), desk_of(400, 200, (100, 50, 140, 90)), text_only=True)
+    found = ask(Reds(), context_of(400, 200, (100, 50, 140, 90)), text_only=True)
     assert "1: bbox [250, 250, 350, 450]" in found.text
     assert found.views == () and found.kept == ()
 
 
 def test_what_the_whole_image_does_not_show_is_found_in_a_tile_and_said_so() -> None:
-    found = ask(Reds(limit=800), desk_of(2000, 1500, (1900, 1400, 1930, 1420)))
+    found = ask(Reds(limit=800), context_of(2000, 1500, (1900, 1400, 1930, 1420)))
     # 1900..1930 of 2000 = 950..965; 1400..1420 of 1500 = 933.3..946.7, outward.
     assert "1: bbox [950, 933, 965, 947], 30×20 px" in found.text
     assert "Only on a second look: nothing in the whole image, these in tiles" in found.text
@@ -100,20 +100,20 @@ def test_what_the_whole_image_does_not_show_is_found_in_a_tile_and_said_so() -> 
 
 def test_one_object_in_the_overlap_of_two_tiles_is_counted_once() -> None:
     # Tiles of 1000 px start at 0 and 400, 600 px each: 400..600 is in both.
-    found = ask(Reds(limit=700), desk_of(1000, 400, (450, 100, 480, 130)))
+    found = ask(Reds(limit=700), context_of(1000, 400, (450, 100, 480, 130)))
     assert ": 1 found" in found.text
     assert len(found.data["tiles"]) == 4  # type: ignore[arg-type]
 
 
 def test_of_an_object_that_a_tiles_border_cuts_the_neighbours_whole_box_is_given() -> None:
     # The first tile ends at 600 and sees 560..600 of it, the second all of it, with the same score.
-    found = ask(Reds(limit=700), desk_of(1000, 400, (560, 100, 640, 130)))
+    found = ask(Reds(limit=700), context_of(1000, 400, (560, 100, 640, 130)))
     assert ": 1 found" in found.text
     assert "1: bbox [560, 250, 640, 325], 80×30 px" in found.text
 
 
 def test_an_object_longer_than_every_overlap_is_still_told_in_its_parts() -> None:
-    found = ask(Reds(limit=700), desk_of(1000, 400, (100, 100, 900, 130)))
+    found = ask(Reds(limit=700), context_of(1000, 400, (100, 100, 900, 130)))
     # 100..600 in the first tile, 400..900 in the second: an IoU of 200/800.
     assert ": 2 found" in found.text
     assert "may be listed in parts" in found.text
@@ -121,7 +121,7 @@ def test_an_object_longer_than_every_overlap_is_still_told_in_its_parts() -> Non
 
 def test_a_miss_names_threshold_sizes_and_tiles_and_does_not_claim_absence() -> None:
     detector = Reds()
-    found = ask(detector, desk_of(1000, 500))
+    found = ask(detector, context_of(1000, 500))
     assert "No 'red mug' found in 'Edited Image' (1000×500 px): no box reached the score 0.30." in found.text
     assert "the whole image at 1000×500 px, then 4 overlapping tiles of 600×300 px, each at its own size" in found.text
     assert "That does not show that it is absent" in found.text and "zoom_in" in found.text
@@ -130,12 +130,12 @@ def test_a_miss_names_threshold_sizes_and_tiles_and_does_not_claim_absence() -> 
 
 
 def test_an_image_too_small_to_divide_is_said_to_be() -> None:
-    found = ask(Reds(), desk_of(80, 60))
+    found = ask(Reds(), context_of(80, 60))
     assert "no tiles, since the image is too small to divide" in found.text
 
 
 def test_more_boxes_than_are_listed_are_counted() -> None:
-    found = ask(Reds(more=14), desk_of(400, 200, (100, 50, 140, 90)))
+    found = ask(Reds(more=14), context_of(400, 200, (100, 50, 140, 90)))
     assert ": 15 found" in found.text
     assert "10: bbox" in found.text and "11: bbox" not in found.text
     assert "5 more with lower scores are not listed." in found.text
@@ -147,21 +147,21 @@ def test_more_boxes_than_are_listed_are_counted() -> None:
 )
 def test_a_phrase_is_lower_cased_and_tidied(given: str, asked: str) -> None:
     detector = Reds()
-    ask(detector, desk_of(80, 60), given)
+    ask(detector, context_of(80, 60), given)
     assert detector.asked[0][0] == asked
 
 
 @pytest.mark.parametrize("empty", [" ", "...", "?!", "\n\t"])
 def test_a_phrase_without_a_letter_is_an_error_that_can_be_mended(empty: str) -> None:
     with pytest.raises(ToolError, match=r"nothing to look for.*for example 'red mug'"):
-        ask(Reds(), desk_of(80, 60), empty)
+        ask(Reds(), context_of(80, 60), empty)
 
 
 def test_an_empty_phrase_and_one_of_two_thousand_characters_are_refused_in_few_words() -> None:
     for phrase in ("", "mug " * 500):
         for text_only in (True, False):
             with pytest.raises(ToolError, match="wrong arguments") as caught:
-                ask(Reds(), desk_of(80, 60), phrase, text_only=text_only)
+                ask(Reds(), context_of(80, 60), phrase, text_only=text_only)
             assert len(str(caught.value)) < 400
 
 
@@ -226,8 +226,8 @@ def test_a_networks_corners_are_clipped_and_what_is_no_box_is_dropped() -> None:
 
 def test_running_out_of_memory_is_what_the_model_reads() -> None:
     class Full(Reds):
-        def __call__(self, images: Sequence[RGB], phrase: str) -> list[Sight]:
+        def __call__(self, images: Sequence[RGB], phrase: str) -> list[DetectionResult]:
             raise ToolError("GroundingDINO ran out of memory on this picture alone")
 
     with pytest.raises(ToolError, match="out of memory"):
-        ask(Full(), desk_of(80, 60))
+        ask(Full(), context_of(80, 60))

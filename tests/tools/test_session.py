@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ImageError, ToolError, ToolFailed
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools import Session, ToolSettings, open_session
 from editloupe.tools.base import Toolbox
 from editloupe.tools.zoom_in import ZoomIn
@@ -159,7 +159,7 @@ class Broken:
     class Args(BaseModel):
         target_image: str
 
-    def __call__(self, args: Args, desk: object) -> Observation:
+    def __call__(self, args: Args, context: object) -> Observation:
         raise ZeroDivisionError("division by zero")
 
 

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from editloupe.data.images import ImageStore
 from editloupe.errors import ToolError
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.tools.ablations import ablated
-from editloupe.tools.base import Desk, Toolbox, open_toolbox
+from editloupe.tools.base import Toolbox, ToolContext, open_toolbox
 from editloupe.tools.cache import ToolCache
 from editloupe.tools.session import Conversation
 from editloupe.values import Json, View
@@ -46,10 +46,10 @@ def cache(tmp_path: Path) -> ToolCache:
 
 def ask(cache: ToolCache, box: Toolbox, talk: Conversation, images: ImageStore, tool: str, arguments: Mapping[str, Json]):
     """(observation, from the cache, the conversation afterwards); the observation is what it would be without a cache."""
-    desk = talk.desk(images)
-    seen, cached = cache.call(box, tool, arguments, desk)
-    assert seen.to_json() == box.call(tool, arguments, desk).to_json()
-    return seen, cached, talk.after(tool, arguments, seen, desk.names(seen))
+    context = talk.tool_context(images)
+    seen, cached = cache.call(box, tool, arguments, context)
+    assert seen.to_json() == box.call(tool, arguments, context).to_json()
+    return seen, cached, talk.after(tool, arguments, seen, context.names(seen))
 
 
 def test_an_equal_call_is_answered_from_the_first(cache: ToolCache, talk: Conversation, images: ImageStore):
@@ -107,7 +107,7 @@ def test_a_lost_picture_or_a_damaged_file_runs_again(cache: ToolCache, talk: Con
     assert path is not None
     path.unlink()
     fresh = ImageStore(path.parents[1] if path.parent.name != "blobs" else path.parent)
-    assert not cache.call(box, "zoom_in", ZOOM, talk.desk(fresh))[1]
+    assert not cache.call(box, "zoom_in", ZOOM, talk.tool_context(fresh))[1]
     (kept,) = cache._folder.glob("*/*.json")
     kept.write_text("{")
     assert not ask(cache, box, talk, images, "zoom_in", ZOOM)[1]
@@ -128,7 +128,7 @@ class Broken:
     def __init__(self, *answers: Observation | Exception) -> None:
         self.answers = list(answers)
 
-    def __call__(self, args: Args, desk: Desk) -> Observation:
+    def __call__(self, args: Args, context: ToolContext) -> Observation:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -138,14 +138,14 @@ class Broken:
 def test_failures_are_not_kept(cache: ToolCache, talk: Conversation, images: ImageStore):
     fine = Observation(text="found")
     tool = Broken(ToolError("not now"), ValueError("crash"), Observation(text="Error", error=True), fine)
-    box, desk = Toolbox(tools={"broken": tool}), talk.desk(images)
+    box, context = Toolbox(tools={"broken": tool}), talk.tool_context(images)
     for error in (ToolError, ValueError):
         with pytest.raises(error):
-            cache.call(box, "broken", {}, desk)
-    assert cache.call(box, "broken", {}, desk) == (Observation(text="Error", error=True), False)
-    assert [cache.call(box, "broken", {}, desk) for _ in range(2)] == [(fine, False), (fine, True)]
+            cache.call(box, "broken", {}, context)
+    assert cache.call(box, "broken", {}, context) == (Observation(text="Error", error=True), False)
+    assert [cache.call(box, "broken", {}, context) for _ in range(2)] == [(fine, False), (fine, True)]
     with pytest.raises(ToolError, match="there is no tool"):
-        cache.call(box, "nothing", {}, desk)
+        cache.call(box, "nothing", {}, context)
 
 
 def test_a_tool_that_does_not_say_that_it_is_repeatable_always_runs(
@@ -153,18 +153,18 @@ def test_a_tool_that_does_not_say_that_it_is_repeatable_always_runs(
 ):
     tool = Broken(Observation(text="1"), Observation(text="2"))
     tool.repeatable = False
-    box, desk = Toolbox(tools={"broken": tool}), talk.desk(images)
-    assert [cache.call(box, "broken", {}, desk)[0].text for _ in range(2)] == ["1", "2"]
+    box, context = Toolbox(tools={"broken": tool}), talk.tool_context(images)
+    assert [cache.call(box, "broken", {}, context)[0].text for _ in range(2)] == ["1", "2"]
 
 
 def test_callers_at_once_share_one_call(cache: ToolCache, talk: Conversation, images: ImageStore):
     began = threading.Barrier(8)
     tool = Broken(Observation(text="once"))
-    box, desk = Toolbox(tools={"broken": tool}), talk.desk(images)
+    box, context = Toolbox(tools={"broken": tool}), talk.tool_context(images)
 
     def call(_: int) -> tuple[Observation, bool]:
         began.wait()
-        return cache.call(box, "broken", {}, desk)
+        return cache.call(box, "broken", {}, context)
 
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(call, range(8)))

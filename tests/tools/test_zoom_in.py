@@ -7,23 +7,23 @@ import pytest
 
 from editloupe.data.images import ImageStore
 from editloupe.errors import ToolError
-from editloupe.records import Observation
+from editloupe.findings import Observation
 from editloupe.testing import check_tool
-from editloupe.tools.base import Desk, Toolbox
+from editloupe.tools.base import Toolbox, ToolContext
 from editloupe.tools.zoom_in import ZoomIn
 from editloupe.values import Box, Json, View, canonical_json
 from tests.imaging.drawn import textured
 
 
-def desk_of(width: int, height: int, *, past_calls: frozenset[str] = frozenset()) -> Desk:
+def context_of(width: int, height: int, *, past_calls: frozenset[str] = frozenset()) -> ToolContext:
     store = ImageStore()
     view = View.whole(store.add_array(textured(width, height)))
-    return Desk(images=store, views={"Edited Image": view}, past_calls=past_calls)
+    return ToolContext(images=store, views={"Edited Image": view}, past_calls=past_calls)
 
 
-def zoom(desk: Desk, bbox: list[int], **more: Json) -> Observation:
+def zoom(context: ToolContext, bbox: list[int], **more: Json) -> Observation:
     arguments: dict[str, Json] = {"target_image": "Edited Image", "bbox": bbox, **more}
-    return Toolbox(tools={"zoom_in": ZoomIn()}).call("zoom_in", arguments, desk)
+    return Toolbox(tools={"zoom_in": ZoomIn()}).call("zoom_in", arguments, context)
 
 
 def test_it_keeps_the_contract_of_a_tool() -> None:
@@ -31,7 +31,7 @@ def test_it_keeps_the_contract_of_a_tool() -> None:
 
 
 def test_the_crop_has_a_margin_and_maps_back() -> None:
-    found = zoom(desk_of(1000, 800), [400, 500, 600, 750])
+    found = zoom(context_of(1000, 800), [400, 500, 600, 750])
     # Box: x 400..600, y 400..600 px. Margin: 10 % of 200 = 20 px.
     (view,) = found.views
     assert found.data["box"] == [400, 400, 600, 600]
@@ -45,21 +45,21 @@ def test_the_crop_has_a_margin_and_maps_back() -> None:
 
 
 def test_large_parts_are_shown_at_native_resolution_pixel_by_pixel() -> None:
-    desk = desk_of(1000, 800)
-    found = zoom(desk, [200, 250, 700, 750])
+    context = context_of(1000, 800)
+    found = zoom(context, [200, 250, 700, 750])
     # 500×400 px, margin 50: x 150..750, y 150..650.
-    shown = desk.images.array(found.views[0].image)
-    assert np.array_equal(shown, desk.images.array(desk.image("Edited Image"))[150:650, 150:750])
+    shown = context.images.array(found.views[0].image)
+    assert np.array_equal(shown, context.images.array(context.image("Edited Image"))[150:650, 150:750])
     assert "shown at full resolution" in found.text
 
 
 def test_only_the_margin_is_clamped_at_the_border() -> None:
     # 100×80 px in the corner, margin 10: nothing to the left and above.
-    assert zoom(desk_of(1000, 800), [0, 0, 100, 100]).views[0].region == Box(0, 0, 110, 90)
+    assert zoom(context_of(1000, 800), [0, 0, 100, 100]).views[0].region == Box(0, 0, 110, 90)
 
 
 def test_a_very_large_part_is_reduced_and_said_to_be() -> None:
-    found = zoom(desk_of(4000, 80), [0, 0, 1000, 1000])
+    found = zoom(context_of(4000, 80), [0, 0, 1000, 1000])
     assert found.views[0].image.width == 2048
     assert "reduced to 2048×41 px" in found.text
 
@@ -79,20 +79,20 @@ def test_a_very_large_part_is_reduced_and_said_to_be() -> None:
 )
 def test_a_bad_box_is_an_error_that_says_how_to_mend_it(bbox: list[int], message: str) -> None:
     with pytest.raises(ToolError, match=message):
-        zoom(desk_of(1000, 800), bbox)
+        zoom(context_of(1000, 800), bbox)
 
 
 def test_an_unknown_image_lists_the_known() -> None:
     with pytest.raises(ToolError, match="'Edited Image'"):
-        zoom(desk_of(320, 240), [0, 0, 500, 500], target_image="Source")
+        zoom(context_of(320, 240), [0, 0, 500, 500], target_image="Source")
 
 
 def test_a_repeated_call_is_told_so() -> None:
     arguments: dict[str, Json] = {"target_image": "Edited Image", "bbox": [100, 100, 400, 400]}
     past = frozenset({canonical_json({"name": "zoom_in", "arguments": arguments})})
-    assert "exactly this call before" in zoom(desk_of(320, 240, past_calls=past), [100, 100, 400, 400]).text
-    assert "exactly this call before" not in zoom(desk_of(320, 240, past_calls=past), [100, 100, 400, 401]).text
+    assert "exactly this call before" in zoom(context_of(320, 240, past_calls=past), [100, 100, 400, 400]).text
+    assert "exactly this call before" not in zoom(context_of(320, 240, past_calls=past), [100, 100, 400, 401]).text
 
 
 def test_the_label_is_repeated_in_the_text() -> None:
-    assert "Looking for: a red mug." in zoom(desk_of(320, 240), [100, 100, 400, 400], label="a red mug").text
+    assert "Looking for: a red mug." in zoom(context_of(320, 240), [100, 100, 400, 400], label="a red mug").text

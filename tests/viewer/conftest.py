@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from editloupe.viewer.export import export
-from editloupe.viewer.index import RunIndex
 from editloupe.viewer.pages import Site
+from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import Viewer
 from tests.viewer.runs import make_run
 
@@ -23,7 +23,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def server(run: Path) -> Iterator[Viewer]:
     """The run, served on a free port of loopback."""
-    with Viewer(Site.of([RunIndex(run, live=True)], live=True)) as viewer:
+    with Viewer(Site.of([RunReader(run, live=True)], live=True)) as viewer:
         thread = threading.Thread(target=viewer.serve_forever, daemon=True)
         thread.start()
         yield viewer
@@ -35,5 +35,5 @@ def server(run: Path) -> Iterator[Viewer]:
 def folder(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run's pages as files."""
     out = tmp_path_factory.mktemp("export") / "pages"
-    export(Site.of([RunIndex(run)]), out)
+    export(Site.of([RunReader(run)]), out)
     return out

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from PIL import Image
-
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, Usage
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
-from tests.conftest import final, pixels
+from editloupe.runs.setup import open_setup
+from tests.conftest import final, pngs
 
 MARKUP = (
     "<script>document.title='owned'</script> <img src=x onerror=\"document.title='owned'\"> "
@@ -40,10 +39,10 @@ def make_run(folder: Path, *, count: int = 6, name: str = "run") -> Path:
     data.mkdir(parents=True)
     rows = []
     for i in range(count):
-        before, after = pixels(i, spots=1 + i % 3)
-        Image.fromarray(before).save(data / f"before{i}.png")
+        before, after = pngs(i, spots=1 + i % 3)
+        (data / f"before{i}.png").write_bytes(before)
         if i < count - 1:
-            Image.fromarray(after).save(data / f"after{i}.png")
+            (data / f"after{i}.png").write_bytes(after)
         rows.append(
             {
                 "id": f"s{i:02}" if i else f"s00 {MARKUP}",
@@ -57,8 +56,8 @@ def make_run(folder: Path, *, count: int = 6, name: str = "run") -> Path:
             }
         )
     (data / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    bench = open_bench(Settings(backend=ScriptedLMM(_script, name=name)))
-    execute(bench, Source(path=data), folder / name, config={}, concurrency=1)
+    config = RunConfig(path=data, judge=JudgeConfig(backend=ScriptedLMM(_script, name=name)), concurrency=1)
+    execute(open_setup(config), folder / name)
     return folder / name
 
 

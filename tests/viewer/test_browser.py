@@ -21,9 +21,16 @@ import pytest
 from filelock import FileLock
 from PIL import Image
 
-from editloupe.viewer.index import RunIndex
+from editloupe import plugins
+from editloupe.config import JudgeConfig, RunConfig
+from editloupe.runs.execute import execute
+from editloupe.runs.setup import open_setup
+from editloupe.viewer.export import export
 from editloupe.viewer.pages import Site
+from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import Viewer
+from tests.protocols.test_installed import draw
+from tests.toys.install import install
 from tests.viewer.runs import CROP, HEIGHT, HOSTILE, TARGET, WIDTH
 
 if TYPE_CHECKING:
@@ -286,12 +293,12 @@ def test_steps_and_verdicts_by_keyboard_and_by_address(open_page: Callable[..., 
     page.keyboard.press("k")
     assert page.locator(".turn.current h3 a").text_content() == "Step 1"
     page.keyboard.press("]")
-    assert page.locator(".verdict.open h2").text_content() == "Visual consistency"
+    assert page.locator(".verdict.open h2").text_content() == "Visual Consistency"
     assert page.locator("[role=tab][aria-selected=true]").count() == 1
     # A link to one step opens its verdict and the step.
     again = open_page(address.removeprefix(root))
     assert again.locator(".turn.current h3 a").text_content() == "Step 2"
-    assert again.locator(".verdict.open h2").text_content() == "Instruction following"
+    assert again.locator(".verdict.open h2").text_content() == "Instruction Following"
     again.keyboard.press("?")
     assert again.locator("dialog").is_visible()
     again.keyboard.press("Escape")
@@ -376,6 +383,89 @@ def test_a_sample_reads_without_script(browser: Browser, root: str, folder: Path
     context.close()
 
 
+@pytest.fixture(scope="session")
+def other_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The pages of runs by protocols of another package, as files: numbers, turns in two waves, measures."""
+    site = install(tmp_path_factory.mktemp("site"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(site))
+        patch.setenv("TOY_CALLS", str(site / "calls.txt"))
+        plugins.forget()
+        folders = {}
+        for protocol in ("stars", "turns", "pixels"):
+            at = tmp_path_factory.mktemp(protocol)
+            backend = None if protocol == "pixels" else "toy/judge"
+            config = RunConfig(path=draw(at / "data", protocol), protocol=protocol, judge=JudgeConfig(backend=backend))
+            execute(open_setup(config), at / "run")
+            export(Site.of([RunReader(at / "run")]), at / "pages")
+            folders[protocol] = at / "pages"
+    plugins.forget()
+    return folders
+
+
+@pytest.fixture
+def open_other(browser: Browser, other_folders: dict[str, Path]) -> Iterator[Callable[[str], Page]]:
+    """Opens the run page of a toy protocol; afterwards nothing may have gone wrong."""
+    watched: list[Watched] = []
+
+    def opened(protocol: str) -> Page:
+        root = f"file://{other_folders[protocol]}/"
+        watched.append(Watched(browser.new_page(), root))
+        watched[-1].page.goto(f"{root}index.html")
+        return watched[-1].page
+
+    yield opened
+    for one in watched:
+        one.page.close()
+    assert not [line for one in watched for line in one.trouble]
+
+
+def heads(page: Page) -> list[str]:
+    """The heads of the columns that the table of samples shows."""
+    return [text.replace("↕", "").strip() for text in page.locator("#table th:visible").all_inner_texts()]
+
+
+def test_numbers_and_what_is_made_of_them_are_shown(open_other: Callable[[str], Page]) -> None:
+    page = open_other("stars")
+    # Nobody was asked for O, the geometric mean: √(8·2) = 4. Columns that say nothing are left out, empty plots too.
+    assert heads(page) == ["Before, after", "Sample", "follows", "keeps", "O"]
+    assert page.locator("#table tbody tr").first.locator(".chip").all_inner_texts() == ["8", "2", "4"]
+    assert page.locator(".plots").count() == 0
+    # The source was never asked about, so that the run did not keep it; the script goes on without it.
+    assert page.locator("#table td.pair").first.inner_text() == "not kept"
+    sample_page(page, "c")
+    assert page.locator(".own-scores").inner_text().split() == ["Scores", "overall", "(unparsed)"]
+    page.keyboard.press("]")
+    assert page.locator(".verdict.open .label").inner_text().split("\n") == ["5", "0 to 10, higher is better"]
+
+
+def test_turns_are_told_apart_and_a_later_question_links_to_the_earlier(open_other: Callable[[str], Page]) -> None:
+    page = open_other("turns")
+    assert heads(page) == ["Before, after", "Sample", "passed", "visible", "right"]
+    sample_page(page, "b")
+    # Turn 2 is not right, so that the sample does not pass.
+    assert page.locator(".own-scores .chip").all_inner_texts() == ["0", "1", "0", "1"]
+    assert page.locator("figcaption").all_inner_texts() == ["Source", "After turn 3\n64×32", "After turn 1", "After turn 2"]
+    page.get_by_role("tab", name="right turn 2").click()
+    assert page.locator(".verdict.open h2").inner_text() == "Right, turn 2"
+    assert page.locator(".verdict.open .label").inner_text() == "no"
+    assert "Edited Image (after turn 2): whole" in page.locator(".verdict.open").inner_text()
+    page.get_by_role("link", name="visible, turn 2: yes").click()
+    until(lambda: page.locator(".verdict.open h2").inner_text() == "Visible, turn 2")
+
+
+def test_a_measure_says_what_it_is_and_what_its_number_means(open_other: Callable[[str], Page]) -> None:
+    page = open_other("pixels")
+    assert heads(page) == ["Before, after", "Sample", "share", "red"]
+    assert "Tools absent" not in page.locator("main").inner_text()
+    sample_page(page, "a")
+    said = " ".join(page.locator(".verdict.open").inner_text().split())
+    # 8 × 8 of 64 × 32 pixels are another colour.
+    assert "0.03125 0 to 1, lower is better" in said and "toy-share" in said and "above 8" in said
+    assert page.locator(".own-scores").count() == 0
+    assert page.get_by_role("button", name="Swipe", exact=True).is_visible()
+
+
 def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
@@ -387,16 +477,16 @@ def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path
     begun = 1 + next(i for i, line in enumerate(events) if json.loads(line)["kind"] == "tool_call")
     findings.write_bytes(b"".join(lines[:-1]))
     trace.write_bytes(b"".join(events[:begun]))
-    (copy / "run.owner").write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+    (copy / "run.owner").write_text(json.dumps({"process": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
     lock = FileLock(copy / "run.lock")
-    with lock, Viewer(Site.of([RunIndex(copy, live=True)], live=True)) as viewer:
+    with lock, Viewer(Site.of([RunReader(copy, live=True)], live=True)) as viewer:
         thread = threading.Thread(target=viewer.serve_forever, daemon=True)
         thread.start()
         page, sample = browser.new_page(), browser.new_page()
         page.goto(viewer.url)
         assert page.locator("#live").is_visible()
         assert page.locator("#summary dd").nth(1).inner_text() == "9 of 11"
-        (entry,) = (e for e in viewer.site.runs[0].index.entries() if e.open)
+        (entry,) = (e for e in viewer.site.runs[0].reader.samples() if e.open)
         sample.goto(f"{viewer.url}samples/{entry.slug}.html")
         sample.get_by_role("tab", name="(in progress)").click()
         assert sample.locator(".verdict.open .turn").count() == 1

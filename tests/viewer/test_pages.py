@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
 from editloupe.runs.execute import execute
-from editloupe.runs.spec import Settings, Source, open_bench
+from editloupe.runs.setup import open_setup
 from editloupe.viewer.export import MARKER, export
-from editloupe.viewer.index import RunIndex, slug
 from editloupe.viewer.pages import CSP, Site
+from editloupe.viewer.reader import RunReader, slug
 from editloupe.viewer.serve import Viewer
 from tests.conftest import LOOK, final
 from tests.viewer.runs import CROP, HOSTILE, TARGET, make_run
@@ -60,7 +61,7 @@ def test_every_sample_has_a_page_and_a_row(folder: Path) -> None:
     assert [row["id"] for row in found[1:]] == ["s01", "s02", "s03", "s04", "s05"]
     # 80×60 px of 320×240 px.
     assert found[1]["area"] == 6.25
-    assert [label["name"] for label in found[3]["labels"]["instruction_following"]] == ["Wrong Action"]
+    assert [label["name"] for label in found[3]["answers"]["instruction_following"]] == ["Wrong Action"]
 
 
 def test_disagreement_with_people_is_on_the_scale_of_scores(folder: Path) -> None:
@@ -126,7 +127,7 @@ def test_a_row_that_could_not_be_read_says_why(folder: Path) -> None:
 
 def test_two_runs_link_the_same_sample(run: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path, count=2, name="other")
-    done = export(Site.of([RunIndex(run), RunIndex(other)]), tmp_path / "pages")
+    done = export(Site.of([RunReader(run), RunReader(other)]), tmp_path / "pages")
     # Samples, then each run's page and report, their list, and the judges compared.
     assert done.pages == 6 + 2 + 2 + 2 + 1 + 1
     (first,) = (tmp_path / "pages" / "other" / "samples").glob("editor-*.html")
@@ -136,7 +137,7 @@ def test_two_runs_link_the_same_sample(run: Path, tmp_path: Path) -> None:
 def test_runs_of_one_name_and_of_awkward_names_have_folders_of_their_own(run: Path, tmp_path: Path) -> None:
     for name in ("static", "run-2", "…"):
         shutil.copytree(run, tmp_path / name)
-    site = Site.of([RunIndex(p) for p in (run, run, tmp_path / "run-2", tmp_path / "static", tmp_path / "…")])
+    site = Site.of([RunReader(p) for p in (run, run, tmp_path / "run-2", tmp_path / "static", tmp_path / "…")])
     assert [r.folder for r in site.runs] == ["run/", "run-2/", "run-2-2/", "static-2/", "run-3/"]
 
 
@@ -149,7 +150,7 @@ def test_samples_that_differ_by_a_character_keep_apart() -> None:
 def test_pages_are_not_written_over_other_files(run: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(ConfigError, match="holds other files"):
-        export(Site.of([RunIndex(run)]), tmp_path)
+        export(Site.of([RunReader(run)]), tmp_path)
 
 
 def test_pages_of_an_earlier_export_are_replaced(run: Path, tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ def test_pages_of_an_earlier_export_are_replaced(run: Path, tmp_path: Path) -> N
     (out / "samples").mkdir(parents=True)
     (out / MARKER).write_text("", encoding="utf-8")
     (out / "samples" / "gone.html").write_text("", encoding="utf-8")
-    export(Site.of([RunIndex(run)]), out)
+    export(Site.of([RunReader(run)]), out)
     assert not (out / "samples" / "gone.html").exists()
 
 
@@ -168,9 +169,9 @@ def test_a_trace_that_leads_out_of_the_run_is_not_read(run: Path, tmp_path: Path
     first = json.loads((copy / "findings.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     shutil.copy(copy / first["trace"], outside)
     (copy / "findings.jsonl").write_text(json.dumps(first | {"trace": "../outside.jsonl"}) + "\n", encoding="utf-8")
-    index = RunIndex(copy)
-    (entry,) = (e for e in index.entries() if e.findings)
-    text = Site.of([index]).sample_page(Site.of([index]).runs[0], entry)
+    reader = RunReader(copy)
+    (entry,) = (e for e in reader.samples() if e.findings)
+    text = Site.of([reader]).sample_page(Site.of([reader]).runs[0], entry)
     assert "is not in the run folder" in text
     assert "First thought" not in text
 
@@ -178,7 +179,7 @@ def test_a_trace_that_leads_out_of_the_run_is_not_read(run: Path, tmp_path: Path
 def test_a_fork_stands_behind_what_it_continues(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
-    finding = RunIndex(copy).entries()[1].findings[0]
+    finding = RunReader(copy).samples()[1].findings[0]
     events = [json.loads(line) for line in (copy / str(finding.trace)).read_text(encoding="utf-8").splitlines()]
     shared = [e["hash"] for e in events if e["kind"] == "message"][2]
     changes = {"backend": "scripted/<b>other</b>"}
@@ -191,7 +192,7 @@ def test_a_fork_stands_behind_what_it_continues(run: Path, tmp_path: Path) -> No
     lines = [events[0] | {"parent": parent}, *rest, end]
     (copy / name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     out = tmp_path / "pages"
-    export(Site.of([RunIndex(copy)]), out)
+    export(Site.of([RunReader(copy)]), out)
     text = page(out, "painter-s01")
     assert "Fork after step 1; backend: scripted/&lt;b&gt;other&lt;/b&gt;." in text
     tabs = [t["href"] for t in Tags(text).named("a") if t.get("role") == "tab"]
@@ -206,12 +207,12 @@ def test_a_fork_stands_behind_what_it_continues(run: Path, tmp_path: Path) -> No
 def test_a_damaged_trace_costs_its_own_lines_only(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
-    index = RunIndex(copy)
-    entry = index.entries()[1]
+    reader = RunReader(copy)
+    entry = reader.samples()[1]
     trace = copy / str(entry.findings[0].trace)
     lines = trace.read_bytes().splitlines(keepends=True)
     trace.write_bytes(b"".join(lines[:-2]) + b"not json\n" + lines[-2][:40])
-    site = Site.of([index])
+    site = Site.of([reader])
     text = site.sample_page(site.runs[0], entry)
     assert "not JSON" in text and "the last line is cut off" in text
     assert "First thought" in text
@@ -220,37 +221,37 @@ def test_a_damaged_trace_costs_its_own_lines_only(run: Path, tmp_path: Path) -> 
 def test_an_event_of_another_shape_is_named_and_does_not_cost_the_page(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
-    index = RunIndex(copy)
-    entry = index.entries()[1]
+    reader = RunReader(copy)
+    entry = reader.samples()[1]
     trace = copy / str(entry.findings[0].trace)
     events = [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
     changed = [e | {"reply": {"text": 1}} if e["kind"] == "model_call" else e for e in events]
     trace.write_text("".join(json.dumps(e) + "\n" for e in changed), encoding="utf-8")
-    site = Site.of([index])
+    site = Site.of([reader])
     text = site.sample_page(site.runs[0], entry)
-    assert "model_call event: not of the expected shape" in text and "Flawless Execution" in text
+    assert "model_call event: text: Input should be a valid string" in text and "Flawless Execution" in text
 
 
 def test_a_picture_that_is_gone_is_said_to_be_gone(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     shutil.rmtree(copy / "blobs")
-    site = Site.of([RunIndex(copy)])
-    text = site.sample_page(site.runs[0], site.runs[0].index.entries()[1])
+    site = Site.of([RunReader(copy)])
+    text = site.sample_page(site.runs[0], site.runs[0].reader.samples()[1])
     assert "was not kept" in text and "<img" in text  # the loupe in the head is still there
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"run\.json"):
-        RunIndex(tmp_path)
+        RunReader(tmp_path)
 
 
 def test_the_report_has_tables_and_pictures_of_its_plots(run: Path) -> None:
-    site = Site.of([RunIndex(run)])
+    site = Site.of([RunReader(run)])
     page = site.report_page(site.runs[0])
     assert "Mean of all samples" in page
     named = re.findall(r'src="plots/([\w-]+)\.svg"', page)
-    assert named and set(named) == set(site.plots(site.runs[0]))
+    assert named and set(named) == set(site.numbers.plots(site.runs[0].reader))
 
 
 def test_judges_are_compared_on_a_page_with_the_first_step_at_which_they_part(
@@ -260,22 +261,22 @@ def test_judges_are_compared_on_a_page_with_the_first_step_at_which_they_part(
     scripts = {"quick": [final("Flawless Execution")], "careful": [LOOK, final("Wrong Action", "<b>Crop 1</b> shows it.")]}
     runs = []
     for name, lines in scripts.items():
-        bench = open_bench(Settings(backend=ScriptedLMM(lines, name=name), criteria=("if",)))
-        execute(bench, Source(path=folder), tmp_path / name, config={})
+        judge = JudgeConfig(backend=ScriptedLMM(lines, name=name))
+        execute(open_setup(RunConfig(path=folder, judge=judge, option={"criteria": "if"})), tmp_path / name)
         runs.append(tmp_path / name)
-    site = Site.of([RunIndex(path) for path in runs])
+    site = Site.of([RunReader(path) for path in runs])
     page = site.compare_page()
     assert page is not None
-    assert page.count("They part here") == 2 * 2, "two samples, two judges"
+    assert page.count("They differ from here on") == 2 * 2, "two samples, two judges"
     assert "&lt;b&gt;Crop 1&lt;/b&gt; shows it." in page
     for address in re.findall(r'href="((?:quick|careful)/samples/[^"#]+)', page):
         folder_, _, slug = address.partition("/samples/")
         other = site.run(f"{folder_}/")
-        assert other is not None and other.index.entry(slug.removesuffix(".html")) is not None
+        assert other is not None and other.reader.sample(slug.removesuffix(".html")) is not None
     with Viewer(site) as server:
         assert server.answer("/compare.html").status == 200
         assert server.answer("/quick/report.html").status == 200
-        name = next(iter(site.plots(site.runs[0])))
+        name = next(iter(site.numbers.plots(site.runs[0].reader)))
         assert server.answer(f"/quick/plots/{name}.svg").type.startswith("image/svg+xml")
         assert server.answer("/quick/plots/nothing.svg").status == 404
 
@@ -284,12 +285,12 @@ def test_why_judges_cannot_be_compared_stands_on_their_page(edits: Callable[...,
     folder = edits(2)
     runs = []
     for name in ("then", "now"):
-        bench = open_bench(Settings(backend=ScriptedLMM([final("Flawless Execution")], name=name), criteria=("if",)))
-        execute(bench, Source(path=folder), tmp_path / name, config={})
+        judge = JudgeConfig(backend=ScriptedLMM([final("Flawless Execution")], name=name))
+        execute(open_setup(RunConfig(path=folder, judge=judge, option={"criteria": "if"})), tmp_path / name)
         runs.append(tmp_path / name)
         rows = folder / "metadata.jsonl"
         rows.write_text(rows.read_text().replace("Make square 1 red.", "Make <b>square</b> 1 blue."))
-    site = Site.of([RunIndex(path) for path in runs])
+    site = Site.of([RunReader(path) for path in runs])
     page = site.compare_page()
     assert page is not None
     assert "The judges cannot be compared: " in page and "judged different data: s01 differ in image" in page
@@ -299,7 +300,7 @@ def test_why_judges_cannot_be_compared_stands_on_their_page(edits: Callable[...,
 
 
 def test_one_judge_is_compared_with_nobody(run: Path) -> None:
-    site = Site.of([RunIndex(run)])
+    site = Site.of([RunReader(run)])
     assert site.compare_page() is None
     assert "compare.html" not in site.run_page(site.runs[0])
     with Viewer(site) as server:

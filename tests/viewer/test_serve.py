@@ -13,8 +13,8 @@ import pytest
 from filelock import FileLock
 
 from editloupe.errors import ConfigError
-from editloupe.viewer.index import RunIndex
 from editloupe.viewer.pages import Site
+from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import Viewer
 
 
@@ -33,7 +33,7 @@ def ask(server: Viewer, target: str, *, method: str = "GET", host: str | None = 
 
 
 def a_sample(server: Viewer) -> str:
-    return server.site.runs[0].index.entries()[1].slug
+    return server.site.runs[0].reader.samples()[1].slug
 
 
 def test_pages_pictures_and_traces_are_served(server: Viewer) -> None:
@@ -41,14 +41,14 @@ def test_pages_pictures_and_traces_are_served(server: Viewer) -> None:
     assert (status, headers["location"], body) == (302, "/index.html", b"")
     for target in ("/index.html", f"/samples/{a_sample(server)}.html", "/rows.js", "/static/viewer.css", "/live.json"):
         assert ask(server, target)[0] == 200, target
-    sample = server.site.runs[0].index.entries()[1].sample
+    sample = server.site.runs[0].reader.samples()[1].sample
     assert sample is not None
     sha = sample.source.sha256
     status, headers, body = ask(server, f"/blobs/{sha[:2]}/{sha}.png")
     assert (status, headers["content-type"], body[:4]) == (200, "image/png", b"\x89PNG")
     status, headers, body = ask(server, f"/thumbs/{sha[:2]}/{sha}-10-10-80-80.jpg")
     assert (status, headers["content-type"], body[:2]) == (200, "image/jpeg", b"\xff\xd8")
-    trace = server.site.runs[0].index.entries()[1].findings[0].trace
+    trace = server.site.runs[0].reader.samples()[1].findings[0].trace
     assert ask(server, f"/{trace}")[1]["content-type"] == "text/plain; charset=utf-8"
 
 
@@ -61,7 +61,7 @@ def test_every_answer_forbids_what_a_page_does_not_need(server: Viewer) -> None:
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cross-origin-resource-policy"] == "same-origin"
         assert headers["referrer-policy"] == "no-referrer"
-    sha = server.site.runs[0].index.entries()[1].sample.source.sha256  # type: ignore[union-attr]
+    sha = server.site.runs[0].reader.samples()[1].sample.source.sha256  # type: ignore[union-attr]
     assert "sandbox" in ask(server, f"/blobs/{sha[:2]}/{sha}.png")[1]["content-security-policy"]
 
 
@@ -80,7 +80,7 @@ def test_the_names_of_loopback_are_known(server: Viewer, host: str) -> None:
 
 
 def test_a_server_for_others_knows_literal_addresses_and_the_names_given(run: Path) -> None:
-    with Viewer(Site.of([RunIndex(run)]), host="0.0.0.0", names=["lab.example"]) as server:
+    with Viewer(Site.of([RunReader(run)]), host="0.0.0.0", names=["lab.example"]) as server:
         assert server.open_to_others
         assert server.knows("192.168.1.7:8321") and server.knows("lab.example") and server.knows("localhost")
         assert not server.knows("evil.example")
@@ -122,7 +122,7 @@ def test_a_link_out_of_the_run_folder_is_not_followed(run: Path, tmp_path: Path)
     sha = "ab" * 32
     (copy / "blobs" / "ab").mkdir(exist_ok=True)
     (copy / "blobs" / "ab" / f"{sha}.png").symlink_to(secret)
-    server = Viewer(Site.of([RunIndex(copy)]))
+    server = Viewer(Site.of([RunReader(copy)]))
     try:
         assert server.answer(f"/blobs/ab/{sha}.png").status == 404
         assert server.answer(f"/thumbs/ab/{sha}.jpg").status == 404
@@ -140,30 +140,30 @@ def test_a_port_that_is_taken_is_told(run: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"127.0.0.1:{port} cannot be served"):
-            Viewer(Site.of([RunIndex(run)]), port=port)
+            Viewer(Site.of([RunReader(run)]), port=port)
 
 
 def test_a_run_that_grows_is_followed(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("editloupe.viewer.index._LOOK_S", 0.0)
+    monkeypatch.setattr("editloupe.viewer.reader._LOOK_S", 0.0)
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     path = copy / "findings.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:5]))
-    index = RunIndex(copy, live=True)
-    before = index.version
-    assert sum(len(e.findings) for e in index.entries()) == 5
+    reader = RunReader(copy, live=True)
+    before = reader.version
+    assert sum(len(e.findings) for e in reader.samples()) == 5
     with path.open("ab") as file:
         file.write(b"".join(lines[5:8]) + lines[8][:30])  # the last line is still being written
-    assert sum(len(e.findings) for e in index.entries()) == 8
-    assert index.version > before
+    assert sum(len(e.findings) for e in reader.samples()) == 8
+    assert reader.version > before
     with path.open("ab") as file:
         file.write(lines[8][30:])
-    assert sum(len(e.findings) for e in index.entries()) == 9
+    assert sum(len(e.findings) for e in reader.samples()) == 9
 
 
 def test_what_is_being_judged_now_shows_its_steps(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("editloupe.viewer.index._LOOK_S", 0.0)
+    monkeypatch.setattr("editloupe.viewer.reader._LOOK_S", 0.0)
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     path = copy / "findings.jsonl"
@@ -175,14 +175,14 @@ def test_what_is_being_judged_now_shows_its_steps(run: Path, tmp_path: Path, mon
     events = trace.read_bytes().splitlines(keepends=True)
     calls = [i for i, line in enumerate(events) if json.loads(line)["kind"] == "tool_started"]
     trace.write_bytes(b"".join(events[: calls[0] + 1]))
-    (copy / "run.owner").write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
-    index = RunIndex(copy, live=True)
+    (copy / "run.owner").write_text(json.dumps({"process": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
+    reader = RunReader(copy, live=True)
     # The number of a process alone says nothing: it may be another's by now.
-    assert not index.running()
+    assert not reader.running()
     with FileLock(copy / "run.lock"):
-        (entry,) = (e for e in index.entries() if e.open)
-        site = Site.of([index], live=True)
+        (entry,) = (e for e in reader.samples() if e.open)
+        site = Site.of([reader], live=True)
         text = site.sample_page(site.runs[0], entry)
         assert "(in progress)" in text and "running…" in text and "First thought" in text
         assert '"running":1' in site.rows(site.runs[0])
-    assert not [e for e in index.entries() if e.open]
+    assert not [e for e in reader.samples() if e.open]

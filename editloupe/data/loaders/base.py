@@ -8,39 +8,49 @@ from pathlib import Path
 from typing import Protocol
 
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import Loaded, Progress
+from editloupe.data.rows import Loaded, OnProgress
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """What is to be loaded.
-
-    metadata: the file that was named instead of its folder.   edited: folder of outputs by the editor's name.
-    fields: a mapping file.   outputs: False where edited images are not needed, and may be absent as a whole.
-    """
+    """What is to be loaded."""
 
     root: Path
     store: ImageStore
     metadata: Path | None = None
+    """The file that was named instead of its folder."""
     edited: Mapping[str, Path] = field(default_factory=dict)
+    """Folder of outputs by the editor's name."""
     fields: Path | None = None
     outputs: bool = True
-    progress: Progress | None = None
+    """False where edited images are not needed, and may be absent as a whole."""
+    progress: OnProgress | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxFile:
+    """A file beside the data from which a loader reads boxes: a JSON line for each row."""
+
+    name: str
+    """The file's name in the root folder."""
+    id_key: str
+    """The key of the row's id."""
+    boxes_key: str
+    """The key of its boxes."""
 
 
 class Loader(Protocol):
-    """One layout: a module of this package has these names.
+    """One layout: a module or an object behind the entry point group `editloupe.loaders`, under the name of the format.
 
-    LAYOUT: what is looked for, as it stands in messages.
+    A loader that reads a mapping file (`--fields`) also has `box_file(fields: Path | None) -> BoxFile`.
     """
 
     @property
-    def LAYOUT(self) -> str: ...  # noqa: N802 - a module's constant
+    def LAYOUT(self) -> str:  # noqa: N802 - a module's constant
+        """What is looked for, as it stands in messages."""
 
     def matches(self, data: DataSet) -> bool:
-        """Whether the folder has this layout."""
-        ...
+        """Return whether the folder, or the file that was named instead of it, has this layout."""
 
     def load(self, data: DataSet) -> Loaded:
-        """The folder's samples. Raises DataError, SampleError or ConfigError where the whole cannot be used."""
-        ...
+        """Load the folder's samples. Raises DataError, SampleError or ConfigError where the whole cannot be used."""

@@ -20,12 +20,12 @@ _PATTERNS: Final = ("{id}", "{edited}", "{source}")
 
 
 def matches(data: DataSet) -> bool:
-    """Whether a metadata file lies in the folder."""
+    """Return whether a metadata file lies in the folder."""
     return bool(_files(data.root))
 
 
 def load(data: DataSet) -> Loaded:
-    """One sample a row. With `data.edited`, each row once for each editor, whose files replace `edited_file_name`.
+    """Load one sample a row. With `data.edited`, each row once for each editor, whose files replace `edited_file_name`.
 
     Raises SampleError where the file lacks a column, DataError where it is not clear which file is meant.
     """
@@ -53,12 +53,7 @@ def load(data: DataSet) -> Loaded:
     else:
         final = named(rows)
     return assemble(
-        final,
-        format="imagefolder",
-        dataset=root.resolve().name,
-        metadata=metadata,
-        notes=notes,
-        progress=data.progress,
+        final, format="imagefolder", dataset=root.resolve().name, metadata=metadata, notes=notes, progress=data.progress
     )
 
 

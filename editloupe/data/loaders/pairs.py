@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from editloupe.data.folders import Folder, Place, open_folder, plain_stem
+from editloupe.data.folders import Folder, ImageFile, open_folder, plain_stem
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.outputs import with_outputs
-from editloupe.data.rows import Broken, Loaded, Row, assemble, named, rating_notes, read_row
-from editloupe.data.tables import Line, Table, read_table
+from editloupe.data.rows import BrokenRow, DataRow, Loaded, assemble, named, rating_notes, read_row
+from editloupe.data.tables import Table, TableLine, read_table
 from editloupe.errors import DataError, SampleError
 from editloupe.values import Json
 
@@ -20,19 +20,18 @@ LAYOUT: Final = "source/ and edited/ (or outputs given with --edited) with instr
 
 NAME_COLUMNS: Final = ("name", "stem", "file_name", "image", "id")
 """The column that says which image a row of the instructions belongs to: the first of these that there is."""
-
 _INSTRUCTIONS: Final = ("instructions.csv", "instructions.jsonl", "instructions.txt")
 
 
 def matches(data: DataSet) -> bool:
-    """Whether the two folders are there."""
-    if not (data.root / "source").is_dir():
+    """Return whether the two folders are there, and no file was named instead of them."""
+    if data.metadata is not None or not (data.root / "source").is_dir():
         return False
     return (data.root / "edited").is_dir() or ((bool(data.edited) or not data.outputs) and bool(_instructions(data.root)))
 
 
 def load(data: DataSet) -> Loaded:
-    """One sample for each image in `source/`, its stem being the id. With `data.edited`, once for each editor.
+    """Load one sample for each image in `source/`, its stem being the id. With `data.edited`, once for each editor.
 
     Raises DataError and SampleError where a folder or the instructions cannot be used.
     """
@@ -48,14 +47,14 @@ def load(data: DataSet) -> Loaded:
     for path in editors.values():
         _check_flat(path, data.store)
     table = _table(folder, before)
-    rows: list[Row | Broken] = []
+    rows: list[DataRow | BrokenRow] = []
     for line in table.lines:
         rows.append(_row(line, folder=folder, before=before, references=references, text_only=table.text_only))
-    told = {row.id for row in rows}
+    given = {row.id for row in rows}
     for stem, sources in before.items():
-        if stem not in told:
+        if stem not in given:
             message = f"{root / sources[0]}: no instruction for {stem!r} in {table.file.name}; add a row for it"
-            rows.append(Broken(line=None, id=stem, kind="no_instruction", message=message, file=root / sources[0]))
+            rows.append(BrokenRow(line=None, id=stem, kind="no_instruction", message=message, file=root / sources[0]))
     matched = with_outputs(named(rows), editors, store=data.store, patterns=("{id}",))
     final = list(matched.rows if editors else named(rows))
     for editor, files in matched.left.items():
@@ -64,7 +63,7 @@ def load(data: DataSet) -> Loaded:
             if plain_stem(file) not in before:
                 message = f"{path}: no image in source/ has the stem {plain_stem(file)!r}; rename one of the two"
                 final.append(
-                    Broken(line=None, id=plain_stem(file), editor=editor, kind="no_match", message=message, file=path)
+                    BrokenRow(line=None, id=plain_stem(file), editor=editor, kind="no_match", message=message, file=path)
                 )
     return assemble(
         named(final),
@@ -81,7 +80,7 @@ def _instructions(root: Path) -> list[Path]:
 
 
 def _stems(folder: Folder, name: str) -> dict[str, list[str]]:
-    """File names (relative to the root) by stem."""
+    """Return file names (relative to the root) by stem."""
     if not folder.own(name).is_dir():
         raise DataError(f"{folder.root / name}: no such folder; expected {LAYOUT}")
     stems: dict[str, list[str]] = {}
@@ -118,15 +117,15 @@ def _table(folder: Folder, before: Mapping[str, Sequence[str]]) -> Table:
 
 
 def _text_table(file: Path, before: Mapping[str, Sequence[str]]) -> Table:
-    """`stem<TAB>instruction` on each line, or a single line that holds for every image."""
+    """Read `stem<TAB>instruction` lines, or a single line that holds for every image."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise SampleError("is not UTF-8; save the file as UTF-8", file=file) from error
     given = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
-    lines: list[Line]
+    lines: list[TableLine]
     if len(given) == 1 and "\t" not in given[0][1]:
-        lines = [Line(number=given[0][0], values={"name": stem, "instruction": given[0][1]}) for stem in before]
+        lines = [TableLine(number=given[0][0], values={"name": stem, "instruction": given[0][1]}) for stem in before]
     else:
         lines = [_text_line(number, line) for number, line in given]
     if not lines:
@@ -134,12 +133,12 @@ def _text_table(file: Path, before: Mapping[str, Sequence[str]]) -> Table:
     return Table(file=file, columns=("name", "instruction"), lines=tuple(lines), text_only=True)
 
 
-def _text_line(number: int, line: str) -> Line:
+def _text_line(number: int, line: str) -> TableLine:
     stem, tab, instruction = line.partition("\t")
     if tab:
-        return Line(number=number, values={"name": stem.strip(), "instruction": instruction})
+        return TableLine(number=number, values={"name": stem.strip(), "instruction": instruction})
     fault = f"expected a file's stem, a tab and the instruction, found no tab in {line.strip()[:60]!r}"
-    return Line(number=number, values={}, fault=fault)
+    return TableLine(number=number, values={}, fault=fault)
 
 
 def _name_column(columns: Sequence[str]) -> str | None:
@@ -147,13 +146,13 @@ def _name_column(columns: Sequence[str]) -> str | None:
 
 
 def _row(
-    line: Line,
+    line: TableLine,
     *,
     folder: Folder,
     before: Mapping[str, Sequence[str]],
     references: Mapping[str, Sequence[str]],
     text_only: bool,
-) -> Row | Broken:
+) -> DataRow | BrokenRow:
     column = _name_column(tuple(line.values))
     if line.fault is not None or column is None:
         fault = line.fault or f"expected one of the columns {', '.join(NAME_COLUMNS)}"
@@ -171,7 +170,7 @@ def _row(
     values: dict[str, Json] = {f"data.{k}" if k in given_editor else k: v for k, v in line.values.items() if k != column}
     values.update(id=id, source_file_name=files[0] if files else f"source/{id}")
     row = read_row(replace(line, values=values), folder=folder, text_only=text_only)
-    if isinstance(row, Broken):
+    if isinstance(row, BrokenRow):
         return row
     if not files:
         return _unmatched(row, f"{folder.root / 'source'}: no image has the stem {id!r}", folder.root / "source")
@@ -180,8 +179,8 @@ def _row(
             message = f"several files have the stem {id!r}: {', '.join(found)}; keep one"
             return _unmatched(row, message, folder.root / found[0])
     reference = references.get(id)
-    return replace(row, reference=Place(folder=folder, name=reference[0]) if reference else row.reference)
+    return replace(row, reference=ImageFile(folder=folder, name=reference[0]) if reference else row.reference)
 
 
-def _unmatched(row: Row, message: str, file: Path) -> Broken:
-    return Broken(line=row.line, id=row.id, edit_type=row.edit_type, kind="no_match", message=message, file=file)
+def _unmatched(row: DataRow, message: str, file: Path) -> BrokenRow:
+    return BrokenRow(line=row.line, id=row.id, edit_type=row.edit_type, kind="no_match", message=message, file=file)

@@ -32,15 +32,20 @@
       select.value = chosen;
       select.closest("label").hidden = values.length === 0;
     };
-    const given = new Set(data.rows.flatMap((row) => Object.values(row.labels).flat().map((label) => label.status)));
+    const given = new Set(data.rows.flatMap((row) => Object.values(row.answers).flat().map((label) => label.status)));
     for (const row of data.rows) if (row.running) given.add("running");
-    for (const [criterion, names] of Object.entries(data.labels)) fill(`label.${criterion}`, names);
+    for (const [question, names] of Object.entries(data.answers)) fill(`label.${question}`, names);
     fill("status", [...data.statuses, "running"].filter((status) => given.has(status)));
     fill("type", unique((row) => row.type));
     fill("editor", unique((row) => row.editor));
     form.elements.area.closest("label").hidden = data.rows.every((row) => row.area === null);
     form.elements.differ.closest("label").hidden = data.rows.every((row) => row.human === null && row.spread === null);
-    document.querySelectorAll(".if-editors").forEach((cell) => { cell.hidden = data.rows.every((row) => !row.editor); });
+    // A column that says nothing of any sample is left out.
+    const empty = { type: (row) => !row.type, editor: (row) => !row.editor, area: (row) => row.area === null, differ: (row) => differ(row) === null, turns: (row) => !row.turns };
+    for (const head of table.querySelectorAll("th[data-column]")) {
+      const column = head.dataset.column;
+      head.hidden = data.rows.every(empty[column] ?? ((row) => !row.running && !(row.answers[column.slice(6)] || []).length));
+    }
   }
 
   function test(wanted) {
@@ -54,12 +59,12 @@
     }
     for (const [field, value] of Object.entries(wanted)) {
       if (field.startsWith("label.")) {
-        const criterion = field.slice(6);
-        tests.push((row) => (row.labels[criterion] || []).some((label) => label.status === "ok" && label.name === value));
+        const question = field.slice(6);
+        tests.push((row) => (row.answers[question] || []).some((label) => label.status === "ok" && label.name === value));
       }
     }
     if (wanted.status === "running") tests.push((row) => row.running > 0);
-    else if (wanted.status) tests.push((row) => Object.values(row.labels).flat().some((label) => label.status === wanted.status));
+    else if (wanted.status) tests.push((row) => Object.values(row.answers).flat().some((label) => label.status === wanted.status));
     if (wanted.type) tests.push((row) => row.type === wanted.type);
     if (wanted.editor) tests.push((row) => row.editor === wanted.editor);
     if (wanted.area === "none") tests.push((row) => row.area === null);
@@ -77,7 +82,7 @@
 
   function value(row, by) {
     if (by.startsWith("label.")) {
-      const values = (row.labels[by.slice(6)] || []).map((label) => label.value).filter((v) => v !== null);
+      const values = (row.answers[by.slice(6)] || []).map((label) => label.value).filter((v) => v !== null);
       return values.length ? Math.min(...values) : null;
     }
     return by === "differ" ? differ(row) : row[by];
@@ -97,14 +102,16 @@
 
   function chip(label) {
     const dot = make("span", { className: `dot ${label.tone}` });
-    const chipped = make("span", { className: "chip" }, dot, label.name);
+    const chipped = make("span", { className: "chip" }, dot, label.scope ? `${label.scope}: ${label.name}` : label.name);
     if (label.by) chipped.title = label.by;
     return chipped;
   }
 
-  function cell(heading, className, ...children) {
+  function cell(column, className, ...children) {
     const made = make("td", { className }, ...children);
-    made.dataset.name = heading;
+    const head = table.querySelector(`th[data-column="${CSS.escape(column)}"]`);
+    made.dataset.name = head.textContent.trim();
+    made.hidden = head.hidden;
     if (!children.length || (children.length === 1 && children[0] === "")) made.classList.add("empty");
     return made;
   }
@@ -113,26 +120,26 @@
     const pair = make("span");
     for (const [at, thumb] of [row.thumbs[0], row.thumbs[1]].entries()) {
       if (thumb) pair.append(make("img", { src: `thumbs/${thumb.slice(0, 2)}/${thumb}`, loading: "lazy", alt: `${at ? "Edited" : "Source"}, ${row.id}`, width: 72, height: 72 }));
-      else pair.append(make("span", { className: "none", textContent: "none" }));
+      else pair.append(make("span", { className: "none", textContent: thumb === "" ? "not kept" : "none" }));
     }
     const link = make("a", { href: `samples/${row.slug}.html`, textContent: row.id, title: row.id });
     const text = make("p", { textContent: row.text, title: row.text });
     text.dir = "auto";
-    const line = make("tr", {}, make("td", { className: "pair" }, pair), make("td", { className: "name" }, link, text), cell("Edit type", "", row.type));
-    const editor = cell("Editor", "if-editors", row.editor);
+    const line = make("tr", {}, make("td", { className: "pair" }, pair), make("td", { className: "name" }, link, text), cell("type", "", row.type));
+    const editor = cell("editor", "if-editors", row.editor);
     editor.title = row.editor;
-    editor.hidden = document.querySelector("th.if-editors").hidden;
     line.append(editor);
-    for (const criterion of Object.keys(data.labels)) {
-      const heading = form.elements[`label.${criterion}`].closest("label").querySelector("span").textContent;
-      const labels = (row.labels[criterion] || []).map(chip);
+    for (const question of Object.keys(data.answers)) {
+      // A question that was first asked after this page was made has no column yet.
+      if (!form.elements[`label.${question}`]) continue;
+      const labels = (row.answers[question] || []).map(chip);
       if (!labels.length && row.running) labels.push(make("span", { className: "chip dim", textContent: "running…" }));
-      line.append(cell(heading, "", make("span", { className: "labels" }, ...labels)));
+      line.append(cell(`label.${question}`, "", ...(labels.length ? [make("span", { className: "labels" }, ...labels)] : [])));
     }
-    line.append(cell("Area", "number", row.area === null ? "" : `${row.area < 10 ? row.area.toFixed(2) : row.area.toFixed(1)} %`));
+    line.append(cell("area", "number", row.area === null ? "" : `${row.area < 10 ? row.area.toFixed(2) : row.area.toFixed(1)} %`));
     const apart = differ(row);
-    line.append(cell("Disagreement", "number", apart === null ? "" : apart.toFixed(0)));
-    line.append(cell("Turns", "number", String(row.turns)));
+    line.append(cell("differ", "number", apart === null ? "" : apart.toFixed(0)));
+    line.append(cell("turns", "number", String(row.turns)));
     return line;
   }
 

@@ -143,8 +143,9 @@
       });
     }
     const grip = one(".grip");
-    grip.addEventListener("pointerdown", (event) => { event.stopPropagation(); grip.setPointerCapture(event.pointerId); });
-    grip.addEventListener("pointermove", (event) => {
+    // Only the source has one; where the run did not keep that picture, there is nothing to swipe.
+    grip?.addEventListener("pointerdown", (event) => { event.stopPropagation(); grip.setPointerCapture(event.pointerId); });
+    grip?.addEventListener("pointermove", (event) => {
       if (!grip.hasPointerCapture(event.pointerId)) return;
       event.stopPropagation();
       const box = source.getBoundingClientRect();

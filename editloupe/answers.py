@@ -1,0 +1,498 @@
+"""What an answer may be, how it is asked for, and how it is read. Frozen values, no I/O.
+
+An `Answer` is what a judge said. An `AnswerSpec` travels with every question: it prints the instructions that the model
+reads, parses the model's text, and gives a JSON Schema to backends that can hold a reply to one. Parsing never guesses: a
+text that does not say the answer raises ReplyError with the status of the finding.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+from editloupe.errors import ConfigError, ReplyError
+from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice
+from editloupe.values import Box, Json, Serialisable, canonical_json, is_empty
+
+ConfidenceSource: TypeAlias = Literal["logprob", "detector", "asked"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confidence:
+    """How sure the judge is of its answer."""
+
+    value: float
+    """0 to 1, higher is surer."""
+    source: ConfidenceSource
+    """Where the value comes from: token probabilities, a detector's score, or the model's own words."""
+
+
+_MaybeConfidence = Annotated[Confidence | None, Field(exclude_if=is_empty)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Label(Serialisable):
+    """One label of an ordered scale."""
+
+    name: str
+    value: float
+    """On the scale of the metric."""
+    confidence: _MaybeConfidence = None
+    kind: Literal["label"] = "label"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number(Serialisable):
+    """A finite number. An infinite measure is a status, not a number."""
+
+    value: float
+    confidence: _MaybeConfidence = None
+    kind: Literal["number"] = "number"
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.value):
+            raise ValueError(f"a number must be finite, found {self.value!r}; an infinite measure is counted apart")
+
+    def __str__(self) -> str:
+        return f"{self.value:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Serialisable):
+    """One of the offered options."""
+
+    name: str
+    confidence: _MaybeConfidence = None
+    kind: Literal["choice"] = "choice"
+    value: ClassVar[None] = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text(Serialisable):
+    """Free text."""
+
+    text: str
+    confidence: _MaybeConfidence = None
+    kind: Literal["text"] = "text"
+    value: ClassVar[None] = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boxes(Serialisable):
+    """Places in one image."""
+
+    boxes: tuple[Box, ...]
+    """In thousandths (0 to 1000) of the image's width and height, [x0, y0, x1, y1]."""
+    confidence: _MaybeConfidence = None
+    kind: Literal["boxes"] = "boxes"
+    value: ClassVar[None] = None
+
+    def __str__(self) -> str:
+        return "; ".join(", ".join(f"{v:g}" for v in box) for box in self.boxes) or "no box"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record(Serialisable):
+    """A JSON value of the schema that was asked for."""
+
+    data: Json
+    confidence: _MaybeConfidence = None
+    kind: Literal["record"] = "record"
+    value: ClassVar[None] = None
+
+    def __str__(self) -> str:
+        return canonical_json(self.data)
+
+
+Answer: TypeAlias = Annotated[Label | Number | Choice | Text | Boxes | Record, Field(discriminator="kind")]
+"""Tagged by `kind`. `value` is the number of a Label or a Number, and None for the others."""
+
+_ANSWER: Final[TypeAdapter[Label | Number | Choice | Text | Boxes | Record]] = TypeAdapter(Answer)
+
+
+def answer_from_json(data: object) -> Label | Number | Choice | Text | Boxes | Record:
+    """Return the answer that `to_json` wrote. Raises ValueError for data of another shape."""
+    return _ANSWER.validate_python(data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelRule(Serialisable):
+    """One allowed label."""
+
+    name: str
+    value: float
+    aliases: tuple[str, ...] = ()
+    """Other spellings that mean this label and no other."""
+
+
+def _distinct(what: str, words: Sequence[tuple[str, str]], *, least: int) -> None:
+    """Raise ConfigError for too few words, an empty word, and two words of different options that fold to the same."""
+    if len(words) < least:
+        raise ConfigError(f"expected at least {least} answers to choose from, found {len(words)}")
+    seen: dict[str, str] = {}
+    for word, owner in words:
+        folded = fold(word)
+        if not folded:
+            raise ConfigError(f"{what} {word!r} holds no letter, digit or symbol that an answer could be matched by")
+        if seen.setdefault(folded, owner) != owner:
+            raise ConfigError(f"{what} {word!r} of {owner!r} reads the same as {seen[folded]!r}; answers must differ")
+        if word == owner and [w for w, _ in words].count(word) > 1:
+            raise ConfigError(f"{what} {word!r} stands twice; answers must differ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels(Serialisable):
+    """Ordered labels with values (DLEBench)."""
+
+    labels: tuple[LabelRule, ...]
+    """Best first, as the prompt lists them."""
+    kind: Literal["labels"] = "labels"
+    noun: ClassVar[str] = "label"
+
+    def __post_init__(self) -> None:
+        _distinct("a label", [(rule.name, rule.name) for rule in self.labels], least=2)
+
+    @property
+    def ask(self) -> str:
+        """What the final answer must hold, as a phrase of a prompt."""
+        return "one of the labels below, spelled as it is here,"
+
+    @property
+    def example(self) -> str:
+        """One answer of this form."""
+        return self.labels[0].name
+
+    def instructions(self) -> str:
+        """Return the sentence that lists what may be answered."""
+        return f"The labels: {', '.join(rule.name for rule in self.labels)}."
+
+    def parse(self, text: str) -> Label:
+        """Return the one label that the text names. Raises ReplyError."""
+        values = {rule.name: rule.value for rule in self.labels}
+        name = parse_choice(text, [(rule.name, rule.aliases) for rule in self.labels], values=values)
+        return Label(name=name, value=values[name])
+
+    def choices(self) -> tuple[str, ...]:
+        """Return the only texts that are an answer."""
+        return tuple(rule.name for rule in self.labels)
+
+    def json_schema(self) -> dict[str, Json]:
+        """Return the JSON Schema of an answer."""
+        return {"enum": list(self.choices())}
+
+
+_NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale(Serialisable):
+    """A number from `low` to `high`, both included. A number outside is `off_menu`; nothing is clamped (UnicBench)."""
+
+    low: float
+    high: float
+    whole: bool = False
+    """Only whole numbers count."""
+    kind: Literal["scale"] = "scale"
+    noun: ClassVar[str] = "number"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ConfigError(f"a scale needs finite low < high, found {self.low!r} and {self.high!r}")
+
+    @property
+    def ask(self) -> str:
+        """What the final answer must hold, as a phrase of a prompt."""
+        return f"one {self._what()}"
+
+    @property
+    def example(self) -> str:
+        """One answer of this form."""
+        middle = (self.low + self.high) / 2
+        return f"{round(middle) if self.whole else middle:g}"
+
+    def instructions(self) -> str:
+        """Return the sentence that says what may be answered."""
+        return f"The answer is one {self._what()}."
+
+    def parse(self, text: str) -> Number:
+        """Return the number that the text says: alone, or as "7/10" and "7 of 10". Raises ReplyError."""
+        found = f"found {text.strip()[:120]!r}"
+        folded = re.sub(r"(?<=\d)\s*(?:/|of|out of)\s*(?=\d)", " / ", fold(text.replace("/", " of ")))
+        words = folded.split()
+        if not words:
+            raise ReplyError("unparsed", f"the answer is empty; expected one {self._what()}")
+        numbers = [float(w) for w in words if _NUMBER.fullmatch(w)]
+        if len(words) >= 3 and words[-2] == "/" and numbers and numbers[-1] == self.high:
+            words, numbers = words[:-2], numbers[:-1]
+        rest = [w for w in words if not _NUMBER.fullmatch(w) and w not in _AROUND]
+        if len(set(numbers)) > 1:
+            raise ReplyError("contradictory", f"the answer holds several numbers; expected one {self._what()}; {found}")
+        if not numbers or rest:
+            raise ReplyError("off_menu", f"the answer is not one number alone; expected one {self._what()}; {found}")
+        value = numbers[0]
+        if not self.low <= value <= self.high or (self.whole and value != int(value)):
+            raise ReplyError("off_menu", f"{value:g} is off the scale; expected one {self._what()}; {found}")
+        return Number(value=value)
+
+    def choices(self) -> tuple[str, ...] | None:
+        """Return the whole numbers of a short whole scale; None where there are too many to list."""
+        if not self.whole or self.high - self.low > 100:
+            return None
+        return tuple(str(n) for n in range(math.ceil(self.low), math.floor(self.high) + 1))
+
+    def json_schema(self) -> dict[str, Json]:
+        """Return the JSON Schema of an answer."""
+        return {"type": "integer" if self.whole else "number", "minimum": self.low, "maximum": self.high}
+
+    def _what(self) -> str:
+        return f"{'whole ' if self.whole else ''}number from {self.low:g} to {self.high:g}"
+
+
+_AROUND: Final = frozenset({"the", "my", "is", "as", "score", "answer", "final", "result", "rating", "grade", "="})
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneOf(Serialisable):
+    """One of several options, which may differ from sample to sample (GIE-Bench)."""
+
+    options: tuple[str, ...]
+    """As the prompt lists them."""
+    aliases: Annotated[Mapping[str, tuple[str, ...]], Field(exclude_if=is_empty)] = field(default_factory=dict)
+    """Option → other spellings of it, for example the letter under which the prompt shows it."""
+    abstain: Annotated[str | None, Field(exclude_if=is_empty)] = None
+    """The option by which a judge says that it cannot tell. Its findings are `abstained`."""
+    kind: Literal["one_of"] = "one_of"
+    noun: ClassVar[str] = "answer"
+
+    def __post_init__(self) -> None:
+        _distinct("an option", [(option, option) for option in self.options], least=2)
+        unknown = [name for name in (*self.aliases, *([self.abstain] if self.abstain else [])) if name not in self.options]
+        if unknown:
+            raise ConfigError(f"{unknown[0]!r} is none of the options {', '.join(map(repr, self.options))}")
+        _distinct("an alias", [(a, name) for name in self.options for a in (name, *self.aliases.get(name, ()))], least=2)
+
+    @property
+    def ask(self) -> str:
+        """What the final answer must hold, as a phrase of a prompt."""
+        return "one of the answers below, spelled as it is here,"
+
+    @property
+    def example(self) -> str:
+        """One answer of this form."""
+        return self.options[0]
+
+    def instructions(self) -> str:
+        """Return the sentence that lists what may be answered."""
+        return f"The answers: {', '.join(self.options)}."
+
+    def parse(self, text: str) -> Choice:
+        """Return the one option that the text names. Raises ReplyError; the abstain option is `abstained`."""
+        name = parse_choice(text, [(option, tuple(self.aliases.get(option, ()))) for option in self.options])
+        if name == self.abstain:
+            raise ReplyError("abstained", f"the judge answered {name!r}")
+        return Choice(name=name)
+
+    def choices(self) -> tuple[str, ...]:
+        """Return the only texts that are an answer."""
+        return self.options
+
+    def json_schema(self) -> dict[str, Json]:
+        """Return the JSON Schema of an answer."""
+        return {"enum": list(self.options)}
+
+
+YES_NO: Final = OneOf(options=("yes", "no"))
+"""The two options of a yes-or-no question (EdiVal, DICE)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreeText(Serialisable):
+    """A short text: an object's name, words that were read."""
+
+    max_words: int | None = None
+    kind: Literal["free_text"] = "free_text"
+    noun: ClassVar[str] = "answer"
+
+    def __post_init__(self) -> None:
+        if self.max_words is not None and self.max_words < 1:
+            raise ConfigError(f"max_words must be at least 1, found {self.max_words}")
+
+    @property
+    def ask(self) -> str:
+        """What the final answer must hold, as a phrase of a prompt."""
+        return "your answer" if self.max_words is None else f"your answer, at most {self.max_words} words,"
+
+    @property
+    def example(self) -> str:
+        """One answer of this form."""
+        return "your answer"
+
+    def instructions(self) -> str:
+        """Return the sentence that says what may be answered."""
+        return f"The answer has at most {self.max_words} words." if self.max_words else "The answer is plain text."
+
+    def parse(self, text: str) -> Text:
+        """Return the text, white space folded. Raises ReplyError for an empty or overlong one, and for "Cannot Judge"."""
+        said = " ".join(text.split())
+        if not said:
+            raise ReplyError("unparsed", "the answer is empty; expected some words")
+        if fold(said) == fold(CANNOT_JUDGE):
+            raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
+        if self.max_words is not None and len(said.split()) > self.max_words:
+            count = len(said.split())
+            raise ReplyError("off_menu", f"the answer has {count} words; expected at most {self.max_words}; found {said!r}")
+        return Text(text=said)
+
+    def choices(self) -> None:
+        """Return None: the answer is free."""
+        return
+
+    def json_schema(self) -> dict[str, Json]:
+        """Return the JSON Schema of an answer."""
+        return {"type": "string"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxList(Serialisable):
+    """Boxes in thousandths (0 to 1000) of one image, [x0, y0, x1, y1]."""
+
+    kind: Literal["box_list"] = "box_list"
+    noun: ClassVar[str] = "list of boxes"
+
+    @property
+    def ask(self) -> str:
+        """What the final answer must hold, as a phrase of a prompt."""
+        return "a JSON list of boxes"
+
+    @property
+    def example(self) -> str:
+        """One answer of this form."""
+        return "[[100, 200, 300, 400]]"
+
+    def instructions(self) -> str:
+        """Return the sentence that says what may be answered."""
+        return (
+            "The answer is a JSON list of boxes, each four whole numbers [x0, y0, x1, y1] in thousandths (0 to 1000) of "
+            "the image's width and height, the origin at the top left; [] where there is none."
+        )
+
+    def parse(self, text: str) -> Boxes:
+        """Return the boxes. Raises ReplyError for text that is no such list, and for a box that is empty or outside."""
+        data = _json_in(text, "a JSON list of boxes")
+        if not isinstance(data, list):
+            raise ReplyError("off_menu", f"expected a JSON list of boxes, found {type(data).__name__}")
+        boxes = []
+        for item in data:
+            numbers = isinstance(item, list) and len(item) == 4 and all(type(v) in (int, float) for v in item)
+            if not numbers or not all(0 <= v <= 1000 for v in item):
+                raise ReplyError("off_menu", f"expected four numbers from 0 to 1000 a box, found {item!r}")
+            try:
+                boxes.append(Box(*item))
+            except ValueError as error:
+                raise ReplyError("off_menu", str(error)) from error
+        return Boxes(boxes=tuple(boxes))
+
+    def choices(self) -> None:
+        """Return None: the answer is free."""
+        return
+
+    def json_schema(self) -> dict[str, Json]:
+        """Return the JSON Schema of an answer."""
+        box: dict[str, Json] = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
+        return {"type": "array", "items": box}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordOf(Serialisable):
+    """A JSON object of a schema: EdiVal's objects, DICE's differences. `RecordOf.model(Model)` takes a pydantic model."""
+
+    schema: Mapping[str, Json]
+    """JSON Schema (draft 2020-12)."""
+    kind: Literal["record_of"] = "record_of"
+    noun: ClassVar[str] = "JSON object"
+
+    def __post_init__(self) -> None:
+        if not self.schema:
+            raise ConfigError("a record needs a JSON Schema; an empty one accepts everything")
+
+    @classmethod
+    def model(cls, model: type[BaseModel]) -> RecordOf:
+        """Return the spec of a pydantic model."""
+        return cls(schema=model.model_json_schema())
+
+    @property
+    def ask(self) -> str:
+        """What the final answer must hold, as a phrase of a prompt."""
+        return "one JSON object of the schema below"
+
+    @property
+    def example(self) -> str:
+        """One answer of this form."""
+        return "{…}"
+
+    def instructions(self) -> str:
+        """Return the sentence that says what may be answered."""
+        return f"The answer is one JSON object of this JSON Schema: {json.dumps(self.schema, ensure_ascii=False)}"
+
+    def parse(self, text: str) -> Record:
+        """Return the object. Raises ReplyError for text that is no JSON, and for JSON that the schema refuses."""
+        import jsonschema
+
+        data = _json_in(text, "one JSON object")
+        problem = next(iter(jsonschema.Draft202012Validator(dict(self.schema)).iter_errors(data)), None)
+        if problem is not None:
+            raise ReplyError(
+                "off_menu", f"the JSON does not fit the schema at {problem.json_path}: {problem.message[:300]}"
+            )
+        return Record(data=data)
+
+    def choices(self) -> None:
+        """Return None: the answer is free."""
+        return
+
+    def json_schema(self) -> dict[str, Json]:
+        """Return the JSON Schema of an answer."""
+        return dict(self.schema)
+
+
+AnswerSpec: TypeAlias = Annotated[
+    Labels | Scale | OneOf | FreeText | BoxList | RecordOf,
+    Field(discriminator="kind"),
+]
+"""What a question may be answered with; tagged by `kind`, so that a task's JSON says how its answer is read."""
+
+_FENCED: Final = re.compile(r"^\s*```[a-zA-Z]*\s*\n(.*)\n\s*```\s*$", re.DOTALL)
+
+
+def _json_in(text: str, expected: str) -> Json:
+    """Return the JSON value that is the whole text, a Markdown fence around it aside. Raises ReplyError."""
+    fenced = _FENCED.match(text)
+    body = (fenced[1] if fenced else text).strip()
+    if not body:
+        raise ReplyError("unparsed", f"the answer is empty; expected {expected}")
+    try:
+        value: Json = json.loads(body, parse_constant=_not_finite)
+    except (ValueError, RecursionError) as error:
+        raise ReplyError(
+            "unparsed", f"the answer is not JSON ({error}); expected {expected}; found {body[:120]!r}"
+        ) from error
+    return value
+
+
+def _not_finite(word: str) -> float:
+    raise ValueError(f"{word} is no JSON number")

@@ -1,9 +1,0 @@
-"""The embedded judge: rules on pixels behind the same Request and Reply as any LMM. It is not an LMM, and says so.
-
-dialogue.py reads the conversation, wish.py the instruction, looks.py the pixels, verdicts.py decides; docs/baseline.md
-has the rules in order, what they were measured on, and what they cannot see.
-"""
-
-from editloupe.backends.baseline.backend import PixelBaseline, open_backend
-
-__all__ = ["PixelBaseline", "open_backend"]

@@ -1,0 +1,82 @@
+"""What a request differs in from the nearest one that is recorded: the words of every replay miss."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from editloupe.chat import Message, Request, message_hash
+from editloupe.traces.events import Header, ModelCall
+from editloupe.traces.read import Trace
+from editloupe.values import digest
+
+
+def difference(trace: Trace, request: Request, shared: int) -> str:
+    """Return the first field in which a request differs from a trace whose first `shared` messages are its own."""
+    recorded = trace.messages()
+    if shared < len(request.messages):
+        now = request.messages[shared]
+        if shared >= len(recorded):
+            return f"message {shared + 1} ({now.role}): the recording ends before it"
+        return f"message {shared + 1}: {message_difference(recorded[shared], now)}"
+    heads = {event.head: event for event in trace.events if isinstance(event, ModelCall)}
+    call = heads.get(chain(request.messages)[-1])
+    if call is None:
+        return f"its length: nothing was asked after message {len(request.messages)}"
+    return _settings_difference(trace.header, call, request)
+
+
+def message_difference(recorded: Message, now: Message, *, was: str = "recorded", is_: str = "now") -> str:
+    """Return the first field in which two messages differ: "FIELD: recorded …, now …".
+
+    was, is_: what the two are called.
+    """
+    for name, old, new in (
+        ("role", recorded.role, now.role),
+        ("tool_call_id", recorded.tool_call_id, now.tool_call_id),
+        ("tool_calls", [c.to_json() for c in recorded.tool_calls], [c.to_json() for c in now.tool_calls]),
+        ("images", [p.to_json() for p in recorded.images], [p.to_json() for p in now.images]),
+    ):
+        if old != new:
+            return f"{name}: {was} {short(old)}, {is_} {short(new)}"
+    if recorded.text != now.text:
+        at = next((i for i, (a, b) in enumerate(zip(recorded.text, now.text, strict=False)) if a != b), None)
+        at = min(len(recorded.text), len(now.text)) if at is None else at
+        return f"text, from character {at + 1}: {was} {_around(recorded.text, at)}, {is_} {_around(now.text, at)}"
+    return "the parts' order" if recorded.parts != now.parts else "carry"
+
+
+def _settings_difference(header: Header, call: ModelCall, request: Request) -> str:
+    native = header.judge.get("tool_protocol") == "native"
+    tools = {str(t["name"]): str(t["schema"]) for t in header.tools} if native else {}
+    now = {t.name: digest(t.to_json()) for t in request.tools}
+    choices = None if request.choices is None else list(request.choices)
+    if sorted(tools) != sorted(now):
+        return f"tools: recorded {sorted(tools) or 'none'}, now {sorted(now) or 'none'}"
+    changed = [name for name in tools if tools[name] != now[name]]
+    if changed:
+        return f"tools: the description or the arguments of {', '.join(changed)} are no longer the same"
+    sampling = header.judge.get("sampling")
+    if sampling != request.sampling.to_json():
+        return f"sampling: recorded {short(sampling)}, now {short(request.sampling.to_json())}"
+    if call.choices != choices:
+        return f"choices: recorded {short(call.choices)}, now {short(choices)}"
+    return f"whether tools may be called (now {request.calls_allowed})"
+
+
+def chain(messages: Sequence[Message]) -> list[str]:
+    """Return the hash of each message, as a trace has it."""
+    hashes: list[str] = []
+    for message in messages:
+        hashes.append(message_hash(message, hashes[-1] if hashes else None))
+    return hashes
+
+
+def _around(text: str, at: int) -> str:
+    return repr(("…" if at > 20 else "") + text[max(0, at - 20) : at + 40] + ("…" if len(text) > at + 40 else ""))
+
+
+def short(value: object) -> str:
+    """Return JSON, cut to a line."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 160 else text[:159] + "…"

@@ -1,0 +1,46 @@
+"""What a call took where its endpoint does not say: by rule, so that a budget holds with servers that tell no usage."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from editloupe.backends.base import Traits
+from editloupe.chat import Reply, Request, ToolCall, Usage
+
+CHARACTERS_A_TOKEN: Final = 4
+
+
+def lacks_usage(usage: Usage) -> bool:
+    """Return whether the endpoint left out the input or the output tokens of a call."""
+    return usage.input_tokens is None or usage.output_tokens is None
+
+
+def estimate_usage(request: Request, reply: Reply, traits: Traits) -> Usage | None:
+    """Estimate input and output tokens where the endpoint left them out. A field that it gave is None, so that both add up.
+
+    A token for every 4 characters of text, tools and thoughts that can be seen; images by the rule of the model's maker at
+    the size at which they are sent. None where the input is missing and no rule is known for its images.
+    """
+    read = written = None
+    if reply.usage.input_tokens is None:
+        images = [part.image for message in request.messages for part in message.images]
+        if images and traits.image_tokens is None:
+            return None
+        sizes = [traits.image_policy.size(image.width, image.height) for image in images]
+        pictures = sum(traits.image_tokens.count(*size) for size in sizes) if traits.image_tokens else 0
+        characters = sum(len(message.text) + _calls(message.tool_calls) for message in request.messages)
+        characters += sum(len(json.dumps(tool.to_json())) for tool in request.tools)
+        read = _tokens(characters) + pictures
+    if reply.usage.output_tokens is None:
+        written = _tokens(len(reply.text) + len(reply.reasoning) + _calls(reply.tool_calls))
+    return Usage(input_tokens=read, output_tokens=written)
+
+
+def _calls(calls: tuple[ToolCall, ...]) -> int:
+    return sum(len(json.dumps(call.to_json())) for call in calls)
+
+
+def _tokens(characters: int) -> int:
+    """Return at least 1: a call that took nothing would never use a budget up."""
+    return max(1, -(-characters // CHARACTERS_A_TOKEN))

@@ -1,0 +1,153 @@
+"""`PixelBaseline`: the backend that runs everywhere. It asks for the differences, measures them and answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future
+from typing import Final
+
+from editloupe.backends.base import BackendURI, Traits
+from editloupe.baseline import verdicts
+from editloupe.baseline.dialogue import EDITED, ORIGINAL, ObservedRegion, Question, read_request
+from editloupe.baseline.instruction_parser import parse_instruction
+from editloupe.baseline.phrase import target_phrase
+from editloupe.baseline.region_features import ImagePair
+from editloupe.baseline.verdicts import CONSISTENCY, FOLLOWING, Verdict
+from editloupe.chat import Reply, Request
+from editloupe.data.images import ImageStore
+from editloupe.errors import BackendError, ConfigError, ImageError
+from editloupe.parsing import CANNOT_JUDGE
+from editloupe.prompts.tags import FINAL_ANSWER, THINKING, TOOL_CALL, neutralise
+from editloupe.values import ImageRef, Json
+
+VERSION: Final = "3"
+DESCRIBES: Final = "pixel baseline: rules on pixels, not an LMM"
+
+_OPENING: Final = "This is a pixel baseline: rules on pixels, not an LMM."
+_SMALL_PX: Final = 48.0
+_PAIRS_KEPT: Final = 4
+_MOST_PLACES: Final = 16
+"""More places than this are no list of edits any more."""
+
+
+def open_backend(uri: BackendURI) -> PixelBaseline:
+    """Open the backend `baseline`. Raises ConfigError where the URI names a model or parameters: there are none."""
+    if uri.model or uri.params:
+        raise ConfigError(f"backend {str(uri)!r}: the baseline has neither models nor parameters; write 'baseline'")
+    return PixelBaseline()
+
+
+class PixelBaseline:
+    """Judges by rules. Its answers depend on the request alone.
+
+    The pairs of images that it compared last are kept, to save time.
+    """
+
+    uri: Final = "baseline"
+    endpoint: Final = "in process"
+    version: Final = VERSION
+    traits: Final = Traits(describes=DESCRIBES, is_lmm=False)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pairs: OrderedDict[tuple[str, str], Future[ImagePair]] = OrderedDict()
+
+    def complete(self, request: Request, images: ImageStore) -> Reply:
+        """Return a tool call, a label or the name of an instruction's object, in the tags of the text protocol.
+
+        Raises BackendError where an image cannot be decoded.
+        """
+        question = read_request(request)
+        if question.to_be_named is not None:
+            name = target_phrase(question.to_be_named)
+            return _answer(name, "Named by rules on the words." if name else "No rule fits the instruction.")
+        original, edited = question.original, question.edited
+        unfit = _unfit(question)
+        if unfit or original is None or edited is None:
+            return _answer(None, unfit)
+        if "localize_differences" in question.tools and "localize_differences" not in question.called:
+            return _call(
+                "First: where do the two images differ?",
+                "localize_differences",
+                {"comparison_image_1": ORIGINAL, "comparison_image_2": EDITED},
+            )
+        pair = self._pair(original, edited, images)
+        verdict, thought = _judged(question, pair)
+        place = verdict.place
+        zooms = "zoom_in" in question.tools and "zoom_in" not in question.called
+        if zooms and place is not None and min(place.width, place.height) < _SMALL_PX:
+            width, height = original.width, original.height
+            bbox = list(place.clipped(width=width, height=height).to_thousandths(width=width, height=height))
+            reason = f"{thought} The place is small; a closer look before the verdict."
+            return _call(reason, "zoom_in", {"target_image": EDITED, "bbox": bbox})
+        return _answer(verdict.label, f"{thought} {verdict.reason}")
+
+    def _pair(self, original: ImageRef, edited: ImageRef, images: ImageStore) -> ImagePair:
+        """Compare two pictures once, however many threads ask for them at a time."""
+        key = (original.sha256, edited.sha256)
+        with self._lock:
+            compared = self._pairs.get(key)
+            if first := compared is None:
+                compared = self._pairs[key] = Future()
+            self._pairs.move_to_end(key)
+            while len(self._pairs) > _PAIRS_KEPT:
+                self._pairs.popitem(last=False)
+        if first:
+            try:
+                compared.set_result(ImagePair(images.array(original), images.array(edited)))
+            except BaseException as error:
+                with self._lock:
+                    self._pairs.pop(key, None)
+                compared.set_exception(error)
+                if not isinstance(error, ImageError):
+                    raise
+        try:
+            return compared.result()
+        except ImageError as error:
+            raise BackendError(f"baseline: an image of the request cannot be decoded: {error}") from error
+
+
+def _unfit(question: Question) -> str:
+    """Return the reason why the baseline cannot answer the question; "" where it can."""
+    if question.labels not in (FOLLOWING, CONSISTENCY):
+        named = ", ".join(sorted(question.labels)) or "none"
+        return (
+            "It knows the labels of DLEBench's Instruction Following and Visual Consistency only; "
+            f"the labels here are others ({neutralise(named)})."
+        )
+    missing = [a for a, ref in ((ORIGINAL, question.original), (EDITED, question.edited)) if ref is None]
+    if missing:
+        return f"It compares two images, and the request lacks {' and '.join(missing)}."
+    return "" if question.instruction.strip() else "The request has no editing instruction."
+
+
+def _judged(question: Question, pair: ImagePair) -> tuple[Verdict, str]:
+    """Return the verdict, and the thought before it: how the instruction was read and how many places count."""
+    instruction = parse_instruction(question.instruction)
+    if question.observed is None:
+        places = [ObservedRegion(box=region.box) for region in pair.found.regions[:_MOST_PLACES]]
+        source = "No observation is at hand, so the places were found on the full images"
+    else:
+        places = list(question.observed[:_MOST_PLACES])
+        source = "The places are those of the observation"
+    measured = verdicts.measure(pair, [p.box for p in places], crops={p.crop: p.box for p in places if p.crop})
+    judge = verdicts.follow if question.labels == FOLLOWING else verdicts.consist
+    count = f"{len(places)}, of which {len(measured.regions)} count"
+    thought = f"Read from the instruction: {instruction.described}. {source}: {count}."
+    return judge(instruction, measured), thought
+
+
+def _call(thought: str, name: str, parameters: dict[str, Json]) -> Reply:
+    body = json.dumps({"name": name, "parameters": parameters})
+    return _reply(thought, f"<{TOOL_CALL}>\n{body}\n</{TOOL_CALL}>")
+
+
+def _answer(label: str | None, thought: str) -> Reply:
+    return _reply(thought, f"<{FINAL_ANSWER}>{label or CANNOT_JUDGE}</{FINAL_ANSWER}>")
+
+
+def _reply(thought: str, act: str) -> Reply:
+    text = f"<{THINKING}>{_OPENING} {thought}</{THINKING}>\n{act}"
+    return Reply(text=text, model=f"pixel-baseline-{VERSION}")

@@ -1,0 +1,118 @@
+"""Reads the conversation: criterion, instruction, images, tools on offer, and what the observations reported.
+
+The prompt's own lines are trusted in the order in which they stand: the criterion before the instruction, the labels
+after it. The instruction is one line, whatever it says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from editloupe.chat import Message, Request
+from editloupe.values import Box, ImageRef
+
+ORIGINAL: Final = "Original Image"
+EDITED: Final = "Edited Image"
+
+_CRITERION = re.compile(r"^\s*Criterion:\s*(.+?)\s*$")
+_INSTRUCTION = re.compile(r"^\s*Editing Instruction:\s?(.*)$")
+_TO_BE_NAMED = re.compile(r"^\s*Name the object of this instruction:\s?(.*)$")
+_LABEL = re.compile(r"^\s*[-*]\s+\*\*(.+?)\*\*\s*:")
+_TOOL = re.compile(r"^\s*[-*]\s+`(\w+)`\s*:")
+_CALLED = re.compile(r'"name"\s*:\s*"(\w+)"')
+_NO_TOOLS = "Tools are no longer available"
+_BOX = r"\[\s*(\d+),\s*(\d+),\s*(\d+),\s*(\d+)\s*\]"
+_CROP = re.compile(r"^(Crop \d+): bbox " + _BOX)
+_NOT_SHOWN = re.compile(r"^Not shown: \d+ weaker")
+_NONE = re.compile(r"^No (region differs|difference)\b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedRegion:
+    """A region that an observation named."""
+
+    box: Box
+    """In px of the original image."""
+    crop: str = ""
+    """The name of its picture; "" where none was shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked, and what has been seen so far."""
+
+    criterion: str
+    instruction: str
+    """The editing instruction; "" where the prompt has none."""
+    to_be_named: str | None
+    """The instruction whose object is to be named; None where the question is another."""
+    labels: frozenset[str]
+    """Names of the labels on offer."""
+    original: ImageRef | None
+    """The image before the edit; None where the request lacks it."""
+    edited: ImageRef | None
+    """The image after the edit; None where the request lacks it."""
+    tools: frozenset[str]
+    """Names of the tools on offer; empty once they are withdrawn."""
+    called: tuple[str, ...]
+    """Names of the tools that the baseline has called, in order."""
+    observed: tuple[ObservedRegion, ...] | None
+    """Regions that differ, strongest first; None where nothing was observed."""
+
+
+def read_request(request: Request) -> Question:
+    """Return the whole conversation as one question."""
+    first = next((m for m in request.messages if m.role == "user"), None)
+    lines = [] if first is None else first.text.splitlines()
+    at = next((i for i, line in enumerate(lines) if _INSTRUCTION.match(line)), len(lines))
+    criterion = next((m.group(1) for line in lines[:at] if (m := _CRITERION.match(line))), "")
+    asked = _INSTRUCTION.match(lines[at]) if at < len(lines) else None
+    images = {part.alias: part.image for m in request.messages if m.role == "user" for part in m.images}
+    original = images.get(ORIGINAL)
+    withdrawn = bool(request.messages) and _NO_TOOLS in request.messages[-1].text
+    offered = {m.group(1) for line in lines[at + 1 :] if (m := _TOOL.match(line))} | {t.name for t in request.tools}
+    return Question(
+        criterion=criterion,
+        instruction="" if asked is None else asked.group(1),
+        to_be_named=None if asked else next((m.group(1) for line in lines if (m := _TO_BE_NAMED.match(line))), None),
+        labels=frozenset(m.group(1) for line in lines[at + 1 :] if (m := _LABEL.match(line))),
+        original=original,
+        edited=images.get(EDITED),
+        tools=frozenset() if withdrawn else frozenset(offered),
+        called=_called(request.messages),
+        observed=None if original is None else _observed(request.messages, first, original),
+    )
+
+
+def _called(messages: Sequence[Message]) -> tuple[str, ...]:
+    """Return the names of the tools that the baseline has called, in order."""
+    native = [call.name for m in messages if m.role == "assistant" for call in m.tool_calls]
+    return (*native, *(name for m in messages if m.role == "assistant" for name in _CALLED.findall(m.text)))
+
+
+def _observed(messages: Sequence[Message], first: Message | None, original: ImageRef) -> tuple[ObservedRegion, ...] | None:
+    places: list[ObservedRegion] = []
+    heard = False
+    for message in messages:
+        if message is first or message.role not in ("user", "tool"):
+            continue
+        for line in message.text.splitlines():
+            if match := _CROP.match(line):
+                places += _places([match.groups()[1:]], original, crop=match.group(1))
+            elif _NOT_SHOWN.match(line):
+                places += _places(re.findall(_BOX, line), original)
+            heard = heard or bool(match) or bool(_NONE.match(line))
+    return tuple(places) if heard else None
+
+
+def _places(found: Sequence[Sequence[str]], original: ImageRef, *, crop: str = "") -> list[ObservedRegion]:
+    """Return boxes in thousandths as regions. What is no box is left out."""
+    numbers = [tuple(map(int, texts)) for texts in found]
+    return [
+        ObservedRegion(box=Box.from_thousandths(n, width=original.width, height=original.height), crop=crop)
+        for n in numbers
+        if n[0] < n[2] <= 1000 and n[1] < n[3] <= 1000
+    ]

@@ -1,0 +1,191 @@
+"""What `editloupe judge` prints and writes when a judge is done."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from editloupe.cli.output import command, note, out, print_json, say, say_first, slug
+from editloupe.findings import PENDING
+from editloupe.values import Json
+
+if TYPE_CHECKING:
+    from editloupe.backends.base import LMM
+    from editloupe.reports.closing import Heading
+    from editloupe.runs.budget import Ledger
+    from editloupe.runs.execute import Outcome
+    from editloupe.runs.setup import Setup
+
+
+def heading_of(setup: Setup) -> Heading:
+    """Return what a reader must know before the numbers: who judged, and what was missing."""
+    from editloupe.reports.closing import Heading
+    from editloupe.runs.setup import weights_of
+    from editloupe.tools.ablations import ABLATIONS, checked
+    from editloupe.tools.reading import NoReader, open_reader
+
+    notes = []
+    if not setup.backend.traits.is_lmm and setup.backend.uri == "baseline":
+        notes.append(
+            "The pixel baseline follows rules on pixels; it is not an LMM and its labels are no substitute for one. "
+            "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
+        )
+    ablations = checked(setup.config.ablate)
+    notes += [
+        f"Ablation {name}: {ABLATIONS[name].description}; labels tell of the judge, not of the edits." for name in ablations
+    ]
+    if setup.main.constrain_labels and not setup.backend.traits.constrains_choices:
+        notes.append(f"Labels were not constrained: {setup.backend.uri} cannot be held to a list (vllm/MODEL can).")
+    if setup.toolbox.absent and setup.judge.kind != "measure":
+        reasons = dict.fromkeys(setup.toolbox.absent.values())
+        for reason in reasons:
+            names = ", ".join(n for n, why in setup.toolbox.absent.items() if why == reason)
+            notes.append(f"Tools absent: {names} ({reason}).")
+    if setup.toolbox.tools:
+        reader = open_reader(weights_of(setup.config))
+        if isinstance(reader, NoReader) and reader.absent:
+            notes.append(f"Text in crops is not read: {reader.reason}.")
+    rubric, mode = setup.options.get("rubric"), setup.options.get("mode")
+    return Heading(
+        judge=f"{setup.main.name}, {setup.backend.uri}" if setup.main.name else setup.backend.uri,
+        describes=setup.backend.traits.describes,
+        mode="" if mode is None else str(mode),
+        rubric=str(rubric["id"]) if isinstance(rubric, Mapping) else setup.protocol.name,
+        ablations=ablations,
+        notes=tuple(notes),
+    )
+
+
+def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -> None:
+    """Print what a judge found, or one JSON object, and write the summary into the run if it covers all samples."""
+    from editloupe.reports import closing, render
+
+    constrained = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
+    if constrained:
+        text = f"{constrained} of {len(outcome.findings)} labels come from a last word that was held to the list of labels."
+        heading = replace(heading, notes=(*heading.notes, text))
+    heading = replace(heading, notes=(*heading.notes, *_self_agreement(outcome)))
+    tables = closing.closing_tables(outcome.setup.protocol, outcome.scores)
+    summary = closing.as_json(outcome.setup.protocol, outcome.scores, heading)
+    if outcome.whole:
+        name = _summary_name(outcome)
+        outcome.store.write_report(f"{name}.json", render.json_text(summary))
+        outcome.store.write_report(f"{name}.md", closing.markdown(tables, heading))
+    judged = sum(f.status == "ok" for f in outcome.findings)
+    if as_json:
+        done: dict[str, Json] = {
+            "event": "done",
+            "run": str(folder),
+            "judge_id": outcome.setup.judge.id,
+            "name": outcome.setup.name,
+            "asked": outcome.asked,
+            "judged": judged,
+            "failed": outcome.failed,
+            "constrained": constrained,
+            "reused": outcome.reused,
+            "tool_calls": {"run": outcome.tool_calls, "from_cache": outcome.cached},
+            "interrupted": outcome.interrupted,
+            "spent": outcome.ledger.to_json(),
+            "seconds": round(outcome.seconds, 3),
+            "summary": summary,
+        }
+        print_json(done)
+        return
+    for line in outcome.notes:
+        note(line)
+    if outcome.scores:
+        out().print(closing.terminal(tables, heading))
+    reused = f", {outcome.reused} of them from before" if outcome.reused else ""
+    say(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
+    if outcome.ledger.usage.total or outcome.ledger.calls_without_usage:
+        say(spent_message(outcome.ledger, outcome.setup.backend))
+    if outcome.cached:
+        calls = outcome.tool_calls + outcome.cached
+        say(f"Tools: {calls:,} calls, {outcome.cached:,} of them answered from equal ones before.")
+    if outcome.interrupted:
+        why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
+        say(f"{why}. The same command goes on from here.")
+    elif outcome.failed and outcome.ledger.refused:
+        left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
+        why = f"Stopped asking, since every further question would be refused: {outcome.ledger.refused}"
+        say(why)
+        say(f"{left} left. Mend this, then the same command goes on from here.")
+    elif outcome.failed:
+        _tell_failures(outcome, folder)
+    if outcome.findings:
+        first = outcome.findings[0]
+        say(f"Look at one: {command('show', folder, first.about.key)}")
+
+
+def _summary_name(outcome: Outcome) -> str:
+    """Of the files in report/; each judge of several has its own."""
+    names = outcome.store.judge_names()
+    if len(names) < 2:
+        return "summary"
+    id_ = outcome.setup.judge.id
+    return f"summary-{slug(outcome.setup.name)}-{id_[:6]}"
+
+
+def _self_agreement(outcome: Outcome) -> list[str]:
+    """How far a judge agrees with itself."""
+    rule, entropies = outcome.setup.repeats, [s.entropy for s in outcome.scores if s.entropy is not None]
+    if rule.count == 1 or not entropies:
+        return []
+    same = sum(bits == 0 for bits in entropies)
+    abstained = sum(s.missing == "abstained" for s in outcome.scores)
+    gone = "" if rule.abstain_above is None else f"; {abstained} abstained, above {rule.abstain_above:g} bits"
+    return [
+        f"{rule.count} repeats a question, the {rule.by} label counts. Repeats agree on {same} of {len(entropies)} scores; "
+        f"mean entropy of labels {sum(entropies) / len(entropies):.2f} bits{gone}."
+    ]
+
+
+def spent_message(ledger: Ledger, backend: LMM) -> str:
+    """Calls, tokens and money of this visit, and what of them is estimated."""
+    calls = "1 call" if ledger.calls == 1 else f"{ledger.calls:,} calls"
+    both, more = ledger.usage + ledger.estimated, ledger.estimated.total
+    tokens = f"{both.input_tokens or 0:,} input and {both.output_tokens or 0:,} output tokens"
+    tokens = f"about {tokens}" if more else tokens
+    cost = "" if ledger.cost is None or not backend.traits.is_lmm else f", about {ledger.cost:.4g} USD"
+    spent = f"Spent: {calls}, {tokens}{cost} ({ledger.prices.basis(backend)})."
+    if not ledger.calls_without_usage:
+        return spent
+    uncounted = f"{ledger.calls_without_usage:,} calls" if ledger.calls_without_usage > 1 else "1 call"
+    guess = f": {more:,} of these tokens are estimated" if more else ", and no rule is known to estimate it"
+    return f"{spent}\n{uncounted} told no usage{guess}."
+
+
+def _tell_failures(outcome: Outcome, folder: Path) -> None:
+    failures = [f for f in outcome.findings if f.status != "ok"]
+    reasons = [textwrap.shorten(f.reason, 240, placeholder=" …") for f in failures]
+    say_first([f"  {f.about.key}, {f.metric}: {f.status}: {r}" for f, r in zip(failures, reasons, strict=True)], 5)
+    # Pending ones are always judged again; what a model caused only when it is named.
+    final = sorted({f.status for f in failures} - PENDING)
+    say(f"Judge these again: {command('retry', folder, *(['--status', ','.join(final)] if final else []))}")
+
+
+def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | None) -> None:
+    """Print the judges of a run side by side, if it has several.
+
+    outcome: of the last judge; None if none has begun.   codes: by judge, for one line of JSON; None for a table.
+    """
+    from editloupe.reports import render
+    from editloupe.reports.judged import judged_in
+    from editloupe.reports.side_by_side import side_by_side
+
+    names = {} if outcome is None else outcome.store.judge_names()
+    if len(names) < 2 and codes is None:
+        return
+    table = None
+    if outcome is not None and outcome.store.findings:
+        table = side_by_side(judged_in(outcome.store))
+    if codes is not None:
+        listed: list[Json] = [{"judge_id": id_, "name": name} for id_, name in names.items()]
+        side = None if table is None else table.to_json()
+        print_json({"event": "judges", "run": str(folder), "judges": listed, "exit_codes": dict(codes), "together": side})
+    elif table is not None:
+        say("")
+        out().print(render.terminal(table))

@@ -1,0 +1,316 @@
+"""RunConfig: the one value that says what a run does. The command line, config.yaml, Python and HTTP all make one.
+
+Two parts: what makes a run the same run (protocol, options, tools, budget of a task: `RunSpec.identity`), and how this
+visit is made (limits, concurrency, paths). The docstrings of the fields are the help texts of the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict, ValidationError
+
+from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, Sampling
+from editloupe.errors import ConfigError
+from editloupe.tasks import Budget
+from editloupe.values import Json
+
+ToolProtocolChoice: TypeAlias = Literal["text", "native", "auto"]
+Aggregation: TypeAlias = Literal["median", "majority"]
+
+SHORTHANDS: Final = ("mode", "rubric", "criteria", "prompt")
+"""Options of a protocol that have a flag of their own, such as `--mode`. The others are given by `--option NAME=VALUE`."""
+
+
+def _words(value: Any) -> Any:
+    """Return "if,vc" as ("if", "vc")."""
+    if not isinstance(value, str):
+        return value
+    words = tuple(word for part in value.split(",") if (word := part.strip()))
+    if not words:
+        raise ValueError("expected comma-separated words")
+    return words
+
+
+def pairs(texts: Iterable[str]) -> dict[str, str]:
+    """Return ["a=1"] as {"a": "1"}. Raises ConfigError for a text without a name or a value."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, rest = str(text).partition("=")
+        if not equals or not name.strip() or not rest.strip():
+            raise ConfigError(f"--option {text}: expected NAME=VALUE, such as mask_pad=0.1")
+        found[name.strip()] = rest.strip()
+    return found
+
+
+def _pairs(value: Any) -> Any:
+    return pairs(value) if isinstance(value, list | tuple) else value
+
+
+def _by_backend(value: Any) -> Any:
+    """Return {"decompose": "openai/m"} as {"decompose": {"backend": "openai/m"}}."""
+    value = _pairs(value)
+    if not isinstance(value, Mapping):
+        return value
+    return {role: {"backend": given} if isinstance(given, str) else given for role, given in value.items()}
+
+
+def _backend(value: Any) -> Any:
+    if value is None or (isinstance(value, str) and value.strip()) or hasattr(value, "complete"):
+        return value
+    raise ValueError(f"expected provider/model, or an object with complete(request, images); found {value!r}")
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Whole = Annotated[int, Strict()]
+Number = Annotated[float, Strict()]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    @classmethod
+    def make(cls, **given: Any) -> Self:
+        """Return a config. Raises ConfigError, which names the field, for values that do not fit."""
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            raise ConfigError("; ".join(map(_explained, error.errors()))) from error
+
+
+class JudgeConfig(_Strict):
+    """One who answers: a backend and how it is asked."""
+
+    name: str = ""
+    """Its name in tables; "" for the backend's URI."""
+
+    backend: Annotated[
+        Any, BeforeValidator(_backend), PlainSerializer(lambda b: b if b is None or isinstance(b, str) else b.uri)
+    ] = None
+    """Who judges: provider/model; may be repeated. Default: the pixel baseline."""
+
+    temperature: Number | None = Field(default=0.0, ge=0)
+    """Sampling temperature."""
+    top_p: Number | None = Field(default=None, ge=0, le=1)
+    """Nucleus sampling."""
+    seed: Whole | None = DEFAULT_SEED
+    """Seed of the first repeat; each further one adds 1."""
+    reply_tokens: Whole | None = Field(default=DEFAULT_REPLY_TOKENS, ge=1)
+    """Maximum tokens of one reply."""
+
+    tool_protocol: ToolProtocolChoice = "text"
+    """How tools are called: text (the same for every backend), native, or auto (native where the backend can)."""
+    constrain_labels: bool = False
+    """Constrain the last answer to the allowed ones, if the backend can."""
+
+    launch: bool = False
+    """Start vllm serve for the backend vllm/MODEL."""
+    launch_args: str | None = None
+    """Arguments for that vllm serve, in one string."""
+
+    @property
+    def title(self) -> str:
+        """The name in tables."""
+        uri = self.backend if self.backend is None or isinstance(self.backend, str) else self.backend.uri
+        return self.name or uri or "baseline"
+
+    @property
+    def sampling(self) -> Sampling:
+        """What is asked of the model."""
+        return Sampling(temperature=self.temperature, top_p=self.top_p, seed=self.seed, max_tokens=self.reply_tokens)
+
+    def own(self) -> dict[str, Json]:
+        """Return the options of this judge by which it can be asked again, without defaults."""
+        return self.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
+
+
+OF_A_JUDGE: Final = tuple(name for name in JudgeConfig.model_fields if name != "name")
+"""Options that the judges of one run may differ in. What else there is, is the run's: other questions are another run."""
+
+
+class RunConfig(_Strict):
+    """What a run does."""
+
+    path: Path | None = None
+    """Folder of edits, or a metadata file."""
+    format: str = "auto"
+    """Layout of the data: auto, imagefolder, pairs or dlebench."""
+    edited: Annotated[dict[str, Path], BeforeValidator(_pairs)] = Field(default_factory=dict)
+    """Folder of an editor's outputs; may be repeated."""
+    fields: Path | None = None
+    """Field mapping (TOML) for the DLEBench importer."""
+    limit: Whole | None = Field(default=None, ge=1)
+    """At most N samples, in the order of the data."""
+    sample: tuple[str, ...] = ()
+    """Only this sample id; may be repeated."""
+
+    protocol: str = "dlebench"
+    """Which questions are asked and how they are scored (editloupe protocols)."""
+    option: Annotated[dict[str, Any], BeforeValidator(_pairs)] = Field(default_factory=dict)
+    """Option of the protocol, such as mask_pad=0.1; may be repeated."""
+
+    judge: JudgeConfig = JudgeConfig()
+    """Who has the role "judge"."""
+    role: Annotated[dict[str, JudgeConfig], BeforeValidator(_by_backend)] = Field(default_factory=dict)
+    """Backend for another role of the protocol; may be repeated."""
+
+    repeats: Whole = Field(default=1, ge=1, le=100)
+    """Ask each question this many times."""
+    aggregate_repeats: Aggregation = "median"
+    """How the answers of repeats become one."""
+    abstain_above: Number | None = Field(default=None, ge=0)
+    """Give no score if the entropy of the answers exceeds this many bits."""
+
+    tools: Words | None = None
+    """Comma-separated tools on offer. Default: the paper's five."""
+    ablate: Words = ()
+    """Hide or falsify what tools show: black-crops, sham-differences or both."""
+    device: str | None = None
+    """Device for weights: auto, cpu, cuda:0, … Default: auto."""
+    detector: str | None = None
+    """Detector for grounding and detect_object: a folder, file or hub id."""
+    upscaler: str | None = None
+    """Upscaler for enlarged crops: a Real-ESRGAN checkpoint."""
+    reader: str | None = None
+    """Reader of text in crops: auto, off or rapidocr. Default: auto."""
+
+    max_turns: Whole = Field(default=6, ge=0, le=100)
+    """Maximum turns with tool calls in one task."""
+    max_calls_per_turn: Whole = Field(default=8, ge=1, le=100)
+    """Maximum tool calls in one turn; further ones are refused."""
+    max_reminders: Whole = Field(default=2, ge=0, le=100)
+    """Maximum format reminders in one task, extra to the turns."""
+    max_tokens: Whole | None = Field(default=None, ge=1)
+    """Token budget of one task."""
+    max_seconds: Number | None = Field(default=None, gt=0)
+    """Time budget of one task."""
+
+    concurrency: Whole | None = Field(default=None, ge=1, le=1024)
+    """Tasks at once. Default: one a core in process, else what the endpoint takes."""
+    max_connections: Whole | None = Field(default=None, ge=1, le=1024)
+    """Calls at once at the endpoint. Default: as many as it takes."""
+
+    max_run_tokens: Whole | None = Field(default=None, ge=1)
+    """Token budget of the whole run."""
+    max_run_seconds: Number | None = Field(default=None, gt=0)
+    """Time budget of the whole run."""
+    max_cost: Number | None = Field(default=None, ge=0)
+    """Money budget of the whole run, in USD."""
+
+    prices: Path | None = None
+    """Prices (TOML) of models that no list has."""
+    fail_on_error: Number = Field(default=0.0, ge=0, le=1)
+    """Tolerated share of findings that are not ok."""
+
+    @classmethod
+    def each_judge(cls, data: Mapping[str, Any]) -> list[RunConfig]:
+        """Return the run that these options describe, once for each of its judges.
+
+        data: the fields of a run and, beside them, those of its judge, as on the command line and in config.yaml;
+        `backend` may be a list. `judges` maps names to the options of each. What a judge does not set there is taken from
+        `data`. Options without a value (None) count as not given. Raises ConfigError.
+        """
+        given = {name: value for name, value in folded(data).items() if value is not None}
+        listed, backends = given.pop("judges", {}), given.pop("backend", ())
+        shared = {name: given.pop(name) for name in OF_A_JUDGE if name in given}
+        run = cls.make(**given)
+        if not isinstance(listed, Mapping):
+            raise ConfigError(f"judges: expected names with options, found {listed!r}")
+        judges = [("", {"backend": one}) for one in ([backends] if isinstance(backends, str) else backends)]
+        judges += [(name, _options_of(name, own)) for name, own in listed.items()]
+        if len(judges) > 1 and shared.get("launch"):
+            raise ConfigError(
+                "--launch starts the server of one judge; of several, say 'launch: true' in the file of --judges"
+            )
+        return [run.with_judge(_judge(name, {**shared, **own})) for name, own in judges or [("", {})]]
+
+    def to_options(self) -> dict[str, Json]:
+        """Return what `each_judge` reads, without defaults: the content of config.yaml."""
+        data: dict[str, Json] = self.model_dump(mode="json", exclude_defaults=True, exclude={"judge"})
+        return {**data, **self.judge.own()}
+
+    def with_judge(self, judge: JudgeConfig) -> RunConfig:
+        """Return the same run with another judge."""
+        return self.model_copy(update={"judge": judge})
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of one task."""
+        return Budget(
+            max_turns=self.max_turns,
+            max_reminders=self.max_reminders,
+            max_tokens=self.max_tokens,
+            max_seconds=self.max_seconds,
+            max_calls_per_turn=self.max_calls_per_turn,
+        )
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether only a part of the data is asked about."""
+        return self.limit is not None or bool(self.sample)
+
+
+def folded(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with the shorthands (`mode`, `rubric`, …) among those of the protocol. Raises ConfigError."""
+    short = {name: value for name in SHORTHANDS if (value := data.get(name)) is not None}
+    option = _pairs(data.get("option")) or {}
+    if not isinstance(option, Mapping):
+        raise ConfigError(f"option: expected names with values, found {option!r}")
+    rest = {name: value for name, value in data.items() if name not in (*SHORTHANDS, "option")}
+    return {**rest, "option": {**option, **short}}
+
+
+def _options_of(name: Any, given: Any) -> dict[str, Any]:
+    """Return the options of a named judge. Raises ConfigError, which names judge and key."""
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigError(f"a judge's name must be a word, found {name!r}")
+    own = {"backend": given} if isinstance(given, str) else given
+    if not isinstance(own, Mapping) or own.get("backend") is None:
+        raise ConfigError(f"judge {name!r}: expected a backend, or options with one; found {given!r}")
+    if unknown := next((key for key in own if key not in OF_A_JUDGE), None):
+        raise ConfigError(
+            f"judge {name!r}: {unknown!r} is no option of a judge; expected some of {', '.join(OF_A_JUDGE)}. All other "
+            "options (mode, rubric, tools, budgets) are the same for all judges of a run: give them on the command line"
+        )
+    return dict(own)
+
+
+def _judge(name: str, options: Mapping[str, Any]) -> JudgeConfig:
+    # config.yaml has a judge without a name under its backend.
+    try:
+        return JudgeConfig.make(name="" if name == options.get("backend") else name, **options)
+    except ConfigError as error:
+        raise ConfigError(f"judge {name!r}: {error}" if name else str(error)) from error
+
+
+def _explained(problem: Any) -> str:
+    where = ".".join(map(str, problem["loc"])) or "config"
+    if problem["type"] == "extra_forbidden":
+        return f"unknown option {where!r}"
+    return f"{where}: {problem['msg'].removeprefix('Value error, ')}; found {problem.get('input')!r}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One run as a value."""
+
+    identity: Mapping[str, Json]
+    """What two visits to one folder must share: protocol, options, roles, tools, budget of a task."""
+    record: Mapping[str, Json] = field(default_factory=dict)
+    """How this visit was made: version, repeats. Never compared."""
+
+    def differs_from(self, other: RunSpec) -> list[tuple[str, Json, Json]]:
+        """Return (field, ours, theirs) for every field of identity that differs; of an object each key."""
+        return list(_differences("", self.identity, other.identity))
+
+
+def _differences(prefix: str, ours: Mapping[str, Json], theirs: Mapping[str, Json]) -> Iterator[tuple[str, Json, Json]]:
+    for name in sorted({*ours, *theirs}):
+        a, b = ours.get(name), theirs.get(name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            yield from _differences(f"{prefix}{name}.", a, b)
+        elif a != b:
+            yield f"{prefix}{name}", a, b

@@ -1,0 +1,111 @@
+"""Human labels: which metric and which rater a column's name means, and what a label is worth on a metric's scale.
+
+A loader keeps what a column says (`human_if_anna`). Where the metrics are known, when a run is opened or a table is read,
+every name becomes the metric's id, so that `human_if`, `human_instruction_following` and a column "IF" are one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from editloupe.answers import LabelRule
+from editloupe.parsing import fold
+from editloupe.scores import Binary, Metric
+
+Rating: TypeAlias = str | int | float
+Ratings: TypeAlias = Mapping[str, Mapping[str, Rating]]
+"""By metric, then by rater."""
+Known: TypeAlias = Callable[[str], str | None]
+"""The metric that a name means; None if it means none."""
+NO_RATER: Final = "human"
+"""The rater of a column that names none."""
+CRITERIA: Final = (
+    "instruction_following", "visual_consistency", "semantic_consistency", "perceptual_quality", "overall", "if", "vc",
+    "sc", "pq",
+)  # fmt: skip
+"""Names after `human_` that are whole metrics for a loader, which knows no protocol; the rater follows them."""
+_RATER = re.compile(r"(r|rater|a|annotator)?\d+", re.IGNORECASE)
+_YES_NO: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+
+
+def human_column(name: str) -> tuple[str, str] | None:
+    """Return (metric, rater) of a column `human_<metric>[_<rater>]`; None for any other column.
+
+    The rater is what follows a double underscore, or a name of `CRITERIA`, or a last part such as 1, r1, rater1;
+    else the whole is the metric and the rater is "human".
+    """
+    rest = name.removeprefix("human_")
+    if rest == name or not rest.strip("_"):
+        return None
+    metric, double, rater = rest.partition("__")
+    if double and metric and rater:
+        return metric, rater
+    for known in CRITERIA:
+        if rest.lower() == known:
+            return rest, NO_RATER
+        if rest.lower().startswith(known + "_"):
+            return rest[: len(known)], rest[len(known) + 1 :]
+    metric, _, rater = rest.rpartition("_")
+    return (metric, rater) if metric and _RATER.fullmatch(rater) else (rest, NO_RATER)
+
+
+def names_of(metrics: Iterable[Metric | str]) -> Known:
+    """Return a look-up of metrics by id, name or short name, whatever the case and the dashes."""
+    names: dict[str, str] = {}
+    for metric in metrics:
+        words = (metric,) if isinstance(metric, str) else (metric.id, metric.name, metric.short)
+        names |= {fold(word): words[0] for word in words}
+    return lambda name: names.get(fold(name))
+
+
+def metric_and_rater(column: str, known: Known) -> tuple[str, str] | None:
+    """Return what `human_if_anna`, `if_anna`, `anna_if` and `if` mean: ("instruction_following", "anna" or "human")."""
+    human = human_column(column)
+    if human is not None and (metric := known(human[0])) is not None:
+        return metric, human[1]
+    rest = column.removeprefix("human_")
+    if (metric := known(rest)) is not None:
+        return metric, NO_RATER
+    for cut in re.finditer(r"_+", rest):
+        before, after = rest[: cut.start()], rest[cut.end() :]
+        if after and (metric := known(before)) is not None:
+            return metric, after
+        if before and (metric := known(after)) is not None:
+            return metric, before
+    return None
+
+
+def named(ratings: Ratings, known: Known) -> dict[str, dict[str, Rating]]:
+    """Return a sample's ratings under the ids of the metrics; a name that means none stays as it is.
+
+    If two columns give one rater's label of one metric, the second stands under the rater's name with the column's.
+    """
+    found: dict[str, dict[str, Rating]] = {}
+    for name, by_rater in ratings.items():
+        metric, part = metric_and_rater(name, known) or (name, NO_RATER)
+        own = found.setdefault(metric, {})
+        for rater, rating in by_rater.items():
+            who = rater if part == NO_RATER else part if rater == NO_RATER else f"{part} {rater}"
+            own[who if who not in own else f"{who} ({name})"] = rating
+    return found
+
+
+def value_on(metric: Metric, rating: Rating) -> float | None:
+    """Return a label's value, by name or alias, or a number within the metric's bounds; None for anything else."""
+    if isinstance(rating, str):
+        return (_YES_NO if isinstance(metric.domain, Binary) else _label_values(metric.levels)).get(fold(rating))
+    bounds = metric.domain.bounds
+    return float(rating) if bounds is None or bounds[0] <= rating <= bounds[1] else None
+
+
+@lru_cache(maxsize=64)
+def _label_values(levels: tuple[LabelRule, ...]) -> Mapping[str, float]:
+    """Return folded name or alias → value. A name that two labels share means neither."""
+    values: dict[str, set[float]] = {}
+    for level in levels:
+        for name in (level.name, *level.aliases):
+            values.setdefault(fold(name), set()).add(float(level.value))
+    return {name: found.pop() for name, found in values.items() if len(found) == 1}

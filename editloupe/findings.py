@@ -1,0 +1,266 @@
+"""What a judge said and how it got there: findings, judges, observations, steps. Frozen values, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal, TypeAlias
+
+from pydantic import Field
+
+from editloupe.answers import Answer, Choice, Label
+from editloupe.chat import Sampling, ToolCall, Usage
+from editloupe.tasks import STATUSES, About, Status, Task
+from editloupe.values import Box, ImageRef, Json, Serialisable, View, digest
+
+FAILURES: Final[frozenset[str]] = frozenset(STATUSES) - {"ok"}
+
+PENDING: Final[frozenset[str]] = frozenset(
+    {"backend_failed", "tool_failed", "over_budget", "missing_output", "input_error"}
+)
+"""Statuses that the same command judges again: what the world, not the model, can mend.
+
+The files behind `missing_output` and `input_error` are read again anyway, so a mended file is judged and a broken one
+costs nothing.
+"""
+
+Ending: TypeAlias = Literal[
+    "answer",
+    "turns",
+    "tokens",
+    "time",
+    "context",
+    "reminders",
+    "refusal",
+    "filter",
+    "backend",
+    "tools",
+    "recording",
+    "blocked",
+    "input",
+    "measure",
+    "protocol",
+    "fault",
+    "",
+]
+"""What ended a task, for programs.
+
+answer: the model's text was read, whatever it said.   turns, tokens, time, context: a limit of the budget or the model.
+reminders: no readable reply after all reminders.   refusal, filter: the model or its provider declined.
+backend: the endpoint failed.   tools: tools crashed too often.   recording: a recorded trace could not be continued.
+blocked: the protocol did not ask.   input: an image or a row could not be read.   measure: a measure could not compute.
+protocol: the protocol itself raised.   fault: editloupe itself failed.   "": not recorded (findings of version 1).
+"""
+
+JudgeKind: TypeAlias = Literal["lmm", "measure", "human", "key"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeSpec(Serialisable):
+    """Who judges: everything that makes two verdicts comparable, and no secret."""
+
+    kind: Annotated[JudgeKind, Field(exclude_if=lambda kind: kind == "lmm")] = "lmm"
+    """A model, a measure, a person, or a known answer."""
+    backend: str
+    """Canonical URI; of a measure "measure/NAME"."""
+    backend_version: str = ""
+    """Version of the code behind the URI, where that is ours."""
+    endpoint: str
+    """Where it answers; "in process" for embedded ones."""
+    sampling: Sampling = field(default_factory=Sampling)
+    tool_protocol: str = "text"
+    image_policy: str = ""
+    constrain_labels: bool = False
+    prompts: str = ""
+    """Digest of the agent's own templates."""
+    questions: str = ""
+    """Digest of the protocol with its options, of which rubric and prompt are a part."""
+    tools: Mapping[str, str] = field(default_factory=dict)
+    """Name → version."""
+
+    @property
+    def id(self) -> str:
+        """The judge id: 16 hex digits of the digest."""
+        return digest(self.to_json())[:16]
+
+    @classmethod
+    def from_json(cls, data: object) -> JudgeSpec:
+        """Return the judge that `to_json` wrote, also one of version 1, whose id differs from the recorded one.
+
+        Raises ValueError for data of another shape.
+        """
+        if isinstance(data, Mapping) and "rubric" in data:
+            data = {**data, "questions": digest([data["rubric"], data.get("prompt", "")])}
+        return super().from_json(data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation(Serialisable):
+    """What a tool gives back."""
+
+    text: str
+    """For the model."""
+    views: tuple[View, ...] = ()
+    """Pictures in the order in which they are shown; the panes of one picture are consecutive Views of the same image."""
+    data: Mapping[str, Json] = field(default_factory=dict)
+    """The same facts for programs."""
+    error: bool = False
+    """True if the text is an error that the model may mend."""
+    kept: tuple[View, ...] = ()
+    """Pictures for the trace that the model is not shown."""
+
+    @property
+    def images(self) -> tuple[ImageRef, ...]:
+        """The pictures shown, each once, in order."""
+        return tuple(dict.fromkeys(view.image for view in self.views))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Thought → Action → Observation as one value: what `show` and the viewer read."""
+
+    thought: str
+    calls: tuple[ToolCall, ...] = ()
+    observations: tuple[Observation, ...] = ()
+    aliases: tuple[tuple[str, ...], ...] = ()
+    reply: str = ""
+    usage: Usage = field(default_factory=Usage)
+    seconds: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence(Serialisable):
+    """A place that a verdict rests on."""
+
+    image: str
+    """The name of an input image."""
+    box: Box
+    """In px of that image."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding(Serialisable):
+    """The outcome of one task under one judge. `answer is None` exactly when `status` is not "ok"."""
+
+    task_id: str
+    judge_id: str
+    repeat: int
+    """Which time the question was asked, from 0."""
+    sample_id: str
+    editor: str
+    turn: int = 0
+    part: str = ""
+    metric: str
+    role: Annotated[str, Field(exclude_if=lambda role: role == "judge")] = "judge"
+    """Who was asked: "judge", "measure", or a role of the protocol's own."""
+    status: Status
+    answer: Answer | None = None
+    ending: Ending = ""
+    reason: str = ""
+    """The model's own words, or what went wrong."""
+    evidence: tuple[Evidence, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    turns: int = 0
+    """Turns with tool calls."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Malformed calls, tool errors, tool calls answered from a cache, reminders."""
+    seconds: float = 0.0
+    """Wall time of the task."""
+    trace: str | None = None
+    """Path of the trace inside the run folder."""
+
+    def __post_init__(self) -> None:
+        if (self.answer is None) == (self.status == "ok"):
+            raise ValueError(
+                f"a finding has an answer exactly when its status is ok; found {self.status!r}, {self.answer!r}"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        *,
+        judge_id: str,
+        repeat: int,
+        status: Status,
+        ending: Ending,
+        answer: Answer | None = None,
+        reason: str = "",
+        evidence: tuple[Evidence, ...] = (),
+        usage: Usage | None = None,
+        turns: int = 0,
+        counts: Mapping[str, int] | None = None,
+        seconds: float = 0.0,
+        trace: str | None = None,
+    ) -> Finding:
+        """Return the finding of a task."""
+        return cls(
+            task_id=task.id,
+            judge_id=judge_id,
+            repeat=repeat,
+            sample_id=task.about.sample_id,
+            editor=task.about.editor,
+            turn=task.about.turn,
+            part=task.about.part,
+            metric=task.metric,
+            role=task.role,
+            status=status,
+            answer=answer,
+            ending=ending,
+            reason=reason,
+            evidence=evidence,
+            usage=usage or Usage(),
+            turns=turns,
+            counts=counts or {},
+            seconds=seconds,
+            trace=trace,
+        )
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """(task id, judge id, repeat): the unit of work, of resume and of distribution."""
+        return self.task_id, self.judge_id, self.repeat
+
+    @property
+    def about(self) -> About:
+        """What the question was about."""
+        return About(sample_id=self.sample_id, editor=self.editor, turn=self.turn, part=self.part)
+
+    @property
+    def question(self) -> tuple[str, str, str, int, str]:
+        """(metric, editor, sample id, turn, part): what was asked, whoever answers and however often."""
+        return self.metric, self.editor, self.sample_id, self.turn, self.part
+
+    @property
+    def label(self) -> str | None:
+        """The name of a label or an option; None for other answers."""
+        return self.answer.name if isinstance(self.answer, Label | Choice) else None
+
+    @property
+    def value(self) -> float | None:
+        """The number of the answer; None for an answer without one."""
+        return None if self.answer is None else self.answer.value
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the fields as JSON, with kind, label and value of the answer as columns of their own."""
+        data = super().to_json()
+        flat: dict[str, Json] = {
+            "kind": None if self.answer is None else self.answer.kind,
+            "label": self.label,
+            "value": self.value,
+        }
+        return {**data, **flat, "seconds": round(self.seconds, 4)}
+
+    @classmethod
+    def from_json(cls, data: object) -> Finding:
+        """Return the finding that `to_json` wrote, also one of version 1. Raises ValueError for data of another shape."""
+        return super().from_json(_upgraded(data))
+
+
+def _upgraded(data: object) -> object:
+    """Return a finding of version 1, which has a criterion and the number of a target, in today's shape."""
+    if not isinstance(data, Mapping) or "criterion" not in data:
+        return data
+    target = data.get("target")
+    return {**data, "metric": data["criterion"], "part": "" if target is None else f"target {target}"}

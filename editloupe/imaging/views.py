@@ -1,0 +1,114 @@
+"""The pictures of a question, made from their recipes by view ops: whole, crop, mask, outline, patch.
+
+An op is a function of (pixels, region, params) that returns the pixels to show and the place that they show. `OPS` is the
+one registry: a protocol names an op in a `Recipe`, and nothing else has to know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+import cv2
+import numpy as np
+
+from editloupe.data.images import RGB, ImageStore
+from editloupe.errors import ConfigError
+from editloupe.imaging import render
+from editloupe.tasks import Recipe
+from editloupe.values import Box, ImageRef, Json, View, box_from_json
+
+LONG_SIDE: Final = 2048
+"""A longer crop is reduced to this many px, as the tools' crops are."""
+Op: TypeAlias = Callable[[RGB, Box | None, Mapping[str, Json], ImageStore], tuple[RGB, Box]]
+"""Takes H×W×3 uint8 RGB, the recipe's region in px and its params; returns the picture and the region that it shows."""
+
+
+def make_view(recipe: Recipe, images: ImageStore) -> View:
+    """Return the view of a recipe and put its picture into `images`. The same recipe always gives the same bytes.
+
+    Raises ImageError for an image that cannot be decoded, ConfigError for an op that is not known or lacks a parameter.
+    """
+    if recipe.op not in OPS:
+        raise ConfigError(f"unknown view op {recipe.op!r}; known: {', '.join(OPS)}")
+    # Decoded here, so that a damaged file is found before a model is asked.
+    rgb = images.array(recipe.origin)
+    images.keep(recipe.origin)
+    if recipe.op == "whole":
+        return View.whole(recipe.origin)
+    try:
+        picture, region = OPS[recipe.op](rgb, recipe.region, recipe.params, images)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"view {recipe.alias!r}: op {recipe.op!r} cannot use its parameters ({error!r})") from error
+    image = images.add_array(picture)
+    window = Box.whole(width=image.width, height=image.height)
+    return View(image=image, origin=recipe.origin, region=region, window=window, op=recipe.op, params=recipe.params)
+
+
+def size_of(recipe: Recipe) -> ImageRef:
+    """Return a stand-in of the size of a recipe's picture. Nothing is decoded, and the stand-in has no bytes."""
+    if recipe.op != "crop" or recipe.region is None:
+        return recipe.origin
+    scale = _scale(recipe.region)
+    width, height = (max(1, round(side * scale)) for side in (recipe.region.width, recipe.region.height))
+    return replace(recipe.origin, width=width, height=height, media_type="image/png")
+
+
+def _whole(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
+    return rgb, _all_of(rgb)
+
+
+def _crop(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
+    """Show the region; a small one is enlarged by a whole factor (Lanczos) to 256 px a side."""
+    if region is None:
+        raise ValueError("a crop needs a region")
+    cut, scale = render.crop(rgb, region), _scale(region)
+    return (render.scaled(cut, scale) if scale != 1 else cut), region
+
+
+def _mask(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
+    """Show the image with the `boxes` painted white."""
+    return render.masked(rgb, _boxes(params)), _all_of(rgb)
+
+
+def _outline(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
+    """Show the image with the `boxes` outlined in `color` ([r, g, b], default red), `width` px wide (default 3)."""
+    drawn, color, width = rgb.copy(), params.get("color", [255, 0, 0]), params.get("width", 3)
+    red, green, blue = (int(v) for v in color)  # type: ignore[union-attr, arg-type]
+    for box in _boxes(params):
+        x0, y0, x1, y1 = box.ints()
+        cv2.rectangle(drawn, (x0, y0), (x1 - 1, y1 - 1), (red, green, blue), int(width))  # type: ignore[arg-type]
+    return drawn, _all_of(rgb)
+
+
+def _patch(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
+    """Show the image with `region` taken from the image `source` (an ImageRef as JSON), scaled to the same size."""
+    if region is None:
+        raise ValueError("a patch needs a region")
+    source = images.array(ImageRef.from_json(params["source"]))
+    if source.shape != rgb.shape:
+        source = np.asarray(cv2.resize(source, (rgb.shape[1], rgb.shape[0]), interpolation=cv2.INTER_AREA), np.uint8)
+    patched = rgb.copy()
+    x0, y0, x1, y1 = region.clipped(width=rgb.shape[1], height=rgb.shape[0]).ints()
+    patched[y0:y1, x0:x1] = source[y0:y1, x0:x1]
+    return patched, _all_of(rgb)
+
+
+OPS: Final[dict[str, Op]] = {"whole": _whole, "crop": _crop, "mask": _mask, "outline": _outline, "patch": _patch}
+"""Name → op."""
+
+
+def _boxes(params: Mapping[str, Json]) -> list[Box]:
+    boxes = params["boxes"]
+    if isinstance(boxes, str) or not isinstance(boxes, list | tuple):
+        raise ValueError(f"expected a list of boxes, found {boxes!r}")
+    return [box_from_json(box) for box in boxes]
+
+
+def _all_of(rgb: RGB) -> Box:
+    return Box.whole(width=rgb.shape[1], height=rgb.shape[0])
+
+
+def _scale(region: Box) -> float:
+    return render.display_scale(region.width, region.height, long_side=LONG_SIDE)

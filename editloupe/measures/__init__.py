@@ -1,0 +1,1 @@
+"""Measures: answers that are computed from pixels, without a model that talks."""

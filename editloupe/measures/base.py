@@ -1,0 +1,133 @@
+"""What a measure is, and how one is found and run.
+
+A measure is a class behind the entry point group `editloupe.measures`. It takes its arguments, the pictures of its task and
+the door to models with weights, and returns an answer. If it has no value for an input it raises MeasureError, which
+becomes a finding with a status; a failure never becomes a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar, Protocol
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from editloupe import models as installed
+from editloupe import plugins
+from editloupe.answers import Answer
+from editloupe.data.images import RGB
+from editloupe.errors import ConfigError, MeasureError, ModelAbsent
+from editloupe.findings import JudgeSpec
+from editloupe.values import Json
+
+
+class Args(BaseModel):
+    """The arguments of a measure. A measure derives its own model from this one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class MeasureFn(Protocol):
+    """The contract."""
+
+    name: ClassVar[str]
+    """As the entry point has it."""
+    version: ClassVar[str]
+    """A new one for every change that can change a value."""
+    Args: ClassVar[type[BaseModel]]
+    """The model of the arguments."""
+    needs: ClassVar[tuple[str, ...]]
+    """Kinds of models that it opens, for example "features"; () for none."""
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Answer:
+        """Return the answer.
+
+        args: an instance of `Args`.   images: by alias in the order of the task's views, each H×W×3 uint8 RGB.
+        models: `models.get(kind)` opens a model with weights; `Models` below, or the module `editloupe.models`.
+        Raises MeasureError if the measure is not defined on these images, and ModelAbsent as `get` does.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """The door to models with weights, with the device and the weights that a run names."""
+
+    device: str = "auto"
+    """As `editloupe.models.get` takes it."""
+    names: Mapping[str, str | None] = field(default_factory=dict)
+    """Kind → weights; None for the kind's default."""
+    _opened: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def get(self, kind: str, name: str | None = None) -> Any:
+        """Return a model, opened once. Raises as `editloupe.models.get`."""
+        if name is not None:
+            return installed.get(kind, name, device=self.device)
+        if kind not in self._opened:
+            self._opened[kind] = installed.get(kind, self.names.get(kind), device=self.device)
+        return self._opened[kind]
+
+    def versions(self, kinds: tuple[str, ...]) -> dict[str, str]:
+        """Return kind → the version of its weights, "absent" for a model that is not here."""
+        return {kind: self._version(kind) for kind in kinds}
+
+    def _version(self, kind: str) -> str:
+        try:
+            return str(self.get(kind).version)
+        except ModelAbsent:
+            return "absent"
+
+
+@cache
+def open_measure(name: str) -> MeasureFn:
+    """Return a measure by name. Raises UnknownPlugin, and ConfigError for a class that is no measure."""
+    found: Any = plugins.load("measures", name)
+    measure: Any = found() if isinstance(found, type) else found
+    missing = [part for part in ("version", "Args", "needs") if not hasattr(measure, part)]
+    if missing or not callable(measure):
+        where = f"measure {name!r} ({plugins.origin('measures', name)})"
+        raise ConfigError(f"{where} lacks {', '.join(missing) or '__call__'}; see docs/protocols.md")
+    checked: MeasureFn = measure
+    return checked
+
+
+def judge_of(name: str, models: Models) -> JudgeSpec:
+    """Return the judge that a measure is, with the versions of the weights that it needs.
+
+    Raises as `open_measure`, and ConfigError where weights that are named cannot be had.
+    """
+    measure = open_measure(name)
+    return JudgeSpec(
+        kind="measure",
+        backend=f"measure/{name}",
+        backend_version=measure.version,
+        endpoint="in process",
+        tools=models.versions(measure.needs),
+    )
+
+
+def run_measure(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], models: Models | None = None) -> Answer:
+    """Return what a measure says of these images.
+
+    Raises MeasureError if it has no value, raises, or lacks its weights, and UnknownPlugin or ConfigError if it cannot be
+    opened.
+    """
+    measure = open_measure(name)
+    try:
+        checked = measure.Args.model_validate(dict(args))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise MeasureError(f"measure {name!r}: argument {where}: {problem['msg']}", status="input_error") from error
+    try:
+        return measure(checked, images, models or Models())
+    except MeasureError:
+        raise
+    except ModelAbsent as error:
+        raise MeasureError(str(error)) from error
+    except Exception as error:
+        origin = plugins.origin("measures", name)
+        raise MeasureError(
+            f"measure {name!r} ({origin}) raised {type(error).__name__}: {error}", status="tool_failed"
+        ) from error

@@ -1,0 +1,79 @@
+"""Everything with weights: object detectors, upscalers, text readers. `get` is the one door to them.
+
+A kind of model is an entry point of the group `editloupe.models`: its name is the kind, its object the kind's opener.
+
+    [project.entry-points."editloupe.models"]
+    segment = "my_package.segment:open_segmenter"     # (name: str | None, device: str) -> the model
+
+An opener finds weights and does not load them. It returns one object for the same weights and device (`functools.cache`).
+It raises ModelAbsent where no name was given and the kind's default cannot be had, ConfigError where a name was given.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
+
+from editloupe import plugins
+from editloupe.values import Json
+
+if TYPE_CHECKING:
+    from editloupe.models.detect.base import Detector
+    from editloupe.models.read_text import TextReader
+    from editloupe.models.upscale.base import Upscaler
+
+_opening: Final = threading.RLock()
+
+
+@overload
+def get(kind: Literal["detect"], name: str | None = None, *, device: str = "auto") -> Detector: ...
+@overload
+def get(kind: Literal["upscale"], name: str | None = None, *, device: str = "auto") -> Upscaler: ...
+@overload
+def get(kind: Literal["read_text"], name: str | None = None, *, device: str = "auto") -> TextReader: ...
+@overload
+def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any: ...
+
+
+def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any:
+    """Return a model of a kind, found and not yet loaded. A process has one copy for the same weights and device.
+
+    kind: "detect", "upscale", "read_text", or a kind that another package brings.
+    name: what the kind understands: a file, a folder, a hub id, a name. None takes the kind's default.
+    device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:N" or "mps".
+
+    Raises ModelAbsent, with the reason, where no name was given and the default cannot be had.
+    Raises ConfigError where the named model or the device cannot be had. MissingExtra and UnknownPlugin are such errors.
+    """
+    open_model = cast(Callable[[str | None, str], Any], plugins.load("models", kind))
+    # Under the lock, so that two threads that ask at the same time get one copy.
+    with _opening:
+        return open_model(name, device)
+
+
+def prepare(model: object) -> None:
+    """Load a model's weights now, where it has any.
+
+    Raises ConfigError where the weights are damaged, unsafe or unknown, or the device is not there.
+    """
+    load = getattr(model, "prepare", None)
+    if load is not None:
+        load()
+
+
+def describe(model: Any) -> str:
+    """Return a model's name with the device and precision that it was loaded for, or say that nothing is loaded."""
+    if not hasattr(model, "prepare"):
+        return f"{model.name} (nothing to load)"
+    where = getattr(model, "loaded_on", None)
+    return f"{model.name} on {where}" if where else f"{model.name} (not loaded)"
+
+
+def computed(model: object) -> dict[str, Json]:
+    """Return where and with what a model computes, as its own `computed` says; {} where it has none.
+
+    These facts belong into `Observation.data`, not into a version: they say where a result came from, not what was asked.
+    """
+    facts = getattr(model, "computed", None)
+    return {} if facts is None else dict(facts())

@@ -1,0 +1,111 @@
+"""What an object detector is and what it returns. No torch here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from editloupe.data.images import RGB
+from editloupe.values import Box
+
+FAMILIES: Final = {"grounding-dino": "GroundingDINO", "mm-grounding-dino": "MM-GroundingDINO", "owlv2": "OWLv2"}
+"""`model_type` in a model's config.json → the name that the LMM reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detection:
+    """One box that a detector found."""
+
+    box: Box
+    """In px of the image."""
+    score: float
+    """0 to 1; higher is surer."""
+    label: str = ""
+    """The words that the box matched; "" where the detector does not say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectionResult:
+    """What a detector found in one image."""
+
+    detections: tuple[Detection, ...]
+    """Boxes of any overlap, inside the image, best first."""
+    width: int
+    """Width in px at which the network saw the image."""
+    height: int
+    """Height in px at which the network saw the image."""
+
+
+class Detector(Protocol):
+    """Finds a phrase in images. The same input gives the same output. It is called from several threads."""
+
+    @property
+    def name(self) -> str:
+        """What the LMM and the trace call it."""
+
+    @property
+    def version(self) -> str:
+        """Its part of a judge's identity: model, revision or digest, thresholds."""
+
+    @property
+    def threshold(self) -> float:
+        """Least score of a box, 0 to 1."""
+
+    @property
+    def side_px(self) -> int:
+        """A square part of an image with this side is seen without being reduced."""
+
+    def __call__(self, images: Sequence[RGB], phrase: str) -> list[DetectionResult]:
+        """Return one result for each H×W×3 uint8 RGB image.
+
+        phrase: lower case, without a full stop at its end.
+        Raises ToolError where the phrase is too long for the model, or one image does not fit into memory.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """Where a detector's weights are."""
+
+    path: Path
+    """A model folder, or an original GroundingDINO checkpoint."""
+    identity: str
+    """Hub id and commit, or name and digest."""
+    family: str
+    """A key of FAMILIES."""
+
+
+def suppress(detections: Sequence[Detection], *, iou: float = 0.5, inside: float = 0.85) -> tuple[Detection, ...]:
+    """Return the detections without duplicates (non-maximum suppression), best first.
+
+    iou: two boxes that overlap more than this count as one.
+    inside: so do two boxes where one holds this share of the other and is at most four times as large. Such boxes come
+    from objects that a tile's border cuts.
+    """
+    kept: list[Detection] = []
+    for found in sorted(detections, key=lambda d: (-d.score, *d.box)):
+        if not any(_same(found.box, other.box, iou, inside) for other in kept):
+            kept.append(found)
+    return tuple(kept)
+
+
+def clean_box(corners: Sequence[float], *, width: int, height: int) -> Box | None:
+    """Return a network's corners in px as a box inside the image.
+
+    Return None where a corner is no finite number, or less than 1 px is left.
+    """
+    if not all(math.isfinite(v) for v in corners):
+        return None
+    x0, y0, x1, y1 = max(corners[0], 0.0), max(corners[1], 0.0), min(corners[2], width), min(corners[3], height)
+    return Box(x0, y0, x1, y1) if x1 - x0 >= 1 and y1 - y0 >= 1 else None
+
+
+def _same(one: Box, other: Box, iou: float, inside: float) -> bool:
+    common = one.intersection(other)
+    if common is None:
+        return False
+    small, large = sorted((one.area, other.area))
+    return one.iou(other) > iou or (common.area > inside * small and large <= 4 * small)

@@ -1,0 +1,112 @@
+"""Where a network runs, in which precision, and how running out of memory is recognised. torch is imported when called."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+from editloupe.errors import ConfigError, MissingExtra
+from editloupe.values import Json
+
+Out = TypeVar("Out")
+
+_NAME = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
+
+# How torch words a refused allocation where it raises a plain RuntimeError: the CPU's allocator, then older drivers.
+_NO_MEMORY = re.compile(r"can't allocate memory|not enough memory|out of memory", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device and the precision that networks use on it."""
+
+    name: str
+    """ "cpu", "cuda:0" or "mps"."""
+    half: bool
+    """True where networks compute in fp16."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {'fp16' if self.half else 'fp32'}"
+
+    def facts(self) -> dict[str, Json]:
+        """Return "device" (with a GPU's model), "precision" and torch's version, for the trace. Imports torch."""
+        torch = import_torch()
+        model = f" {torch.cuda.get_device_name(self.name)}" if self.name.startswith("cuda") else ""
+        return {
+            "device": f"{self.name}{model}",
+            "precision": "fp16" if self.half else "fp32",
+            "torch": str(torch.__version__),
+        }
+
+
+def check_device(name: str) -> None:
+    """Raise ConfigError for a name that is no device's, and for a GPU that is asked for by name and not there.
+
+    torch is imported only for a GPU; MissingExtra where it is not installed.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise ConfigError(f"unknown device {name!r}; expected auto, cpu, cuda, cuda:N or mps")
+    if name not in ("auto", "cpu"):
+        if find_spec("torch") is None:
+            raise MissingExtra(f"Device {name!r}", "vision")
+        open_device(name)
+
+
+def device_class(name: str) -> str:
+    """Return the kind of device that a name means: "cpu", "cuda" or "mps". "auto" is what `open_device` would choose.
+
+    Where nothing has imported torch yet, everything computes on the CPU.
+    """
+    if name == "auto":
+        name = open_device(name).name if "torch" in sys.modules else "cpu"
+    return name.partition(":")[0]
+
+
+def open_device(name: str) -> Device:
+    """Return the device of that name: "auto" is the first GPU, else the CPU. Networks use fp16 on CUDA, fp32 elsewhere.
+
+    Raises ConfigError where it is not there, MissingExtra without torch.
+    """
+    torch = import_torch()
+    if _NAME.fullmatch(name) is None:
+        raise ConfigError(f"unknown device {name!r}; expected auto, cpu, cuda, cuda:N or mps")
+    if name == "auto":
+        name = "cuda:0" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda"):
+        number = int(name.partition(":")[2] or 0)
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if number >= count:
+            have = f"this machine has {count}" if count else f"torch {torch.__version__} sees none here"
+            raise ConfigError(f"device {name!r}: there is no such GPU ({have}); use --device auto or cpu")
+        return Device(f"cuda:{number}", half=True)
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("device 'mps': torch finds no Apple GPU here; use --device auto or cpu")
+    return Device(name, half=False)
+
+
+def import_torch() -> Any:
+    """Return the module `torch`, imported now (1 to 2 s the first time). Raises MissingExtra."""
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise MissingExtra("A learned model", "vision") from error
+    return torch
+
+
+def fitting(work: Callable[[], Out]) -> Out:
+    """Return the value of `work()`. Raises MemoryError, as `Batcher` wants it, where torch runs out of memory."""
+    torch = import_torch()
+    try:
+        return work()
+    except RuntimeError as error:  # torch.OutOfMemoryError is one
+        if not (isinstance(error, torch.OutOfMemoryError) or _NO_MEMORY.search(str(error))):
+            raise
+        message = str(error).partition("\n")[0]
+    # Outside the handler, so that nothing holds the tensors of the failed attempt any longer.
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    raise MemoryError(message)

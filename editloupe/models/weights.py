@@ -1,0 +1,138 @@
+"""Finds files of weights, identifies them, and reads them without running anything that they contain."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from editloupe.errors import ConfigError
+from editloupe.models.devices import import_torch
+
+if TYPE_CHECKING:
+    import torch
+
+SUFFIXES: Final = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
+
+# What torch's reader raises on bytes that are cut off or changed.
+_DAMAGE = (
+    RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, AttributeError, TypeError, struct.error,
+    AssertionError,
+)  # fmt: skip
+
+# Under these keys checkpoints keep their tensors: Real-ESRGAN's two, GroundingDINO's, Lightning's.
+_WRAPPERS = ("params_ema", "params", "model", "state_dict")
+
+
+def find_file(path: str, what: str) -> Path:
+    """Return the file of weights. Raises ConfigError where it is missing, a folder, empty, or has another suffix."""
+    found = Path(path).expanduser()
+    if not found.exists():
+        raise ConfigError(f"{what} {path!r}: no such file; expected weights ({', '.join(SUFFIXES)})")
+    if not found.is_file():
+        raise ConfigError(f"{what} {path!r} is a folder; expected one file of weights ({', '.join(SUFFIXES)})")
+    if found.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"{what} {path!r}: expected a file of weights ({', '.join(SUFFIXES)}), found {found.suffix!r}")
+    if found.stat().st_size == 0:
+        raise ConfigError(f"{what} {path!r} is empty; fetch the weights again")
+    return found
+
+
+def digest_of(files: Iterable[Path]) -> str:
+    """Return 12 hex digits of SHA-256 over the files' names and bytes. They are part of a tool's version."""
+    whole = hashlib.sha256()
+    for file in sorted(files):
+        seen = file.stat()
+        whole.update(f"{file.name} {_sha256(file, seen.st_size, seen.st_mtime_ns)}\n".encode())
+    return whole.hexdigest()[:12]
+
+
+@cache
+def _sha256(file: Path, _size: int, _mtime_ns: int) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def load_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """Return name → tensor, on the CPU.
+
+    Tensors are unwrapped from "params_ema", "params", "model" or "state_dict", and a "module." before a name is dropped.
+    Only tensors are read: a pickle that would run code is refused.
+    Raises ConfigError where the file is refused, damaged, or has no tensors.
+    """
+    torch = import_torch()
+    loaded = _safetensors(path) if path.suffix.lower() == ".safetensors" else _pickled(path)
+    for name in _WRAPPERS:
+        inner = loaded.get(name) if isinstance(loaded, Mapping) else None
+        if isinstance(inner, Mapping):
+            loaded = inner
+            break
+    tensors = {}
+    if isinstance(loaded, Mapping):
+        tensors = {str(k).removeprefix("module."): v for k, v in loaded.items() if isinstance(v, torch.Tensor)}
+    if not tensors:
+        raise ConfigError(f"{path}: holds no named tensors; expected a checkpoint (a state dict)")
+    return tensors
+
+
+def refused(path: Path, error: pickle.UnpicklingError) -> ConfigError:
+    """Return the error for a pickle with more in it than tensors.
+
+    Of torch's page of advice, which says how to load such a file all the same, only the reason is passed on.
+    """
+    reason = next((line.strip() for line in str(error).splitlines() if "GLOBAL" in line), "it is no plain checkpoint")
+    return ConfigError(
+        f"{path}: refused: it holds more than tensors, and loading such a file can run code ({reason.partition('. ')[0]}); "
+        "use the official weights, or convert them to .safetensors"
+    )
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Turn off transformers' progress bars and load reports. What matters of them is checked, and raised."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def missing_parameters(model: Any, missing: Sequence[str]) -> list[str]:
+    """Return those of the missing keys whose parameters nothing else filled; transformers would leave them random."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    gone = set(missing)
+    return [shared[0] for shared in names.values() if gone.issuperset(shared)]
+
+
+def _safetensors(path: Path) -> object:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ConfigError(f"{path}: is damaged, cut off or no safetensors file ({error}); fetch it again") from error
+
+
+def _pickled(path: Path) -> object:
+    torch = import_torch()
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise refused(path, error) from error
+    except _DAMAGE as error:
+        first = str(error).partition("\n")[0]
+        raise ConfigError(f"{path}: is damaged, cut off or no checkpoint ({first[:200]}); fetch it again") from error

@@ -1,0 +1,1 @@
+"""Pairwise: of two edits of one source and instruction, the better one."""

@@ -1,0 +1,187 @@
+"""Target objects and their share of the image, in two waves: a model names the object, then a detector finds it.
+
+Boxes in the data are taken as they are, and nobody is asked. Samples that share source and instruction, as those of several
+editors do, share one answer.
+
+Reproduced:
+- DLEBench, appendix 11: an LMM reads the instruction alone and names the object; "image" is the whole of it (Table 6);
+- DLEBench, Figure 3: the area of the object's box ÷ the area of the image.
+
+Differs:
+- the wording of the prompt is ours, since the paper publishes none;
+- of several boxes the best one counts; a detector's box is not checked by a person.
+
+Not covered:
+- several objects in one instruction: one is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from editloupe.answers import Boxes, FreeText, Text
+from editloupe.findings import Finding
+from editloupe.prompts import render
+from editloupe.prompts.tags import neutralise
+from editloupe.protocols.base import BaseProtocol, Group, Known, Paper
+from editloupe.scores import NOT_JUDGED, Interval, Metric, Score, TableSpec
+from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
+from editloupe.values import Box, Sample
+
+PROMPT: Final = Path(__file__).parent / "prompts" / "name.md"
+NAME: Final = "target_phrase"
+PLACE: Final = "detect_target"
+AREA: Final = "target_area"
+WHOLE_IMAGE: Final = "image"
+
+_WRAPPED: Final = "\"'`“”‘’«»<>[]*_ \t."
+_WHOLE: Final = frozenset(("image", "whole image", "entire image", "picture", "photo", "whole picture", "entire picture"))
+
+
+class Targets(BaseProtocol):
+    """One area for each box of the data; without boxes one for each sample."""
+
+    name = "targets"
+    paper = Paper(title="DLEBench: evaluating small-scale object editing", url="https://arxiv.org/abs/2602.23622")
+    roles: ClassVar[Mapping[str, str]] = {"judge": "names the object of an instruction"}
+    outputs = False
+    metrics = (
+        Metric(
+            id=AREA,
+            name="Target area",
+            domain=Interval(low=0, high=1),
+            better=None,
+            unit="share of the image",
+            source="DLEBench, Figure 3",
+        ),
+    )
+    tables = (TableSpec(title="Target objects by their share of the image", rows="how", overall=True),)
+
+    def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
+        super().__init__(options, budget=budget)
+
+    def plan(self, group: Group, known: Known) -> Iterable[Task]:
+        """Return the question for the object's name and, once it is known, the search for the object."""
+        sample = _asked(group)
+        if _boxes(sample):
+            return
+        instruction = neutralise(" ".join(sample.instruction.split()))
+        ask = Ask(
+            protocol=self.name,
+            metric=NAME,
+            about=About.of(sample),
+            prompt=render(PROMPT, instruction=instruction),
+            answer=FreeText(max_words=12),
+            budget=self.budget,
+        )
+        yield ask
+        name = known.answer(NAME, sample)
+        if isinstance(name, Text) and (phrase := _bare(name)) != WHOLE_IMAGE:
+            yield Measure(
+                protocol=self.name,
+                metric=PLACE,
+                about=About.of(sample),
+                views=(Recipe(alias="Original Image", origin=sample.source),),
+                measure="detect_target",
+                args={"phrase": phrase},
+                rests_on=(ask.id,),
+            )
+
+    def score(self, group: Group, known: Known) -> Iterable[Score]:
+        """Return the area of each target, with its name, its box in px and where they come from as dimensions."""
+        asked = _asked(group)
+        given = _boxes(asked)
+        for sample in group:
+            for number, (name, box) in enumerate(given, start=1):
+                part = f"target {number}" if len(given) > 1 else ""
+                yield _score(sample, box, how="boxes", part=part, phrase=name)
+            if not given:
+                yield _found(sample, known.finding(NAME, asked), known.finding(PLACE, asked))
+
+
+def _found(sample: Sample, named: Finding | None, placed: Finding | None) -> Score:
+    """Return the area by what was found out of the name and of the place."""
+    findings = tuple(finding.task_id for finding in (named, placed) if finding is not None)
+    phrase = _bare(named.answer) if named is not None and isinstance(named.answer, Text) else None
+    if phrase == WHOLE_IMAGE:
+        whole = Box.whole(width=sample.source.width, height=sample.source.height)
+        return _score(sample, whole, how="whole image", phrase=phrase, findings=findings)
+    last = named if phrase is None else placed
+    if last is None or not isinstance(last.answer, Text | Boxes):
+        status, reason = (NOT_JUDGED, "") if last is None else (last.status, last.reason)
+        return _unknown(sample, status, reason, phrase=phrase, findings=findings)
+    boxes = last.answer.boxes if isinstance(last.answer, Boxes) else ()
+    if not boxes:
+        reason = "no box reached the detector's least score, in the image or its tiles"
+        return _unknown(sample, "not_defined", reason, phrase=phrase, findings=findings, detections=0)
+    box = boxes[0].scaled(sample.source.width / 1000, sample.source.height / 1000)
+    score = None if last.answer.confidence is None else round(last.answer.confidence.value, 4)
+    return _score(sample, box, how="detector", phrase=phrase, findings=findings, score=score, detections=len(boxes))
+
+
+def _score(
+    sample: Sample,
+    box: Box,
+    *,
+    how: str,
+    phrase: str | None,
+    part: str = "",
+    findings: tuple[str, ...] = (),
+    **more: str | int | float | None,
+) -> Score:
+    """Return the share of the source image that a box takes, as far as it lies inside."""
+    inside = box.intersection(Box.whole(width=sample.source.width, height=sample.source.height))
+    if inside is None:
+        reason = f"box {[round(v, 2) for v in box]} lies outside the image"
+        return _unknown(sample, "input_error", reason, phrase=phrase, part=part, findings=findings)
+    corners = {name: round(v, 2) for name, v in zip(("x0", "y0", "x1", "y1"), box, strict=True)}
+    return Score(
+        sample_id=sample.id,
+        editor=sample.editor,
+        part=part,
+        metric=AREA,
+        value=inside.area / (sample.source.width * sample.source.height),
+        findings=findings,
+        dims={"phrase": phrase, "how": how, **corners, **more},
+    )
+
+
+def _unknown(
+    sample: Sample,
+    status: str,
+    reason: str,
+    *,
+    phrase: str | None,
+    part: str = "",
+    findings: tuple[str, ...] = (),
+    **more: str | int | float | None,
+) -> Score:
+    return Score(
+        sample_id=sample.id,
+        editor=sample.editor,
+        part=part,
+        metric=AREA,
+        value=None,
+        missing=status,
+        reason=reason,
+        findings=findings,
+        dims={"phrase": phrase, **more},
+    )
+
+
+def _asked(group: Group) -> Sample:
+    """Return the sample that stands for its group: one with boxes, where there is one."""
+    return next((sample for sample in group if _boxes(sample)), group[0])
+
+
+def _boxes(sample: Sample) -> list[tuple[str | None, Box]]:
+    return [(target.name, target.boxes["source"]) for target in sample.targets if "source" in target.boxes]
+
+
+def _bare(name: Text) -> str:
+    """Return an object's name without article, quotes and brackets; WHOLE_IMAGE for the whole image."""
+    bare = re.sub(r"^(the|an?)\s+", "", name.text.strip(_WRAPPED), flags=re.IGNORECASE).strip(_WRAPPED)
+    return WHOLE_IMAGE if bare.casefold() in _WHOLE else bare

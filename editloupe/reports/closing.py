@@ -1,0 +1,101 @@
+"""What stands at the end of a run: scores, labels, and what could not be judged, of one judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from editloupe.protocols.base import EvalProtocol
+from editloupe.reports import render
+from editloupe.reports.escape import plain, safe
+from editloupe.reports.pivot import label_tables, spec_table
+from editloupe.reports.summary import specs, summarise
+from editloupe.scores import Score
+from editloupe.tables import Table
+from editloupe.values import Json
+
+MANY_EDITORS: Final = 3
+"""Above this number a table for each editor would bury the reader: they share one, and another has all together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heading:
+    """What stands above the numbers, so that no table travels without it."""
+
+    judge: str
+    """URI, with the judge's name."""
+
+    describes: str
+    """What kind of judge: "pixel baseline: ... not an LMM"."""
+
+    mode: str
+    """The protocol's option of this name; "" if it has none."""
+
+    rubric: str
+    """The rubric's id, or the protocol's name."""
+
+    ablations: tuple[str, ...] = ()
+    """What of the tools was hidden."""
+
+    notes: tuple[str, ...] = ()
+    """Absent tools and the like."""
+
+    @property
+    def text(self) -> str:
+        """The heading as one line."""
+        ablated = f" ablated by {' and '.join(self.ablations)}" if self.ablations else ""
+        asked = f"mode {self.mode}{ablated}; rubric {self.rubric}" if self.mode else f"protocol {self.rubric}{ablated}"
+        return f"Judge: {self.judge} ({self.describes}); {asked}"
+
+
+def closing_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Table]:
+    """Return the tables at the end of a run: the protocol's first one with a column a metric, then the labels."""
+    return [*score_tables(protocol, scores), *label_tables(scores, protocol.metrics)]
+
+
+def score_tables(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Table]:
+    """Return one table an editor; of more than `MANY_EDITORS` one table with a row an editor and one of all together."""
+    spec = replace(specs(protocol)[0], columns="metric", metrics=(), name="scores")
+    by_editor = replace(spec, title="Editors (means of all samples)", rows="editor", order=(), cell="mean", overall=False)
+    editors = dict.fromkeys(score.editor for score in scores)
+    if spec.rows == "editor":
+        wanted = [(spec, list(scores))]
+    elif len(editors) > MANY_EDITORS:
+        wanted = [(by_editor, list(scores)), (replace(spec, title=f"All {len(editors)} editors together"), list(scores))]
+    else:
+        wanted = [
+            (replace(spec, title=f"Editor: {editor}" if editor else "Scores"), [s for s in scores if s.editor == editor])
+            for editor in editors
+        ]
+    made = (spec_table(one, of, protocol.metrics) for one, of in wanted)
+    return [table for table in made if table is not None]
+
+
+def terminal(tables: Sequence[Table], heading: Heading) -> RenderableType:
+    """Return the heading with its notes and the tables as Rich renderables."""
+    notes = (plain(note, "yellow") for note in heading.notes)
+    return Group(plain(heading.text, "bold"), *notes, Text(), *map(render.terminal, tables))
+
+
+def markdown(tables: Sequence[Table], heading: Heading) -> str:
+    """Return the same as Markdown."""
+    return "\n".join(
+        [safe(heading.text), "", *(f"> {safe(note)}\n" for note in heading.notes), *map(render.markdown, tables)]
+    )
+
+
+def as_json(protocol: EvalProtocol, scores: Sequence[Score], heading: Heading) -> dict[str, Json]:
+    """Return the numbers for programs, by editor; a mean that does not exist is null."""
+    return {
+        "judge": heading.judge,
+        "describes": heading.describes,
+        "mode": heading.mode,
+        "rubric": heading.rubric,
+        **({"ablations": list(heading.ablations)} if heading.ablations else {}),
+        "notes": list(heading.notes),
+        "editors": [one.to_json() for one in summarise(protocol, scores)],
+    }

@@ -1,0 +1,423 @@
+"""A comparison as tables, as plots of who agrees with whom, and as files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Final
+
+from editloupe.reports import plots, render
+from editloupe.reports.align import figure_record
+from editloupe.reports.columns import DIMENSIONS
+from editloupe.reports.compare import GROUPED, Comparison, Cost, JudgePair
+from editloupe.reports.report import write_files
+from editloupe.stats.agreement import Figure
+from editloupe.stats.bootstrap import Estimate
+from editloupe.stats.significance import Significance
+from editloupe.tables import NONE, Cell, Column, Row, Table, estimated, label_columns, words
+from editloupe.values import Json
+
+_SHORT: Final[Mapping[str, str]] = {
+    "exact": "Exact",
+    "kappa": "Cohen κ",
+    "weighted_kappa": "Quadratic κ",
+    "alpha_nominal": "α, nominal",
+    "alpha_ordinal": "α, ordinal",
+    "spearman": "Spearman ρ",
+    "pearson": "Pearson r",
+    "mae": "MAE",
+    "bias": "Leniency",
+}
+_PAIRS: Final = ("kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal", "spearman", "pearson", "mae")
+_HUMAN: Final = ("exact", "kappa", "weighted_kappa", "alpha_ordinal", "spearman", "mae", "bias")
+_WITH_INTERVAL: Final = ("weighted_kappa", "bias")
+_SHOWN: Final = 12
+
+
+def tables(found: Comparison, *, whole: bool = True) -> Iterator[Table]:
+    """Yield the tables, those that a reader needs first at the front. whole: also those by edit type and area."""
+    yield _summaries(found)
+    for metric in _metrics(found):
+        yield _matrix(found, metric)
+    yield _pairs(found)
+    if found.human_agreement:
+        yield _human(found)
+        if any(agreement.versus for agreement in found.human_agreement):
+            yield _versus(found)
+    yield _costs(found)
+    for pair in found.pairs:
+        if pair.labels and (whole or len(found.judges) == 2):
+            yield _confusion(found, pair)
+    if whole:
+        yield from (_grouped(found, d) for d in GROUPED if any(d in pair.by for pair in found.pairs))
+    if found.disagreements:
+        yield _disagreements(found, len(found.disagreements) if whole else _SHOWN)
+
+
+def write_comparison(found: Comparison, folder: Path) -> list[Path]:
+    """Write compare.md, compare.json, a CSV a table and an SVG a plot. Raises StorageError."""
+    return write_files(_files(found), folder, kind="compare")
+
+
+def _files(found: Comparison) -> Iterator[tuple[str, str]]:
+    made = list(tables(found))
+    yield "compare.md", "\n".join(["# Judges compared\n", *(render.markdown(table) for table in made)])
+    yield "compare.json", render.json_text(found.to_json())
+    for table in made:
+        if table.records():
+            yield f"{table.name}.csv", render.csv_text(table)
+    for metric in _metrics(found):
+        name = _best(found, metric)
+        title = f"{found.titles[metric][0]}: who agrees with whom"
+        text = plots.matrix(
+            [judge.name for judge in found.judges], matrix_of(found, metric, name), title=title, what=_PLOTTED[name]
+        )
+        yield f"agreement-{metric.replace('_', '-')}.svg", text
+
+
+_PLOTTED: Final = {
+    "weighted_kappa": "quadratic κ of the labels",
+    "kappa": "Cohen's κ of the answers",
+    "spearman": "Spearman's ρ of the values",
+}
+
+
+def _best(found: Comparison, metric: str) -> str:
+    """The figure that says most of a metric's agreement: of ordered labels, of names, or of numbers."""
+    names = next(pair.figures for pair in found.pairs if pair.criterion == metric)
+    return next(name for name in _PLOTTED if name in names)
+
+
+def matrix_of(found: Comparison, metric: str, figure: str = "weighted_kappa") -> list[list[float | None]]:
+    """Return the figure of every two judges, None on the diagonal and where there is none."""
+    names = [judge.name for judge in found.judges]
+    table: list[list[float | None]] = [[None] * len(names) for _ in names]
+    for (i, a), (j, b) in combinations(enumerate(names), 2):
+        for pair in found.pairs:
+            if (pair.first, pair.second, pair.criterion) == (a, b, metric) and figure in pair.figures:
+                table[i][j] = table[j][i] = pair.figures[figure].value
+    return table
+
+
+def _metrics(found: Comparison) -> list[str]:
+    return list(dict.fromkeys(pair.criterion for pair in found.pairs))
+
+
+def _summaries(found: Comparison) -> Table:
+    rows = []
+    for s in found.summaries:
+        why = ", ".join(f"{status} {n}" for status, n in s.statuses.items())
+        name = f"{_number(found, s.judge)} {s.judge}"
+        entropy = Cell(value=s.label_entropy_bits, digits=2)
+        head = (words(name), words(_title(found, s.criterion)))
+        cells = (*head, _mean(s.mean), _mean(s.common), entropy, words(why or NONE))
+        record = {"judge": s.judge, "criterion": s.criterion, **_fields("mean", s.mean)}
+        record |= {"judged": s.mean.judged, "asked": s.mean.asked}
+        record |= {**_fields("common", s.common), "label_entropy_bits": s.label_entropy_bits, "statuses": why}
+        rows.append(_Line(cells, record))
+    return _table(
+        "judges",
+        "Judges",
+        ("Judge", "", "Mean", "Mean, all judged", "Entropy", "Not judged"),
+        rows,
+        fixed=2,
+        caption=(
+            "Means 0 to 100 with 95 % intervals (judged/asked): each judge's own, and on the samples that every judge "
+            "with any verdict could judge. Entropy of its labels in bits: 0 where it always says the same."
+        ),
+    )
+
+
+def _matrix(found: Comparison, metric: str) -> Table:
+    names = [judge.name for judge in found.judges]
+    above = _best(found, metric)
+    below = "exact" if above != "spearman" else "mae"
+    upper, lower = matrix_of(found, metric, above), matrix_of(found, metric, below)
+    rows = []
+    for i, name in enumerate(names):
+        cells = [
+            words("·") if i == j else Cell(value=(upper if i < j else lower)[i][j], digits=2) for j in range(len(names))
+        ]
+        rows.append(_Line((words(f"{i + 1} {name}"), *cells)))
+    text = {"weighted_kappa": "quadratic κ", "kappa": "Cohen's κ", "spearman": "Spearman's ρ"}[above]
+    share = "the share of equal labels" if below == "exact" else "the mean absolute error"
+    return _table(
+        f"agreement-{metric.replace('_', '-')}",
+        f"{found.titles[metric][0]}: agreement",
+        ("", *(str(i + 1) for i in range(len(names)))),
+        rows,
+        caption=f"Above the diagonal {text}, below it {share}, on the samples that both judged.",
+    )
+
+
+def _pairs(found: Comparison) -> Table:
+    names = [n for n in _PAIRS if any(n in pair.figures for pair in found.pairs)]
+    if any("weighted_kappa" in pair.figures for pair in found.pairs):
+        names = [n for n in names if n not in ("alpha_nominal", "pearson", "mae")]
+    rows = []
+    for p in found.pairs:
+        cells = (
+            words(_both(found, p.first, p.second)),
+            words(_title(found, p.criterion)),
+            words(str(p.common)),
+            *(_figure(p.figures, name) for name in names),
+            _difference(p.difference),
+            _p(p.test),
+        )
+        record: dict[str, Json] = {"first": p.first, "second": p.second, "criterion": p.criterion, "common": p.common}
+        record |= {**_fields("difference", p.difference), **p.test.to_json()}
+        for name, figure in p.figures.items():
+            record |= _fields(name, figure)
+        rows.append(_Line(cells, record))
+    return _table(
+        "pairs",
+        "Pairs of judges",
+        ("First / second", "", "n", *(_SHORT[n] for n in names), "First − second", "p"),
+        rows,
+        fixed=3,
+        at_once=8,
+        caption=(
+            "On the samples that both judged, with 95 % intervals. First − second: mean difference of scores 0 to 100, "
+            "positive where the first is the more lenient; p: Wilcoxon's signed-rank test of the differences of source "
+            f"images, corrected by Holm for all rows.{_whys(p.test for p in found.pairs)}"
+        ),
+    )
+
+
+def _human(found: Comparison) -> Table:
+    names = [n for n in _HUMAN if any(n in one.figures for one in found.human_agreement)]
+    rows = []
+    for one in found.human_agreement:
+        first = next(iter(one.figures.values()))
+        head = (words(str(_number(found, one.judge))), words(_title(found, one.criterion)))
+        cells = (*head, words(f"{first.judged}/{first.asked}"), *(_figure(one.figures, name) for name in names))
+        rows.append(_Line(cells, {"judge": one.judge, "criterion": one.criterion}, one.figures))
+    return _table(
+        "people",
+        f"Judges and people ({found.human})",
+        ("Judge", "", "Judged", *(_SHORT[n] for n in names)),
+        rows,
+        fixed=3,
+        at_once=8,
+        caption=(
+            "On the samples with a human label. MAE and leniency (mean judge − people) in the metric's unit. "
+            "`editloupe align` tells more of one judge."
+        ),
+    )
+
+
+def _versus(found: Comparison) -> Table:
+    rows = []
+    tests: list[Significance] = []
+    for one in found.human_agreement:
+        for other, test in one.versus.items():
+            counts = (Cell(value=test.right_alone), Cell(value=test.other_right_alone))
+            head = (words(_both(found, one.judge, other)), words(_title(found, one.criterion)))
+            record: dict[str, Json] = {"first": one.judge, "second": other, "criterion": one.criterion}
+            record |= {"first_right_alone": test.right_alone, "second_right_alone": test.other_right_alone}
+            record |= {"p": test.p, "p_holm": test.p_holm, "n": test.n, "why": test.why or None}
+            rows.append(_Line((*head, *counts, _p(test)), record))
+            tests.append(test)
+    return _table(
+        "people-versus",
+        "Which of two judges is right more often",
+        ("First / second", "", "First alone", "Second alone", "p"),
+        rows,
+        fixed=2,
+        caption=(
+            "Right: people's label. p: McNemar's exact test of the samples on which one alone is right, corrected by Holm; "
+            f"it takes samples as independent, which edits of one source image are not quite.{_whys(tests)}"
+        ),
+    )
+
+
+def _costs(found: Comparison) -> Table:
+    tools = list(dict.fromkeys(name for cost in found.costs for name in cost.tools))
+    people = any(cost.agreeing is not None for cost in found.costs)
+    rows = []
+    for c in found.costs:
+        usage = c.usage
+        agreeing = [_dollars(c.cost_an_agreeing_verdict_usd)] if people else []
+        cells = (
+            words(f"{_number(found, c.judge)} {c.judge}"),
+            Cell(value=c.verdicts),
+            *(_tokens(count, c) for count in (usage.input_tokens, usage.output_tokens, usage.image_tokens)),
+            words("unknown" if c.cost_usd is None else f"{c.cost_usd:.4g}"),
+            _dollars(c.cost_a_verdict_usd),
+            *agreeing,
+            Cell(value=c.seconds_median, digits=2),
+            Cell(value=c.turns_mean, digits=1),
+            *(Cell(value=c.tools.get(name, 0)) for name in tools),
+        )
+        record = {name: value for name, value in c.to_json().items() if name not in ("usage", "tools")}
+        record |= {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+        record |= {"image_tokens": usage.image_tokens, **{f"calls of {name}": c.tools.get(name, 0) for name in tools}}
+        rows.append(_Line(cells, record))
+    head = ("Judge", "Verdicts", "Input", "Output", "of images", "USD", "USD a verdict")
+    return _table(
+        "costs",
+        "What the verdicts took",
+        (*head, *(["USD an agreeing one"] if people else []), "Seconds", "Turns", *tools),
+        rows,
+        caption=(
+            "Tokens a verdict, findings without a label included in what they cost; seconds: median of a finding; turns: "
+            "mean with tool calls; then how often each tool was called."
+        ),
+    )
+
+
+def _confusion(found: Comparison, pair: JudgePair) -> Table:
+    short = _title(found, pair.criterion)
+    rows = [
+        _Line((words(name), *(Cell(value=n) for n in counts)))
+        for name, counts in zip(pair.labels, pair.confusion, strict=True)
+    ]
+    return _table(
+        f"labels-{short}-{_number(found, pair.first)}-{_number(found, pair.second)}",
+        f"{short} labels: {pair.second} in rows, {pair.first} in columns",
+        ("", *pair.labels, "none"),
+        rows,
+    )
+
+
+def _grouped(found: Comparison, dimension: str) -> Table:
+    title = DIMENSIONS[dimension]  # type: ignore[index]
+    rows = []
+    names = list(dict.fromkeys(n for p in found.pairs for fs in p.by.get(dimension, {}).values() for n in fs))
+    for pair in found.pairs:
+        for group, figures in pair.by.get(dimension, {}).items():
+            head = (_both(found, pair.first, pair.second), _title(found, pair.criterion), group)
+            count = next(iter(figures.values())).judged
+            cells = (*map(words, (*head, str(count))), *(_estimate(figures.get(name)) for name in names))
+            keys = {"first": pair.first, "second": pair.second, "criterion": pair.criterion, dimension: group}
+            rows.append(_Line(cells, keys, figures))
+    return _table(
+        f"pairs-by-{dimension.replace('_', '-')}",
+        f"Pairs of judges, by {title.lower()}",
+        ("First / second", "", title, "n", *(_SHORT[name] for name in names)),
+        rows,
+        fixed=3,
+    )
+
+
+def _disagreements(found: Comparison, most: int) -> Table:
+    names = [judge.name for judge in found.judges]
+    rows = []
+    for d in found.disagreements[:most]:
+        name = ", ".join(filter(None, (d.sample, f"turn {d.turn}" if d.turn else "", d.part)))
+        cells = (name, _title(found, d.criterion), *(d.labels.get(name, NONE) for name in names))
+        record: dict[str, Json] = {"sample": name, "criterion": d.criterion, "spread": d.spread}
+        record |= {f"label of {n}": v for n, v in d.labels.items()}
+        rows.append(_Line(tuple(map(words, cells)), record))
+    more = len(found.disagreements) - len(rows)
+    return _table(
+        "disagreements",
+        "Where judges disagree, the furthest apart first",
+        ("Sample", "", *names),
+        rows,
+        fixed=2,
+        caption=f"… and {more} more." if more else "",
+    )
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One row, and what files say of it."""
+
+    cells: Sequence[Cell]
+    record: Mapping[str, Json] = field(default_factory=dict)
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    """One record each; without any, the row is one record."""
+
+
+def _table(
+    name: str,
+    title: str,
+    head: Sequence[str],
+    lines: Sequence[_Line],
+    *,
+    fixed: int = 1,
+    at_once: int = 6,
+    caption: str = "",
+) -> Table:
+    """A table whose first columns name the row; the records for files are in columns that are not shown."""
+    names = list(dict.fromkeys(name for line in lines for name in line.figures))
+    hidden = [Column(title=n, keys={"figure": n}, files_only=True) for n in names] or [Column(title="", files_only=True)]
+
+    def row(line: _Line) -> Row:
+        found: list[Mapping[str, Json]] = [figure_record(f) if (f := line.figures.get(n)) else {} for n in names]
+        found = found or [line.record]
+        shown = (replace(cell, name="") for cell in line.cells)
+        return Row(cells=(*shown, *(Cell(name="", more=fields) for fields in found)), keys=line.record if names else {})
+
+    return Table(
+        name=name,
+        title=title,
+        columns=(*label_columns(*head[:fixed]), *(Column(title=text) for text in head[fixed:]), *hidden),
+        rows=tuple(map(row, lines)),
+        fixed=fixed,
+        at_once=at_once,
+        caption=caption,
+    )
+
+
+def _number(found: Comparison, name: str) -> int:
+    return [judge.name for judge in found.judges].index(name) + 1
+
+
+def _title(found: Comparison, metric: str) -> str:
+    return found.titles[metric][1]
+
+
+def _both(found: Comparison, first: str, second: str) -> str:
+    return f"{_number(found, first)} / {_number(found, second)}"
+
+
+def _whys(tests: Iterable[Significance]) -> str:
+    """Why some tests have no p, each reason once."""
+    reasons = dict.fromkeys(test.why for test in tests if test.why)
+    return f" No p: {'; '.join(reasons)}." if reasons else ""
+
+
+def _fields(name: str, found: Estimate) -> dict[str, Json]:
+    """A figure and its interval in a line of a file."""
+    low, high = (None, None) if found.interval is None else (found.interval.low, found.interval.high)
+    return {name: found.value, f"{name}_low": low, f"{name}_high": high}
+
+
+def _mean(found: Estimate) -> Cell:
+    return estimated(found, digits=1)
+
+
+def _estimate(found: Estimate | None, *, digits: int = 2, signed: bool = False) -> Cell:
+    """A figure with its interval; "undefined" if it was wanted and has no value."""
+    if found is not None and found.value is None:
+        return words("undefined")
+    return estimated(found, digits=digits, interval_digits=digits, signed=signed, counts=False)
+
+
+def _difference(found: Estimate) -> Cell:
+    return estimated(found, digits=1, signed=True, counts=False)
+
+
+def _figure(figures: Mapping[str, Figure], name: str) -> Cell:
+    """One of a row's figures: the main ones with their interval."""
+    found = figures.get(name)
+    if name in _WITH_INTERVAL or (name == "spearman" and "exact" not in figures):
+        return _estimate(found, signed=name == "bias")
+    return Cell(value=None if found is None else found.value, digits=2)
+
+
+def _tokens(count: int | None, cost: Cost) -> Cell:
+    return words(NONE if count is None or not cost.verdicts else f"{count / cost.verdicts:,.0f}")
+
+
+def _dollars(value: float | None) -> Cell:
+    return words(NONE if value is None else f"{value:.3g}")
+
+
+def _p(test: Significance) -> Cell:
+    p = test.p if test.p_holm is None else test.p_holm
+    return words("<0.001") if p is not None and p < 0.001 else Cell(value=p, digits=3)

@@ -1,0 +1,149 @@
+"""Scores as one tidy polars frame: a row a score, with its judge, its sample and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from editloupe.backends.prices import Prices
+from editloupe.chat import Usage
+from editloupe.data.human import value_on
+from editloupe.findings import Finding
+from editloupe.reports.judged import Judged
+from editloupe.scores import Score
+
+if TYPE_CHECKING:
+    import polars
+
+COLUMNS: Final[Mapping[str, type]] = {
+    "run": str,
+    "judge": str,
+    "judge_id": str,
+    "kind": str,
+    "protocol": str,
+    "sample": str,
+    "source": str,
+    "editor": str,
+    "turn": int,
+    "part": str,
+    "metric": str,
+    "value": float,
+    "normalised": float,
+    "label": str,
+    "missing": str,
+    "reason": str,
+    "entropy": float,
+}
+"""Column → type. `kind` is "human" for people, each under the rater's name, and "judge" for all others.
+
+`value` is in the metric's unit, `normalised` 0 to 100; both are null where `missing` says why. `source` is the sha256 of
+the source image, by which intervals are resampled; null for a row that could not be read. The protocol's dimensions follow
+(edit_type, task …), then `SPENT`.
+"""
+
+SPENT: Final[Mapping[str, type]] = {
+    "findings": int,
+    "tool_turns": int,
+    "seconds": float,
+    "input_tokens": int,
+    "output_tokens": int,
+    "cost_usd": float,
+}
+"""What the findings spent that a score rests on, repeats included; null where unknown. Scores may share findings."""
+
+
+def frame(all_judged: Sequence[Judged], prices: Prices | None = None, *, people: bool = False) -> polars.DataFrame:
+    """Return the scores of one or several judges as a frame with the columns of `COLUMNS`, the dimensions, and `SPENT`.
+
+    prices: what tokens cost; None for list prices.   people: add the ratings that the runs' samples carry, a row a rating.
+    """
+    import polars
+
+    rows = [row for judged in all_judged for row in score_rows(judged, prices or Prices())]
+    if people:
+        runs = {judged.folder: judged for judged in all_judged}
+        rows += [row for judged in runs.values() for row in human_rows(judged)]
+    names = dict.fromkeys(name for judged in all_judged for score in judged.scores for name in score.dims)
+    dims = {name: _type(name, rows) for name in names if name not in {**COLUMNS, **SPENT}}
+    for row in rows:
+        row.update({name: kind(row[name]) for name, kind in dims.items() if row.get(name) is not None})
+    schema: dict[str, Any] = {**COLUMNS, **dims, **SPENT}
+    return polars.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema, orient="row")
+
+
+def score_rows(judged: Judged, prices: Prices) -> list[dict[str, Any]]:
+    """Return one judge's scores as rows by column. A dimension never hides a column of `COLUMNS` or `SPENT`."""
+    by_task: dict[str, list[Finding]] = {}
+    for finding in judged.findings:
+        by_task.setdefault(finding.task_id, []).append(finding)
+    return [{**score.dims, **_row(judged, score), **_spent(judged, score, by_task, prices)} for score in judged.scores]
+
+
+def human_rows(judged: Judged) -> Iterator[dict[str, Any]]:
+    """Yield the ratings of a run's samples as rows by column; one that is no label or number of its metric is off_menu."""
+    for sample in judged.samples.values():
+        about: dict[str, Any] = {
+            "run": str(judged.folder),
+            "protocol": judged.protocol.name,
+            "sample": sample.id,
+            "editor": sample.editor,
+        }
+        about |= {"source": sample.source.sha256, "turn": 0, "part": "", "edit_type": sample.edit_type}
+        for metric in judged.metrics.metrics:
+            for rater, given in sample.human.get(metric.id, {}).items():
+                value = value_on(metric, given)
+                yield {
+                    **about,
+                    "judge": rater,
+                    "kind": "human",
+                    "metric": metric.id,
+                    "value": value,
+                    "normalised": None if value is None else metric.normalise(value),
+                    "label": given if isinstance(given, str) else None,
+                    "missing": "off_menu" if value is None else None,
+                }
+
+
+def _row(judged: Judged, score: Score) -> dict[str, Any]:
+    sample = judged.samples.get(score.key)
+    return {
+        "run": str(judged.folder),
+        "judge": judged.name,
+        "judge_id": judged.judge_id,
+        "kind": "judge",
+        "protocol": judged.protocol.name,
+        "sample": score.sample_id,
+        "source": None if sample is None else sample.source.sha256,
+        "editor": score.editor,
+        "turn": score.turn,
+        "part": score.part,
+        "metric": score.metric,
+        "value": score.value,
+        "normalised": score.normalised,
+        "label": score.label,
+        "missing": score.missing,
+        "reason": score.reason,
+        "entropy": score.entropy,
+    }
+
+
+def _spent(judged: Judged, score: Score, by_task: Mapping[str, list[Finding]], prices: Prices) -> dict[str, Any]:
+    found = [finding for id_ in score.findings for finding in by_task.get(id_, ())]
+    usage = sum((f.usage for f in found), Usage())
+    counted = usage.input_tokens is not None or usage.output_tokens is not None
+    return {
+        "findings": len(found),
+        "tool_turns": sum(f.turns for f in found) if found else None,
+        "seconds": sum(f.seconds for f in found) if found else None,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost_usd": prices.of_uri(judged.backend, usage) if counted and judged.backend else None,
+    }
+
+
+def _type(name: str, rows: Iterable[Mapping[str, Any]]) -> Callable[[Any], Any]:
+    """The narrowest type that all values of a dimension have; text where they differ."""
+    kinds = {type(row[name]) for row in rows if row.get(name) is not None}
+    if kinds == {int}:
+        return int
+    return float if kinds and kinds <= {int, float} else str

@@ -1,0 +1,424 @@
+"""Turn scores into the tables that a protocol declares (`TableSpec`), and into what every run has: labels, consistency."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from editloupe.errors import ConfigError
+from editloupe.protocols.repeats import Repeats
+from editloupe.reports.summary import (
+    BY_EDITOR,
+    OVERALL,
+    Mean,
+    Summary,
+    check_columns,
+    column_of,
+    counted,
+    on_hundred,
+    row_order,
+    share_a_scale,
+    statuses,
+    summary,
+    value_of,
+)
+from editloupe.scores import Metric, Score, TableSpec
+from editloupe.stats import bootstrap
+from editloupe.stats.bootstrap import ConfidenceInterval
+from editloupe.tables import BarPlot, Cell, Column, Plot, RadarPlot, Row, Table, label_columns, words
+from editloupe.values import Json
+
+Cluster: TypeAlias = Callable[[Score], Hashable]
+"""What is resampled together: the source image of a score."""
+
+_LEAST_AXES: Final = 3
+_LABELS: Final = (
+    "Samples by label, and the label's share of what was judged; samples judged of asked; then those without a label, and "
+    "why."
+)
+_NAMES: Final = ("rate", "geometric_mean", "count")
+"""Kinds of cells whose figure has a name of its own in files; the others are means."""
+
+
+def spec_table(
+    spec: TableSpec,
+    scores: Sequence[Score],
+    metrics: Sequence[Metric],
+    *,
+    cluster: Cluster | None = None,
+    keys: Mapping[str, Json] | None = None,
+) -> Table | None:
+    """Return the table of a spec; None if no score has its metrics, and for a mean of several metrics if only one is left.
+
+    cluster: by which intervals are resampled; None for no intervals.   keys: what all figures are of, for files.
+    Raises ConfigError if the scores lack a column of the spec, or metrics in one cell have no scale in common.
+    """
+    scores = counted(spec, scores)
+    asked = {score.metric for score in scores}
+    metrics = [m for m in metrics if m.id in asked and (not spec.metrics or m.id in spec.metrics)]
+    if not metrics or (spec.columns != "metric" and len(metrics) == 1 < len(spec.metrics)):
+        return None
+    scores = [score for score in scores if score.metric in {metric.id for metric in metrics}]
+    check_columns(spec, scores)
+    if spec.columns != "metric" and len(metrics) > 1 and not share_a_scale(spec, metrics):
+        shorts = ", ".join(metric.short for metric in metrics)
+        raise ConfigError(
+            f"table {spec.title!r}: {shorts} would share a cell and have no common scale; name one of them in `metrics`, "
+            "set `normalise`, or give each a column (columns='metric')"
+        )
+    return _Pivot(spec, scores, metrics, cluster).table(keys or {})
+
+
+class _Pivot:
+    """One table in the making."""
+
+    def __init__(
+        self, spec: TableSpec, scores: Sequence[Score], metrics: Sequence[Metric], cluster: Cluster | None
+    ) -> None:
+        self.spec, self.metrics, self.cluster = spec, metrics, cluster
+        self.by_metric = spec.columns == "metric"
+        self.columns = self._columns(scores)
+        self.readings = [("", scores)]
+        # A row over the only row would say the same again.
+        self.sums = spec.overall and (bool(spec.order) or len(row_order(spec, scores)) > 1)
+        if self.sums and spec.normalise and any(score.missing == "missing_output" for score in scores):
+            self.readings.append((", missing outputs as the worst", [_as_worst(metrics, s) for s in scores]))
+
+    def _columns(self, scores: Sequence[Score]) -> list[tuple[str, tuple[str, ...], str | None]]:
+        """(title, ids of the metrics, value of the column's dimension) of each column."""
+        ids = tuple(metric.id for metric in self.metrics)
+        if not self.by_metric:
+            found = dict.fromkeys(column_of(score, self.spec.columns) for score in scores)
+            return [(name, ids, name) for name in found]
+        columns: list[tuple[str, tuple[str, ...], str | None]] = [
+            (f"{m.short} ({m.unit})" if m.unit else m.short, (m.id,), None) for m in self.metrics
+        ]
+        if len(ids) > 1 and all(on_hundred(self.spec, metric) for metric in self.metrics):
+            columns.append(("Overall", ids, None))
+        return columns
+
+    def table(self, keys: Mapping[str, Json]) -> Table:
+        spec, scores = self.spec, self.readings[0][1]
+        names = row_order(spec, scores)
+        summaries = self._summaries(scores)
+        rows = [self._body(name, summaries, scores) for name in names]
+        if self.sums:
+            for words_, found in self.readings:
+                rows += self._sums(words_, self._summaries(found), found, any(name in spec.order for name in names))
+        name = spec.name or re.sub(r"[^a-z0-9]+", "-", spec.title.lower()).strip("-")
+        single = {} if self.by_metric else {"metric": self.metrics[0].id if len(self.metrics) == 1 else OVERALL}
+        return Table(
+            name=name,
+            title=spec.title,
+            columns=(*label_columns(_titled(spec.rows)), *self._heads()),
+            rows=tuple(replace(row, keys={**single, **row.keys}) for row in rows),
+            caption=" ".join(filter(None, (self._caption(), spec.caption))),
+            keys=keys,
+            plots=tuple(self._plots(name, summaries)),
+        )
+
+    def _heads(self) -> list[Column]:
+        heads = []
+        for title, ids, value in self.columns:
+            key: dict[str, Json] = {"metric": ids[0] if len(ids) == 1 else OVERALL}
+            heads.append(Column(title=title, keys=key if value is None else {self.spec.columns: _raw(value)}))
+        return heads
+
+    def _summaries(self, scores: Sequence[Score]) -> list[Summary]:
+        """The summary that each column shows."""
+        if self.by_metric:
+            return [summary(self.spec, self.metrics, scores)] * len(self.columns)
+        return [summary(self.spec, self.metrics, of) for of in self._split(scores)]
+
+    def _split(self, scores: Sequence[Score]) -> list[list[Score]]:
+        """The scores of each column."""
+        if self.by_metric:
+            return [[score for score in scores if score.metric in ids] for _, ids, _ in self.columns]
+        found: dict[str | None, list[Score]] = {value: [] for _, _, value in self.columns}
+        for score in scores:
+            found[column_of(score, self.spec.columns)].append(score)
+        return list(found.values())
+
+    def _body(self, name: str, summaries: Sequence[Summary], scores: Sequence[Score]) -> Row:
+        cells = []
+        for (_, ids, _), found, own in zip(self.columns, summaries, self._split(scores), strict=True):
+            figure = _figure(found.rows.get(name, {}), ids)
+            mine = [] if self.sums else [s for s in own if column_of(s, self.spec.rows) == name]
+            cells.append(self._cell(figure, ids, self._interval(mine, macro=False)))
+        return Row(cells=(words(name), *cells), keys={self.spec.rows: _raw(name)})
+
+    def _sums(self, reading: str, summaries: Sequence[Summary], scores: Sequence[Score], listed: bool) -> list[Row]:
+        """The rows that sum up: over the listed rows, each counting alike, and over all samples."""
+        spec, split, rows = self.spec, self._split(scores), []
+        noun = _plural(spec.rows)
+        if listed and spec.cell == "macro":
+            present = [_present(found, ids) for (_, ids, _), found in zip(self.columns, summaries, strict=True)]
+            alike = len(set(present)) == 1
+            cells = []
+            for (_, ids, _), found, own, n in zip(self.columns, summaries, split, present, strict=True):
+                # Where columns rest on different rows, each says on how many.
+                note = "" if alike or self.by_metric else f"{n} {noun if n != 1 else _noun(spec.rows)}"
+                interval = self._interval([s for s in own if column_of(s, spec.rows) in spec.order], macro=True)
+                cells.append(replace(self._cell(_figure(found.macro, ids), ids, interval), note=note))
+            least, most = min(present), max(present)
+            told = f"Mean of {least if alike else f'{least} to {most}'} of {len(spec.order)} {noun}{reading}"
+            rows.append(Row(cells=(words(told), *cells), keys={spec.rows: f"mean over {noun}{reading}"}, strong=True))
+        cells = [
+            self._cell(_figure(found.micro, ids), ids, self._interval(own, macro=False))
+            for (_, ids, _), found, own in zip(self.columns, summaries, split, strict=True)
+        ]
+        kind = {"rate": "Rate", "geometric_mean": "Geometric mean", "count": "Count"}.get(spec.cell, "Mean")
+        told = f"{kind} of all samples{reading}"
+        return [*rows, Row(cells=(words(told), *cells), keys={spec.rows: told.lower()}, strong=True)]
+
+    def _cell(self, figure: Mean | None, ids: Sequence[str], interval: ConfidenceInterval | None) -> Cell:
+        first = next(metric for metric in self.metrics if metric.id == ids[0])
+        hundred = on_hundred(self.spec, first)
+        mean = None if figure is None else figure.mean
+        narrow = first.domain.bounds is not None and first.domain.bounds[1] - first.domain.bounds[0] <= 1
+        digits = 0 if self.spec.cell == "count" else 3 if narrow and not hundred and self.spec.cell != "rate" else 2
+        return Cell(
+            value=mean,
+            name=self.spec.cell if self.spec.cell in _NAMES else "mean",
+            digits=digits,
+            low=None if interval is None else interval.low,
+            high=None if interval is None else interval.high,
+            interval_digits=1 if hundred or self.spec.cell == "rate" else digits,
+            bounds=None if self.spec.cell == "count" or self.cluster is None else ("low", "high"),
+            judged=0 if figure is None else figure.judged,
+            asked=0 if figure is None else figure.asked,
+            meter=mean if hundred else None,
+        )
+
+    def _interval(self, scores: Sequence[Score], *, macro: bool) -> ConfidenceInterval | None:
+        """The interval of one figure. None where metrics rest on different rows: no one resampling gives that mean."""
+        spec = self.spec
+        if self.cluster is None or not scores or spec.cell == "count":
+            return None
+        of = {metric.id: metric for metric in self.metrics}
+        values = [value_of(spec, of[s.metric], s) for s in scores]
+        groups = [(s.metric, column_of(s, spec.rows) if macro else "") for s in scores]
+        rest: dict[str, set[str]] = {metric: set() for metric, _ in groups}
+        for value, (metric, row) in zip(values, groups, strict=True):
+            if value is not None:
+                rest[metric].add(row)
+        if len({frozenset(rows) for rows in rest.values()}) > 1:
+            return None
+        geometric = spec.cell == "geometric_mean"
+        if geometric and any(value is not None and value <= 0 for value in values):
+            return None
+        known = [None if v is None else math.log(v) if geometric else 100 * v if spec.cell == "rate" else v for v in values]
+        found = bootstrap.mean(known, [self.cluster(s) for s in scores], groups=groups).interval
+        if found is None or not geometric:
+            return found
+        return replace(found, low=math.exp(found.low), high=math.exp(found.high))
+
+    def _caption(self) -> str:
+        interval = "with their 95 % interval, resampled by source image, where there is one"
+        drawn = self.cluster is not None and self.spec.cell != "count"
+        if all(on_hundred(self.spec, metric) for metric in self.metrics):
+            each = ", in Overall each once a metric" if any(len(ids) > 1 for _, ids, _ in self.columns) else ""
+            told = f"Scores 0 to 100, higher is better; (samples judged/asked{each})."
+            return f"{told} Means {interval}." if drawn else told
+        what = {"rate": "Rates in percent", "geometric_mean": "Geometric means", "count": "Counts"}
+        told = what.get(self.spec.cell, "Means in the unit of the metric")
+        told = f"{told}, {interval}; (judged/asked)." if drawn else f"{told}; (judged/asked)."
+        lower = [metric.short for metric in self.metrics if metric.better == "lower"]
+        return f"{told} Lower is better: {', '.join(lower)}." if lower else told
+
+    def _plots(self, name: str, summaries: Sequence[Summary]) -> Iterable[Plot]:
+        """A radar of the listed rows, a polygon a column."""
+        listed = [row for row in self.spec.order if any(row in found.rows for found in summaries)]
+        if len(listed) < _LEAST_AXES or self.by_metric or not all(on_hundred(self.spec, m) for m in self.metrics):
+            return
+        series = tuple(
+            (title, tuple(None if (f := _figure(found.rows.get(row, {}), ids)) is None else f.mean for row in listed))
+            for (title, ids, _), found in zip(self.columns, summaries, strict=True)
+        )
+        if any(value is not None for _, values in series for value in values):
+            yield RadarPlot(
+                name=f"types-{name.removeprefix('scores-')}",
+                title=self.spec.title.split(" (")[0].replace(", by", " by"),
+                axes=tuple(listed),
+                series=series,
+            )
+
+
+def _figure(cells: Mapping[str, Mean], ids: Sequence[str]) -> Mean | None:
+    if len(ids) == 1:
+        return cells.get(ids[0])
+    return cells.get(OVERALL)
+
+
+def _present(found: Summary, ids: Sequence[str]) -> int:
+    return found.types_present.get(ids[0] if len(ids) == 1 else OVERALL, 0)
+
+
+def _raw(value: str) -> str:
+    return "" if value == "(not named)" else value
+
+
+def _titled(column: str) -> str:
+    return column.replace("_", " ").capitalize()
+
+
+def _noun(column: str) -> str:
+    return column.split("_")[-1]
+
+
+def _plural(column: str) -> str:
+    noun = _noun(column)
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+
+
+def _as_worst(metrics: Sequence[Metric], score: Score) -> Score:
+    """The other reading of a missing output: the editor's fault, so the metric's worst value."""
+    metric = next(metric for metric in metrics if metric.id == score.metric)
+    bounds = metric.domain.bounds
+    if score.missing != "missing_output" or bounds is None or metric.better is None:
+        return score
+    worst = bounds[metric.better == "lower"]
+    return replace(score, value=worst, missing=None, normalised=metric.normalise(worst))
+
+
+def label_tables(
+    scores: Sequence[Score], metrics: Sequence[Metric], *, caption: str = "", keys: Mapping[str, Json] | None = None
+) -> list[Table]:
+    """Return how often each label was given to each editor, and why scores are missing.
+
+    A metric with labels has a table of its own; the others share one of what is missing.
+    """
+    found, numbers = [], []
+    for metric in metrics:
+        own = counted(BY_EDITOR, [score for score in scores if score.metric == metric.id])
+        if labels := [level.name for level in reversed(metric.levels)] or _given(own):
+            found.append(_label_table(metric, own, labels, caption, keys or {}))
+        else:
+            numbers.append(metric)
+    missing = _missing_table(numbers, scores, keys or {})
+    return found if missing is None else [*found, missing]
+
+
+def _missing_table(metrics: Sequence[Metric], scores: Sequence[Score], keys: Mapping[str, Json]) -> Table | None:
+    """A row an editor and status, a column a metric; None if nothing is missing."""
+    rows = []
+    scores = counted(BY_EDITOR, scores)
+    for editor in dict.fromkeys(score.editor for score in scores):
+        own = {metric.id: [s for s in scores if (s.editor, s.metric) == (editor, metric.id)] for metric in metrics}
+        lost = {metric: statuses(of) for metric, of in own.items()}
+        for status in dict.fromkeys(status for of in lost.values() for status in of):
+            counts = (Cell(value=lost[metric.id].get(status, 0), name="count") for metric in metrics)
+            cells = (words(editor or "(not named)"), words(status), *counts)
+            rows.append(Row(cells=cells, keys={"editor": editor, "status": status}))
+    if not rows:
+        return None
+    return Table(
+        name="missing",
+        title="Not judged",
+        columns=(*label_columns("Editor", "Status"), *(Column(title=m.short, keys={"metric": m.id}) for m in metrics)),
+        rows=tuple(rows),
+        fixed=2,
+        caption="Scores without a value, by what happened to the question.",
+        keys=keys,
+        at_once=6,
+    )
+
+
+def _label_table(
+    metric: Metric, scores: Sequence[Score], labels: Sequence[str], caption: str, keys: Mapping[str, Json]
+) -> Table:
+    editors = list(dict.fromkeys(score.editor for score in scores))
+    own = [[score for score in scores if score.editor == editor] for editor in editors]
+    lost = [statuses(of) for of in own]
+    missing = list(dict.fromkeys(status for of in lost for status in of))
+    counts = [{label: sum(s.label == label for s in of) for label in labels} for of in own]
+    judged = [sum(s.value is not None for s in of) for of in own]
+    rows = [
+        Row(
+            cells=(words(label), *(_share(count[label], n) for count, n in zip(counts, judged, strict=True))),
+            keys={"metric": metric.id, "label": label},
+        )
+        for label in labels
+    ]
+    rows.append(
+        Row(cells=(words("Judged"), *(words(f"{n}/{len(of)}") for n, of in zip(judged, own, strict=True))), strong=True)
+    )
+    for status in missing:
+        cells = (Cell(value=of.get(status, 0), name="count", more={"share": None}) for of in lost)
+        rows.append(Row(cells=(words(f"({status})"), *cells), keys={"metric": metric.id, "label": f"({status})"}))
+    names = [editor or "(not named)" for editor in editors]
+    name = f"labels-{metric.id.replace('_', '-')}"
+    bars = tuple((editor, tuple(count.items())) for editor, count in zip(names, counts, strict=True))
+    columns = (Column(title=title, keys={"editor": editor}) for title, editor in zip(names, editors, strict=True))
+    return Table(
+        name=name,
+        title=f"{metric.name}: labels",
+        columns=(*label_columns("Label"), *columns),
+        rows=tuple(rows),
+        caption=" ".join(filter(None, (_LABELS, caption))),
+        keys=keys,
+        at_once=6,
+        plots=(BarPlot(name=name, title=f"{metric.name}: labels", rows=bars),),
+    )
+
+
+def _given(scores: Sequence[Score]) -> list[str]:
+    """The labels of a metric that lists none."""
+    return sorted({score.label for score in scores if score.label is not None})
+
+
+def _share(count: int, of: int) -> Cell:
+    return Cell(
+        value=count,
+        name="count",
+        note=f"{100 * count / of:.0f} %" if of else "",
+        more={"share": count / of if of else None},
+    )
+
+
+def consistency_table(
+    scores: Sequence[Score], metrics: Sequence[Metric], rule: Repeats, *, keys: Mapping[str, Json] | None = None
+) -> Table | None:
+    """Return how far a judge agrees with itself, a row an editor and metric; None where each question was asked once."""
+    if rule.count == 1:
+        return None
+    rows = []
+    for editor in dict.fromkeys(score.editor for score in scores):
+        for metric in metrics:
+            own = [s for s in scores if (s.editor, s.metric) == (editor, metric.id)]
+            if not own:
+                continue
+            bits = [s.entropy for s in own if s.entropy is not None]
+            same = sum(b == 0 for b in bits)
+            lost = {status: sum(s.missing == status for s in own) for status in ("abstained", "contradictory")}
+            rows.append(
+                Row(
+                    cells=(
+                        words(editor or "(not named)"),
+                        words(metric.short),
+                        Cell(value=f"{same}/{len(bits)}", name="", more={"compared": len(bits), "unanimous": same}),
+                        Cell(
+                            value=sum(bits) / len(bits) if bits else None,
+                            name="mean_entropy_bits",
+                            digits=2,
+                            more={"highest_entropy_bits": max(bits) if bits else None},
+                        ),
+                        *(Cell(value=n, name=status) for status, n in lost.items()),
+                    ),
+                    keys={"editor": editor, "metric": metric.id, "repeats": rule.count},
+                )
+            )
+    above = "" if rule.abstain_above is None else f" Above {rule.abstain_above:g} bits a question is abstained from."
+    titles = ("All the same", "Mean entropy", "Abstained", "Contradictory")
+    return Table(
+        name="self-consistency",
+        title=f"Self-consistency: {rule.count} repeats a question, the {rule.by} label counts",
+        columns=(*label_columns("Editor", ""), *(Column(title=title) for title in titles)),
+        rows=tuple(rows),
+        fixed=2,
+        caption=f"Entropy of a question's labels in bits: 0 where all repeats give the same.{above}",
+        keys=keys or {},
+    )

@@ -1,0 +1,62 @@
+"""A run folder, for Python: its samples, findings, traces and scores."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from editloupe.errors import ConfigError
+from editloupe.findings import Finding
+from editloupe.runs.store import RunStore
+from editloupe.traces.read import Trace, read_trace
+from editloupe.values import Sample
+
+if TYPE_CHECKING:
+    import polars
+
+
+class Run:
+    """One run folder, opened for reading. No model and no tool is asked."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Open a run folder. Raises ConfigError if it is none."""
+        self.folder = Path(path)
+        self._store = RunStore.read(self.folder)
+
+    @property
+    def samples(self) -> list[Sample]:
+        """The samples, in the order of the data."""
+        return list(self._store.samples.values())
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """The latest finding of each judge, question and repeat, in the order of the samples."""
+        return self._store.current()
+
+    @property
+    def problems(self) -> list[str]:
+        """What of the folder could not be read."""
+        return list(self._store.problems)
+
+    def frame(self) -> polars.DataFrame:
+        """Return the scores as a polars frame, one row a score; `editloupe.reports.frame` describes the columns.
+
+        Raises ConfigError if nothing has been judged or the protocol is not installed.
+        """
+        from editloupe.reports.frame import frame
+        from editloupe.reports.judged import judged_in
+
+        return frame(judged_in(self._store), people=True)
+
+    def trace(self, finding: Finding) -> Trace:
+        """Return the recorded steps of a finding. Raises ConfigError if it has none here, TraceError if it is damaged."""
+        if finding.trace is None:
+            raise ConfigError(f"the finding on {finding.metric} of {finding.about.key!r} has no trace: it was never asked")
+        path = self.folder / finding.trace
+        if not path.resolve().is_relative_to(self.folder.resolve()):
+            raise ConfigError(f"{finding.trace} is not inside {self.folder}")
+        return read_trace(path)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"

@@ -1,0 +1,223 @@
+"""Sum up scores: one number a metric and row, with how many were judged of how many asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from editloupe.errors import ConfigError
+from editloupe.protocols.base import EvalProtocol
+from editloupe.scores import NOT_JUDGED, CellKind, Metric, Score, TableSpec
+from editloupe.tasks import STATUSES
+from editloupe.values import Serialisable
+
+OVERALL: Final = "overall"
+"""Stands for the mean of all metrics, where they share a scale."""
+
+BY_EDITOR: Final = TableSpec(title="Scores", name="scores", rows="editor", columns="metric", overall=False)
+BY_TURN: Final = TableSpec(title="Scores by turn", name="scores-by-turn", rows="turn", columns="metric", overall=False)
+"""The tables of a protocol that has none; the second only if there are turns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean(Serialisable):
+    """One mean, rate or count with what it rests on."""
+
+    mean: float | None
+    """0 to 100, or in the metric's unit; None if nothing was judged."""
+
+    judged: int
+    """Scores with a value."""
+
+    asked: int
+    """All scores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary(Serialisable):
+    """The scores of one editor, or of any other group, by row and metric."""
+
+    editor: str
+    metrics: tuple[str, ...]
+    """Ids of the metrics."""
+
+    rows: Mapping[str, Mapping[str, Mean]]
+    """Row, such as an edit type → metric (and "overall", where all metrics are on 0 to 100) → cell."""
+
+    macro: Mapping[str, Mean]
+    """Metric → mean over the rows that the protocol lists and that are present."""
+
+    micro: Mapping[str, Mean]
+    """Metric → the same of all samples."""
+
+    types_present: Mapping[str, int]
+    """Metric → listed rows with a mean."""
+
+    types_known: int
+    """How many rows the protocol lists."""
+
+    histogram: Mapping[str, Mapping[str, int]]
+    """Metric → label → count, every label of the metric."""
+
+    statuses: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Metric → status → count, for what is not ok."""
+
+
+def specs(protocol: EvalProtocol) -> list[TableSpec]:
+    """Return the tables that a protocol declares; for a protocol without any, by editor and by turn."""
+    return [table for table in protocol.tables if isinstance(table, TableSpec)] or [BY_EDITOR, BY_TURN]
+
+
+def counted(spec: TableSpec, scores: Iterable[Score]) -> list[Score]:
+    """Return the scores that a table counts.
+
+    A table by turn or part counts the scores of turns or parts. For any other, a sample's score as a whole stands for those
+    of its turns and parts, so that nothing counts twice.
+    """
+    by = {spec.rows, spec.columns}
+    scores = [s for s in scores if (s.turn or "turn" not in by) and (s.part or "part" not in by)]
+    if by & {"turn", "part"}:
+        return scores
+    whole = {(s.key, s.metric) for s in scores if not s.turn and not s.part}
+    return [s for s in scores if (s.key, s.metric) not in whole or (not s.turn and not s.part)]
+
+
+def column_of(score: Score, name: str) -> str:
+    """Return a score's value in a column of the frame, or a dimension of the protocol, as text; "(none)" if it has none."""
+    own: dict[str, Any] = {
+        "sample": score.sample_id,
+        "editor": score.editor or "(not named)",
+        "turn": score.turn or None,
+        "part": score.part,
+        "metric": score.metric,
+        "label": score.label,
+    }
+    value = own[name] if name in own else score.dims.get(name)
+    return "(none)" if value is None or value == "" else str(value)
+
+
+def check_columns(spec: TableSpec, scores: Sequence[Score]) -> None:
+    """Raise ConfigError if a table is by a column that no score has."""
+    known = {"sample", "editor", "turn", "part", "metric", "label", *(name for score in scores for name in score.dims)}
+    for name in (spec.rows, spec.columns):
+        if name not in known:
+            raise ConfigError(
+                f"table {spec.title!r}: no score has the column {name!r}; there are {', '.join(sorted(known))}"
+            )
+
+
+def summarise(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Summary]:
+    """Return one summary an editor, editors in order of appearance, rows as in the protocol's first table."""
+    spec = specs(protocol)[0]
+    editors = dict.fromkeys(score.editor for score in scores)
+    return [summary(spec, protocol.metrics, [s for s in scores if s.editor == e], editor=e) for e in editors]
+
+
+def summary(spec: TableSpec, metrics: Sequence[Metric], scores: Sequence[Score], *, editor: str = "") -> Summary:
+    """Return the summary of these scores, by the rows of a table. Metrics that no score has are left out."""
+    scores = counted(spec, scores)
+    asked = {score.metric for score in scores}
+    metrics = [m for m in metrics if m.id in asked and (not spec.metrics or m.id in spec.metrics)]
+    ordered = row_order(spec, scores)
+    by = {(metric.id, row): list[Score]() for metric in metrics for row in ordered}
+    for score in scores:
+        if (key := (score.metric, column_of(score, spec.rows))) in by:
+            by[key].append(score)
+    shared = share_a_scale(spec, metrics)
+
+    def whole(cells: dict[str, Mean]) -> dict[str, Mean]:
+        return cells | {OVERALL: overall_cell(cells.values())} if shared else cells
+
+    rows = {row: whole({m.id: cell_of(spec, m, by[m.id, row]) for m in metrics}) for row in ordered}
+    known = [row for row in ordered if row in spec.order]
+    macro = whole({m.id: _macro([rows[row][m.id] for row in known]) for m in metrics})
+    own = {m.id: [s for s in scores if s.metric == m.id] for m in metrics}
+    return Summary(
+        editor=editor,
+        metrics=tuple(m.id for m in metrics),
+        rows=rows,
+        macro=macro,
+        micro=whole({m.id: cell_of(spec, m, own[m.id]) for m in metrics}),
+        types_present={m: sum(rows[row][m].mean is not None for row in known) for m in macro},
+        types_known=len(spec.order),
+        histogram={
+            m.id: {level.name: sum(s.label == level.name for s in own[m.id]) for level in m.levels} for m in metrics
+        },
+        statuses={m.id: statuses(own[m.id]) for m in metrics},
+    )
+
+
+def row_order(spec: TableSpec, scores: Iterable[Score]) -> list[str]:
+    """Return the rows that the scores have: the listed ones in order, then others by name. Without a list, as they come."""
+    rows = list(dict.fromkeys(column_of(score, spec.rows) for score in scores))
+    listed = {name: number for number, name in enumerate(spec.order)}
+    return sorted(rows, key=lambda row: (listed.get(row, len(listed)), row)) if spec.order else rows
+
+
+def on_hundred(spec: TableSpec, metric: Metric) -> bool:
+    """Return whether a table shows the metric on 0 to 100. A metric without bounds stays in its unit."""
+    return spec.normalise and metric.domain.bounds is not None
+
+
+def share_a_scale(spec: TableSpec, metrics: Sequence[Metric]) -> bool:
+    """Return whether a mean of these metrics means something: all on 0 to 100, or all of one range and unit in one cell."""
+    if all(on_hundred(spec, metric) for metric in metrics):
+        return bool(metrics)
+    scales = {(metric.domain.bounds, metric.unit) for metric in metrics}
+    return spec.columns != "metric" and len(scales) == 1 and None not in {bounds for bounds, _ in scales}
+
+
+def value_of(spec: TableSpec, metric: Metric, score: Score) -> float | None:
+    """Return the score's value as the table shows it."""
+    return score.normalised if on_hundred(spec, metric) else score.value
+
+
+def cell_of(spec: TableSpec, metric: Metric, scores: Sequence[Score]) -> Mean:
+    """Return the number of these scores of one metric."""
+    values = [value for score in scores if (value := value_of(spec, metric, score)) is not None]
+    return Mean(mean=aggregate(values, spec.cell), judged=len(values), asked=len(scores))
+
+
+def aggregate(values: Sequence[float], how: CellKind) -> float | None:
+    """Return one number of several; None for none, and for the geometric mean of values of which one is negative."""
+    match how:
+        case "count":
+            return float(len(values))
+        case _ if not values:
+            return None
+        case "rate":
+            return 100 * sum(values) / len(values)
+        case "geometric_mean":
+            if min(values) <= 0:
+                return 0.0 if min(values) == 0 else None
+            return math.exp(math.fsum(map(math.log, values)) / len(values))
+        case _:
+            return sum(values) / len(values)
+
+
+def overall_cell(cells: Iterable[Mean]) -> Mean:
+    """Return the mean of several metrics' cells; there is one only if every metric has a mean."""
+    cells = list(cells)
+    means = [cell.mean for cell in cells if cell.mean is not None]
+    return Mean(
+        mean=sum(means) / len(means) if means and len(means) == len(cells) else None,
+        judged=sum(cell.judged for cell in cells),
+        asked=sum(cell.asked for cell in cells),
+    )
+
+
+def statuses(scores: Sequence[Score]) -> dict[str, int]:
+    """Return how many scores are missing, by status."""
+    return {status: n for status in (*STATUSES, NOT_JUDGED) if (n := sum(s.missing == status for s in scores))}
+
+
+def _macro(cells: Sequence[Mean]) -> Mean:
+    """Over the rows where something was judged; a row where nothing was is missing, not zero."""
+    means = [cell.mean for cell in cells if cell.mean is not None]
+    return Mean(
+        mean=sum(means) / len(means) if means else None,
+        judged=sum(cell.judged for cell in cells),
+        asked=sum(cell.asked for cell in cells),
+    )

@@ -1,0 +1,163 @@
+"""The recorded answers of one trace, indexed, and the error messages for what is not recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from editloupe import errors
+from editloupe.backends.request_diff import chain, difference, short
+from editloupe.chat import Message, Request, ToolCall
+from editloupe.errors import BackendError, ReplayMiss
+from editloupe.findings import Observation
+from editloupe.traces.events import Event, Header, MessageEvent, ModelCall, ModelFailure, ToolResult
+from editloupe.traces.read import Trace
+from editloupe.values import Json, canonical_json
+
+
+class RecordingEnds(ReplayMiss):
+    """All recorded model calls have been answered, and the loop asks again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cassette:
+    """The recorded messages, model calls and tool results of one trace."""
+
+    events: tuple[Event, ...]
+    """All events, in the order of the trace."""
+    messages: Mapping[str, Message]
+    """Message hash → message."""
+    following: Mapping[str | None, str]
+    """Message hash → hash of the next message. None leads to the question."""
+    models: tuple[ModelCall, ...]
+    """Answered requests, by ordinal."""
+    tools: tuple[ToolResult, ...]
+    """Tool results, by ordinal."""
+    failures: Mapping[int, ModelFailure]
+    """Ordinal → the last failure of a request that was never answered."""
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> Cassette:
+        """Index the events of a trace. Raises ReplayMiss if a call in the middle is missing."""
+        events = tuple(events)
+        messages: dict[str, Message] = {}
+        following: dict[str | None, str] = {}
+        # By ordinal: a resumed trace holds each call once.
+        models: dict[int, ModelCall] = {}
+        tools: dict[int, ToolResult] = {}
+        failures: dict[int, ModelFailure] = {}
+        for event in events:
+            match event:
+                case MessageEvent():
+                    messages[event.hash] = Message.from_json(event.message)
+                    following[event.parent] = event.hash
+                case ModelCall():
+                    models[event.ordinal] = event
+                case ToolResult():
+                    tools[event.ordinal] = event
+                case ModelFailure():
+                    failures[event.ordinal] = event
+        for kind, ordinals in (("model", models), ("tool", tools)):
+            if sorted(ordinals) != list(range(len(ordinals))):
+                raise ReplayMiss(f"a {kind} call is missing from the trace")
+        return cls(
+            events=events,
+            messages=messages,
+            following=following,
+            models=tuple(models[i] for i in range(len(models))),
+            tools=tuple(tools[i] for i in range(len(tools))),
+            failures={i: failure for i, failure in failures.items() if i not in models},
+        )
+
+    @cached_property
+    def tool_steps(self) -> list[int]:
+        """For each tool result, the step in which it was called, from 1."""
+        steps: list[int] = []
+        step = 0
+        for event in self.events:
+            if isinstance(event, ModelCall):
+                step += 1
+            elif isinstance(event, ToolResult):
+                steps.append(step)
+        return steps
+
+    def question_images(self) -> dict[str, str]:
+        """Return alias → SHA-256 of the images in the question."""
+        question = self.messages.get(self.following.get(None, ""))
+        return {} if question is None else {part.alias: part.image.sha256 for part in question.images}
+
+    @cached_property
+    def tools_by_content(self) -> dict[str, list[ToolResult]]:
+        """Content key of a call (`content_key`) → its recorded results, in order."""
+        names = self.question_images()
+        table: dict[str, list[ToolResult]] = {}
+        for result in self.tools:
+            table.setdefault(content_key(ToolCall.from_json(result.call), names), []).append(result)
+            images = Observation.from_json(result.observation).images
+            names |= dict(zip(result.aliases, (image.sha256 for image in images), strict=True))
+        return table
+
+    def request_miss(self, ordinal: int, request: Request) -> Exception:
+        """Return the error for a request that has no recorded reply: the recorded failure, or a ReplayMiss."""
+        if ordinal >= len(self.models):
+            failure = self.failures.get(ordinal)
+            if failure is not None:
+                kind = getattr(errors, failure.error, BackendError)
+                known = isinstance(kind, type) and issubclass(kind, BackendError)
+                return (kind if known else BackendError)(failure.message, status=failure.status)
+            return RecordingEnds(f"the recording ends after {ordinal} model calls, and the loop would ask again")
+        header = next(event for event in self.events if isinstance(event, Header))
+        hashes = chain(request.messages)
+        shared = next((i for i in range(len(hashes), 0, -1) if hashes[i - 1] in self.messages), 0)
+        return ReplayMiss(
+            f"model call {ordinal + 1}: this request is not the recorded one; it differs in "
+            f"{difference(Trace(path=None, header=header, events=self.events), request, shared)}"
+        )
+
+    def order_miss(self, ordinal: int, call: ToolCall) -> ReplayMiss:
+        """Return the error for a tool call that is not the recorded one of this ordinal."""
+        recorded = self.tools[ordinal].call
+        return ReplayMiss(
+            f"tool call {ordinal + 1} (step {self.tool_steps[ordinal]}) was recorded as "
+            f"{recorded['name']} {short(recorded['arguments'])}, and is now {call.name} {short(dict(call.arguments))}"
+        )
+
+    def tool_miss(self, ordinal: int, call: ToolCall) -> ReplayMiss:
+        """Return the error for a tool call without a recorded result. It names the nearest recorded call."""
+        head = f"tool call {ordinal + 1}: {call.name} {short(dict(call.arguments))} is not recorded"
+        near = [i for i, result in enumerate(self.tools) if result.call["name"] == call.name]
+        if not near:
+            names = sorted({str(result.call["name"]) for result in self.tools})
+            return ReplayMiss(f"{head}: no call of {call.name} is ({', '.join(names) or 'no tool was called'})")
+
+        def differing(index: int) -> list[str]:
+            recorded = self.tools[index].call["arguments"]
+            return sorted(k for k in {*recorded, *call.arguments} if recorded.get(k) != call.arguments.get(k))
+
+        nearest = min(near, key=lambda index: len(differing(index)))
+        step, fields = self.tool_steps[nearest], differing(nearest)
+        if not fields:
+            return ReplayMiss(f"{head} on these pictures; the nearest is step {step}'s, when the names stood for others")
+        was, now = self.tools[nearest].call["arguments"].get(fields[0]), call.arguments.get(fields[0])
+        return ReplayMiss(
+            f"{head}; the nearest is step {step}'s and differs in {fields[0]}: recorded {short(was)}, now {short(now)}"
+        )
+
+
+def content_key(call: ToolCall, names: Mapping[str, str]) -> str:
+    """Return a key of what a call is about: its tool, its arguments with image names replaced by what they show, and how
+    many images have a name, which decides the names of the images that it returns.
+
+    names: image name → SHA-256.
+    """
+    folded = {name.casefold(): sha for name, sha in names.items()}
+    arguments: dict[str, Json] = {
+        key: folded.get(value.strip().casefold(), value) if isinstance(value, str) else value
+        for key, value in call.arguments.items()
+    }
+    try:
+        return canonical_json([call.name, arguments, len(names)])
+    except ValueError:
+        # NaN among the arguments: no such call succeeds.
+        return repr((call.name, call.arguments))

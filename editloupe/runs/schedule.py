@@ -1,0 +1,192 @@
+"""The growing set of a run's tasks. `plan` of a group is asked again whenever one of its findings arrives.
+
+There is no barrier between waves: a task is ready as soon as it is planned. Resume is the same path: a finding that stands
+from an earlier visit arrives at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from editloupe.errors import EditLoupeError, ProtocolError
+from editloupe.findings import Finding
+from editloupe.protocols.base import EvalProtocol, Group, described, groups, known_of, planned
+from editloupe.protocols.repeats import Repeats
+from editloupe.tasks import Task
+from editloupe.values import Sample, digest
+
+TASKS_PER_SAMPLE = 1000
+"""A group in which a protocol plans more tasks than this for each sample is given up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One task to be answered once."""
+
+    task: Task
+    repeat: int
+    """Which time it is asked, from 0."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """(task id, repeat)."""
+        return self.task.id, self.repeat
+
+
+@dataclass
+class _Group:
+    samples: Group
+    tasks: dict[str, Task] = field(default_factory=dict)
+    findings: dict[tuple[str, int], Finding] = field(default_factory=dict)
+    consults: bool = True
+    """False once `plan` was seen to look at no finding: it need not be asked again."""
+    problem: str = ""
+
+
+class Schedule:
+    """The tasks of one judge over some samples, as they become known.
+
+    standing: returns the finding of a task and repeat that stands from before, or None.
+    """
+
+    def __init__(
+        self,
+        protocol: EvalProtocol,
+        samples: Sequence[Sample],
+        repeats: Repeats,
+        standing: Callable[[Task, int], Finding | None],
+    ) -> None:
+        self.protocol, self.repeats = protocol, repeats
+        self.places: dict[tuple[str, int], Place] = {}
+        self.reused = 0
+        self._standing = standing
+        self._groups = [_Group(samples=group) for group in groups(samples)]
+        self._group_of: dict[str, _Group] = {}
+        self._ready: list[tuple[int, int, Place]] = []
+        for group in self._groups:
+            self._grow(group)
+
+    @property
+    def total(self) -> int:
+        """How many answers are known to be needed so far; it grows."""
+        return len(self.places) + len(self.problems())
+
+    @property
+    def findings(self) -> Iterator[Finding]:
+        """Findings so far, group by group, task by task."""
+        for group in self._groups:
+            for task in group.tasks.values():
+                for repeat in range(self._count(task)):
+                    if (finding := group.findings.get((task.id, repeat))) is not None:
+                        yield finding
+
+    def next(self) -> Place | None:
+        """Return a task to be answered now; None if all that are known are under way.
+
+        All tasks are asked once before any is asked a second time, so that a run that is stopped covers many samples.
+        """
+        return heappop(self._ready)[2] if self._ready else None
+
+    @property
+    def ready(self) -> list[Place]:
+        """The tasks that can be answered now."""
+        return [place for _, _, place in sorted(self._ready, key=lambda item: item[:2])]
+
+    @property
+    def grows(self) -> bool:
+        """Whether further tasks may follow from findings that are not there yet."""
+        return bool(self._ready) and any(group.consults and not group.problem for group in self._groups)
+
+    def arrived(self, finding: Finding) -> None:
+        """Take a new finding in, and plan what rests on it."""
+        group = self._group_of[finding.task_id]
+        group.findings[finding.task_id, finding.repeat] = finding
+        if group.consults and self._complete(group, group.tasks[finding.task_id]):
+            self._grow(group)
+
+    def problems(self) -> list[Finding]:
+        """Return a finding for each sample and metric of the groups that the protocol could not plan."""
+        return [
+            Finding(
+                task_id=digest({"unplanned": sample.key, "metric": metric.id, "protocol": self.protocol.name}),
+                judge_id="",
+                repeat=0,
+                sample_id=sample.id,
+                editor=sample.editor,
+                metric=metric.id,
+                status="input_error",
+                ending="protocol",
+                reason=group.problem,
+            )
+            for group in self._groups
+            if group.problem
+            for sample in group.samples
+            for metric in self.protocol.metrics
+        ]
+
+    def _grow(self, group: _Group) -> None:
+        grown = True
+        while grown and not group.problem:
+            known = known_of(self._complete_findings(group), self.repeats)
+            try:
+                tasks = planned(self.protocol, group.samples, known, most=TASKS_PER_SAMPLE * len(group.samples))
+                new = [task for task in tasks if task.id not in group.tasks]
+                self._check(group, new)
+            except EditLoupeError as error:
+                group.problem = str(error)
+                return
+            group.consults = known.consulted
+            # A finding that stands arrives at once, and may make more tasks ready.
+            stood = [self._add(group, task) for task in new]
+            grown = any(stood) and group.consults
+
+    def _check(self, group: _Group, new: Sequence[Task]) -> None:
+        where, most = described(self.protocol), TASKS_PER_SAMPLE * len(group.samples)
+        if len(group.tasks) + len(new) > most:
+            raise ProtocolError(
+                f"{where} plans without an end: more than {most:,} tasks for the {len(group.samples)} samples with the "
+                f"source and instructions of {group.samples[0].key!r}"
+            )
+        questions = {task.question for task in group.tasks.values()}
+        for task in new:
+            if task.question in questions:
+                raise ProtocolError(
+                    f"{where} planned another task for a question that was planned before ({task.metric}, {task.about}); "
+                    "tell them apart by metric, turn or part"
+                )
+
+    def _add(self, group: _Group, task: Task) -> bool:
+        """Add a task; whether a finding on it stands from before."""
+        group.tasks[task.id] = task
+        self._group_of[task.id] = group
+        stood = False
+        for repeat in range(self._count(task)):
+            place = Place(task=task, repeat=repeat)
+            self.places[place.key] = place
+            finding = self._standing(task, repeat)
+            if finding is None:
+                heappush(self._ready, (repeat, len(self.places), place))
+            else:
+                group.findings[place.key] = finding
+                self.reused += 1
+                stood = True
+        return stood
+
+    def _count(self, task: Task) -> int:
+        return self.repeats.count if repeatable(task) else 1
+
+    def _complete(self, group: _Group, task: Task) -> bool:
+        return all((task.id, repeat) in group.findings for repeat in range(self._count(task)))
+
+    def _complete_findings(self, group: _Group) -> Iterator[Finding]:
+        for task in group.tasks.values():
+            if self._complete(group, task):
+                for repeat in range(self._count(task)):
+                    yield group.findings[task.id, repeat]
+
+
+def repeatable(task: Task) -> bool:
+    """Return False for what is asked once: measures, other roles, and what cannot be asked."""
+    return task.role == "judge" and task.kind == "ask" and task.blocked is None

@@ -1,0 +1,248 @@
+"""A RunConfig made real: the protocol, who answers in each role, the tools, and the run's specification."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import editloupe
+from editloupe.agent.judge import agent_digest
+from editloupe.backends.base import LMM, Traits, open_backend
+from editloupe.chat import Reply, Request, Sampling, ToolProtocol
+from editloupe.config import JudgeConfig, RunConfig, RunSpec
+from editloupe.data.images import ImageStore
+from editloupe.errors import BackendError, ConfigError
+from editloupe.findings import JudgeSpec
+from editloupe.measures import base as measures
+from editloupe.protocols.base import EvalProtocol, make_protocol
+from editloupe.protocols.repeats import Repeats
+from editloupe.tasks import Task
+from editloupe.tools.base import PAPER_TOOLS, Toolbox, open_toolbox
+from editloupe.tools.settings import ToolSettings
+from editloupe.values import Json, digest
+
+JUDGE: Final = "judge"
+"""The usual role."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Respondent:
+    """Who answers in one role."""
+
+    name: str
+    """As the user gave it; "" for none."""
+    backend: LMM
+    spec: JudgeSpec
+    sampling: Sampling
+    tool_protocol: ToolProtocol
+    constrain_labels: bool = False
+
+    @property
+    def title(self) -> str:
+        """The name in tables."""
+        return self.name or self.spec.backend
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """All that is needed to answer a run's tasks."""
+
+    config: RunConfig
+    protocol: EvalProtocol
+    respondents: Mapping[str, Respondent]
+    """Role → who answers. "judge" is always there: for a protocol without a model it stands for its measures."""
+    toolbox: Toolbox
+    spec: RunSpec
+    models: measures.Models = field(default_factory=measures.Models)
+    """What measures open their weights by."""
+
+    @property
+    def main(self) -> Respondent:
+        """Who has the role "judge"."""
+        return self.respondents[JUDGE]
+
+    @property
+    def backend(self) -> LMM:
+        """The judge's backend."""
+        return self.main.backend
+
+    @property
+    def judge(self) -> JudgeSpec:
+        """The judge's identity."""
+        return self.main.spec
+
+    @property
+    def name(self) -> str:
+        """What the judge is called."""
+        return self.main.title
+
+    @property
+    def repeats(self) -> Repeats:
+        """How often each question of the judge is asked, and how the answers become one."""
+        config = self.config
+        return Repeats(count=config.repeats, by=config.aggregate_repeats, abstain_above=config.abstain_above)
+
+    @property
+    def metrics(self) -> list[str]:
+        """Ids of the metrics that the protocol reports."""
+        return [metric.id for metric in self.protocol.metrics]
+
+    @property
+    def options(self) -> dict[str, Json]:
+        """The protocol's options as JSON."""
+        return options_of(self.protocol)
+
+    def judge_of(self, task: Task) -> JudgeSpec:
+        """Return who answers a task. Raises ConfigError for a measure that cannot be opened."""
+        if task.kind == "measure":
+            return measures.judge_of(task.measure, self.models)
+        return self.respondents[task.role].spec
+
+    def with_backends(self, wrap: Callable[[LMM], LMM]) -> Setup:
+        """Return the same with every backend wrapped."""
+        wrapped = {role: replace(one, backend=wrap(one.backend)) for role, one in self.respondents.items()}
+        return replace(self, respondents=wrapped)
+
+
+class MeasuresOnly:
+    """The backend of a protocol that asks no model."""
+
+    uri = "measure"
+    endpoint = "in process"
+    version = ""
+    traits = Traits(describes="measures, no model", is_lmm=False)
+
+    def complete(self, request: Request, images: ImageStore) -> Reply:
+        """Raise BackendError: nothing is asked of it."""
+        raise BackendError("this protocol has no role 'judge', so that no model can be asked")
+
+
+def open_setup(config: RunConfig) -> Setup:
+    """Open everything that a config names. What is wrong with it is found here, before anything is spent (ConfigError)."""
+    offered = PAPER_TOOLS if config.tools is None else config.tools
+    protocol = make_protocol(config.protocol, config.option, tools=offered, budget=config.budget)
+    offered = getattr(protocol, "tools", offered)
+    weights = weights_of(config)
+    toolbox = open_toolbox(offered, weights)
+    ablations: tuple[str, ...] = ()
+    if config.ablate:
+        # Few runs ablate, and the import takes long.
+        from editloupe.tools.ablations import ablated, checked
+
+        ablations = checked(config.ablate)
+        if not offered:
+            raise ConfigError(f"ablation {', '.join(ablations)}: it changes what tools show, and no tool is offered here")
+        toolbox = ablated(toolbox, ablations)
+    questions = digest({"protocol": config.protocol, "options": identity_options(protocol)})
+    respondents = _respondents(config, protocol, toolbox, questions)
+    identity: dict[str, Json] = {
+        "protocol": config.protocol,
+        "options": identity_options(protocol),
+        "tools": toolbox.versions(),
+        "absent_tools": sorted(toolbox.absent),
+        "budget": config.budget.to_json(),
+        # Only where there are some, so that a run without them stays what it is.
+        **({"ablations": list(ablations)} if ablations else {}),
+    }
+    if others := {role: r.spec.id for role, r in respondents.items() if role != JUDGE}:
+        identity["roles"] = others
+    record: dict[str, Json] = {
+        "editloupe": editloupe.__version__,
+        "options": {**options_of(protocol), **dict.fromkeys(_free(protocol))},
+        "metrics": [metric.to_json() for metric in protocol.metrics],
+    }
+    setup = Setup(
+        config=config,
+        protocol=protocol,
+        respondents=respondents,
+        toolbox=toolbox,
+        spec=RunSpec(identity=identity, record=record),
+        models=measures.Models(device=weights.device, names={"detect": weights.detector, "upscale": weights.upscaler}),
+    )
+    if config.repeats > 1:
+        record["repeats"] = setup.repeats.to_json()
+    return setup
+
+
+def options_of(protocol: EvalProtocol) -> dict[str, Json]:
+    """Return a protocol's options as JSON, from which it can be made again."""
+    data: dict[str, Json] = protocol.options.model_dump(mode="json")
+    return data
+
+
+def weights_of(config: RunConfig) -> ToolSettings:
+    """Return what the environment says of the tools' weights, and the config above it."""
+    names = ("device", "detector", "upscaler", "reader")
+    given: dict[str, Any] = {name: value for name in names if (value := getattr(config, name)) is not None}
+    return replace(ToolSettings.from_environment(os.environ), **given)
+
+
+def identity_options(protocol: EvalProtocol) -> dict[str, Json]:
+    """Return the options that two visits to one run must share."""
+    return {name: value for name, value in options_of(protocol).items() if name not in _free(protocol)}
+
+
+def _free(protocol: EvalProtocol) -> frozenset[str]:
+    """Return options that may differ from visit to visit, such as the metrics. A run is reported without them."""
+    free: frozenset[str] = getattr(protocol.Options, "free", frozenset())
+    return free
+
+
+def _respondents(config: RunConfig, protocol: EvalProtocol, toolbox: Toolbox, questions: str) -> dict[str, Respondent]:
+    unknown = sorted(set(config.role) - set(protocol.roles))
+    if unknown:
+        known = ", ".join(protocol.roles) or "none: it asks no model"
+        raise ConfigError(f"--role {unknown[0]}: protocol {protocol.name!r} has the roles {known}")
+    found: dict[str, Respondent] = {}
+    if JUDGE not in protocol.roles:
+        if config.judge.backend is not None and not protocol.roles:
+            raise ConfigError(f"protocol {protocol.name!r} asks no model; leave --backend out")
+        spec = JudgeSpec(kind="measure", backend=MeasuresOnly.uri, endpoint="in process", questions=questions)
+        found[JUDGE] = Respondent(
+            name=config.judge.name, backend=MeasuresOnly(), spec=spec, sampling=Sampling(), tool_protocol="text"
+        )
+    for role in protocol.roles:
+        given = config.judge if role == JUDGE else config.role.get(role)
+        if given is None:
+            raise ConfigError(
+                f"protocol {protocol.name!r} needs a backend for the role {role!r} ({protocol.roles[role]}); name one with "
+                f"--role {role}=provider/model"
+            )
+        found[role] = _respondent(given, toolbox, questions)
+    return found
+
+
+def _respondent(given: JudgeConfig, toolbox: Toolbox, questions: str) -> Respondent:
+    opened = given.backend if given.backend is not None else "baseline"
+    backend: LMM = open_backend(opened) if isinstance(opened, str) else opened
+    tool_protocol = _tool_protocol(given, backend)
+    spec = JudgeSpec(
+        backend=backend.uri,
+        backend_version=backend.version,
+        endpoint=backend.endpoint,
+        sampling=given.sampling,
+        tool_protocol=tool_protocol,
+        image_policy=str(backend.traits.image_policy),
+        constrain_labels=given.constrain_labels,
+        prompts=agent_digest(),
+        questions=questions,
+        tools=toolbox.versions(),
+    )
+    return Respondent(
+        name=given.name,
+        backend=backend,
+        spec=spec,
+        sampling=given.sampling,
+        tool_protocol=tool_protocol,
+        constrain_labels=given.constrain_labels,
+    )
+
+
+def _tool_protocol(given: JudgeConfig, backend: LMM) -> ToolProtocol:
+    """Return how the judge calls tools. Raises ConfigError for native tools that the backend cannot call."""
+    can = backend.traits.native_tools
+    if given.tool_protocol == "native" and not can:
+        raise ConfigError(f"{backend.uri} cannot call tools natively; use the tool protocol text (the default) or auto")
+    return "native" if can and given.tool_protocol in ("native", "auto") else "text"

@@ -1,0 +1,295 @@
+"""Do two readings of the same items agree: a judge's and people's, or two judges'.
+
+Correlations are SciPy's; their weighted forms (points.py) serve the resamples, and a test holds the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from editloupe.stats.bootstrap import DRAWING, Drawing, Estimate, Floats, Undefined, draws, interval
+from editloupe.stats.weighted import CORRELATIONS, Points, accuracy, bias, exact, f1, kappa, kendall, mae, pair_alpha
+
+DECIMALS: Final = 9
+"""Values that are equal to this many decimals are ties: the square root of a product may differ in its last bit."""
+
+_CHANCE: Final = ("kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal", "alpha_interval")
+"""Figures that take off the agreement expected by chance, which one pair does not show."""
+
+_BLOCK: Final = 4_000_000
+"""Weights that are held at once: 32 MB."""
+
+MOST_POINTS: Final = 1500
+"""Distinct pairs of values up to which Kendall's tau has an interval: each resample looks at every pair of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """The labels that both readings choose from."""
+
+    values: tuple[float, ...]
+    """Ascending: a label's place on the scale."""
+
+    names: tuple[str, ...]
+    """One for each value."""
+
+    ordered: bool = True
+    """False if the values only stand for names, so that nothing but equality counts."""
+
+    def name(self, value: float) -> str:
+        return self.names[self.values.index(value)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paired:
+    """Two readings of n items, NaN where one is missing.
+
+    x, y: n float64.   clusters: the source image of each.   names: who they are, in words ("the judge", "people").
+    An item is asked for where y has a reading; it is judged where x has one too.
+    """
+
+    x: Floats
+    y: Floats
+    clusters: tuple[Hashable, ...]
+    names: tuple[str, str] = ("the judge", "people")
+
+    @classmethod
+    def of(
+        cls,
+        x: Sequence[float | None],
+        y: Sequence[float | None],
+        clusters: Sequence[Hashable],
+        names: tuple[str, str] = ("the judge", "people"),
+    ) -> Paired:
+        """Readings with None for what is missing, rounded to `DECIMALS`."""
+        a, b = (np.array([np.nan if v is None else round(v, DECIMALS) for v in values], dtype=float) for values in (x, y))
+        return cls(x=a, y=b, clusters=tuple(clusters), names=names)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> Paired:
+        """The items where `keep` (n bool) is True."""
+        kept = tuple(c for c, k in zip(self.clusters, keep, strict=True) if k)
+        return Paired(x=self.x[keep], y=self.y[keep], clusters=kept, names=self.names)
+
+    def on(self, scale: Scale) -> Paired:
+        """Return the same with readings that are labels of the scale; a median of repeats may lie between two."""
+        x, y = (np.where(np.isin(values, scale.values), values, np.nan) for values in (self.x, self.y))
+        return Paired(x=x, y=y, clusters=self.clusters, names=self.names)
+
+    @property
+    def asked(self) -> int:
+        """Return how many items y has a reading of."""
+        return int((~np.isnan(self.y)).sum())
+
+    @property
+    def both(self) -> npt.NDArray[np.bool_]:
+        """n bool: where both readings are there."""
+        return ~np.isnan(self.x) & ~np.isnan(self.y)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure(Estimate):
+    """An estimate, and what it is if the unjudged items count against the judge."""
+
+    adjusted: float | None
+    """Shares count an unjudged item as wrong. Correlations, kappa and alpha are what they would be if each unjudged item
+    had been labelled at random from the judge's own labels: the figure times the coverage (squared for Kendall's tau, which
+    is about pairs). None for errors on a scale, and if there is no figure.
+    """
+
+
+def figures(
+    numbers: Paired,
+    labels: Paired | None = None,
+    scale: Scale | None = None,
+    *,
+    good: float | None = None,
+    drawing: Drawing = DRAWING,
+) -> dict[str, Figure]:
+    """Return every figure that the two readings allow, by name.
+
+    numbers: for correlations and errors, if the scale has an order.   labels: the readings that are labels of the scale;
+    None for those of `numbers`.   scale: None if the readings are numbers without labels.   good: adds accuracy and F1.
+    """
+    found: dict[str, Figure] = {}
+    labels = (numbers if scale is None else numbers.on(scale)) if labels is None else labels
+    if scale is None or scale.ordered:
+        found |= correlations(numbers, drawing) | errors(numbers, drawing)
+    if scale is not None:
+        found |= label_figures(labels, scale, drawing)
+    if good is not None:
+        found |= good_figures(labels, good, drawing)
+    return found
+
+
+def correlations(paired: Paired, drawing: Drawing = DRAWING) -> dict[str, Figure]:
+    """Spearman's rho and Kendall's tau-b (ties get their average rank), and Pearson's r."""
+    return _figures(paired, CORRELATIONS, drawing)
+
+
+def errors(paired: Paired, drawing: Drawing = DRAWING) -> dict[str, Figure]:
+    """mae: mean |x − y|; bias: mean x − y, positive where x is the more lenient."""
+    return _figures(paired, {"mae": mae, "bias": bias}, drawing)
+
+
+def label_figures(paired: Paired, scale: Scale, drawing: Drawing = DRAWING) -> dict[str, Figure]:
+    """Agreement in labels: exact match, Cohen's kappa, alpha; on ordered scales also those that weigh distances.
+
+    Every value must be one of the scale's.
+    """
+    found: dict[str, Points] = {"exact": exact, "kappa": kappa()}
+    if scale.ordered:
+        found["weighted_kappa"] = kappa(quadratic=True)
+    found["alpha_nominal"] = pair_alpha(scale.values, "nominal")
+    if scale.ordered:
+        found |= {
+            "alpha_ordinal": pair_alpha(scale.values, "ordinal"),
+            "alpha_interval": pair_alpha(scale.values, "interval"),
+        }
+    return _figures(paired, found, drawing)
+
+
+def good_figures(paired: Paired, good: float, drawing: Drawing = DRAWING) -> dict[str, Figure]:
+    """accuracy and f1 of good (at least `good`) or not; F1 is that of the good ones, y being the truth."""
+    figures = _figures(paired, {"accuracy": accuracy(good), "f1": f1(good)}, drawing)
+    if figures["f1"].adjusted is not None:
+        figures["f1"] = replace(figures["f1"], adjusted=_f1_adjusted(paired, good))
+    return figures
+
+
+def confusion(paired: Paired, scale: Scale) -> list[list[int]]:
+    """Counts by y (rows) and x (columns), in the order of `scale.values`; a last column for those that x does not judge."""
+    rows = [[0] * (len(scale.values) + 1) for _ in scale.values]
+    for x, y in zip(paired.x, paired.y, strict=True):
+        if not np.isnan(y):
+            rows[scale.values.index(y)][len(scale.values) if np.isnan(x) else scale.values.index(x)] += 1
+    return rows
+
+
+def correlation(name: str, paired: Paired) -> float:
+    """One of `CORRELATIONS` as SciPy has it. Raises Undefined: fewer than 2 pairs, one value only."""
+    from scipy import stats
+
+    both = paired.both
+    x, y = paired.x[both], paired.y[both]
+    if why := _undefined(x, y, paired):
+        raise Undefined(why)
+    test = {"spearman": stats.spearmanr, "kendall": stats.kendalltau, "pearson": stats.pearsonr}[name]
+    return float(test(x, y).statistic)
+
+
+class Cells:
+    """The items of a Paired that have both readings, gathered by distinct pairs of values where these are few (labels).
+
+    frame: the clusters that are drawn, where they are more than those of these items (several groups drawn together).
+    """
+
+    def __init__(self, paired: Paired, frame: Sequence[Hashable] | None = None) -> None:
+        both = paired.both
+        names = [c for c, k in zip(paired.clusters, both, strict=True) if k]
+        places = {name: i for i, name in enumerate(dict.fromkeys(names if frame is None else frame))}
+        self.clusters = len(places)
+        self._cluster = np.array([places[name] for name in names], dtype=np.intp)
+        self.x, self.y = paired.x[both], paired.y[both]
+        self._counts: Floats | None = None
+        points, cell = np.unique(np.stack([self.x, self.y], axis=1), axis=0, return_inverse=True)
+        if 2 * len(points) <= len(self.x):
+            self.x, self.y = points[:, 0], points[:, 1]
+            self._counts = np.zeros((self.clusters, len(points)))
+            np.add.at(self._counts, (self._cluster, cell.ravel()), 1)
+        self._kept: dict[Drawing, Floats] = {}
+
+    def value(self, figure: Points) -> float | None:
+        """The figure itself."""
+        found = figure(self.x, self.y, self._drawn(np.ones((1, self.clusters))))[0]
+        return float(found) if np.isfinite(found) else None
+
+    def resampled(self, figure: Points, drawing: Drawing) -> Floats:
+        """The figure in each resample, NaN where it has no value; all NaN where it looks at too many pairs of points."""
+        if len(self.x) > MOST_POINTS and figure is kendall:
+            return np.full(drawing.resamples, np.nan)
+        return np.concatenate([figure(self.x, self.y, weights) for weights in self._weights(drawing)])
+
+    def _weights(self, drawing: Drawing) -> Iterable[Floats]:
+        """resamples×points in blocks; kept for the next figure where one block holds them all."""
+        if drawing in self._kept:
+            return [self._kept[drawing]]
+        drawn = draws(self.clusters, resamples=drawing.resamples, seed=drawing.seed)
+        step = max(1, _BLOCK // max(1, len(self.x)))
+        if step < drawing.resamples:
+            return (self._drawn(drawn[at : at + step]) for at in range(0, drawing.resamples, step))
+        self._kept[drawing] = self._drawn(drawn)
+        return [self._kept[drawing]]
+
+    def _drawn(self, clusters: Floats) -> Floats:
+        """B×clusters, how often each is drawn, as B×points."""
+        return clusters[:, self._cluster] if self._counts is None else clusters @ self._counts
+
+
+def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) -> dict[str, Figure]:
+    cells = Cells(paired)
+    judged, asked = int(paired.both.sum()), paired.asked
+    found = {}
+    for name, figure in figures.items():
+        why = ""
+        if name in CORRELATIONS:
+            try:
+                value: float | None = correlation(name, paired)
+            except Undefined as error:
+                value, why = None, str(error)
+        else:
+            enough = judged >= (2 if name in _CHANCE else 1)
+            value = cells.value(figure) if enough else None
+            why = "" if value is not None else _why(name, paired)
+        inside = None
+        if value is not None and cells.clusters > 1:
+            inside = interval(cells.resampled(figure, drawing), level=drawing.level)
+        figure_ = Figure(
+            value=value, judged=judged, asked=asked, clusters=cells.clusters, interval=inside, why=why, adjusted=None
+        )
+        found[name] = replace(figure_, adjusted=_adjusted(name, figure_))
+    return found
+
+
+def _adjusted(name: str, estimate: Estimate) -> float | None:
+    coverage = estimate.coverage
+    if estimate.value is None or coverage is None or name in ("mae", "bias"):
+        return None
+    return estimate.value * (coverage**2 if name == "kendall" else coverage)
+
+
+def _f1_adjusted(paired: Paired, good: float) -> float:
+    """F1 with an unjudged good item as one that was missed, and an unjudged bad one as one wrongly called good."""
+    asked = ~np.isnan(paired.y)
+    x, y = paired.x[asked], paired.y[asked] >= good
+    called = np.where(np.isnan(x), ~y, x >= good)
+    hit = int((called & y).sum())
+    return 2 * hit / (2 * hit + int((called != y).sum()))
+
+
+def _why(name: str, paired: Paired) -> str:
+    if not paired.both.any():
+        return _nothing(paired)
+    if name in _CHANCE and paired.both.sum() < 2:
+        return "fewer than 2 pairs"
+    if name == "f1":
+        return "neither calls any item good"
+    return f"{paired.names[0]} and {paired.names[1]} gave one value only, and the same"
+
+
+def _undefined(x: Floats, y: Floats, paired: Paired) -> str:
+    """Why two readings have no correlation; empty where they have one."""
+    if not len(x):
+        return _nothing(paired)
+    if len(x) < 2:
+        return "fewer than 2 pairs"
+    constant = [f"{name} gave one value only" for name, v in zip(paired.names, (x, y), strict=True) if np.ptp(v) == 0]
+    return " and ".join(constant)
+
+
+def _nothing(paired: Paired) -> str:
+    return "nothing was judged" if paired.asked else f"nothing was labelled by {paired.names[1]}"

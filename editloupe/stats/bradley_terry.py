@@ -1,0 +1,119 @@
+"""Bradley–Terry: who is how much stronger, from who was preferred to whom. B×k×k arrays hold B resamples at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import PlainSerializer
+
+from editloupe.stats.bootstrap import DRAWING, ConfidenceInterval, Drawing, Floats, draws, interval, numbered
+from editloupe.values import Serialisable
+
+_STEPS: Final = 10_000
+_CLOSE: Final = 1e-9
+
+Match: TypeAlias = tuple[str, str, float, Hashable]
+"""(first, second, share of the win that goes to the first: 1, 0, or ½ for a tie; the source image)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strength(Serialisable):
+    """One editor."""
+
+    editor: str
+
+    strength: float
+    """Log strength, the mean of all editors being 0. An editor that is d stronger than another is preferred with
+    probability 1 / (1 + exp(−d)).
+    """
+
+    interval: ConfidenceInterval | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditorRanking(Serialisable):
+    """Editors from the strongest to the weakest."""
+
+    strengths: tuple[Strength, ...]
+    """Empty if there is no ranking; `why` then gives the reason."""
+
+    votes: int
+    why: Annotated[str, PlainSerializer(lambda why: why or None)] = ""
+
+
+def rank(matches: Sequence[Match], drawing: Drawing = DRAWING) -> EditorRanking:
+    """Return the ranking by at least one match, with intervals resampled by source image."""
+    editors = sorted({editor for a, b, *_ in matches for editor in (a, b)})
+    place = {editor: i for i, editor in enumerate(editors)}
+    cluster, many = numbered([source for *_, source in matches])
+    wins = np.zeros((many, len(editors), len(editors)))
+    for c, (a, b, share, _) in zip(cluster, matches, strict=True):
+        wins[c, place[a], place[b]] += share
+        wins[c, place[b], place[a]] += 1 - share
+    whole = wins.sum(axis=0)
+    found = strengths(whole[None])[0]
+    if np.isnan(found).any():
+        return EditorRanking(strengths=(), votes=len(matches), why=_unlinked(whole, editors))
+    resampled = None
+    if many > 1:
+        drawn = draws(many, resamples=drawing.resamples, seed=drawing.seed)
+        resampled = strengths(np.tensordot(drawn, wins, axes=1))
+    listed = [
+        Strength(
+            editor=editor,
+            strength=float(found[i]),
+            interval=None if resampled is None else interval(resampled[:, i], level=drawing.level),
+        )
+        for editor, i in place.items()
+    ]
+    return EditorRanking(strengths=tuple(sorted(listed, key=lambda s: -s.strength)), votes=len(matches))
+
+
+def strengths(wins: Floats) -> Floats:
+    """Return B×k log strengths (mean 0) from B×k×k wins of row over column; NaN where they do not exist.
+
+    Hunter's minorisation (Annals of Statistics 32, 2004): p_i ← wins_i / Σ_j n_ij / (p_i + p_j), until it stands still. A
+    maximum exists where every editor can be reached from every other along wins (his Assumption 1).
+    """
+    many, k, _ = wins.shape
+    found = np.full((many, k), np.nan)
+    left = np.flatnonzero(_linked(wins))
+    log = np.zeros((many, k))
+    won, met = wins.sum(axis=2), wins + wins.transpose(0, 2, 1)
+    for _ in range(_STEPS):
+        if not len(left):
+            break
+        p = np.exp(log[left])
+        new = np.log(won[left] / (met[left] / (p[:, :, None] + p[:, None, :])).sum(axis=2))
+        new -= new.mean(axis=1, keepdims=True)
+        moved = np.abs(new - log[left]).max(axis=1) > _CLOSE
+        log[left] = new
+        found[left[~moved]] = new[~moved]
+        left = left[moved]
+    return found
+
+
+def _linked(wins: Floats) -> npt.NDArray[np.bool_]:
+    """B: whether each of k editors reaches each other along wins."""
+    k = wins.shape[1]
+    reach = ((wins > 0) | np.eye(k, dtype=bool)).astype(np.float64)
+    for _ in range(max(1, math.ceil(math.log2(k)))):
+        reach = np.minimum(reach @ reach, 1)
+    linked: npt.NDArray[np.bool_] = np.all(reach > 0, axis=(1, 2))
+    return linked
+
+
+def _unlinked(wins: Floats, editors: Sequence[str]) -> str:
+    """Why no strengths exist."""
+    never = [e for i, e in enumerate(editors) if not wins[i].any()]
+    always = [e for i, e in enumerate(editors) if not wins[:, i].any()]
+    if never or always:
+        parts = [f"{', '.join(never)} never won"] if never else []
+        parts += [f"{', '.join(always)} never lost"] if always else []
+        return f"{' and '.join(parts)}, so that no finite strength fits"
+    return "the editors fall into groups that wins do not link both ways"

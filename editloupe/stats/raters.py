@@ -1,0 +1,193 @@
+"""How far raters agree among themselves: the ceiling for any judge that is held against them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from editloupe.stats.agreement import DECIMALS, Cells, Paired, correlation
+from editloupe.stats.bootstrap import (
+    DRAWING,
+    Aggregate,
+    ConfidenceInterval,
+    Drawing,
+    Estimate,
+    Floats,
+    Undefined,
+    aggregate,
+    aggregate_each,
+    draws,
+    interval,
+    numbered,
+)
+from editloupe.stats.weighted import CORRELATIONS, Level, alpha
+
+MOST_VALUES: Final = 30
+"""Distinct ratings up to which figures on them are resampled: each resample holds their square."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """The ratings of several people."""
+
+    ratings: Floats
+    """raters×n float64; NaN where one did not rate."""
+
+    raters: tuple[str, ...]
+    """Their names."""
+
+    clusters: tuple[Hashable, ...]
+    """The source image of each item."""
+
+    @classmethod
+    def of(cls, items: Sequence[Mapping[str, float]], clusters: Sequence[Hashable]) -> Panel:
+        """From each item's ratings by rater."""
+        raters = tuple(dict.fromkeys(name for item in items for name in item))
+        ratings = [[round(item[name], DECIMALS) if name in item else np.nan for item in items] for name in raters]
+        return cls(
+            ratings=np.array(ratings, dtype=float).reshape(len(raters), len(items)),
+            raters=raters,
+            clusters=tuple(clusters),
+        )
+
+    @property
+    def counts(self) -> npt.NDArray[np.intp]:
+        """n: how many rated each item."""
+        found: npt.NDArray[np.intp] = (~np.isnan(self.ratings)).sum(axis=0)
+        return found
+
+
+def ceiling(
+    panel: Panel,
+    *,
+    ordered: bool = True,
+    how: Aggregate = "fisher",
+    drawing: Drawing = DRAWING,
+) -> dict[str, Estimate]:
+    """Fleiss' kappa, Krippendorff's alpha and, on ordered ratings, each rater's Spearman correlation with the others' mean.
+
+    asked: items that anyone rated; judged: those that a figure can use (two raters; for Fleiss as many as most items have).
+    """
+    rated = panel.ratings[:, panel.counts > 0]
+    clusters = [c for c, n in zip(panel.clusters, panel.counts, strict=True) if n]
+    panel = Panel(ratings=rated, raters=panel.raters, clusters=tuple(clusters))
+    levels: tuple[Level, ...] = ("nominal", "ordinal", "interval") if ordered else ("nominal",)
+    found = {"fleiss_kappa": _fleiss(panel, drawing)}
+    found |= {f"alpha_{name}": _alpha(panel, name, drawing) for name in levels}
+    if ordered:
+        found["rater_vs_others"] = rater_vs_others(panel, how, drawing)[0]
+    return found
+
+
+def rater_vs_others(
+    panel: Panel, how: Aggregate, drawing: Drawing, frame: Sequence[Hashable] | None = None
+) -> tuple[Estimate, Floats | None]:
+    """Spearman's rho of each rater with the mean of the others, averaged over raters as `how` says; and its resamples.
+
+    frame: the clusters that are drawn, where they are more than those of this panel.
+    """
+    frame = tuple(dict.fromkeys(panel.clusters)) if frame is None else frame
+    found, rows, why = [], [], "fewer than 2 raters share an item"
+    for i in range(len(panel.raters)):
+        others = np.delete(panel.ratings, i, axis=0)
+        present = (~np.isnan(others)).sum(axis=0)
+        mean: Floats = np.where(present, np.nansum(others, axis=0) / np.maximum(present, 1), np.nan).round(DECIMALS)
+        names = f"rater {panel.raters[i]}", "the others"
+        pair = Paired(x=panel.ratings[i], y=mean, clusters=panel.clusters, names=names)
+        if not pair.both.any():
+            continue
+        try:
+            found.append(correlation("spearman", pair))
+        except Undefined as error:
+            why = str(error)
+        else:
+            rows.append(Cells(pair, frame).resampled(CORRELATIONS["spearman"], drawing))
+    base = Estimate(
+        value=None, judged=int((panel.counts > 1).sum()), asked=panel.ratings.shape[1], clusters=len(set(panel.clusters))
+    )
+    if not found:
+        return replace(base, why=why), None
+    try:
+        value = aggregate(found, how)
+    except Undefined as error:
+        return replace(base, why=str(error)), None
+    resampled = aggregate_each(np.stack(rows), how)
+    inside = interval(resampled, level=drawing.level) if base.clusters > 1 else None
+    return replace(base, value=value, interval=inside), resampled
+
+
+def _alpha(panel: Panel, scale: Level, drawing: Drawing) -> Estimate:
+    use = panel.counts > 1
+    asked, judged = panel.ratings.shape[1], int(use.sum())
+    if judged < 2:
+        return Estimate(value=None, judged=judged, asked=asked, why=_few(judged))
+    values, counts = _counted(panel.ratings[:, use])
+    # Each item's pairs of ratings, o_cv = n_c·n_v (n_c·(n_c − 1) on the diagonal), over its raters less one.
+    pairs = counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(len(values))
+    pairs /= (counts.sum(axis=1) - 1)[:, None, None]
+    cluster, many = numbered([c for c, u in zip(panel.clusters, use, strict=True) if u])
+    found = alpha(pairs.sum(axis=0)[None], values, scale)[0]
+    inside = None
+    if many > 1 and len(values) <= MOST_VALUES and np.isfinite(found):
+        sums = np.zeros((many, *pairs.shape[1:]))
+        np.add.at(sums, cluster, pairs)
+        drawn = draws(many, resamples=drawing.resamples, seed=drawing.seed)
+        inside = interval(alpha(np.tensordot(drawn, sums, axes=1), values, scale), level=drawing.level)
+    return _estimate(found, judged, asked, many, inside)
+
+
+def _fleiss(panel: Panel, drawing: Drawing) -> Estimate:
+    """1 − (1 − P̄) / (1 − P̄e), on the items that as many people rated as rated any item most often."""
+    asked = panel.ratings.shape[1]
+    raters = int(np.bincount(panel.counts).argmax()) if asked else 0
+    if raters < 2:
+        why = _few(0) if not (panel.counts > 1).any() else "most items have one rater only"
+        return Estimate(value=None, judged=0, asked=asked, why=why)
+    use = panel.counts == raters
+    if use.sum() < 2:
+        return Estimate(value=None, judged=int(use.sum()), asked=asked, why=_few(int(use.sum())))
+    counts = _counted(panel.ratings[:, use])[1]
+    agree = ((counts**2).sum(axis=1) - raters) / (raters * (raters - 1))
+    cluster, many = numbered([c for c, u in zip(panel.clusters, use, strict=True) if u])
+    table = np.column_stack([agree, counts / raters, np.ones(len(counts))])
+    found = _fleiss_of(table.sum(axis=0)[None])[0]
+    inside = None
+    if many > 1 and np.isfinite(found):
+        sums = np.zeros((many, table.shape[1]))
+        np.add.at(sums, cluster, table)
+        inside = interval(
+            _fleiss_of(draws(many, resamples=drawing.resamples, seed=drawing.seed) @ sums), level=drawing.level
+        )
+    return _estimate(found, int(use.sum()), asked, many, inside)
+
+
+def _few(shared: int) -> str:
+    """Why agreement beyond chance cannot be told: one item shows no more than whether its raters agree on it."""
+    return "fewer than 2 items are shared by raters" if shared else "fewer than 2 raters share an item"
+
+
+def _fleiss_of(sums: Floats) -> Floats:
+    """From B rows of summed agreement, summed shares of each value, and the number of items."""
+    n = np.maximum(sums[:, -1:], 1)
+    expected = ((sums[:, 1:-1] / n) ** 2).sum(axis=1)
+    # One value only leaves 1 − 1: nothing that agreement could be told from.
+    left = 1 - expected
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: Floats = np.where(left > 1e-12, 1 - (1 - sums[:, 0] / n[:, 0]) / left, np.nan)
+    return found
+
+
+def _counted(ratings: Floats) -> tuple[Floats, Floats]:
+    """The distinct values, ascending, and items×values counts."""
+    values = np.unique(ratings[~np.isnan(ratings)])
+    return values, (ratings[:, :, None] == values).sum(axis=0).astype(float)
+
+
+def _estimate(found: float, judged: int, asked: int, clusters: int, inside: ConfidenceInterval | None) -> Estimate:
+    if not np.isfinite(found):
+        return Estimate(value=None, judged=judged, asked=asked, clusters=clusters, why="all raters gave one value only")
+    return Estimate(value=float(found), judged=judged, asked=asked, clusters=clusters, interval=inside)

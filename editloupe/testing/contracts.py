@@ -1,0 +1,503 @@
+"""The contracts of tools and backends, checked."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast, get_args
+from urllib.parse import urlsplit
+
+import jsonschema
+import numpy as np
+from PIL import Image
+
+from editloupe.backends.base import LMM, parse_uri
+from editloupe.chat import Finish, ImagePart, Message, Reply, Request, Sampling, TextPart, ToolCall, ToolSpec
+from editloupe.data.images import RGB, EncodedImage, ImagePolicy, ImageStore
+from editloupe.errors import BackendError, ConfigError, ImageError, ToolError
+from editloupe.findings import Observation
+from editloupe.tools.base import Tool, Toolbox, ToolContext, spec
+from editloupe.tools.cache import ToolCache
+from editloupe.tools.tolerance import Tolerance, tolerance_of
+from editloupe.values import Box, ImageRef, Json, View, canonical_json
+
+
+def check_tool(
+    tool: Tool, *, images: Mapping[str, RGB] | None = None, arguments: Mapping[str, Json] | None = None
+) -> Observation:
+    """Check that a tool keeps its contract; returns the observation of a plain call, for checks of your own.
+
+    images: name → H×W×3 uint8 RGB; None takes a drawn pair, "Original Image" and "Edited Image".
+    arguments: of a call that works; None makes them from the schema (image names for arguments whose name contains
+    "image", a box in the middle for arrays of four numbers, defaults and first choices else).
+
+    Checked: name, version and description; a schema that is valid, described and closed; an unknown image, a missing and
+    an additional argument and a box outside 0..1000 are ToolErrors; text that states boxes or sizes; views inside their
+    origins and pictures in the store; the same call, the same text and pictures; inputs untouched; of one that says
+    `repeatable`, the same in a conversation that has seen more.
+
+    Raises AssertionError, which names the tool and what it broke.
+    """
+    inputs = dict(images) if images is not None else drawn_pair()
+    store = ImageStore()
+    views = {name: View.whole(store.add_array(rgb)) for name, rgb in inputs.items()}
+    context = ToolContext(images=store, views=views)
+    box = Toolbox(tools={tool.name: tool})
+    schema = _check_schema(tool)
+    call = dict(arguments) if arguments is not None else _arguments(tool, schema, list(views))
+
+    before = {name: store.array(view.image).copy() for name, view in views.items()}
+    first = _call(box, tool, call, context)
+    again = _call(box, tool, call, context)
+    fresh = ImageStore()
+    for rgb in inputs.values():
+        fresh.add_array(rgb)
+    anew = _call(box, tool, call, ToolContext(images=fresh, views=views))
+    for other, how in ((again, "twice"), (anew, "with a new image store")):
+        _require(tool, first.text == other.text, f"called {how}, its text differs: {first.text!r} and {other.text!r}")
+        _require(
+            tool, first.to_json() == other.to_json(), f"called {how}, its pictures or data differ; it must be deterministic"
+        )
+    for name, view in views.items():
+        same = np.array_equal(before[name], store.array(view.image))
+        _require(tool, same, f"it changed the pixels of {name!r}; it must leave its inputs untouched")
+
+    _check_observation(tool, first, context)
+    _check_refusals(tool, schema, call, box, context)
+    if getattr(tool, "repeatable", False):
+        _check_repeatable(tool, call, box, inputs)
+    return first
+
+
+def _check_repeatable(tool: Tool, call: Mapping[str, Json], box: Toolbox, inputs: Mapping[str, RGB]) -> None:
+    """Check that a cached result is what another conversation, which has seen more, would be given."""
+    with tempfile.TemporaryDirectory() as folder:
+        store, cache = ImageStore(Path(folder) / "blobs"), ToolCache(Path(folder) / "cache")
+        views = {name: View.whole(store.add_array(rgb)) for name, rgb in inputs.items()}
+        other = View.whole(store.add_array(np.full((64, 64, 3), 128, dtype=np.uint8)))
+        seen = frozenset({canonical_json({"name": tool.name, "arguments": {"another": "call"}})})
+        cache.call(box, tool.name, call, ToolContext(images=store, views=views))
+        context = ToolContext(images=store, views={**views, "Crop 1": other}, crops=1, past_calls=seen)
+        kept, _ = cache.call(box, tool.name, call, context)
+        _require(
+            tool,
+            kept.to_json() == box.call(tool.name, call, context).to_json(),
+            "it says repeatable, and what it says depends on other images, pictures shown or calls made; it must name its "
+            "pictures by context.crop_name and look at nothing else, or not say so",
+        )
+
+
+def _check_schema(tool: Tool) -> Mapping[str, Json]:
+    for field in ("name", "version", "description"):
+        value = getattr(tool, field, None)
+        _require(tool, isinstance(value, str) and bool(value.strip()), f"{field} must be a text, found {value!r}")
+    _require(tool, re.fullmatch(r"[a-z][a-z0-9_]*", tool.name) is not None, "its name must match [a-z][a-z0-9_]*")
+    _require(
+        tool, isinstance(tolerance_of(tool), Tolerance), f"tolerance must be a Tolerance, found {tolerance_of(tool)!r}"
+    )
+    schema = spec(tool).parameters
+    jsonschema.Draft202012Validator.check_schema(dict(schema))
+    _require(tool, schema.get("type") == "object", f"its schema must describe an object, found {schema.get('type')!r}")
+    closed = schema.get("additionalProperties") is False
+    _require(tool, closed, 'its schema must refuse unknown arguments: Args needs model_config = ConfigDict(extra="forbid")')
+    for name, field_schema in _properties(schema).items():
+        _require(tool, bool(field_schema.get("description")), f"argument {name!r} has no description")
+    return schema
+
+
+def _check_observation(tool: Tool, found: Observation, context: ToolContext) -> None:
+    _require(tool, not found.error, f"a valid call gave an error: {found.text!r}")
+    stated = re.search(r"\[\d+(\.\d+)?(, ?\d+(\.\d+)?){3}\]|\d+ ?[×x] ?\d+ ?px", found.text)
+    _require(tool, stated is not None, f"its text must state a box [x0, y0, x1, y1] or a size W×H px, found {found.text!r}")
+    canonical_json(found.data)
+    seen: list[str] = []
+    for view in (*found.views, *found.kept):
+        whole = Box.whole(width=view.image.width, height=view.image.height)
+        _require(tool, _within(view.window, whole), f"a view's window {list(view.window)} leaves its picture {list(whole)}")
+        origin = Box.whole(width=view.origin.width, height=view.origin.height)
+        back = view.to_origin(view.window)
+        _require(tool, _within(back, origin), f"a view maps to {list(back)}, outside its origin {list(origin)}")
+        known = any(view.origin in (v.image, v.origin) for v in context.views.values())
+        _require(tool, known, "a view's origin is none of the images that the call named")
+        height, width = context.images.array(view.image).shape[:2]
+        size = (view.image.width, view.image.height)
+        _require(tool, (width, height) == size, f"a picture is {width}×{height} px but its ImageRef says {size}")
+    for view in found.views:
+        if not seen or seen[-1] != view.image.sha256:
+            _require(tool, view.image.sha256 not in seen, "the panes of one picture must be consecutive views")
+            seen.append(view.image.sha256)
+
+
+def _check_refusals(
+    tool: Tool, schema: Mapping[str, Json], call: Mapping[str, Json], box: Toolbox, context: ToolContext
+) -> None:
+    properties = _properties(schema)
+    _refused(tool, box, {**call, "no_such_argument": 1}, context, "an argument that its schema does not have")
+    required = schema.get("required", [])
+    assert isinstance(required, list)
+    for name in required:
+        rest = {key: value for key, value in call.items() if key != name}
+        _refused(tool, box, rest, context, f"a call without {name!r}")
+    for name, field_schema in properties.items():
+        if _is_image(name, field_schema):
+            message = _refused(tool, box, {**call, name: "No Such Image"}, context, f"an unknown image as {name!r}")
+            listed = all(known in message for known in context.views)
+            _require(tool, listed, f"its error about an unknown image must list the known ones, found {message!r}")
+        if _is_box(field_schema):
+            for wrong in ([100, 100, 1200, 900], [-5, 100, 900, 900], [900, 900, 100, 100], [500, 500, 500, 500]):
+                _refused(tool, box, {**call, name: wrong}, context, f"{name} {wrong}")
+
+
+def _call(box: Toolbox, tool: Tool, call: Mapping[str, Json], context: ToolContext) -> Observation:
+    try:
+        return box.call(tool.name, call, context)
+    except ToolError as error:
+        raise AssertionError(f"tool {tool.name!r}: the call {dict(call)!r} was refused: {error}") from error
+
+
+def _refused(tool: Tool, box: Toolbox, call: Mapping[str, Json], context: ToolContext, what: str) -> str:
+    """Return the message of the ToolError that the call must raise."""
+    try:
+        box.call(tool.name, call, context)
+    except ToolError as error:
+        return str(error)
+    raise AssertionError(f"tool {tool.name!r}: {what} must raise ToolError, but the call went through")
+
+
+def _arguments(tool: Tool, schema: Mapping[str, Json], names: list[str]) -> dict[str, Json]:
+    """Return arguments of a plausible call, made from the schema."""
+    made: dict[str, Json] = {}
+    required = schema.get("required", [])
+    assert isinstance(required, list)
+    waiting = list(names)
+    for name, field_schema in _properties(schema).items():
+        choices = field_schema.get("enum")
+        if _is_image(name, field_schema):
+            made[name] = waiting.pop(0) if waiting else names[-1]
+        elif _is_box(field_schema):
+            made[name] = [250, 250, 750, 750]
+        elif name not in required:
+            continue
+        elif isinstance(choices, list) and choices:
+            made[name] = choices[0]
+        elif field_schema.get("type") == "string":
+            made[name] = "red square"
+        else:
+            raise AssertionError(f"tool {tool.name!r}: pass `arguments`; no value can be guessed for {name!r}")
+    return made
+
+
+def _properties(schema: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
+    properties = schema.get("properties", {})
+    assert isinstance(properties, Mapping)
+    return {name: sub for name, sub in properties.items() if isinstance(sub, Mapping)}
+
+
+def _is_image(name: str, field_schema: Mapping[str, Json]) -> bool:
+    return "image" in name and field_schema.get("type") == "string"
+
+
+def _is_box(field_schema: Mapping[str, Json]) -> bool:
+    items = field_schema.get("items")
+    numbers = isinstance(items, Mapping) and items.get("type") in ("integer", "number")
+    return field_schema.get("type") == "array" and numbers and field_schema.get("maxItems") == 4
+
+
+def _within(box: Box, outer: Box) -> bool:
+    dust = 1e-6
+    return (
+        box.x0 >= outer.x0 - dust and box.y0 >= outer.y0 - dust and box.x1 <= outer.x1 + dust and box.y1 <= outer.y1 + dust
+    )
+
+
+def check_backend(
+    backend: LMM | Callable[[], LMM],
+    *,
+    request: Request | None = None,
+    images: ImageStore | None = None,
+    failing: LMM | None = None,
+    secrets: Sequence[str] = (),
+    threads: int = 8,
+) -> Reply:
+    """Check that a backend keeps its contract; returns the reply to a plain question, for checks of your own.
+
+    backend: what is to be checked, or what opens it (then it is opened twice, and must be the same judge both times).
+    It is really asked: about 15 short questions, so point it at a test server, or expect to pay for them.
+    request, images: what to ask in place of a drawn pair, for a backend that answers only what it knows; tools and choices
+    are then left out.   failing: the same backend where its endpoint fails.   secrets: texts, such as a key, that may show
+    nowhere.   threads: calls at once.
+
+    Checked: a canonical URI; sane traits; a whole Reply that survives a trace; `sent` names the model and each sampling
+    parameter that was asked for, or says that it was dropped; request and images untouched; images taken from the store by
+    the policy that the traits name; calls from several threads; tool calls and their pictures, and tools that may no longer
+    be called, where the traits say native_tools; one of the choices where they say constrains_choices; an answer by a JSON
+    Schema where they say constrains_schema, or the word that the schema was dropped; errors that are BackendErrors
+    (ImageError for an image that is gone).
+
+    Raises AssertionError, which names the backend and what it broke.
+    """
+    lmm = backend() if callable(backend) and not hasattr(backend, "complete") else cast("LMM", backend)
+    check = _BackendCheck(lmm, tuple(secrets))
+    check.identity()
+    if lmm is not backend:
+        again = cast("Callable[[], LMM]", backend)()
+        check.require(again.uri == lmm.uri, f"opened twice it is two judges: {lmm.uri!r} and {again.uri!r}")
+    store = images if images is not None else ImageStore()
+    asked = request or _plain_question(store, check.traits.max_images)
+    reply = check.answer(asked, store)
+    check.sent(asked, reply)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda _: check.answer(asked, store, spied=False), range(threads)))
+    if request is None:
+        check.gone(asked)
+        if check.traits.native_tools:
+            check.tools(store)
+        if check.traits.constrains_choices:
+            check.choices()
+        if check.traits.is_lmm or check.traits.constrains_schema:
+            check.schema()
+    if failing is not None:
+        _BackendCheck(failing, tuple(secrets)).fails(asked, store)
+    return reply
+
+
+class _BackendCheck:
+    """One backend under check."""
+
+    def __init__(self, lmm: LMM, secrets: tuple[str, ...]) -> None:
+        self.lmm, self.secrets = lmm, secrets
+        self.traits = lmm.traits
+
+    def require(self, holds: bool, message: str) -> None:
+        if not holds:
+            raise AssertionError(f"backend {self._clean(str(getattr(self.lmm, 'uri', self.lmm)))}: {self._clean(message)}")
+
+    def identity(self) -> None:
+        lmm, traits = self.lmm, self.traits
+        for name in ("uri", "endpoint", "version"):
+            value = getattr(lmm, name, None)
+            self.require(isinstance(value, str), f"{name} must be a text, found {value!r}")
+            self.require(bool(value) or name == "version", f"{name} must not be empty")
+        for what, text in (("uri", lmm.uri), ("endpoint", lmm.endpoint), ("repr", repr(lmm)), ("traits", repr(traits))):
+            self.require(self._clean(text) == text, f"its {what} shows a secret")
+        try:
+            canonical = str(parse_uri(lmm.uri))
+        except ConfigError as error:
+            raise AssertionError(f"backend {self._clean(lmm.uri)}: its uri is none: {error}") from error
+        self.require(canonical == lmm.uri, f"its uri must be canonical: expected {canonical!r}")
+        self.require("@" not in urlsplit(lmm.endpoint).netloc, "its endpoint holds credentials")
+        self.require(bool(traits.describes.strip()), "traits.describes must say in one line what it is")
+        formats = traits.image_formats
+        self.require("image/png" in formats, f"traits.image_formats must have image/png (crops are PNG), found {formats}")
+        for name in ("max_image_side", "max_images"):
+            value = getattr(traits, name)
+            self.require(value is None or value > 0, f"traits.{name} must be above 0 or None, found {value!r}")
+        unknown = sorted(set(traits.sampling) - set(Sampling().to_json()))
+        self.require(not unknown, f"traits.sampling names {unknown}; known are {sorted(Sampling().to_json())}")
+
+    def answer(self, request: Request, images: ImageStore, *, spied: bool = True) -> Reply:
+        """Return the reply, once it is known to be fit for a trace and to leave request and images as they were."""
+        key = request.key()
+        refs = [part.image for message in request.messages for part in message.images]
+        before = [images.data(ref) for ref in refs]
+        spy = _SpyingStore(images) if spied else None
+        try:
+            reply = self.lmm.complete(request, cast("ImageStore", spy or images))
+        except Exception as error:  # noqa: BLE001 - whatever it raises is its fault; as a cause it could show a secret
+            found = self._clean(repr(error))
+            raise AssertionError(f"backend {self._clean(self.lmm.uri)}: it did not answer: {found}") from None
+        self.require(isinstance(reply, Reply), f"complete must return a Reply, found {type(reply).__name__}")
+        self.require(request.key() == key, "it changed the request")
+        self.require([images.data(ref) for ref in refs] == before, "it changed an image")
+        for policy in spy.policies if spy else ():
+            further = sorted(set(policy.formats) - set(self.traits.image_formats))
+            self.require(not further, f"it took images as {further}, which traits.image_formats does not have")
+            side = self.traits.max_image_side
+            self.require(
+                side is None or policy.max_side == side, f"it took images of up to {policy.max_side} px, not {side}"
+            )
+        self._whole(reply)
+        return reply
+
+    def _whole(self, reply: Reply) -> None:
+        for name in ("text", "reasoning", "model"):
+            value = getattr(reply, name)
+            self.require(isinstance(value, str), f"reply.{name} must be a text, found {value!r}")
+        known = get_args(Finish)
+        self.require(reply.finish in known, f"reply.finish must be one of {known}, found {reply.finish!r}")
+        for name, count in vars(reply.usage).items():
+            right = count is None or (isinstance(count, int) and not isinstance(count, bool) and count >= 0)
+            self.require(right, f"reply.usage.{name} must be a count or None, found {count!r}")
+        try:
+            # As they are, and not as a serialiser would mend them.
+            json.dumps([reply.raw, dict(reply.sent)], allow_nan=False)
+            text = canonical_json(reply.to_json())
+            again = Reply.from_json(json.loads(text))
+        except (TypeError, ValueError) as error:
+            self.require(False, f"its reply cannot be written to a trace as JSON: {error}")
+            return
+        self.require(canonical_json(again.to_json()) == text, "its reply does not come back the same from a trace")
+        self.require(self._clean(text) == text, "its reply shows a secret")
+        ids = [call.id for call in reply.tool_calls]
+        self.require(all(ids) and len(set(ids)) == len(ids), f"each tool call needs an id of its own, found {ids}")
+
+    def sent(self, request: Request, reply: Reply) -> None:
+        """Check that an LMM's reply says what was really on the wire."""
+        if not self.traits.is_lmm:
+            return
+        self.require(bool(reply.sent.get("model")), "reply.sent must name the model that was asked for")
+        dropped = _dropped(reply)
+        for name, value in request.sampling.to_json().items():
+            if value is None:
+                continue
+            # Providers write names in their own way (topP), and have other ones for the token limit.
+            keys = {key.replace("_", "").casefold() for key in reply.sent}
+            named = name.replace("_", "") in keys or (name == "max_tokens" and any("tokens" in key for key in keys))
+            self.require(
+                named or name in dropped, f"{name} was asked for: reply.sent must hold it, or name it in sent['dropped']"
+            )
+            offered = name in self.traits.sampling
+            self.require(offered or not named, f"reply.sent has {name}, which traits.sampling does not name")
+
+    def gone(self, request: Request) -> None:
+        """Check the error for an image that is gone. A backend that looks at no image may answer."""
+        try:
+            self.lmm.complete(request, ImageStore())
+        except (BackendError, ImageError):
+            pass
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}"
+            raise AssertionError(
+                f"backend {self._clean(self.lmm.uri)}: for an image that is gone it must raise ImageError, found {found}"
+            ) from error
+
+    def tools(self, images: ImageStore) -> None:
+        """Check tools on offer, calls answered by text and pictures, and tools that may no longer be called."""
+        look = ToolSpec(
+            name="zoom_in",
+            description="Shows a part of an image larger.",
+            parameters={
+                "type": "object",
+                "properties": {"target_image": {"type": "string", "description": "Name of the image."}},
+                "required": ["target_image"],
+                "additionalProperties": False,
+            },
+        )
+        first = Message.of_text("user", "Call zoom_in for the image 'Edited Image', once.")
+        reply = self.answer(Request(messages=(first,), tools=(look,)), images)
+        calls = reply.tool_calls or (ToolCall(id="call_1", name="zoom_in", arguments={"target_image": "Edited Image"}),)
+        carry = reply.carry if reply.tool_calls else None
+        said = Message(role="assistant", parts=(), tool_calls=calls, carry=carry)
+        crop = images.add_array(drawn_pair()["Edited Image"][100:140, 140:190])
+        shown = (TextPart(text="Observation of zoom_in:"), TextPart(text="Crop 1:"), ImagePart(image=crop, alias="Crop 1"))
+        results = tuple(Message(role="tool", parts=shown, tool_call_id=call.id) for call in calls)
+        talk = (first, said, *results, Message.of_text("user", "What colour is it? One word."))
+        self.answer(Request(messages=talk, tools=(look,)), images)
+        self.answer(Request(messages=talk, tools=(look,), calls_allowed=False), images)
+
+    def choices(self) -> None:
+        choices = ("Red", "Green", "Blue")
+        question = Message.of_text("user", "What is the colour of grass? Answer with Red, Green or Blue.")
+        reply = self.answer(Request(messages=(question,), choices=choices), ImageStore())
+        found = [choice for choice in choices if choice in reply.text]
+        self.require(
+            len(found) == 1,
+            f"traits.constrains_choices: expected one of {choices}, found {reply.text[:80]!r}",
+        )
+
+    def schema(self) -> None:
+        """Check that an answer is an instance of its schema, or that the reply says that the schema was dropped."""
+        schema: dict[str, Json] = {
+            "type": "object",
+            "properties": {"colour": {"type": "string", "enum": ["Red", "Green", "Blue"]}},
+            "required": ["colour"],
+            "additionalProperties": False,
+        }
+        question = Message.of_text("user", 'What is the colour of grass? Answer as JSON: {"colour": "Red, Green or Blue"}')
+        reply = self.answer(Request(messages=(question,), answer_schema=schema), ImageStore())
+        if "answer_schema" in _dropped(reply):
+            return
+        self.require(
+            self.traits.constrains_schema, "a schema was asked for, which it cannot keep to: sent['dropped'] must name it"
+        )
+        try:
+            jsonschema.validate(json.loads(reply.text), schema)
+        except (ValueError, jsonschema.ValidationError):
+            self.require(False, f"traits.constrains_schema: expected JSON by the schema, found {reply.text[:80]!r}")
+
+    def fails(self, request: Request, images: ImageStore) -> None:
+        try:
+            self.lmm.complete(request, images)
+        except BackendError as error:
+            shown = "".join(traceback.format_exception(error))
+            self.require(self._clean(shown) == shown, "the error of a failing endpoint shows a secret")
+            return
+        except Exception as error:  # noqa: BLE001
+            raise AssertionError(
+                f"backend {self._clean(self.lmm.uri)}: where its endpoint fails it must raise BackendError, "
+                f"found {type(error).__name__}: {self._clean(str(error))}"
+            ) from None
+        self.require(False, "the backend given as `failing` did not fail")
+
+    def _clean(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+class _SpyingStore:
+    """An image store that notes by which policies images were taken."""
+
+    def __init__(self, images: ImageStore) -> None:
+        self._images = images
+        self.policies: list[ImagePolicy] = []
+
+    def encoded(self, ref: ImageRef, policy: ImagePolicy) -> EncodedImage:
+        self.policies.append(policy)
+        return self._images.encoded(ref, policy)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._images, name)
+
+
+def _dropped(reply: Reply) -> list[Json]:
+    """Return the parameters that a reply says were left off."""
+    dropped = reply.sent.get("dropped")
+    return dropped if isinstance(dropped, list) else []
+
+
+def _plain_question(images: ImageStore, most: int | None) -> Request:
+    """Return a question with images as PNG, JPEG and BMP, and every sampling parameter."""
+    parts: list[TextPart | ImagePart] = [TextPart(text="What is drawn here? A few words.")]
+    for (name, rgb), format in list(zip(_three(), ("PNG", "JPEG", "BMP"), strict=True))[:most]:
+        file = io.BytesIO()
+        Image.fromarray(rgb).save(file, format=format)
+        parts += [TextPart(text=f"{name}:"), ImagePart(image=images.add_bytes(file.getvalue(), name=name), alias=name)]
+    sampling = Sampling(temperature=0.0, top_p=1.0, seed=7, max_tokens=64)
+    return Request(messages=(Message(role="user", parts=tuple(parts)),), sampling=sampling)
+
+
+def _three() -> list[tuple[str, RGB]]:
+    pair = drawn_pair()
+    return [*pair.items(), ("Reference Image", np.ascontiguousarray(pair["Original Image"][::-1]))]
+
+
+def drawn_pair() -> dict[str, RGB]:
+    """Return a grey slope with a blue square that turns red: 320×240 px, the same pixels every time."""
+    slope = np.linspace(90, 160, 320, dtype=np.float64).astype(np.uint8)
+    original = np.repeat(np.tile(slope, (240, 1))[..., None], 3, axis=2)
+    edited = original.copy()
+    original[100:140, 140:190] = (30, 60, 200)
+    edited[100:140, 140:190] = (200, 40, 30)
+    return {"Original Image": original, "Edited Image": edited}
+
+
+def _require(tool: Tool, holds: bool, message: str) -> None:
+    if not holds:
+        raise AssertionError(f"tool {getattr(tool, 'name', tool)!r}: {message}")

@@ -1,0 +1,250 @@
+"""The contract of protocols, checked."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from editloupe.answers import Answer, BoxList, FreeText, Labels, OneOf, RecordOf, Scale
+from editloupe.data.images import ImageStore
+from editloupe.errors import MeasureError, ProtocolError
+from editloupe.findings import Finding
+from editloupe.imaging.views import make_view
+from editloupe.measures.base import run_measure
+from editloupe.protocols.base import EvalProtocol, Known, group_scores, groups, known_of, planned, scored
+from editloupe.protocols.repeats import Repeats
+from editloupe.runs.schedule import Schedule
+from editloupe.scores import Score
+from editloupe.tasks import Ask, Task, task_from_json
+from editloupe.values import Box, Json, Sample, Target, Turn
+
+Answering = Callable[[Ask], str]
+
+
+def check_protocol(
+    protocol: Any,
+    *,
+    options: Mapping[str, Json] | None = None,
+    samples: Sequence[Sample] | None = None,
+    images: ImageStore | None = None,
+    answers: Answering | None = None,
+) -> list[Score]:
+    """Check that a protocol keeps its contract. Return the scores of a run in which all was answered.
+
+    protocol: the protocol's class.   options: its options; None for the defaults.
+    samples: what to ask about, with their pictures in `images`; None draws some: three turns, two editors, a sample with a
+    target, one whose output is missing.
+    answers: the text that answers a question; None makes one up from the question's AnswerSpec.
+
+    Checked: `plan` is pure, ends, and never plans two tasks for one question; task ids are stable and survive JSON; the
+    order of findings does not matter; every declared metric is scored for every sample, with a value in the metric's
+    domain or a reason; n judged + n missing = n asked; a question that failed and a missing output are never a number.
+
+    Raises AssertionError, which names the protocol and what it broke.
+    """
+    store = images or ImageStore()
+    asked = list(samples) if samples is not None else drawn_samples(store)
+    given = protocol.Options.model_validate(dict(options or {}))
+    made: EvalProtocol = protocol(given)
+
+    def require(holds: bool, message: str) -> None:
+        assert holds, f"protocol {made.name!r}: {message}"
+
+    ids = [metric.id for metric in made.metrics]
+    require(bool(made.name), "expected a name")
+    require(bool(ids) and len(set(ids)) == len(ids), f"expected metrics with different ids, found {ids}")
+    made.check(asked)
+
+    for group in groups(asked):
+        first = [task.to_json() for task in planned(made, group, Known())]
+        again = [task.to_json() for task in planned(protocol(given), group, Known())]
+        require(first == again, "plan is not pure: the same samples and findings gave other tasks")
+
+    answering = answers or example
+    findings, tasks = _answered(made, asked, lambda task: _outcome(task, store, answering))
+    for task in tasks:
+        back = task_from_json(task.to_json())
+        require(back == task and back.id == task.id, f"task {task.metric}, {task.about} does not survive JSON")
+    for group in groups(asked):
+        keys = {sample.key for sample in group}
+        known = known_of(f for f in findings if f.about.key in keys)
+        new = {t.id for t in planned(made, group, known)} - {t.id for t in tasks}
+        require(not new, "plan does not end: it wants more tasks when all findings are there")
+
+    scores = _checked_scores(made, asked, findings, require)
+    shuffled = list(findings)
+    random.Random(0).shuffle(shuffled)
+    require(_bare(scored(made, asked, shuffled)) == _bare(scores), "the order of findings changes scores")
+    require(_bare(scored(made, asked, findings)) == _bare(scores), "score is not pure")
+
+    showing = {
+        task.about.key
+        for task in tasks
+        for view in task.views
+        for sample in asked
+        if sample.key == task.about.key and any(t.edited is not None and t.edited == view.origin for t in sample.turns)
+    }
+    for sample in asked:
+        if showing and all(turn.edited is None for turn in sample.turns):
+            numbers = [s for s in scores if s.key == sample.key and s.value is not None]
+            require(not numbers, f"sample {sample.key!r} has no output, and a score: {numbers[:1]}")
+
+    failed, _ = _answered(made, asked, lambda task: None)
+    numbers = [s for s in _checked_scores(made, asked, failed, require) if s.value is not None]
+    require(not numbers, f"every question failed, and yet there is a number: {numbers[:1]}")
+    return scores
+
+
+def _checked_scores(
+    protocol: EvalProtocol, samples: Sequence[Sample], findings: Sequence[Finding], require: Callable[[bool, str], None]
+) -> list[Score]:
+    """Return the scores of these findings, once they are known to be whole and inside their domains."""
+    for group in groups(samples):
+        keys = {sample.key for sample in group}
+        try:
+            group_scores(protocol, group, known_of(f for f in findings if f.about.key in keys))
+        except ProtocolError as error:
+            raise AssertionError(str(error)) from error
+    scores = scored(protocol, samples, findings)
+    metrics = {metric.id: metric for metric in protocol.metrics}
+    there = {(score.key, score.metric) for score in scores}
+    for sample in samples:
+        for metric in metrics:
+            require(
+                (sample.key, metric) in there, f"sample {sample.key!r} has no score of {metric!r}, not even a missing one"
+            )
+    places = [(s.key, s.turn, s.part, s.metric) for s in scores]
+    require(len(set(places)) == len(places), "two scores of one sample, turn, part and metric")
+    judged, missing = sum(s.value is not None for s in scores), sum(s.missing is not None for s in scores)
+    require(judged + missing == len(scores), "n judged + n missing is not n asked")
+    for score in scores:
+        bounds = metrics[score.metric].domain.bounds
+        inside = score.value is None or bounds is None or bounds[0] <= score.value <= bounds[1]
+        require(inside, f"{score.metric} of {score.key!r} is {score.value}, outside {bounds}")
+    return scores
+
+
+def _bare(scores: Iterable[Score]) -> list[tuple[object, ...]]:
+    return sorted(
+        ((s.key, s.turn, s.part, s.metric, s.value, s.label, s.missing) for s in scores), key=lambda row: repr(row)
+    )
+
+
+def _answered(
+    protocol: EvalProtocol, samples: Sequence[Sample], outcome: Callable[[Task], Answer | None]
+) -> tuple[list[Finding], list[Task]]:
+    """Return all findings and tasks of a run; a task without an outcome fails."""
+    schedule = Schedule(protocol, samples, Repeats(), lambda task, repeat: None)
+    while (place := schedule.next()) is not None:
+        task = place.task
+        answer = None if task.blocked is not None else outcome(task)
+        if task.blocked is not None:
+            status, reason = task.blocked
+        elif answer is None:
+            status, reason = ("unparsed" if task.kind == "ask" else "not_defined"), "made to fail"
+        else:
+            status, reason = "ok", ""
+        schedule.arrived(
+            Finding.of(task, judge_id="check", repeat=0, status=status, ending="answer", answer=answer, reason=reason)
+        )
+    problems = schedule.problems()
+    assert not problems, problems[0].reason
+    return list(schedule.findings), [place.task for place in schedule.places.values()]
+
+
+def _outcome(task: Task, images: ImageStore, answering: Answering) -> Answer | None:
+    views = {recipe.alias: make_view(recipe, images) for recipe in task.views}
+    if task.kind == "ask":
+        return task.answer.parse(answering(task))
+    try:
+        return run_measure(task.measure, task.args, {alias: images.array(view.image) for alias, view in views.items()})
+    except MeasureError:
+        return None
+
+
+def example(task: Ask) -> str:
+    """Return a text that answers a question. Equal questions get equal answers, different ones differ where they can."""
+    spec, number = task.answer, int(task.id[:8], 16)
+    match spec:
+        case Labels():
+            return spec.labels[number % len(spec.labels)].name
+        case OneOf():
+            options = [option for option in spec.options if option != spec.abstain]
+            return options[number % len(options)]
+        case Scale():
+            steps = int(spec.high - spec.low)
+            return f"{spec.low + (number % (steps + 1) if steps >= 1 else (spec.high - spec.low) / 2):g}"
+        case FreeText():
+            return "mug"
+        case BoxList():
+            return "[[100, 100, 500, 500]]"
+        case RecordOf():
+            return json.dumps(_instance(spec.schema, spec.schema))
+
+
+def _instance(schema: Any, root: Mapping[str, Json]) -> Json:
+    """Return a small instance of a JSON Schema as pydantic writes them."""
+    if "$ref" in schema:
+        found: Any = root
+        for name in schema["$ref"].removeprefix("#/").split("/"):
+            found = found[name]
+        return _instance(found, root)
+    for key in ("const", "default"):
+        if key in schema:
+            value: Json = schema[key]
+            return value
+    if "enum" in schema:
+        return schema["enum"][0]  # type: ignore[no-any-return]
+    for key in ("anyOf", "oneOf", "allOf"):
+        if key in schema:
+            return _instance(schema[key][0], root)
+    match schema.get("type"):
+        case "object":
+            required = schema.get("required", [])
+            return {name: _instance(schema["properties"][name], root) for name in required}
+        case "array":
+            return [_instance(schema["items"], root)] * max(1, int(schema.get("minItems", 1)))
+        case "integer" | "number":
+            return schema.get("minimum", 1)  # type: ignore[no-any-return]
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case _:
+            return "mug"
+
+
+def drawn_samples(images: ImageStore) -> list[Sample]:
+    """Return drawn samples: two editors on one source, targets, three turns, a missing output."""
+    rng = np.random.default_rng(0)
+
+    def picture(spots: int) -> Any:
+        rgb = base.copy()
+        for i in range(spots):
+            rgb[8 + 14 * i : 16 + 14 * i, 20:44] = ((220, 20, 20), (20, 160, 20), (20, 20, 220))[i % 3]
+        return images.add_array(rgb)
+
+    base = rng.integers(90, 150, (60, 80, 3), dtype=np.uint8)
+    source, second = images.add_array(base), images.add_array(base[::-1].copy())
+    box = Target(name="mug", boxes={"source": Box(20, 8, 44, 16)})
+    make_red = "Make the mug red."
+    turns = tuple(Turn(instruction=f"Add spot {n}.", edited=picture(n)) for n in (1, 2, 3))
+    extra: dict[str, Json] = {
+        "options": ["red", "green", "blue", "cannot tell"],
+        "answer": "red",
+        "question": "Which colour?",
+    }
+    color = "Change Color"
+    return [
+        Sample(id="one", editor="a", source=source, turns=(Turn(instruction=make_red, edited=picture(1)),),
+               targets=(box,), edit_type=color, extra=extra),
+        Sample(id="one", editor="b", source=source, turns=(Turn(instruction=make_red, edited=picture(2)),),
+               targets=(box,), edit_type=color, extra=extra),
+        Sample(id="turns", editor="a", source=second, turns=turns, targets=(box,), edit_type="Change Count", extra=extra),
+        Sample(id="gone", editor="a", source=second, turns=(Turn(instruction="Remove it.", edited=None),),
+               targets=(box,), extra=extra),
+    ]  # fmt: skip

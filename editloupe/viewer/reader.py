@@ -1,0 +1,226 @@
+"""Read a run for its pages, and follow it while it grows. Pages get no path that leads out of the run folder.
+
+A sample's page reads that sample's lines by the run's index; the run's own page reads the whole run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from editloupe.errors import TraceError
+from editloupe.findings import Finding
+from editloupe.runs.folders import is_written
+from editloupe.runs.index import RunIndex
+from editloupe.runs.judges import names_of
+from editloupe.runs.store import RunStore
+from editloupe.tasks import task_from_json
+from editloupe.traces.read import read_trace
+from editloupe.values import Json, Sample
+
+_STEM = re.compile(r"[0-9a-f]{64}\.[0-9]+")
+
+_LOOK_S = 1.0
+"""A run's files are looked at no more often than this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSample:
+    """One sample of a run, with what was found about it."""
+
+    key: str
+    """Unique in the run."""
+    slug: str
+    """Its name in addresses."""
+    id: str
+    editor: str
+    sample: Sample | None
+    """None if its row could not be read."""
+    rejected: Mapping[str, Json] | None
+    """The row that could not be read, with the reason."""
+    findings: tuple[Finding, ...]
+    """The latest of each judge, question and repeat."""
+    open: tuple[str, ...] = ()
+    """Traces without a finding that are still being written."""
+
+
+class RunReader:
+    """One run folder, thread-safe. Raises ConfigError if `folder` is no run."""
+
+    def __init__(self, folder: Path, *, live: bool = False) -> None:
+        self.folder = folder.resolve()
+        self.live = live
+        self.version = 0
+        """Grows with every change that pages would show."""
+
+        self._lock = threading.RLock()
+        self._looked = 0.0
+        self.info = RunStore.read_info(self.folder)
+        """The run with run.json alone: judges, options, metrics."""
+
+        self._index = RunIndex(self.folder)
+        self._whole: tuple[int, RunStore] | None = None
+        self._all: tuple[int, tuple[RunSample, ...]] | None = None
+        self._open: dict[str, str | None] = {}
+        self._stamp: object = None
+        self._look()
+
+    @property
+    def name(self) -> str:
+        return self.folder.name or str(self.folder)
+
+    @property
+    def store(self) -> RunStore:
+        """The whole run as it stands; read again after a change."""
+        with self._lock:
+            self.refresh()
+            if self._whole is None or self._whole[0] != self.version:
+                self._whole = self.version, RunStore.read(self.folder)
+            return self._whole[1]
+
+    def judge_names(self) -> dict[str, str]:
+        """Return everybody who answers, measures too: judge id → name."""
+        return names_of(self.info.info.get("judges"))
+
+    def counts(self) -> tuple[int, int, int]:
+        """Return how many samples, findings, and findings with an answer there are."""
+        self.refresh()
+        statuses = self._index.statuses()
+        return len(self._keys), sum(statuses.values()), statuses.get("ok", 0)
+
+    def samples(self) -> tuple[RunSample, ...]:
+        """Return every sample in the order of the data. Reads the whole run."""
+        with self._lock:
+            store = self.store
+            if self._all is None or self._all[0] != self.version:
+                by_key: dict[str, list[Finding]] = {}
+                for finding in store.current():
+                    by_key.setdefault(finding.about.key, []).append(finding)
+                found = tuple(self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in self._keys)
+                self._all = self.version, found
+            return self._all[1]
+
+    def sample(self, slug: str) -> RunSample | None:
+        """Return one sample by its name in addresses; None if there is none."""
+        self.refresh()
+        at = self._places.get(slug)
+        if at is None:
+            return None
+        if self._all is not None and self._all[0] == self.version:
+            return self._all[1][at]
+        key, id_ = self._keys[at]
+        store = RunStore.read_sample(self.folder, key, self._index)
+        return self._sample(store, key, id_, [f for f in store.current() if f.about.key == key])
+
+    def named(self, id_: str) -> list[str]:
+        """Return the names in addresses of the samples with this id, one an editor."""
+        return [slug(key) for key, id2 in self._keys if id2 == id_]
+
+    def around(self, slug: str) -> tuple[int, int, str | None, str | None]:
+        """Return (position from 1, number of samples, the sample before, the one behind) of a known sample."""
+        at, slugs = self._places[slug], list(self._places)
+        return at + 1, len(slugs), slugs[at - 1] if at else None, slugs[at + 1] if at + 1 < len(slugs) else None
+
+    def of_task(self, task_id: str) -> list[tuple[str, Finding]]:
+        """Return (name of the sample in addresses, finding) for each current finding of a task."""
+        keys = self._index.keys_of(task_id)
+        stores = {key: RunStore.read_sample(self.folder, key, self._index) for key in keys}
+        return [(slug(key), f) for key, store in stores.items() for f in store.current() if f.task_id == task_id]
+
+    def running(self) -> bool:
+        """Return whether the process that took the run's lock is alive here. One on another machine is not seen."""
+        return is_written(self.folder)
+
+    def forks(self, trace: str) -> list[str]:
+        """Return the traces that continue a task's trace, or one of its forks, in the order in which they were made."""
+        stem = ".".join(Path(trace).name.split(".")[:2])
+        found = (self.folder / "forks" / stem[:2]).glob(f"{stem}.*.jsonl") if _STEM.fullmatch(stem) else ()
+        names = [path.name for path in found if path.name.split(".")[2].isdigit()]
+        return [f"forks/{stem[:2]}/{name}" for name in sorted(names, key=lambda name: int(name.split(".")[2]))]
+
+    def has_trace(self, path: str) -> bool:
+        """Return whether pages may show this file: a trace of a finding or of a task under way, or a fork of one."""
+        return path in self._open or path in self._traces() or path in self.forks(path)
+
+    def inside(self, relative: str) -> Path | None:
+        """Return a file of the run folder; None if it is not there, and for a name or a link that leads out of it."""
+        try:
+            path = (self.folder / relative).resolve()
+            return path if path.is_relative_to(self.folder) and path.is_file() else None
+        except (OSError, ValueError):
+            return None
+
+    def _sample(self, store: RunStore, key: str, id_: str, findings: list[Finding]) -> RunSample:
+        sample, row = store.samples.get(key), store.rejected.get(key)
+        named = sample.editor if sample else str(row["editor"]) if row else findings[0].editor if findings else ""
+        return RunSample(
+            key=key,
+            slug=slug(key),
+            id=id_,
+            editor=named,
+            sample=sample,
+            rejected=row,
+            findings=tuple(findings),
+            open=tuple(path for path, about in self._open.items() if about == key),
+        )
+
+    def refresh(self) -> None:
+        """Take in what was written since, if the run is followed; at most once in _LOOK_S."""
+        with self._lock:
+            if self.live and time.monotonic() - self._looked >= _LOOK_S:
+                self._index.refresh()
+                self._look()
+
+    def _look(self) -> None:
+        """Take in what has changed: run.json, the index, traces under way."""
+        self._looked = time.monotonic()
+        path = self.folder / "run.json"
+        stamp = (path.stat().st_mtime_ns if path.exists() else 0, self._index.version)
+        opened = self._find_open()
+        if (stamp, opened) == (self._stamp, self._open):
+            return
+        self.info = RunStore.read_info(self.folder)
+        self._stamp, self._open = stamp, opened
+        self.version += 1
+        keys = dict(self._index.keys())
+        if not (self.folder / "findings.jsonl").exists():
+            # Rebuilt from the traces, which the index does not read.
+            keys |= {f.about.key: f.sample_id for f in self.store.findings.values() if f.about.key not in keys}
+        for key in filter(None, opened.values()):
+            keys.setdefault(key, key)
+        self._keys = list(keys.items())
+        self._places = {slug(key): at for at, key in enumerate(keys)}
+
+    def _traces(self) -> frozenset[str]:
+        """Every trace that a finding names. If findings.jsonl is gone, findings are read from the traces."""
+        if (self.folder / "findings.jsonl").exists():
+            return self._index.traces()
+        return frozenset(f.trace for f in self.store.findings.values() if f.trace)
+
+    def _find_open(self) -> dict[str, str | None]:
+        """Traces that no finding names → the key of their sample (None: not known yet). Only of a run under way."""
+        if not self.live or not self.running():
+            return {}
+        paths = [path for path in (self.folder / "traces").glob("*/*/*.jsonl") if ".aside-" not in path.name]
+        named = {path.relative_to(self.folder).as_posix(): path for path in paths}
+        known = self._index.traces()
+        return {name: self._open.get(name) or _sample_of(path) for name, path in named.items() if name not in known}
+
+
+def slug(key: str) -> str:
+    """Return a sample's name in addresses and file names: readable, safe on every file system, and unique."""
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", key).strip("-")[:48]
+    mark = hashlib.sha256(key.encode("utf-8", "backslashreplace")).hexdigest()[:10]
+    return f"{readable}-{mark}" if readable else mark
+
+
+def _sample_of(path: Path) -> str | None:
+    try:
+        return task_from_json(read_trace(path).header.task).about.key
+    except (TraceError, ValueError):
+        return None

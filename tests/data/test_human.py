@@ -1,0 +1,66 @@
+"""Human labels: one metric under whatever name a column gives it, once a run's metrics are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from editloupe.data.human import metric_and_rater, named, names_of, value_on
+from editloupe.reports.run import Run
+from editloupe.runs.store import RunStore
+from editloupe.scores import Binary, Interval, Metric
+from tests.reports.runs import IF, finding, sample, write_run
+
+TEN = Metric(id="follows_instruction", short="FI", domain=Interval(low=0, high=10))
+KNOWN = names_of([TEN, Metric(id="coherent", domain=Binary())])
+
+
+@pytest.mark.parametrize(
+    ("column", "meaning"),
+    [
+        ("human_follows_instruction", (TEN.id, "human")),
+        ("human_fi", (TEN.id, "human")),
+        ("FI", (TEN.id, "human")),
+        ("human_fi_anna", (TEN.id, "anna")),
+        ("human_follows-instruction__r2", (TEN.id, "r2")),
+        ("ben_coherent", ("coherent", "ben")),
+        ("human_charm", None),
+    ],
+)
+def test_a_columns_name_holds_a_metric_and_a_rater(column: str, meaning: tuple[str, str] | None):
+    assert metric_and_rater(column, KNOWN) == meaning
+
+
+def test_ratings_of_one_metric_under_two_names_stay_apart():
+    found = named(
+        {"fi": {"human": 3}, "follows_instruction": {"human": 4}, "fi_anna": {"human": 5}, "charm": {"b": 1}}, KNOWN
+    )
+    assert found == {
+        TEN.id: {"human": 3, "human (follows_instruction)": 4, "anna": 5},
+        "charm": {"b": 1},
+    }
+
+
+def test_a_label_has_a_value_on_the_metrics_scale_only():
+    assert (value_on(TEN, 7), value_on(TEN, 11), value_on(TEN, "seven")) == (7.0, None, None)
+    yes = Metric(id="coherent", domain=Binary())
+    assert [value_on(yes, said) for said in ("Yes", "no", "true", 1, "maybe")] == [1.0, 0.0, 1.0, 1.0, None]
+
+
+def test_a_run_names_its_samples_labels_when_it_is_opened(tmp_path: Path):
+    row = sample("s0") | {"human": {"if": {"human": 4}, "instruction_following": {"r1": 3}, "charm": {"human": 1}}}
+    run = write_run(tmp_path / "run", [row], {"a": [finding(row, "Wrong Action")]})
+    (found,) = RunStore.read(run).samples.values()
+    assert found.human == {IF: {"human": 4, "r1": 3}, "charm": {"human": 1}}
+
+
+def test_people_stand_beside_the_judges_in_a_runs_frame(tmp_path: Path):
+    row = sample("s0", edit_type="color") | {"human": {"if": {"ann": "Over Modification", "ben": 9}}}
+    run = write_run(tmp_path / "run", [row], {"a": [finding(row, "Wrong Action")]})
+    found = Run(run).frame().filter(metric=IF).select("judge", "kind", "value", "label", "missing").rows()
+    assert found == [
+        ("a, tool", "judge", 2.0, "Wrong Action", None),
+        ("ann", "human", 3.0, "Over Modification", None),
+        ("ben", "human", None, None, "off_menu"),
+    ]

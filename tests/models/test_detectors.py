@@ -1,0 +1,419 @@
+"""Detectors from files: tiny random weights through the loading code that takes real ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from editloupe import models
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.data.images import ImageStore
+from editloupe.errors import ConfigError, MissingExtra, ModelAbsent, ToolError
+from editloupe.models.detect import open as detectors
+from editloupe.models.detect.base import DetectionResult
+from editloupe.models.detect.open import DEFAULT_DETECTOR, DEFAULT_REVISION, find_weights
+from editloupe.runs.execute import Worker
+from editloupe.testing import check_tool
+from editloupe.tools.base import PAPER_TOOLS, open_toolbox
+from editloupe.tools.detect_object import DetectObject
+from editloupe.tools.grounding import Grounding
+from editloupe.tools.settings import ToolSettings
+from editloupe.values import Sample
+from tests.conftest import final
+from tests.models.tiny_detectors import grounding_dino_folder, original_checkpoint, owlv2_folder
+from tests.models.tiny_networks import noise
+from tests.setups import open_with
+
+torch = pytest.importorskip("torch", reason="needs the extra `vision`")
+pytest.importorskip("transformers", reason="needs the extra `vision`")
+
+# The tests make weights with transformers, whose own code warns.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One model folder a family, and an original checkpoint."""
+    base = tmp_path_factory.mktemp("models")
+    (base / "original").mkdir()
+    return {
+        "grounding-dino": grounding_dino_folder(base / "gd"),
+        "mm-grounding-dino": grounding_dino_folder(base / "mm", kind="MMGroundingDino"),
+        "owlv2": owlv2_folder(base / "owl"),
+        "original": original_checkpoint(base / "original"),
+    }
+
+
+@pytest.fixture
+def no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty cache, and no network."""
+    from huggingface_hub import constants, file_download
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(file_download, "HF_HUB_CACHE", str(tmp_path / "hub"), raising=False)
+    monkeypatch.setattr(detectors, "_shared", detectors._shared.__wrapped__)
+    return tmp_path / "hub"
+
+
+def detector(path: Path, *, threshold: float | None = 0.0, max_batch: int | None = 8) -> Any:
+    """With a GPU's batches, which a CPU does not make of itself."""
+    from editloupe.models.detect.transformers import TransformersDetector
+
+    return TransformersDetector(find_weights(str(path)), device="cpu", box_threshold=threshold, max_batch=max_batch)
+
+
+def numbers(result: DetectionResult) -> np.ndarray:
+    return np.array([[*d.box, 100 * d.score] for d in result.detections])
+
+
+@pytest.mark.parametrize("family", ["grounding-dino", "mm-grounding-dino", "owlv2", "original"])
+def test_every_family_loads_and_keeps_the_tools_contract(family: str, folders: dict[str, Path]) -> None:
+    made = detector(folders[family])
+    tool = Grounding(made)
+    tool.prepare()
+    found = check_tool(tool)
+    assert found.data["found"]
+    assert made.name in found.text
+    result = made([noise(96, 64)], "red mug")[0]
+    assert result.detections and all(0 <= d.score <= 1 for d in result.detections)
+    assert all(d.box.x1 <= 96 and d.box.y1 <= 64 for d in result.detections)
+    assert not any("[" in d.label for d in result.detections)
+
+
+def test_the_version_names_model_digest_and_thresholds(folders: dict[str, Path]) -> None:
+    made = detector(folders["grounding-dino"], threshold=None)
+    assert made.version.startswith("grounding-dino gd sha256:")
+    assert made.version.endswith(", box 0.30, text 0.25")
+    owl = detector(folders["owlv2"], threshold=None)
+    assert owl.version.endswith(", box 0.10")
+    assert Grounding(made).version == f"2; {made.version}; Lanczos"
+
+
+def test_a_batch_gives_what_each_image_alone_gives(folders: dict[str, Path]) -> None:
+    made = detector(folders["grounding-dino"])
+    # Two sizes, and phrases of two lengths, from many threads at once.
+    asked = [(noise(96, 64 if i % 2 else 96, seed=i), "red mug" if i % 3 else "a cat") for i in range(8)]
+    alone = [made([rgb], phrase)[0] for rgb, phrase in asked]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda a: made([a[0]], a[1])[0], asked))
+    for one, other in zip(alone, together, strict=True):
+        assert (one.width, one.height) == (other.width, other.height)
+        assert np.allclose(numbers(one), numbers(other), atol=0.02)
+
+
+def test_boxes_follow_the_picture_whatever_the_network_saw(folders: dict[str, Path]) -> None:
+    # The same content at twice the size: the network sees the same px, so boxes double.
+    small = np.zeros((96, 96, 3), dtype=np.uint8)
+    small[30:60, 40:80] = (200, 30, 30)
+    large = small.repeat(2, axis=0).repeat(2, axis=1)
+    for family in ("grounding-dino", "owlv2"):
+        made = detector(folders[family])
+        one, two = made([small], "red mug")[0], made([large], "red mug")[0]
+        assert (one.width, one.height) == (two.width, two.height) == (96, 96)
+        best, same = one.detections[0].box, two.detections[0].box
+        assert same.iou(best.scaled(2, 2)) > 0.8
+
+
+def test_owlv2_maps_boxes_of_its_padded_square_back(folders: dict[str, Path]) -> None:
+    result = detector(folders["owlv2"])([noise(128, 64)], "red mug")[0]
+    # The longer side, 128 px, is seen at 96.
+    assert (result.width, result.height) == (96, 48)
+    assert max(d.box.x1 for d in result.detections) > 64
+
+
+def test_an_image_so_narrow_that_nothing_would_be_left_of_it_is_told_to_the_model(folders: dict[str, Path]) -> None:
+    # At most 192 px long, 8×5000 px would be 0.3 px wide.
+    with pytest.raises(ToolError, match=r"8×5000 px is too narrow for GroundingDINO .*; zoom_in on a part"):
+        detector(folders["grounding-dino"])([noise(8, 5000)], "red mug")
+
+
+def test_a_phrase_of_more_tokens_than_the_model_takes_is_told_to_the_model(folders: dict[str, Path]) -> None:
+    with pytest.raises(ToolError, match=r"tokens and OWLv2 .* takes 16; name the object in a few words"):
+        detector(folders["owlv2"])([noise(64, 64)], "an unspeakably verbose phrase")
+
+
+def test_an_original_checkpoint_has_every_tensor_in_its_place(folders: dict[str, Path]) -> None:
+    from editloupe.models.detect.groundingdino_checkpoint import config_of, hub_tensors, load_checkpoint
+    from editloupe.models.weights import load_tensors
+
+    original = load_tensors(folders["original"])
+    config = config_of(original)
+    assert (config.d_model, config.encoder_attention_heads, config.num_queries) == (32, 4, 10)
+    assert (config.backbone_config.window_size, list(config.backbone_config.depths)) == (4, [1, 1, 1, 1])
+    tensors, unknown = hub_tensors(original)
+    assert unknown == []
+    query = tensors["model.decoder.layers.1.self_attn.query.weight"]
+    assert torch.equal(query, original["transformer.decoder.layers.1.self_attn.in_proj_weight"][:32])
+    key = tensors["model.backbone.conv_encoder.model.encoder.layers.2.blocks.0.attention.self.key.bias"]
+    assert torch.equal(key, original["backbone.0.layers.2.blocks.0.attn.qkv.bias"][48:96])
+    norm = tensors["model.backbone.conv_encoder.model.hidden_states_norms.stage2.weight"]
+    assert norm is original["backbone.0.norm1.weight"]
+    model, _ = load_checkpoint(folders["original"])
+    # What is in the file is in the model: nothing stayed random.
+    assert torch.equal(model.model.level_embed, original["transformer.level_embed"])
+    assert torch.equal(model.model.text_projection.weight, original["feat_map.weight"])
+
+
+def _truncate(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+
+
+def _drop_tensors(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.text_projection.weight"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _reshape(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.text_projection.bias"] = torch.zeros(7)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _no_tokenizer(folder: Path) -> None:
+    for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "processor_config.json"):
+        (folder / name).unlink(missing_ok=True)
+
+
+class _Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (exec, ("raise SystemExit('code in a pickle was run')",))
+
+
+def _pickle_with_code(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({"model.level_embed": _Evil()}, folder / "pytorch_model.bin")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_truncate, "cannot be loaded"),
+        (_drop_tensors, "missing or of another shape .*text_projection.weight"),
+        (_reshape, "cannot be loaded|of another shape"),
+        (_no_tokenizer, "cannot be loaded"),
+        (_pickle_with_code, "refused: it holds more than tensors"),
+    ],
+)
+def test_a_bad_model_folder_is_named_when_it_is_loaded(
+    spoil: Any, message: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "bad"
+    shutil.copytree(folders["grounding-dino"], folder)
+    spoil(folder)
+    box = open_toolbox(["detect_object"], ToolSettings(detector=str(folder), device="cpu"))
+    with pytest.raises(ConfigError, match=message) as caught:
+        box.prepare()
+    assert str(folder) in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_a_detector_is_refused_at_once(tmp_path: Path, folders: dict[str, Path]) -> None:
+    with pytest.raises(ConfigError, match=r"has no config.json"):
+        find_weights(str(tmp_path))
+    (tmp_path / "config.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        find_weights(str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "detr"}), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"'detr' is no detector known here \(grounding-dino, mm-grounding-dino, owlv2\)"):
+        find_weights(str(tmp_path))
+    shutil.copy(folders["grounding-dino"] / "config.json", tmp_path)
+    with pytest.raises(ConfigError, match="has no weights"):
+        find_weights(str(tmp_path))
+    for name in ("no-such-folder", "/no/such/folder", "a/b/c", "gone.pth"):
+        with pytest.raises(ConfigError, match="no such"):
+            find_weights(name)
+
+
+@pytest.mark.parametrize("what", ["evil", "other", "truncated", "incomplete", "no vocabulary", "extra"])
+@pytest.mark.usefixtures("no_hub")
+def test_a_bad_checkpoint_is_named_when_it_is_loaded(what: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "bad.pth"
+    whole = folders["original"]
+    if what != "no vocabulary":
+        shutil.copy(whole.with_name("vocab.txt"), tmp_path)
+    tensors = torch.load(whole, weights_only=True)["model"]
+    if what == "evil":
+        torch.save({"model": {"transformer.level_embed": _Evil()}}, path)
+    elif what == "other":
+        torch.save({"model": {"conv.weight": torch.zeros(2)}}, path)
+    elif what == "truncated":
+        path.write_bytes(whole.read_bytes()[:5000])
+    elif what == "incomplete":
+        del tensors["module.feat_map.bias"]
+        torch.save({"model": tensors}, path)
+    elif what == "extra":
+        torch.save({"model": {**tensors, "segmentation_head.weight": torch.zeros(2)}}, path)
+    else:
+        shutil.copy(whole, path)
+    message = {
+        "evil": "refused: it holds more than tensors",
+        "other": "holds no GroundingDINO",
+        "truncated": "damaged, cut off",
+        "incomplete": "missing.*text_projection.bias",
+        "no vocabulary": r"put BERT's vocab.txt",
+        "extra": "1 tensors are not GroundingDINO's: segmentation_head.weight",
+    }[what]
+    with pytest.raises(ConfigError, match=message):
+        detector(path).prepare()
+
+
+def test_without_a_name_and_a_cache_the_tools_are_absent_and_say_why(no_hub: Path) -> None:
+    box = open_toolbox(PAPER_TOOLS, ToolSettings())
+    assert set(box.absent) == {"grounding", "detect_object"}
+    assert f"{DEFAULT_DETECTOR} is not in the local Hugging Face cache" in box.absent["grounding"]
+    assert not no_hub.exists()
+
+
+def test_the_default_is_taken_from_the_cache_at_its_pinned_commit(no_hub: Path, folders: dict[str, Path]) -> None:
+    snapshot = no_hub / f"models--{DEFAULT_DETECTOR.replace('/', '--')}" / "snapshots" / DEFAULT_REVISION
+    shutil.copytree(folders["grounding-dino"], snapshot)
+    made = models.get("detect", device="cpu")
+    assert made.version == f"grounding-dino {DEFAULT_DETECTOR}@{DEFAULT_REVISION[:12]}, box 0.30, text 0.25"
+    made([noise(64, 64)], "red mug")
+
+
+def test_a_branch_in_the_cache_is_known_by_its_commit(no_hub: Path, folders: dict[str, Path]) -> None:
+    commit = "c" * 40
+    repository = no_hub / "models--someone--detector"
+    shutil.copytree(folders["owlv2"], repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit, encoding="utf-8")
+    assert find_weights("someone/detector").identity == "someone/detector@cccccccccccc"
+    assert find_weights(f"someone/detector@{commit}").identity == "someone/detector@cccccccccccc"
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_a_named_hub_id_that_cannot_be_had_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigError, match="not in the local cache, and cannot be downloaded"):
+        open_toolbox(["grounding"], ToolSettings(detector="someone/nothing@v1"))
+
+
+def test_one_copy_serves_both_tools_and_every_toolbox(folders: dict[str, Path]) -> None:
+    settings = ToolSettings(detector=str(folders["grounding-dino"]), device="cpu")
+    tools: Any = [open_toolbox(["grounding", "detect_object"], settings).tools for _ in range(2)]
+    assert len({id(t.detector) for box in tools for t in box.values()}) == 1
+
+
+def test_without_the_extra_the_tools_are_absent_unless_a_detector_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detectors, "find_spec", lambda name: None)
+    with pytest.raises(ModelAbsent, match=r"pip install 'editloupe\[vision\]'"):
+        models.get("detect")
+    with pytest.raises(MissingExtra, match="editloupe\\[vision\\]"):
+        models.get("detect", "someone/detector")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_refused_before_anything_is_loaded(folders: dict[str, Path]) -> None:
+    with pytest.raises(ConfigError, match="no such GPU"):
+        open_toolbox(["grounding"], ToolSettings(detector=str(folders["owlv2"]), device="cuda:3"))
+
+
+def test_half_precision_runs_through_the_same_code(folders: dict[str, Path]) -> None:
+    from dataclasses import replace
+
+    # The CPU stands in for a GPU: autocast to fp16 goes through the same layers.
+    for family in ("grounding-dino", "mm-grounding-dino", "owlv2"):
+        made = detector(folders[family])
+        full = made([noise(96, 64)], "red mug")[0]
+        made._loaded = replace(made._loaded, device=replace(made._loaded.device, half=True))
+        half = made([noise(96, 64)], "red mug")[0]
+        assert len(half.detections) > 0
+        assert abs(half.detections[0].score - full.detections[0].score) < 0.05
+
+
+def test_running_out_of_memory_splits_the_batch_then_tells_the_model(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = detector(folders["grounding-dino"])
+    made.prepare()
+    forward, sizes = made._loaded.model.forward, []
+
+    def limited(pixel_values: Any, **more: Any) -> Any:
+        sizes.append(len(pixel_values))
+        if len(pixel_values) > fits:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return forward(pixel_values=pixel_values, **more)
+
+    monkeypatch.setattr(made._loaded.model, "forward", limited)
+    made._batcher.window_s = 0.3  # a busy machine prepares pictures slowly
+    fits = 1
+    assert len(made([noise(64, 64, seed=i) for i in range(4)], "red mug")) == 4
+    assert max(sizes) > 1
+    fits = 0
+    with pytest.raises(ToolError, match="ran out of memory on this picture alone"):
+        made([noise(64, 64)], "red mug")
+
+
+def test_a_picture_that_does_not_fit_is_an_observation_and_the_task_goes_on(
+    folders: dict[str, Path], sample: Sample, store: ImageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = {"name": "detect_object", "arguments": {"target_image": "Edited Image", "detect_object_name": "mug"}}
+    lmm = ScriptedLMM([f"<tool_call>{json.dumps(call)}</tool_call>", final("Wrong Action")])
+    weights = ToolSettings(detector=str(folders["grounding-dino"]), device="cpu")
+    setup = open_with(backend=lmm, criteria=("if",), weights=weights)
+    setup.toolbox.prepare()
+    found: Any = setup.toolbox.tools["detect_object"]
+
+    def full(**inputs: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    monkeypatch.setattr(found.detector._loaded.model, "forward", full)
+    (task,) = setup.protocol.plan([sample], {})
+    finding = Worker(setup=setup, images=store).run_task(task)
+    assert (finding.status, finding.counts) == ("ok", {"tool_errors": 1})  # told to the model, and no crash
+    told = lmm.requests[1].messages[-1].text
+    assert "Error: GroundingDINO ran out of memory on this picture alone (CUDA out of memory" in told
+
+
+def test_on_a_cpu_images_go_through_one_by_one(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = detector(folders["owlv2"], max_batch=None)
+    made.prepare()
+    forward, sizes = made._loaded.model.forward, []
+
+    def counted(pixel_values: Any, **more: Any) -> Any:
+        sizes.append(len(pixel_values))
+        return forward(pixel_values=pixel_values, **more)
+
+    monkeypatch.setattr(made._loaded.model, "forward", counted)
+    made([noise(64, 64, seed=i) for i in range(3)], "red mug")
+    assert sizes == [1, 1, 1]
+
+
+def test_an_observation_says_by_what_and_where_it_was_computed(folders: dict[str, Path]) -> None:
+    import transformers
+
+    made = detector(folders["owlv2"])
+    where = {
+        "device": "cpu",
+        "precision": "fp32",
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+    for tool in (Grounding(made), DetectObject(made)):
+        found = check_tool(tool)
+        assert {key: found.data[key] for key in where} == where
+        assert found.data["detector"] == made.version
+        # For the trace alone: neither the judge's identity nor the text that the model reads has it.
+        assert torch.__version__ not in tool.version + found.text
+
+
+def test_importing_the_tools_imports_neither_torch_nor_transformers() -> None:
+    code = (
+        "import sys, editloupe.tools.grounding, editloupe.tools.detect_object, editloupe.models.detect.open;"
+        "assert not {'torch', 'transformers', 'huggingface_hub', 'safetensors'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

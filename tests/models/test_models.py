@@ -1,0 +1,81 @@
+"""`models.get`: the one door to everything with weights."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from editloupe import models
+from editloupe.errors import MissingExtra, ModelAbsent, UnknownPlugin
+from editloupe.models import read_text
+from editloupe.models.upscale.base import Lanczos
+
+
+def test_an_unknown_kind_lists_the_known() -> None:
+    with pytest.raises(UnknownPlugin, match="unknown model 'segment'; known here: detect, read_text, upscale"):
+        models.get("segment")
+
+
+def test_a_default_that_is_not_here_is_absent_and_a_named_one_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_text, "find_spec", lambda name: None)
+    with pytest.raises(ModelAbsent, match=r"rapidocr and onnxruntime not installed \(pip install 'editloupe\[ocr\]'\)"):
+        models.get("read_text")
+    with pytest.raises(MissingExtra):
+        models.get("read_text", "rapidocr")
+
+
+def test_a_model_without_weights_says_that_there_is_nothing_to_load() -> None:
+    upscaler = models.get("upscale")
+    assert isinstance(upscaler, Lanczos)
+    models.prepare(upscaler)
+    assert models.describe(upscaler) == "Lanczos (nothing to load)"
+    assert models.computed(upscaler) == {}
+
+
+@pytest.fixture
+def another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of another distribution that brings the kind `segment`; it notes each model that it makes."""
+    info = tmp_path / "toy_segment-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-segment\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[editloupe.models]\nsegment = toy_segment:open_segmenter\n")
+    (tmp_path / "toy_segment.py").write_text(
+        "import time\nfrom functools import cache\n\nMADE = []\n\n"
+        "@cache\ndef open_segmenter(name, device):\n"
+        "    time.sleep(0.02)\n    MADE.append((name, device))\n    return object()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def anew() -> Callable[[], None]:
+    from editloupe import plugins
+
+    return plugins._found.cache_clear
+
+
+def test_another_package_adds_a_kind_and_a_process_has_one_copy(another_kind: Path, anew: Callable[[], None]) -> None:
+    anew()
+    try:
+        found: list[object] = []
+        threads = [threading.Thread(target=lambda: found.append(models.get("segment", "small"))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found) == 8 and len({id(model) for model in found}) == 1
+        assert sys.modules["toy_segment"].MADE == [("small", "auto")]
+    finally:
+        anew()
+        sys.modules.pop("toy_segment", None)
+
+
+def test_asking_for_what_needs_no_weights_imports_no_torch() -> None:
+    code = "import sys; from editloupe import models; models.get('upscale'); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -1,0 +1,395 @@
+"""Real-ESRGAN's network from its own checkpoint format, in tiles; bad weights and devices said clearly."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from editloupe import models
+from editloupe.data.images import RGB
+from editloupe.errors import ConfigError, ToolError
+from editloupe.models.devices import Device
+from editloupe.models.upscale.base import Lanczos
+from editloupe.models.upscale.network import NetworkUpscaler
+from editloupe.testing import check_tool
+from editloupe.tools import crops
+from editloupe.tools.base import open_toolbox
+from editloupe.tools.crops import enlarge
+from editloupe.tools.enhancer import Enhancer
+from editloupe.tools.localize_differences import LocalizeDifferences
+from editloupe.tools.settings import ToolSettings
+from editloupe.tools.zoom_in import ZoomIn
+from tests.models.tiny_networks import noise, rrdbnet_file, rrdbnet_tensors
+
+torch = pytest.importorskip("torch", reason="needs the extra `vision`")
+functional = torch.nn.functional
+
+
+def opened(path: Path | str, device: str = "cpu") -> Any:
+    return models.get("upscale", str(path), device=device)
+
+
+def independent(rgb: RGB, t: dict[str, Any], *, scale: int) -> RGB:
+    """Real-ESRGAN's forward pass, written from the papers' figures as plain functions over the official keys."""
+
+    def conv(name: str, x: Any) -> Any:
+        return functional.conv2d(x, t[f"{name}.weight"], t[f"{name}.bias"], padding=1)
+
+    def act(x: Any) -> Any:
+        return torch.where(x > 0, x, 0.2 * x)
+
+    def dense(name: str, x: Any) -> Any:
+        x1 = act(conv(f"{name}.conv1", x))
+        x2 = act(conv(f"{name}.conv2", torch.cat((x, x1), 1)))
+        x3 = act(conv(f"{name}.conv3", torch.cat((x, x1, x2), 1)))
+        x4 = act(conv(f"{name}.conv4", torch.cat((x, x1, x2, x3), 1)))
+        return conv(f"{name}.conv5", torch.cat((x, x1, x2, x3, x4), 1)) * 0.2 + x
+
+    x = torch.from_numpy(rgb.astype(np.float32) / 255).permute(2, 0, 1)[None]
+    if scale == 2:
+        b, c, h, w = x.shape
+        x = x.reshape(b, c, h // 2, 2, w // 2, 2).permute(0, 1, 3, 5, 2, 4).reshape(b, 4 * c, h // 2, w // 2)
+    first = conv("conv_first", x)
+    x = first
+    for block in range(1 + max(int(k.split(".")[1]) for k in t if k.startswith("body."))):
+        inner = x
+        for n in (1, 2, 3):
+            inner = dense(f"body.{block}.rdb{n}", inner)
+        x = inner * 0.2 + x
+    x = first + conv("conv_body", x)
+    for name in ("conv_up1", "conv_up2"):
+        x = act(conv(name, x.repeat_interleave(2, dim=2).repeat_interleave(2, dim=3)))
+    x = conv("conv_last", act(conv("conv_hr", x)))
+    return np.asarray((x[0].permute(1, 2, 0).clamp(0, 1) * 255).round().to(torch.uint8).numpy())
+
+
+@pytest.mark.parametrize("scale", [4, 2])
+def test_the_network_equals_an_independent_one_at_eight_bits(scale: int, tmp_path: Path) -> None:
+    path = rrdbnet_file(tmp_path, scale=scale)
+    rgb = noise(20, 14)
+    made = opened(path)(rgb, scale)
+    expected = independent(rgb, rrdbnet_tensors(scale=scale), scale=scale)
+    assert made.shape == (14 * scale, 20 * scale, 3)
+    assert made.std() > 3  # not one flat colour, which would prove nothing
+    # The order of additions may move a value across a rounding.
+    assert np.abs(made.astype(int) - expected.astype(int)).max() <= 1
+
+
+def test_the_official_checkpoint_has_702_tensors_and_each_has_its_place() -> None:
+    from editloupe.models.upscale.rrdbnet import RRDBNet, Shape
+
+    with torch.device("meta"):
+        net = RRDBNet(Shape())
+    # RealESRGAN_x4plus: 23 blocks × 3 × 5 convolutions and 6 others, a weight and a bias each.
+    assert len(net.state_dict()) == 2 * (23 * 3 * 5 + 6) == 702
+    official = rrdbnet_tensors(features=64, blocks=23, growth=32)
+    assert {k: tuple(v.shape) for k, v in net.state_dict().items()} == {k: tuple(v.shape) for k, v in official.items()}
+    assert Shape.of(official) == Shape(scale=4, features=64, blocks=23, growth=32)
+
+
+def test_tiles_make_the_same_picture_as_the_whole(tmp_path: Path) -> None:
+    path = rrdbnet_file(tmp_path, blocks=1)
+    # One block reaches 1 + 15 + 1 px and a little more after doubling: less than the 16 px on each side of a seam.
+    rgb = noise(150, 70)
+    whole = NetworkUpscaler(path, digest="", device="cpu", tile_px=256)(rgb, 4)
+    tiled = NetworkUpscaler(path, digest="", device="cpu", tile_px=64)(rgb, 4)
+    assert np.abs(whole.astype(int) - tiled.astype(int)).max() <= 1
+
+
+def test_tiles_share_no_more_than_they_must(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = opened(rrdbnet_file(tmp_path))
+    run, sizes = made._run, []
+
+    def counted(tiles: list[RGB]) -> list[RGB]:
+        sizes.extend(tile.shape[:2] for tile in tiles)
+        return list(run(tiles))
+
+    monkeypatch.setattr(made._batcher, "_run", counted)
+    assert made(noise(260, 20), 4).shape == (80, 1040, 3)
+    # Two tiles of (260 + 32) / 2 px, not two of 256 that would share 252; and on a CPU one after the other.
+    assert sizes == [(20, 146), (20, 146)]
+    assert made._batcher.max_batch == 1
+
+
+def test_what_a_network_enlarged_says_by_what_and_where(tmp_path: Path) -> None:
+    upscaler = opened(rrdbnet_file(tmp_path))
+    where = {"device": "cpu", "precision": "fp32", "torch": torch.__version__}
+    enhanced, zoomed = check_tool(Enhancer(upscaler)), check_tool(ZoomIn(upscaler))
+    assert enhanced.data.items() >= {**where, "weights": upscaler.version}.items()
+    assert zoomed.data.items() >= {**where, "upscaler": upscaler.version}.items()
+    assert "device" not in check_tool(ZoomIn()).data  # Lanczos is the same everywhere
+
+
+def test_a_tile_that_does_not_fit_into_memory_is_told_to_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = NetworkUpscaler(rrdbnet_file(tmp_path), digest="", device="cpu", tile_px=64, max_batch=4)
+    made.prepare()
+    forward, sizes = made._network.run.forward, []  # type: ignore[union-attr]
+
+    def limited(x: Any) -> Any:
+        sizes.append(len(x))
+        if len(x) > fits:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return forward(x)
+
+    monkeypatch.setattr(made._network.run, "forward", limited)  # type: ignore[union-attr]
+    made._batcher.window_s = 0.3  # a busy machine cuts tiles slowly
+    fits = 1
+    assert made(noise(180, 20), 4).shape == (80, 720, 3)
+    assert max(sizes) > 1 and sizes[-1] == 1
+    fits = 0
+    with pytest.raises(ToolError, match=r"ran out of memory on this picture alone \(CUDA out of memory"):
+        made(noise(20, 20), 4)
+
+
+@pytest.mark.parametrize(("native", "asked"), [(4, 2), (2, 4), (4, 4), (2, 2)])
+def test_the_size_is_what_was_asked_for_whatever_the_network_has(native: int, asked: int, tmp_path: Path) -> None:
+    made = opened(rrdbnet_file(tmp_path, scale=native))(noise(13, 9), asked)
+    assert made.shape == (9 * asked, 13 * asked, 3)
+    assert made.dtype == np.uint8
+
+
+def test_safetensors_load_as_the_pickle_does(tmp_path: Path) -> None:
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    save_file(rrdbnet_tensors(), tmp_path / "tiny.safetensors")
+    rgb = noise(10, 8)
+    assert np.array_equal(opened(tmp_path / "tiny.safetensors")(rgb, 4), opened(rrdbnet_file(tmp_path))(rgb, 4))
+
+
+def test_one_copy_serves_the_process_and_its_version_names_the_weights(tmp_path: Path) -> None:
+    path = rrdbnet_file(tmp_path)
+    first = opened(path)
+    assert opened(path) is first
+    assert first.version.startswith("tiny_x4 sha256:")
+    torch.save({"params": rrdbnet_tensors(seed=1)}, path)
+    assert opened(path).version != first.version
+
+
+def test_the_tools_that_enlarge_keep_their_contract_with_a_learned_upscaler(tmp_path: Path) -> None:
+    upscaler = opened(rrdbnet_file(tmp_path))
+    for tool in (Enhancer(upscaler), ZoomIn(upscaler), LocalizeDifferences(upscaler)):
+        tool.prepare()
+        assert "tiny_x4 sha256:" in tool.version
+        found = check_tool(tool)
+        assert "tiny_x4" in found.text and "may invent detail" in found.text
+        # One kept picture for each shown: two panes make two views.
+        assert len(found.kept) == (2 if tool.name == "localize_differences" else 1)
+        assert not set(found.images) & {view.image for view in found.kept}
+
+
+def test_a_small_crop_is_enhanced_on_its_own_and_the_rest_of_the_way_resampled() -> None:
+    class Doubled:
+        name, version, learned = "Doubled", "Doubled", True
+
+        def __init__(self) -> None:
+            self.calls: list[int] = []
+
+        def __call__(self, rgb: RGB, scale: int) -> RGB:
+            self.calls.append(scale)
+            return rgb.repeat(scale, axis=0).repeat(scale, axis=1)
+
+    upscaler = Doubled()
+    assert enlarge(upscaler, noise(20, 10), width=320, height=160).shape == (160, 320, 3)
+    assert enlarge(upscaler, noise(20, 10), width=30, height=15).shape == (15, 30, 3)
+    assert enlarge(upscaler, noise(20, 10), width=10, height=5).shape == (5, 10, 3)
+    assert upscaler.calls == [4, 4]
+
+
+def test_without_a_name_it_is_lanczos() -> None:
+    assert isinstance(models.get("upscale"), Lanczos)
+    assert isinstance(models.get("upscale", "lanczos"), Lanczos)
+    assert Enhancer().version == "1; Lanczos"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("gone.pth", None, "no such file"),
+        ("weights.bin.txt", b"x", "expected a file of weights"),
+        ("empty.pth", b"", "is empty"),
+    ],
+)
+def test_a_file_that_cannot_be_weights_is_refused_before_anything_is_spent(
+    name: str, content: bytes | None, message: str, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=message):
+        open_toolbox(["enhancer"], ToolSettings(upscaler=str(tmp_path / name)))
+
+
+class _Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (exec, ("raise SystemExit('code in a pickle was run')",))
+
+
+def _evil(path: Path) -> None:
+    torch.save({"params_ema": {"conv_first.weight": _Evil()}}, path)
+
+
+def _bare_pickle(path: Path) -> None:
+    path.write_bytes(pickle.dumps(_Evil(), protocol=2))
+
+
+def _truncated(path: Path) -> None:
+    whole = rrdbnet_file(path.parent, name="whole.pth").read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+def _truncated_safetensors(path: Path) -> None:
+    from safetensors.torch import save
+
+    path.write_bytes(save(rrdbnet_tensors())[:-100])
+
+
+def _noise(path: Path) -> None:
+    path.write_bytes(noise(50, 50).tobytes())
+
+
+def _missing_a_tensor(path: Path) -> None:
+    tensors = rrdbnet_tensors()
+    del tensors["conv_hr.bias"]
+    torch.save({"params_ema": tensors}, path)
+
+
+def _another_network(path: Path) -> None:
+    torch.save({"layer1.0.weight": torch.zeros(3)}, path)
+
+
+def _no_tensors(path: Path) -> None:
+    torch.save({"params_ema": {"epoch": 3}}, path)
+
+
+@pytest.mark.parametrize(
+    ("make", "suffix", "message"),
+    [
+        (_evil, ".pth", "refused: it holds more than tensors"),
+        (_bare_pickle, ".pth", "refused: it holds more than tensors"),
+        (_truncated, ".pth", "damaged, cut off"),
+        (_truncated_safetensors, ".safetensors", "damaged, cut off"),
+        (_noise, ".pth", "refused|damaged"),
+        (_noise, ".safetensors", "damaged"),
+        (_missing_a_tensor, ".pth", "do not fit.*conv_hr.bias"),
+        (_another_network, ".pth", "not the keys of an RRDBNet|spandrel does not know"),
+        (_no_tensors, ".pth", "no named tensors"),
+    ],
+)
+def test_bad_weights_are_named_with_what_to_do(make: Any, suffix: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / f"bad{suffix}"
+    make(path)
+    box = open_toolbox(["enhancer"], ToolSettings(upscaler=str(path), device="cpu"))
+    with pytest.raises(ConfigError, match=message) as caught:
+        box.prepare()
+    assert str(path) in str(caught.value)
+    assert "weights_only" not in str(caught.value)  # never the advice to switch the check off
+
+
+class _Nearest:
+    """What spandrel 0.4 gives for a known network: a description that can be called."""
+
+    scale, input_channels, supports_half = 3, 3, False
+    size_requirements = types.SimpleNamespace(multiple_of=4)
+
+    def eval(self) -> _Nearest:
+        return self
+
+    def to(self, device: Any, dtype: Any) -> _Nearest:
+        return self
+
+    def __call__(self, x: Any) -> Any:
+        assert x.shape[2] % 4 == 0 and x.shape[3] % 4 == 0
+        return functional.interpolate(x, scale_factor=3, mode="nearest")
+
+
+def test_another_network_goes_through_spandrel_where_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unsupported(Exception):
+        pass
+
+    class Loader:
+        def __init__(self, device: str) -> None:
+            pass
+
+        def load_from_state_dict(self, tensors: dict[str, Any]) -> Any:
+            if "nearest" in tensors:
+                return _Nearest()
+            if "mask" in tensors:
+                return object()
+            raise Unsupported
+
+    fake = types.SimpleNamespace(ModelLoader=Loader, UnsupportedModelError=Unsupported, ImageModelDescriptor=_Nearest)
+    monkeypatch.setitem(sys.modules, "spandrel", fake)  # type: ignore[arg-type]
+    torch.save({"nearest": torch.zeros(1)}, tmp_path / "nearest.pth")
+    rgb = noise(10, 7)
+    # ×3 twice is ×9, of which ×4 is left; the padding to multiples of 4 is cut off again.
+    assert opened(tmp_path / "nearest.pth")(rgb, 4).shape == (28, 40, 3)
+    for name, message in (("mask", "no super-resolution network"), ("other", "does not know this network: Unsupported")):
+        torch.save({name: torch.zeros(1)}, tmp_path / f"{name}.pth")
+        with pytest.raises(ConfigError, match=message):
+            opened(tmp_path / f"{name}.pth").prepare()
+
+
+def test_weights_that_give_no_numbers_are_an_observation_not_a_black_picture(tmp_path: Path) -> None:
+    tensors = rrdbnet_tensors()
+    tensors["conv_last.bias"][:] = float("nan")
+    torch.save(tensors, tmp_path / "nan.pth")
+    with pytest.raises(ToolError, match="no numbers"):
+        opened(tmp_path / "nan.pth")(noise(8, 8), 4)
+
+
+def test_on_a_cpu_only_the_enhancer_uses_a_learned_upscaler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ToolSettings(upscaler=str(rrdbnet_file(tmp_path)), device="cpu", reader="off")
+    names = ["enhancer", "zoom_in", "localize_differences"]
+    versions = open_toolbox(names, settings).versions()
+    assert "tiny_x4" in versions["enhancer"]
+    assert versions["zoom_in"] == "1; Lanczos"
+    assert versions["localize_differences"] == "2; Lanczos"
+    # On a GPU all three do; the judge's identity tells the two apart.
+    monkeypatch.setattr(crops, "open_device", lambda name: Device("cuda:0", half=True))
+    assert all("tiny_x4" in version for version in open_toolbox(names, settings).versions().values())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_asked_for_and_not_there_is_a_configuration_error(tmp_path: Path) -> None:
+    path = str(rrdbnet_file(tmp_path))
+    with pytest.raises(ConfigError, match=r"no such GPU.*use --device auto or cpu"):
+        open_toolbox(["enhancer"], ToolSettings(upscaler=path, device="cuda:0"))
+    with pytest.raises(ConfigError, match="unknown device 'gpu'"):
+        open_toolbox(["enhancer"], ToolSettings(upscaler=path, device="gpu"))
+    assert opened(path, device="auto")(noise(4, 4), 4).shape == (16, 16, 3)
+
+
+def test_running_out_of_memory_becomes_memory_error_and_other_errors_pass() -> None:
+    from editloupe.models.devices import fitting
+
+    with pytest.raises(MemoryError, match="memory"):
+        fitting(lambda: torch.empty(2**55))
+
+    def refuse() -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    with pytest.raises(MemoryError, match="Tried to allocate 2 GiB"):
+        fitting(refuse)
+    with pytest.raises(RuntimeError, match="must match"):
+        fitting(lambda: torch.zeros(2) + torch.zeros(3))
+
+
+def test_settings_come_from_the_environment() -> None:
+    assert ToolSettings.from_environment({}) == ToolSettings()
+    given = {"EDITLOUPE_DEVICE": "cpu", "EDITLOUPE_DETECTOR": " a/b@c ", "EDITLOUPE_UPSCALER": "x.pth"}
+    assert ToolSettings.from_environment(given) == ToolSettings(device="cpu", detector="a/b@c", upscaler="x.pth")
+
+
+def test_importing_the_tools_does_not_import_torch() -> None:
+    code = (
+        "import sys, editloupe.tools.enhancer, editloupe.tools.zoom_in, editloupe.models.upscale.base;"
+        "assert not {'torch', 'transformers', 'safetensors'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

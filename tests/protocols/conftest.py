@@ -1,0 +1,3 @@
+"""What the loaders' tests draw, for the loaders of papers."""
+
+from tests.data.conftest import draw, write  # noqa: F401

@@ -1,0 +1,308 @@
+"""Protocols and measures of an installed package, through every command, with numbers worked by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe import plugins
+from editloupe.config import JudgeConfig, RunConfig
+from editloupe.runs.execute import execute
+from editloupe.runs.setup import open_setup
+from editloupe.runs.store import RunStore
+from tests.toys.install import install
+
+Cli = Callable[..., tuple[int, str, str]]
+
+COLOURS = ["red", "green", "cannot tell"]
+
+ROWS: dict[str, list[dict[str, Any]]] = {
+    # √(8·2) = 4 and √(9·4) = 6; the third edit has no readable first answer.
+    "stars": [
+        {"id": "a", "instruction": "Make it red. [follows=8 keeps=2]"},
+        {"id": "b", "instruction": "Make it red. [follows=9 keeps=4]"},
+        {"id": "c", "instruction": "Make it red. [follows=mumble keeps=5]"},
+    ],
+    # One right, one wrong, one that cannot tell: 1 of 2.
+    "choice": [
+        {"id": "a", "options": COLOURS, "answer": "red", "question": "Which colour? picks=red"},
+        {"id": "b", "options": COLOURS, "answer": "red", "question": "Which colour? picks=green"},
+        {"id": "c", "options": COLOURS, "answer": "red", "question": "Which colour? picks=cannot_tell"},
+    ],
+    # All turns pass in a only: turn 2 of b is wrong, turn 3 of c changes nothing.
+    "turns": [
+        {"id": "a", "turns": ["x [changed=yes right=yes]", "y [changed=yes right=yes]", "z [changed=yes right=yes]"]},
+        {"id": "b", "turns": ["x [changed=yes right=yes]", "y [changed=yes right=no]", "z [changed=yes right=yes]"]},
+        {"id": "c", "turns": ["x [changed=yes right=yes]", "y [changed=yes right=yes]", "z [changed=no right=yes]"]},
+    ],
+    # 8 × 8 of 64 × 32 pixels are another colour: 1/32. The picture of c has no red at all.
+    "pixels": [{"id": "a"}, {"id": "b"}, {"id": "c", "colour": [0, 90, 200]}],
+    # Things that begin with c are there: 1 of 2 and 1 of 1.
+    "objects": [
+        {"id": "a", "instruction": "Move them. [objects=cup,plate]"},
+        {"id": "b", "instruction": "Move it. [objects=cap]"},
+    ],
+}
+FAULTY = [{"id": id_, "instruction": f"Make {id_} red. [right=yes]"} for id_ in "abc"]
+
+CALLS = {"stars": 7 + 1, "choice": 3, "turns": 9 + 8, "pixels": 0, "objects": 2 + 3}
+"""What a whole run asks. One answer of stars is asked again by two reminders; turn 3 of c has no second wave."""
+
+BACKENDS: dict[str, list[str]] = {
+    "stars": ["--backend", "toy/judge"],
+    "choice": ["--backend", "toy/judge"],
+    "turns": ["--backend", "toy/judge"],
+    "pixels": [],
+    "objects": ["--backend", "toy/judge", "--role", "parser=toy/reader"],
+}
+
+VALUES: dict[str, dict[tuple[str, int, str, str], float | str]] = {
+    # (sample, turn, part, metric) → value, or why it is missing
+    "stars": {
+        ("a", 0, "", "overall"): 4.0,
+        ("b", 0, "", "overall"): 6.0,
+        ("c", 0, "", "overall"): "unparsed",
+        ("c", 0, "", "keeps"): 5.0,
+    },
+    "choice": {("a", 0, "", "accuracy"): 1.0, ("b", 0, "", "accuracy"): 0.0, ("c", 0, "", "accuracy"): "abstained"},
+    "turns": {
+        ("a", 0, "", "passed"): 1.0,
+        ("b", 0, "", "passed"): 0.0,
+        ("c", 0, "", "passed"): 0.0,
+        ("b", 1, "", "passed"): 1.0,
+        ("b", 2, "", "passed"): 0.0,
+        ("b", 3, "", "passed"): 1.0,
+        ("c", 3, "", "passed"): 0.0,
+    },
+    "pixels": {
+        ("a", 0, "", "share"): 1 / 32,
+        ("b", 0, "", "share"): 1 / 32,
+        ("c", 0, "", "share"): 1 / 32,
+        # 200 on 1/32 of the pixels, 40 elsewhere.
+        ("a", 0, "", "red"): (200 + 31 * 40) / 32,
+        ("c", 0, "", "red"): "not_defined",
+    },
+    "objects": {("a", 0, "", "kept"): 0.5, ("b", 0, "", "kept"): 1.0},
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The toy package, installed for this process and its children."""
+    site = install(tmp_path_factory.mktemp("site"))
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(site), str(Path(__file__).parents[2]), before]))
+    sys.path.insert(0, str(site))
+    plugins.forget()
+    yield site
+    sys.path.remove(str(site))
+    if before is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before
+    plugins.forget()
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """What the toy backend was asked: a URI a call."""
+    path = tmp_path / "calls.txt"
+    monkeypatch.setenv("TOY_CALLS", str(path))
+    monkeypatch.delenv("TOY_DIE", raising=False)
+    return lambda: path.read_text().splitlines() if path.exists() else []
+
+
+def draw(folder: Path, protocol: str) -> Path:
+    """The rows of a protocol as a folder; every edit is a square of 8 px on a plain picture of 64×32 px."""
+    folder.mkdir(parents=True)
+    listed = []
+    for number, row in enumerate(ROWS.get(protocol, FAULTY)):
+        base = np.full((32, 64, 3), 40 if "colour" not in row else 0, np.uint8)
+        base[..., 2] = 40 + number
+        Image.fromarray(base).save(folder / f"{row['id']}.png")
+        turns = row.get("turns") or [row.get("instruction", "Make it red.")]
+        made = []
+        for turn, instruction in enumerate(turns, 1):
+            edited = base.copy()
+            edited[:8, 8 * turn : 8 * turn + 8] = row.get("colour", [200, 20, 20])
+            Image.fromarray(edited).save(folder / f"{row['id']}-{turn}.png")
+            made.append({"instruction": instruction, "edited": f"{row['id']}-{turn}.png"})
+        extra = {key: row[key] for key in ("options", "answer", "question") if key in row}
+        listed.append({"id": row["id"], "source": f"{row['id']}.png", "turns": made, **extra})
+    (folder / "samples.json").write_text(json.dumps(listed))
+    return folder
+
+
+def judge_words(protocol: str, data: Path, out: Path) -> list[str | Path]:
+    return ["judge", data, "--protocol", protocol, *BACKENDS[protocol], "--out", out, "--fail-on-error", "1"]
+
+
+@pytest.mark.parametrize("protocol", ROWS)
+def test_a_protocol_of_another_package_goes_through_every_command(
+    protocol: str, site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+) -> None:
+    data, out = draw(tmp_path / "data", protocol), tmp_path / "run"
+    code, said, err = editloupe(*judge_words(protocol, data, out))
+    assert code == 0, err
+    assert len(calls()) == CALLS[protocol]
+    if protocol == "objects":
+        assert calls().count("toy/reader") == 2
+    # The same command again asks nobody.
+    code, said, err = editloupe(*judge_words(protocol, data, out))
+    assert (code, len(calls())) == (0, CALLS[protocol]), err
+
+    from editloupe import Run
+
+    frame = Run(out).frame()
+    found = {
+        (row["sample"], row["turn"], row["part"], row["metric"]): row["missing"] if row["value"] is None else row["value"]
+        for row in frame.to_dicts()
+    }
+    for place, value in VALUES[protocol].items():
+        assert found[place] == (pytest.approx(value) if isinstance(value, float) else value), place
+
+    code, said, err = editloupe("replay", out)
+    assert code == 0, said + err
+    code, said, err = editloupe("show", out)
+    assert code == 0, err
+    assert all(f" {row['id']} " in said for row in ROWS[protocol]), said
+    code, said, err = editloupe("show", out, "a")
+    assert code == 0, err
+    code, said, err = editloupe("report", out)
+    assert code == 0 and said.strip(), err
+    code, said, err = editloupe("export", out, "--html", tmp_path / "pages")
+    assert code == 0, err
+    assert any("a" in page.read_text(encoding="utf-8") for page in (tmp_path / "pages").rglob("*.html"))
+    code, said, err = editloupe("gate", out, "--require", "unjudged<=1")
+    assert code == 0, said + err
+    code, said, err = editloupe("gate", out, "--require", "unjudged<=-1")
+    assert code in (2, 100), said + err
+    if protocol != "pixels":
+        code, said, err = editloupe("rescore", out, "--option", "polite=true") if protocol == "stars" else (0, "", "")
+        assert code == 0, said + err
+    assert len(calls()) == CALLS[protocol]
+
+
+def test_two_judges_of_another_packages_protocol_are_compared(
+    site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+) -> None:
+    data, out = draw(tmp_path / "data", "stars"), tmp_path / "run"
+    words = ["judge", data, "--protocol", "stars", "--backend", "toy/one", "--backend", "toy/two", "--out", out]
+    code, said, err = editloupe(*words, "--fail-on-error", "1")
+    assert code == 0, err
+    code, said, err = editloupe("compare", out, "--json")
+    assert code == 0, err
+    assert "overall" in said
+
+
+@pytest.mark.parametrize("protocol", ["stars", "turns", "objects"])
+def test_a_killed_run_goes_on_without_a_second_call(
+    protocol: str, site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+) -> None:
+    data, out = draw(tmp_path / "data", protocol), tmp_path / "run"
+    words = [str(word) for word in judge_words(protocol, data, out)]
+    killed = subprocess.run(
+        [sys.executable, "-m", "editloupe", *words, "--concurrency", "1"],
+        env={**os.environ, "TOY_DIE": "4"},
+        capture_output=True,
+        timeout=120,
+        cwd=tmp_path,
+    )
+    assert killed.returncode == 137
+    assert len(calls()) == 4
+    code, _, err = editloupe(*words)
+    assert code == 0, err
+    # The call at which it died was never answered; all others are asked once.
+    assert len(calls()) == CALLS[protocol] + 1
+
+
+def test_a_run_whose_protocol_is_not_installed_says_so(
+    site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+) -> None:
+    data, out = draw(tmp_path / "data", "choice"), tmp_path / "run"
+    assert editloupe(*judge_words("choice", data, out))[0] == 0
+    info = json.loads((out / "run.json").read_text())
+    info["identity"]["protocol"] = "gone"
+    (out / "run.json").write_text(json.dumps(info))
+    other = shutil.copytree(out, tmp_path / "other")
+    for words in (["report", out], ["compare", out, other], ["gate", out, "--require", "unjudged<=1"]):
+        code, _, err = editloupe(*words)
+        assert code == 2, words
+        assert "gone" in err and "installed" in err, err
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("plan", "raised in plan: KeyError: 'no such column' (faulty.py, line 30)"),
+        ("twice", "planned the same task twice: right, b"),
+        ("forever", "plans without an end: more than 1,000 tasks"),
+        ("role", "planned a task on the role 'nobody'; it declares judge"),
+        ("measure", "planned the measure 'no-such-measure'; installed are"),
+        ("op", "planned a view with the op 'blur'; known are whole, crop"),
+        ("empty", "raised in plan: ConfigError: expected at least 2 answers to choose from, found 0"),
+        ("fold", "raised in plan: ConfigError: an option 'yes' of 'yes' reads the same as 'Yes.'"),
+        ("score", "raised in score: ZeroDivisionError: division by zero (faulty.py, line 60)"),
+    ],
+)
+def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(
+    fault: str, message: str, site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+) -> None:
+    from editloupe import Run
+
+    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
+    words = ["--protocol", "faulty", "--option", f"fault={fault}", "--backend", "toy/judge", "--out", out]
+    code, said, err = editloupe("judge", data, *words)
+    # With a fault in score alone every question is answered.
+    assert code == (0 if fault == "score" else 3), said + err
+    frame = Run(out).frame()
+    rows = {row["sample"]: row for row in frame.to_dicts()}
+    assert {id_: rows[id_]["value"] for id_ in "abc"} == {"a": 1.0, "b": None, "c": 1.0}
+    named = f"protocol 'faulty' (editloupe-toys 0.1) {message}"
+    told = " ".join((said + err).split()) + str(rows["b"]["reason"])
+    assert named in told, told
+
+
+def test_tasks_can_be_answered_in_other_processes(site: Path, tmp_path: Path, calls: Callable[[], list[str]]) -> None:
+    data, out = draw(tmp_path / "data", "turns"), tmp_path / "run"
+    config = RunConfig(path=data, protocol="turns", judge=JudgeConfig(backend="toy/judge"), concurrency=2)
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        outcome = execute(open_setup(config), out, executor=pool)
+    assert (outcome.failed, outcome.asked) == (0, CALLS["turns"])
+    assert len(calls()) == CALLS["turns"]
+    assert {f.key for f in RunStore.read(out).findings.values()} == {f.key for f in outcome.findings}
+
+
+def test_two_packages_with_one_protocol_name_are_named(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from editloupe.errors import ConfigError
+    from editloupe.protocols.base import make_protocol
+
+    points = "[editloupe.protocols]\nstars = editloupe_toys.turns:EveryTurn\n"
+    other = install(tmp_path / "other", name="rival-toys", entry_points=points)
+    monkeypatch.syspath_prepend(str(other))
+    plugins.forget()
+    with pytest.raises(ConfigError, match=r"'stars' comes from two packages, editloupe-toys 0\.1 and rival-toys 0\.1"):
+        make_protocol("stars")
+    plugins.forget()
+
+
+def test_options_that_do_not_fit_are_named_with_the_package(site: Path) -> None:
+    from editloupe.errors import ConfigError
+    from editloupe.protocols.base import make_protocol
+
+    with pytest.raises(ConfigError, match=r"'stars' \(editloupe-toys 0\.1\): unknown option 'rude'; it has: polite"):
+        make_protocol("stars", {"rude": 1})
+    with pytest.raises(ConfigError, match=r"option polite: .*found 'perhaps'"):
+        make_protocol("stars", {"polite": "perhaps"})

@@ -1,0 +1,179 @@
+"""Protocols of another package over HTTP: waves, roles, measures, metrics of several kinds, and what becomes the reward."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe import plugins
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Request
+from editloupe.runs.store import RunStore
+from editloupe.scores import Binary, Interval, Metric, Real, Score
+from editloupe.service.http_models import options_out, reward_of
+from tests.conftest import final
+from tests.service.loopback_judge import edit, serving
+from tests.toys.install import install
+
+
+@pytest.fixture(scope="module", autouse=True)
+def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The toy package, installed."""
+    site = install(tmp_path_factory.mktemp("site"))
+    sys.path.insert(0, str(site))
+    plugins.forget()
+    yield
+    sys.path.remove(str(site))
+    plugins.forget()
+
+
+def parser(*objects: str) -> ScriptedLMM:
+    """Who names the objects of an instruction."""
+    listed = ", ".join(f'"{name}"' for name in objects)
+    return ScriptedLMM(lambda _: final(f'{{"objects": [{listed}]}}'), name="parser")
+
+
+def keeps_mugs(request: Request) -> Any:
+    return final("yes" if "Is the mug there?" in request.messages[0].text else "no")
+
+
+def test_what_a_finding_makes_ready_is_judged_too(tmp_path: Path):
+    reader = parser("mug", "table")
+    with serving(tmp_path / "run", keeps_mugs, protocol="objects", options={}, roles={"parser": reader}) as service:
+        status, _, said = service.ask("/v1/judge", edit(1))
+        assert status == 200, said
+        again = service.ask("/v1/judge", edit(1, criteria=["kept"]))[2]
+        other = service.ask("/v1/judge", edit(1, repeat=1))[2]
+    found = [(f["metric"], f["part"], f["role"], f["status"], f["label"], f["reused"]) for f in said["findings"]]
+    assert found == [
+        ("objects", "", "parser", "ok", None, False),
+        ("kept", "mug", "judge", "ok", "yes", False),
+        ("kept", "table", "judge", "ok", "no", False),
+    ]
+    assert "table" in said["findings"][0]["answer"]
+    # One of two objects is kept.
+    assert [(s["metric"], s["turn"], s["part"], s["value"]) for s in said["scores"]] == [("kept", 0, "", 0.5)]
+    assert said["reward"] == again["reward"] == {"value": 50.0, "why": None, "scores": {"kept": 50.0}}
+    assert [f["reused"] for f in again["findings"]] == [True, True, True]
+    # Another repeat asks the judge again, and the parser once.
+    assert [f["reused"] for f in other["findings"]] == [True, False, False]
+    assert len(reader.requests) == 1
+    store = RunStore.read(tmp_path / "run")
+    assert not store.problems and len(store.findings) == 5
+    assert sorted(store.roles().values()) == ["judge", "parser"]
+
+
+def test_a_measure_is_computed_once_and_needs_no_model(tmp_path: Path):
+    with serving(tmp_path / "run", None, protocol="pixels", options={}) as service:
+        first = service.ask("/v1/judge", edit(1))[2]
+        share = service.ask("/v1/judge", edit(1, criteria=["share"]))[2]
+    assert [(f["metric"], f["role"], f["value"], f["reused"]) for f in first["findings"]] == [
+        ("share", "measure", 1.0, False),
+        ("red", "measure", 120.0, False),
+    ]
+    # A mean of the red channel has no bounds, and hence no place on 0 to 100.
+    assert first["reward"]["value"] is None and first["reward"]["why"].startswith("red: a metric without bounds")
+    # Every pixel has changed, and the less the better.
+    assert share["reward"] == {"value": 0.0, "why": None, "scores": {"share": 0.0}}
+    assert [(f["metric"], f["reused"]) for f in share["findings"]] == [("share", True)]
+    store = RunStore.read(tmp_path / "run")
+    assert not store.problems and len(store.findings) == 2
+    assert list(store.roles().values()).count("measure") == 2
+    assert len(list((tmp_path / "run" / "traces").rglob("*.jsonl"))) == 2
+
+
+def test_metrics_that_are_not_asked_for_are_not_judged(tmp_path: Path):
+    with serving(tmp_path / "run", lambda _: final("8"), protocol="stars", options={}) as service:
+        one = service.ask("/v1/judge", edit(1, criteria=["follows"]))[2]
+        assert [f["metric"] for f in one["findings"]] == ["follows"]
+        assert one["reward"]["scores"] == {"follows": 80.0} and len(service.lmm.requests) == 1
+        # A metric that rests on others has a score if they are asked for too.
+        assert service.ask("/v1/judge", edit(1, criteria=["O"]))[2]["reward"]["why"] == "overall: not judged yet"
+        whole = service.ask("/v1/judge", edit(1))[2]
+        assert whole["reward"]["scores"] == pytest.approx({"follows": 80.0, "keeps": 80.0, "overall": 80.0})
+        status, _, said = service.ask("/v1/judge", edit(1, criteria=["beauty"]))
+        assert status == 422 and "no metric 'beauty'; there are: follows, keeps, overall (O)" in said["detail"]
+
+
+def test_a_wave_that_does_not_come_leaves_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    mumbles = ScriptedLMM(lambda _: "I cannot say.", name="parser")
+    with serving(tmp_path / "one", keeps_mugs, protocol="objects", options={}, roles={"parser": mumbles}) as service:
+        said = service.ask("/v1/judge", edit(1))[2]
+        assert [(f["metric"], f["status"]) for f in said["findings"]] == [("objects", "unparsed")]
+        assert said["reward"] == {"value": None, "why": "kept: unparsed", "scores": {"kept": None}}
+
+    def breaks(*_: object) -> None:
+        raise LookupError("no second wave today")
+
+    with serving(tmp_path / "two", keeps_mugs, protocol="objects", options={}, roles={"parser": parser("mug")}) as service:
+        monkeypatch.setattr(type(service.queue.setup.protocol), "_objects", breaks)
+        status, _, said = service.ask("/v1/judge", edit(1))
+    (finding,) = said["findings"]
+    assert status == 200 and said["reward"]["value"] is None
+    assert (finding["metric"], finding["status"]) == ("kept", "input_error")
+    assert "raised in plan: LookupError: no second wave today" in finding["reason"]
+
+
+def test_who_judges_is_told_by_protocol_and_options(tmp_path: Path):
+    with serving(tmp_path / "stars", protocol="stars", options={"polite": True}) as service:
+        ready = service.ask("/readyz")[2]
+        assert (ready["protocol"], ready["options"]) == ("stars", {"polite": True})
+        assert (ready["mode"], ready["rubric"], ready["criteria"]) == (None, None, ["follows", "keeps", "overall"])
+    with serving(tmp_path / "dlebench") as service:
+        ready = service.ask("/readyz")[2]
+        assert (ready["protocol"], ready["mode"], ready["rubric"]) == ("dlebench", "plain", "dlebench")
+        assert ready["options"]["mask_pad"] == 0.05 and ready["criteria"][0] == "instruction_following"
+
+
+def test_the_old_names_of_a_finding_are_marked_as_deprecated(tmp_path: Path):
+    with serving(tmp_path / "run") as service:
+        schema = service.ask("/openapi.json")[2]["components"]["schemas"]
+        finding = service.ask("/v1/judge", edit(1))[2]["findings"][0]
+    fields = schema["FindingOut"]["properties"]
+    assert {name for name, field in fields.items() if field.get("deprecated")} == {"criterion", "target"}
+    assert finding["criterion"] == finding["metric"] == "instruction_following"
+    assert schema["Ready"]["properties"]["taken"]["description"] == "Edits that are judged or wait."
+
+
+def scored(metric: str, value: float | None, normalised: float | None = None, *, turn: int = 0) -> Score:
+    missing = "refused" if value is None else None
+    return Score(sample_id="a", turn=turn, metric=metric, value=value, normalised=normalised, missing=missing)
+
+
+def test_a_reward_is_the_mean_over_metrics_of_the_mean_over_turns():
+    quality, shift = (
+        Metric(id="quality", domain=Interval(low=0, high=10)),
+        Metric(id="shift", domain=Binary(), better="lower"),
+    )
+    scores = [scored("quality", 4, 40, turn=1), scored("quality", 8, 80, turn=2), scored("shift", 0, 0)]
+    # (40 + 80) / 2 = 60; no shift is the best, 100; (60 + 100) / 2 = 80.
+    assert reward_of(scores, [quality, shift]).model_dump() == {
+        "value": 80.0,
+        "why": None,
+        "scores": {"quality": 60.0, "shift": 100.0},
+    }
+    torn = reward_of([scores[0], scored("quality", None, turn=2)], [quality])
+    assert torn.model_dump() == {"value": None, "why": "quality: refused", "scores": {"quality": None}}
+    assert reward_of([], [quality]).why == "quality: the protocol gives no score"
+
+
+@pytest.mark.parametrize(
+    ("metric", "reason"),
+    [
+        (Metric(id="psnr", domain=Real(), unit="dB"), "psnr: a metric without bounds is no reward"),
+        (Metric(id="area", domain=Interval(low=0, high=1), better=None), "area: a metric without a direction is no reward"),
+    ],
+)
+def test_a_metric_that_cannot_be_a_reward_gives_none_and_says_so(metric: Metric, reason: str):
+    said = reward_of([scored(metric.id, 0.5, metric.normalise(0.5))], [metric])
+    assert said.value is None and said.scores == {metric.id: None} and (said.why or "").startswith(reason)
+
+
+def test_options_show_no_text_of_an_object():
+    options = options_out({"a": 1, "rubric": {"id": "mine", "secret": "x"}, "prompt": {"name": "p.md"}, "other": {"b": 2}})
+    assert options | {"other": ""} == {"a": 1, "rubric": "mine", "prompt": "p.md", "other": ""}
+    assert len(str(options["other"])) == 16

@@ -1,0 +1,68 @@
+"""Setups and runs in one call, for tests that need a judge and not a command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from editloupe.chat import Sampling
+from editloupe.config import SHORTHANDS, RunConfig
+from editloupe.data.samples import Loaded
+from editloupe.protocols.repeats import Repeats
+from editloupe.reports.summary import Summary, summarise
+from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.setup import Setup, open_setup
+from editloupe.tasks import Budget
+from editloupe.tools.settings import ToolSettings
+
+OF_JUDGE = ("backend", "name", "tool_protocol", "constrain_labels")
+OF_VISIT = ("concurrency", "max_connections")
+OF_DATA = ("edited", "format", "fields", "limit", "sample")
+
+
+def open_with(
+    *,
+    budget: Budget | None = None,
+    sampling: Sampling | None = None,
+    options: dict[str, Any] | None = None,
+    weights: ToolSettings | None = None,
+    repeats: Repeats | None = None,
+    **given: Any,
+) -> Setup:
+    """Open a setup by names of the judge, of the protocol (mode, rubric, criteria, prompt) and of the run."""
+    judge = {name: given.pop(name) for name in OF_JUDGE if name in given}
+    if sampling is not None:
+        judge |= {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "seed": sampling.seed,
+            "reply_tokens": sampling.max_tokens,
+        }
+    if weights is not None:
+        given |= vars(weights)
+    if repeats is not None:
+        given |= {"repeats": repeats.count, "aggregate_repeats": repeats.by, "abstain_above": repeats.abstain_above}
+    named = {name: given.pop(name) for name in SHORTHANDS if given.get(name) is not None}
+    limits = {} if budget is None else dict(vars(budget))
+    config = RunConfig.make(judge=judge, option={**(options or {}), **named}, **limits, **given)
+    return open_setup(config)
+
+
+def summaries(outcome: Outcome) -> list[Summary]:
+    """Return the means of a run by editor and edit type."""
+    return summarise(outcome.setup.protocol, outcome.scores)
+
+
+def run_over(setup: Setup, path: Path | Loaded, out: Path, **given: Any) -> Outcome:
+    """Judge a folder, or samples at hand, into `out`."""
+    data = {name: given.pop(name) for name in (*OF_DATA, *OF_VISIT) if name in given}
+    if not isinstance(path, Loaded):
+        data["path"] = path
+    changed = Setup(
+        config=setup.config.model_copy(update=data),
+        protocol=setup.protocol,
+        respondents=setup.respondents,
+        toolbox=setup.toolbox,
+        spec=setup.spec,
+    )
+    return execute(changed, out, loaded=path if isinstance(path, Loaded) else None, **given)

@@ -1,0 +1,153 @@
+"""Figures of agreement between two readings, against numbers worked by hand and against SciPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from editloupe.stats.agreement import (
+    Cells,
+    Paired,
+    Scale,
+    confusion,
+    correlations,
+    errors,
+    good_figures,
+    label_figures,
+)
+from editloupe.stats.bootstrap import Drawing, draws
+from editloupe.stats.weighted import CORRELATIONS
+
+FOUR = Scale(values=(1, 2, 3, 4), names=("a", "b", "c", "d"))
+
+
+def paired(x: list[float | None], y: list[float | None]) -> Paired:
+    return Paired.of(x, y, list(range(len(x))))
+
+
+def test_correlations_with_ties_by_hand():
+    """x = 1 2 2 3, y = 1 3 2 3.
+
+    Pearson: dx = −1 0 0 1, dy = −1.25 0.75 −0.25 0.75: 2 / sqrt(2 · 2.75) = 0.85280.
+    Spearman: ranks 1 2.5 2.5 4 and 1 3.5 2 3.5; d = −1.5 0 0 1.5 and −1.5 1 −0.5 1: 3.75 / sqrt(4.5 · 4.5) = 0.83333.
+    Kendall: pairs 12+ 13+ 14+ 23 (tied in x) 24 (tied in y) 34+: 4 / sqrt(5 · 5) = 0.8.
+    """
+    found = correlations(paired([1, 2, 2, 3], [1, 3, 2, 3]))
+    assert found["pearson"].value == pytest.approx(0.85280, abs=1e-5)
+    assert found["spearman"].value == pytest.approx(0.83333, abs=1e-5)
+    assert found["kendall"].value == pytest.approx(0.8)
+
+
+def test_errors_by_hand():
+    """Differences 1, 0, −2: mean size 1, mean −1/3: the judge is the stricter one."""
+    found = errors(paired([2, 2, 1], [1, 2, 3]))
+    assert found["mae"].value == pytest.approx(1)
+    assert found["bias"].value == pytest.approx(-1 / 3)
+    assert found["mae"].adjusted is None
+
+
+def test_kappa_exact_match_and_alpha_by_hand():
+    """Ten items, 1 or 2: both 1 on 4, both 2 on 3, judge 1 and people 2 on 1, judge 2 and people 1 on 2.
+
+    Exact 0.7. Judge says 1 on 5, people on 6: expected 0.5·0.6 + 0.5·0.4 = 0.5; kappa (0.7 − 0.5) / 0.5 = 0.4; with two
+    values the quadratic weights change nothing. Alpha: 20 ratings, 11 ones and 9 twos, 6 of 20 in unequal pairs:
+    1 − 19 · 6 / (2 · 11 · 9) = 0.42424, on every level, as there is one distance only.
+    """
+    x = [1.0] * 4 + [2.0] * 3 + [1.0] + [2.0] * 2
+    y = [1.0] * 4 + [2.0] * 3 + [2.0] + [1.0] * 2
+    found = label_figures(paired(x, y), Scale(values=(1, 2), names=("no", "yes")))
+    assert found["exact"].value == pytest.approx(0.7)
+    assert found["kappa"].value == pytest.approx(0.4)
+    assert found["weighted_kappa"].value == pytest.approx(0.4)
+    for level in ("nominal", "ordinal", "interval"):
+        assert found[f"alpha_{level}"].value == pytest.approx(0.424242, abs=1e-6)
+    # TP 3, FP 2 (judge 2, people 1), FN 1: 6 / (6 + 3).
+    good = good_figures(paired(x, y), 2)
+    assert good["f1"].value == pytest.approx(6 / 9)
+    assert good["accuracy"].value == pytest.approx(0.7)
+
+
+def test_quadratic_weights_by_hand():
+    """x = 1 2 3, y = 1 3 3: observed 1/3; expected: Σ (x − y)² over all nine pairs / 9 = (0+4+4 + 1+1+1 + 4+0+0) / 9."""
+    found = label_figures(paired([1, 2, 3], [1, 3, 3]), FOUR)
+    assert found["weighted_kappa"].value == pytest.approx(1 - (1 / 3) / (15 / 9))
+    assert found["exact"].value == pytest.approx(2 / 3)
+
+
+def test_names_without_order_have_no_distances():
+    found = label_figures(paired([0, 1, 2], [0, 1, 1]), Scale(values=(0, 1, 2), names=("x", "y", "z"), ordered=False))
+    assert set(found) == {"exact", "kappa", "alpha_nominal"}
+
+
+def test_what_does_not_exist_is_said_to_be_undefined():
+    assert correlations(paired([2, 2, 2], [1, 2, 3]))["spearman"].why == "the judge gave one value only"
+    assert correlations(paired([1, 2], [3, 3]))["pearson"].why == "people gave one value only"
+    assert correlations(paired([1], [2]))["kendall"].why == "fewer than 2 pairs"
+    assert correlations(paired([None, None], [1, 2]))["kendall"].why == "nothing was judged"
+    assert correlations(paired([1, 2], [None, None]))["kendall"].why == "nothing was labelled by people"
+    same = label_figures(paired([3, 3, 3], [3, 3, 3]), FOUR)
+    assert same["exact"].value == 1
+    for name in ("kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal", "alpha_interval"):
+        assert same[name].value is None
+        assert same[name].why == "the judge and people gave one value only, and the same"
+    bad = good_figures(paired([1, 2], [1, 2]), 3)
+    assert bad["f1"].why == "neither calls any item good" and bad["f1"].adjusted is None
+
+
+def test_values_that_are_equal_on_paper_are_ties():
+    """0.1 + 0.2 is not 0.3 in floating point: ranked apart they would make tau-b 1 and not 2 / sqrt(2 · 3)."""
+    found = correlations(paired([0.1 + 0.2, 0.3, 0.5], [1, 2, 3]))
+    assert found["kendall"].value == pytest.approx(2 / math.sqrt(6))
+
+
+def test_the_unjudged_are_counted_and_adjusted_for():
+    """4 of 5 judged. Exact 3/4, with the fifth as wrong 3/5. Kappa times 0.8, tau times 0.64."""
+    pair = paired([1, 2, 3, 3, None], [1, 2, 3, 4, 4])
+    labels, ranks = label_figures(pair, FOUR), correlations(pair)
+    assert (labels["exact"].judged, labels["exact"].asked) == (4, 5)
+    assert labels["exact"].adjusted == pytest.approx(0.6)
+    assert labels["kappa"].adjusted == pytest.approx(0.8 * (labels["kappa"].value or 0))
+    assert ranks["kendall"].adjusted == pytest.approx(0.64 * (ranks["kendall"].value or 0))
+    # Good are 3 and 4: TP 2, nothing wrong: F1 1; the unjudged good one is missed: 4 / (4 + 1).
+    good = good_figures(pair, 3)
+    assert good["f1"].value == 1
+    assert good["f1"].adjusted == pytest.approx(0.8)
+
+
+def test_the_confusion_matrix_keeps_the_unjudged():
+    """Rows are people's labels, columns the judge's, the last column those that were not judged."""
+    table = confusion(paired([1, 2, 3, None, 1], [1, 2, 4, 4, None]), FOUR)
+    assert table == [[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 1, 0, 1]]
+
+
+@pytest.mark.parametrize("values", [4, 40])
+def test_the_resampled_correlations_are_scipys(values: int):
+    """Each resample, written out as a list of items, has SciPy's value of that list."""
+    rng = np.random.default_rng(5)
+    x, y = (rng.integers(values, size=60).astype(float) for _ in range(2))
+    y += x
+    clusters = [i // 4 for i in range(60)]
+    cells = Cells(Paired.of(list(x), list(y), clusters))
+    tests = {"spearman": stats.spearmanr, "kendall": stats.kendalltau, "pearson": stats.pearsonr}
+    drawn = draws(15, resamples=20, seed=3)
+    for name, figure in CORRELATIONS.items():
+        found = cells.resampled(figure, Drawing(resamples=20, seed=3))
+        for row, value in zip(drawn, found, strict=True):
+            items = np.repeat(np.arange(60), row[np.array(clusters)].astype(int))
+            assert value == pytest.approx(tests[name](x[items], y[items]).statistic, abs=1e-9)
+
+
+def test_an_interval_holds_its_figure_and_widens_with_fewer_images():
+    rng = np.random.default_rng(0)
+    x = rng.integers(1, 5, 200).astype(float)
+    y = np.clip(x + rng.integers(-1, 2, 200), 1, 4)
+    widths = []
+    for clusters in (list(range(200)), [i // 20 for i in range(200)]):
+        found = label_figures(Paired.of(list(x), list(y), clusters), FOUR)["weighted_kappa"]
+        assert found.interval is not None and found.value is not None
+        assert found.interval.low < found.value < found.interval.high
+        widths.append(found.clusters)
+    assert widths == [200, 10]

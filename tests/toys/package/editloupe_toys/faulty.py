@@ -1,0 +1,61 @@
+"""A yes-or-no question that goes wrong for sample b, in the way that an option names."""
+
+from typing import Literal
+
+from editloupe.answers import YES_NO, OneOf
+from editloupe.protocols.base import BaseProtocol, Options
+from editloupe.scores import Binary, Metric, Score
+from editloupe.tasks import About, Ask, Measure, Recipe
+
+
+class FaultyOptions(Options):
+    fault: Literal["plan", "score", "twice", "forever", "role", "measure", "op", "empty", "fold"] = "plan"
+
+
+class Faulty(BaseProtocol):
+    name = "faulty"
+    Options = FaultyOptions
+    metrics = (Metric(id="right", domain=Binary()),)
+
+    def plan(self, group, known):
+        for sample in group:
+            if sample.id == "b" and self.options.fault != "score":
+                yield from self._wrong(sample)
+            else:
+                yield self._ask(sample)
+
+    def _wrong(self, sample):
+        match self.options.fault:
+            case "plan":
+                raise KeyError("no such column")
+            case "twice":
+                yield self._ask(sample)
+                yield self._ask(sample)
+            case "forever":
+                number = 0
+                while number := number + 1:
+                    yield self._ask(sample, about=About.of(sample, part=str(number)))
+            case "role":
+                yield self._ask(sample, role="nobody")
+            case "measure":
+                yield Measure(protocol=self.name, metric="right", about=About.of(sample), measure="no-such-measure")
+            case "op":
+                yield self._ask(sample, views=(Recipe(alias="Edited Image", origin=sample.edited, op="blur"),))
+            case "empty":
+                yield self._ask(sample, answer=OneOf(options=()))
+            case "fold":
+                yield self._ask(sample, answer=OneOf(options=("Yes.", "yes")))
+
+    def _ask(self, sample, **more):
+        view = Recipe(alias="Edited Image", origin=sample.edited)
+        fields = {"about": About.of(sample), "views": (view,), "answer": YES_NO, **more}
+        return Ask(protocol=self.name, metric="right", prompt=f"Is it right? {sample.instruction}", **fields)
+
+    def score(self, group, known):
+        for sample in group:
+            answer = known.answer("right", sample)
+            if answer is None:
+                yield self.missing("right", sample, known)
+                continue
+            value = 1 / 0 if sample.id == "b" else float(answer.name == "yes")
+            yield Score(sample_id=sample.id, editor=sample.editor, metric="right", value=value)

@@ -1,0 +1,268 @@
+"""Pages, `show` and exports of runs by protocols of another package: turns, parts, roles, measures, records."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from editloupe import plugins
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import Request
+from editloupe.config import JudgeConfig, RunConfig
+from editloupe.data.images import ImageStore
+from editloupe.data.rows import Loaded
+from editloupe.exports.episodes import Source
+from editloupe.exports.findings import write_findings
+from editloupe.exports.inspect_log import write_inspect
+from editloupe.exports.junit import write_junit
+from editloupe.exports.otel import write_otel
+from editloupe.exports.schema import schema
+from editloupe.runs.execute import execute
+from editloupe.runs.setup import open_setup
+from editloupe.traces import GALLERY
+from editloupe.values import Sample, Turn
+from editloupe.viewer.pages import Site
+from editloupe.viewer.reader import RunReader
+from tests.conftest import final
+from tests.toys.install import install
+
+V1 = Path(__file__).parents[1] / "golden" / "runs_v1"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The toy package, installed."""
+    site = install(tmp_path_factory.mktemp("site"))
+    sys.path.insert(0, str(site))
+    plugins.forget()
+    yield
+    sys.path.remove(str(site))
+    plugins.forget()
+
+
+@pytest.fixture(scope="module")
+def edits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One sample of two turns: 20 of 100 pixels become red, then all."""
+    folder = tmp_path_factory.mktemp("edits")
+    image = Image.new("RGB", (10, 10), (0, 0, 50))
+    image.save(folder / "source.png")
+    image.paste((255, 0, 50), (0, 0, 10, 2))
+    image.save(folder / "first.png")
+    image.paste((255, 0, 50), (0, 0, 10, 10))
+    image.save(folder / "second.png")
+    return folder
+
+
+def judged(protocol: str, edits: Path, out: Path, answer: Callable[[str], str] | None, **more: Any) -> Path:
+    def script(request: Request) -> str:
+        assert answer is not None
+        return final(answer(request.messages[0].text))
+
+    judge = JudgeConfig(backend=None if answer is None else ScriptedLMM(script, name="eye"))
+    images = ImageStore()
+    turns = tuple(Turn(instruction=f"Do it, {n}.", edited=images.add_file(edits / f"{n}.png")) for n in ("first", "second"))
+    sample = Sample(id="s", source=images.add_file(edits / "source.png"), turns=turns)
+    setup = open_setup(RunConfig(path=edits, protocol=protocol, judge=judge, concurrency=1, **more))
+    execute(setup, out, loaded=Loaded(format="toy", samples=(sample,), rejected=()))
+    return out
+
+
+@pytest.fixture(scope="module")
+def turns(edits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Something is visible after both turns; the first is right, the second is not."""
+
+    def answer(question: str) -> str:
+        return "no" if "Is it right?" in question and "second" in question else "yes"
+
+    return judged("turns", edits, tmp_path_factory.mktemp("turns") / "run", answer)
+
+
+@pytest.fixture(scope="module")
+def objects(edits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A parser names two objects; one of them is there."""
+    parser = ScriptedLMM([final('{"objects": ["cup", "spoon"]}')], name="parser")
+    return judged(
+        "objects", edits, tmp_path_factory.mktemp("objects") / "run",
+        lambda question: "yes" if "cup" in question else "no", role={"parser": JudgeConfig(backend=parser)},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pixels(edits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return judged("pixels", edits, tmp_path_factory.mktemp("pixels") / "run", None)
+
+
+def page_of(run: Path) -> str:
+    site = Site.of([RunReader(run)])
+    (sample,) = site.runs[0].reader.samples()
+    return site.sample_page(site.runs[0], sample)
+
+
+def row_of(run: Path) -> dict[str, Any]:
+    site = Site.of([RunReader(run)])
+    (line,) = json.loads(site.rows(site.runs[0]))["rows"]
+    return line  # type: ignore[no-any-return]
+
+
+def verdicts_of(page: str) -> dict[str, str]:
+    """Heading → the verdict's part of the page, without markup."""
+    parts = re.split(r'<article class="verdict"', page)[1:]
+    words = [" ".join(html.unescape(re.sub(r"<[^>]*>", " ", part.partition(">")[2])).split()) for part in parts]
+    headings = [" ".join(re.sub(r"<[^>]*>", " ", re.findall(r"<h2>(.*?)</h2>", part)[0]).split()) for part in parts]
+    return dict(zip(headings, words, strict=True))
+
+
+def test_two_turns_are_two_questions_on_pages_and_in_rows(turns: Path) -> None:
+    found = verdicts_of(page_of(turns))
+    assert list(found) == ["Visible, turn 1", "Right, turn 1", "Visible, turn 2", "Right, turn 2"]
+    assert found["Right, turn 1"].startswith("Right, turn 1 An intermediate question: no metric of the protocol. yes")
+    assert "protocol. no " in found["Right, turn 2"]
+    line = row_of(turns)
+    assert [(one["scope"], one["name"]) for one in line["answers"]["right"]] == [("turn 1", "yes"), ("turn 2", "no")]
+    assert line["spread"] is None, "answers to two questions do not disagree"
+    # Turn 2 is not right, so that the sample does not pass; nobody was asked that.
+    (passed,) = line["answers"]["passed"]
+    assert (passed["name"], passed["value"], passed["tone"]) == ("0", 0.0, "tone-0")
+    scores = re.sub(r"<[^>]*>", " ", page_of(turns).partition('class="facts own-scores">')[2].partition("</p>")[0])
+    assert scores.split() == ["Scores", "passed", "0", "passed", "turn", "1", "1", "passed", "turn", "2", "0"]
+    # The question shows the edited image alone; the slot of the source is not the edited image's.
+    source, edited = line["thumbs"]
+    assert source == "" and edited.endswith(".jpg")
+
+
+def test_a_question_links_to_the_finding_it_was_planned_from(turns: Path) -> None:
+    page = page_of(turns)
+    found = verdicts_of(page)
+    assert "Planned from visible, turn 2: yes" in found["Right, turn 2"]
+    assert "Planned from" not in found["Visible, turn 2"]
+    link = re.search(r'<a href="#(v[0-9a-f]{8})">visible, turn 2: yes</a>', page)
+    assert link is not None
+    assert f'<article class="verdict" id="{link[1]}"' in page
+
+
+def test_two_parts_are_two_questions_and_a_role_and_a_record_are_shown(objects: Path) -> None:
+    found = verdicts_of(page_of(objects))
+    assert list(found) == ["Objects", "Kept, cup", "Kept, spoon"]
+    assert "Kept, cup yes" in found["Kept, cup"] and "Kept, spoon no" in found["Kept, spoon"]
+    assert '{ "objects": [ "cup", "spoon" ] }' in found["Objects"]
+    assert "role parser" in found["Objects"] and "none, the question is text alone" in found["Objects"]
+    assert "Pictures Edited Image (after turn 2): whole" in found["Kept, cup"]
+    # One of two is there: 0.5.
+    score, *parts = row_of(objects)["answers"]["kept"]
+    assert (score["name"], score["value"]) == ("score 0.5", 0.5)
+    assert [(one["scope"], one["name"]) for one in parts] == [("cup", "yes"), ("spoon", "no")]
+
+
+def test_a_measure_is_shown_with_name_version_arguments_pictures_and_value(pixels: Path) -> None:
+    found = verdicts_of(page_of(pixels))
+    # The last turn's image is all red: every pixel differs; the mean of its red channel is 255.
+    assert list(found) == ["Share", "Red"]
+    assert "Share 1 0 to 1, lower is better Measure toy-share version 1 above 8" in found["Share"]
+    assert "Original Image: whole Edited Image (after turn 2): whole" in found["Share"]
+    assert "Red 255 of 255, higher is better Measure toy-red version 2" in found["Red"]
+    share, red = (row_of(pixels)["answers"][name][0] for name in ("share", "red"))
+    assert (share["value"], red["value"]) == (1.0, 255.0)
+    # Less is better for the share; the other has no scale.
+    assert (share["tone"], red["tone"]) == ("tone-0", "tone-plain")
+    assert "own-scores" not in page_of(pixels), "a score that is the measure's own number is not said twice"
+
+
+def test_show_tells_turns_parts_roles_and_measures(
+    turns: Path, objects: Path, pixels: Path, editloupe: Callable[..., tuple[int, str, str]]
+) -> None:
+    code, told, _ = editloupe("show", turns)
+    assert code == 0
+    assert "turn 1: yes" in told and "turn 2: no" in told and "Right (intermediate)" in told
+    code, told, _ = editloupe("show", turns, "s", "--criterion", "right")
+    assert code == 0
+    assert (
+        "s: right, turn 1 ─" in told
+        and "s: right, turn 2 ─" in told
+        and "s: visible" not in told.replace("Planned from s: visible", "")
+    )
+    assert "Planned from s: visible, turn 2: yes" in told and "Instruction 2: Do it, second." in told
+    code, told, _ = editloupe("show", objects, "s")
+    assert (code, told.count("Verdict: "), "(role parser)" in told, "(text alone, no pictures)" in told) == (
+        0,
+        3,
+        True,
+        True,
+    )
+    assert '"objects": [\n    "cup",\n    "spoon"\n  ]' in told
+    code, told, _ = editloupe("show", pixels, "s")
+    assert code == 0
+    assert 'Measure: toy-share, version 1, arguments {"above":8}' in told and "Verdict: 255\n" in told
+
+
+def test_exports_keep_turns_parts_roles_and_measures_apart(
+    turns: Path, objects: Path, pixels: Path, tmp_path: Path
+) -> None:
+    write_findings(Source(folder=turns), tmp_path / "f.csv")
+    with (tmp_path / "f.csv").open(encoding="utf-8", newline="") as file:
+        found = [(r["metric"], r["turn"], r["part"], r["label"]) for r in csv.DictReader(file)]
+    assert found == [
+        ("visible", "1", "", "yes"),
+        ("right", "1", "", "yes"),
+        ("visible", "2", "", "yes"),
+        ("right", "2", "", "no"),
+    ]
+    write_findings(Source(folder=objects), tmp_path / "f.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "f.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [(r["metric"], r["part"], r["kind"], r["backend"]) for r in rows] == [
+        ("objects", "", "record", "scripted/parser"), ("kept", "cup", "choice", "scripted/eye"),
+        ("kept", "spoon", "choice", "scripted/eye"),
+    ]  # fmt: skip
+    assert write_inspect(Source(folder=objects), tmp_path / "log.json") == 3
+    samples = json.loads((tmp_path / "log.json").read_text(encoding="utf-8"))["samples"]
+    assert [s["id"] for s in samples] == ["s#objects", "s#kept@cup", "s#kept@spoon"]
+    assert write_junit(Source(folder=turns), tmp_path / "j.xml").tests == 4
+    assert 'name="s [turn 2]"' in (tmp_path / "j.xml").read_text(encoding="utf-8")
+    assert write_otel(Source(folder=pixels), tmp_path / "spans.jsonl") == 2
+    lines = (tmp_path / "spans.jsonl").read_text(encoding="utf-8").splitlines()
+    spans = [json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"] for line in lines]
+    plain = [{a["key"]: next(iter(a["value"].values())) for a in s[0]["attributes"]} for s in spans]
+    assert [(p["editloupe.criterion"], p["editloupe.value"], p["editloupe.role"]) for p in plain] == [
+        ("share", 1.0, "measure"), ("red", 255.0, "measure"),
+    ]  # fmt: skip
+
+
+def test_every_kind_of_finding_fits_the_schema(turns: Path, objects: Path, pixels: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    for run in (turns, objects, pixels):
+        for line in (run / "findings.jsonl").read_text(encoding="utf-8").splitlines():
+            jsonschema.validate(json.loads(line), schema("findings"))
+        jsonschema.validate(json.loads((run / "run.json").read_text(encoding="utf-8")), schema("run"))
+        for path in run.glob("traces/*/*/*.jsonl"):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                jsonschema.validate(json.loads(line), schema("trace"))
+
+
+@pytest.mark.parametrize("run", [GALLERY, *sorted(V1.iterdir())], ids=lambda run: run.name)
+def test_runs_of_version_1_have_all_their_pages(run: Path) -> None:
+    site = Site.of([RunReader(run)])
+    for sample in site.runs[0].reader.samples():
+        page = site.sample_page(site.runs[0], sample)
+        assert page.count('<article class="verdict"') == len(sample.findings)
+        assert "cannot be shown" not in page and "An intermediate question" not in page
+    assert len(json.loads(site.rows(site.runs[0]))["rows"]) == len(site.runs[0].reader.samples())
+
+
+def test_ratings_are_shown_whether_their_column_names_the_metric_by_id_or_short(edits: Path, tmp_path: Path) -> None:
+    for name in ("source", "first"):
+        (tmp_path / f"{name}.png").write_bytes((edits / f"{name}.png").read_bytes())
+    row = {"id": "s", "source_file_name": "source.png", "edited_file_name": "first.png", "instruction": "Make it red."}
+    rated = row | {"human_if_ann": "Wrong Action", "human_instruction_following_ben": "Flawless Execution"}
+    (tmp_path / "metadata.jsonl").write_text(json.dumps(rated) + "\n")
+    setup = open_setup(RunConfig(path=tmp_path, judge=JudgeConfig(backend=ScriptedLMM([final("x")])), concurrency=1))
+    execute(setup, tmp_path / "run")
+    words = " ".join(re.sub(r"<[^>]*>", " ", page_of(tmp_path / "run")).split())
+    assert "ann, IF Wrong Action" in words and "ben, IF Flawless Execution" in words
