@@ -6,10 +6,12 @@ protocols do not need. docs/protocols.md has a complete example.
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -272,7 +274,10 @@ def known_of(findings: Iterable[Finding], repeats: Repeats | None = None) -> Kno
 def scored(
     protocol: EvalProtocol, samples: Sequence[Sample], findings: Iterable[Finding], repeats: Repeats | None = None
 ) -> list[Score]:
-    """Return the scores of all samples, in their order. If `score` raises, the group's scores are missing and say why."""
+    """Return the scores of all samples, in their order.
+
+    If `score` raises or gives a wrong score, the group's scores are missing and say why. So is a score that it leaves out.
+    """
     by_sample: dict[str, list[Finding]] = {}
     for finding in findings:
         by_sample.setdefault(finding.about.key, []).append(finding)
@@ -289,35 +294,69 @@ def scored(
 
 
 def group_scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Score]:
-    """Return what a protocol scores of a group.
+    """Return what a protocol scores of a group, every value a float on its metric's scale.
 
-    Raises ProtocolError if `score` raises, or gives a score of another group or of a metric that is not declared.
+    Raises ProtocolError if `score` raises, or gives a score of another group, of a metric that is not declared, twice, or
+    with a value that is no number on the metric's scale.
     """
     where = described(protocol)
     try:
         scores = list(protocol.score(group, known))
     except Exception as error:
         raise ProtocolError(f"{where} raised in score: {_raised(error)}") from error
-    metrics, keys = {metric.id for metric in protocol.metrics}, {sample.key for sample in group}
+    metrics, keys = {metric.id: metric for metric in protocol.metrics}, {sample.key for sample in group}
+    found: dict[Question, Score] = {}
     for score in scores:
+        if not isinstance(score, Score):
+            raise ProtocolError(f"{where} gave {score!r} for a score; expected a Score")
         if score.metric not in metrics:
             raise ProtocolError(f"{where} gave a score of the metric {score.metric!r}, which is not declared")
         if score.key not in keys:
             raise ProtocolError(f"{where} gave a score of the sample {score.key!r}, which is not in the group")
-    return scores
+        about = About(sample_id=score.sample_id, editor=score.editor, turn=score.turn, part=score.part)
+        place = score.metric, score.editor, score.sample_id, score.turn, score.part
+        if place in found:
+            raise ProtocolError(f"{where} gave the score of {score.metric!r} for {about} twice")
+        if score.value is not None:
+            try:
+                score = replace(score, value=_on_scale(score.value, metrics[score.metric]))
+            except (ValueError, OverflowError) as error:
+                raise ProtocolError(f"{where}: the score of {score.metric!r} for {about} {error}") from error
+        found[place] = score
+    return list(found.values())
+
+
+def _on_scale(value: object, metric: Metric) -> float:
+    """Return the value as a float. Raises ValueError unless it is a finite number on the metric's scale."""
+    if not isinstance(value, Real):
+        raise ValueError(f"is {value!r}, which is no number")
+    number, bounds = float(value), metric.domain.bounds
+    if not math.isfinite(number):
+        raise ValueError(f"is {number}; a score without a finite value says why it is missing")
+    if bounds is None:
+        return number
+    # A mean of tens may come out as 10.000000000000002.
+    inside = min(max(number, bounds[0]), bounds[1])
+    if abs(number - inside) > 1e-9 * (bounds[1] - bounds[0]):
+        raise ValueError(f"is {number}, outside {list(bounds)}")
+    return float(inside)
 
 
 def _scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Score]:
-    """Return the scores of a group. If there are none, they are missing for the reason that the protocol gives."""
+    """Return the scores of a group. What the protocol did not score is missing and says so."""
+    scores: list[Score] = []
     try:
-        return group_scores(protocol, group, known)
+        scores = group_scores(protocol, group, known)
+        reason = f"{described(protocol)} gave no score of it, not even a missing one"
     except ProtocolError as error:
-        missing, reason = "input_error", str(error)
-        return [
-            Score(sample_id=one.id, editor=one.editor, metric=metric.id, value=None, missing=missing, reason=reason)
-            for one in group
-            for metric in protocol.metrics
-        ]
+        reason = str(error)
+    there = {(score.key, score.metric) for score in scores}
+    return scores + [
+        Score(sample_id=one.id, editor=one.editor, metric=metric.id, value=None, missing="input_error", reason=reason)
+        for one in group
+        for metric in protocol.metrics
+        if (one.key, metric.id) not in there
+    ]
 
 
 def looks_at_outputs(protocol: EvalProtocol) -> bool:
