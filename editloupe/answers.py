@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
@@ -197,6 +198,11 @@ class Labels(Serialisable):
 
 
 _NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d+)?")
+_DASH: Final = re.compile("[\u2010-\u2013\u2212]")
+"""Hyphens, figure dash, en dash and minus sign."""
+_MINUS: Final = re.compile(r"(?:^|(?<=[:=(*]))\s*-\s+(?=\.?\d)")
+_UNCLEAR: Final = re.compile(r"(?:[—―]|-\s*-|\s-\s)\s*\.?\d")
+_POINT: Final = re.compile(r"(?<![\w.])\.(?=\d)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,6 +238,7 @@ class Scale(Serialisable):
     def parse(self, text: str) -> Number:
         """Return the number that the text says: alone, or as "7/10" and "7 of 10". Raises ReplyError."""
         found = f"found {text.strip()[:120]!r}"
+        text = self._plain(text, found)
         folded = re.sub(r"(?<=\d)\s*(?:/|of|out of)\s*(?=\d)", " / ", fold(text.replace("/", " of ")))
         words = folded.split()
         if not words:
@@ -248,6 +255,22 @@ class Scale(Serialisable):
         if not self.low <= value <= self.high or (self.whole and value != int(value)):
             raise ReplyError("off_menu", f"{value:g} is off the scale; expected one {self._what()}; {found}")
         return Number(value=value)
+
+    def _plain(self, text: str, found: str) -> str:
+        """Return the text with every minus as "-3" and every fraction as "0.5". Raises ReplyError for signs that folding
+        would drop although they change the number."""
+        if any(unicodedata.decomposition(c).startswith(("<super>", "<sub>", "<fraction>")) for c in text):
+            raise ReplyError("unparsed", f"the answer holds a raised or lowered sign; expected one {self._what()}; {found}")
+        text = _DASH.sub("-", unicodedata.normalize("NFKC", text))
+        if "‰" in text or ("%" in text and (self.low, self.high) != (0, 100)):
+            raise ReplyError("unparsed", f"the answer is a share; expected one {self._what()}; {found}")
+        # A dash behind a word may be a minus or part two clauses: where there are negative numbers, that is not guessed.
+        text = _MINUS.sub("-", text)
+        if self.low < 0 and _UNCLEAR.search(text):
+            raise ReplyError(
+                "unparsed", f"the answer holds a dash that may be a minus; expected one {self._what()}; {found}"
+            )
+        return _POINT.sub("0.", text)
 
     def choices(self) -> tuple[str, ...] | None:
         """Return the whole numbers of a short whole scale; None where there are too many to list."""
