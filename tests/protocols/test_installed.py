@@ -246,15 +246,18 @@ def test_a_run_whose_protocol_is_not_installed_says_so(
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("plan", "raised in plan: KeyError: 'no such column' (faulty.py, line 30)"),
+        ("plan", "raised in plan: KeyError: 'no such column' (faulty.py, line 31)"),
         ("twice", "planned the same task twice: right, b"),
         ("forever", "plans without an end: more than 1,000 tasks"),
         ("role", "planned a task on the role 'nobody'; it declares judge"),
         ("measure", "planned the measure 'no-such-measure'; installed are"),
         ("op", "planned a view with the op 'blur'; known are whole, crop"),
+        ("crop", "planned right, b: view 'Edited Image': op 'crop' cannot use its parameters (ValueError: a crop needs a"),
+        ("off", "planned right, b: view 'Edited Image': op 'crop' cannot use its parameters (ValueError: box [0, 0, 999,"),
+        ("outline", "planned right, b: view 'Edited Image': op 'outline' cannot use its parameters (error: OpenCV"),
         ("empty", "raised in plan: ConfigError: expected at least 2 answers to choose from, found 0"),
         ("fold", "raised in plan: ConfigError: an option 'yes' of 'yes' reads the same as 'Yes.'"),
-        ("score", "raised in score: ZeroDivisionError: division by zero (faulty.py, line 60)"),
+        ("score", "raised in score: ZeroDivisionError: division by zero (faulty.py, line 70)"),
     ],
 )
 def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(
