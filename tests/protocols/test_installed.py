@@ -301,6 +301,41 @@ def test_two_packages_with_one_protocol_name_are_named(site: Path, tmp_path: Pat
     plugins.forget()
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("Gone = no_such_name", "NameError: name 'no_such_name' is not defined"), ("class Gone(", "SyntaxError: ")],
+)
+def test_a_package_that_cannot_be_imported_spoils_no_other(
+    text: str, message: str, site: Path, tmp_path: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"broken_{message[:4].lower()}"
+    other = install(tmp_path / "other", name="broken-toys", entry_points=f"[editloupe.protocols]\nbroken = {name}:Gone\n")
+    (other / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(other))
+    plugins.forget()
+    code, said, err = editloupe("protocols")
+    plugins.forget()
+    assert code == 0, err
+    assert "stars" in said and "broken-toys" in said
+    assert f"protocol 'broken' (broken-toys 0.1, {name}:Gone) cannot be imported: {message}" in " ".join(err.split())
+
+
+def test_one_name_and_one_value_in_two_packages_is_a_clash_and_one_package_twice_on_the_path_is_none(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from editloupe.errors import ConfigError
+
+    monkeypatch.syspath_prepend(str(install(tmp_path / "again")))
+    plugins.forget()
+    assert plugins.load("protocols", "stars")
+    points = "[editloupe.protocols]\nstars = editloupe_toys.stars:Stars\n"
+    monkeypatch.syspath_prepend(str(install(tmp_path / "other", name="rival-toys", entry_points=points)))
+    plugins.forget()
+    with pytest.raises(ConfigError, match=r"'stars' comes from two packages, editloupe-toys 0\.1 and rival-toys 0\.1"):
+        plugins.load("protocols", "stars")
+    plugins.forget()
+
+
 def test_options_that_do_not_fit_are_named_with_the_package(site: Path) -> None:
     from editloupe.errors import ConfigError
     from editloupe.protocols.base import make_protocol
