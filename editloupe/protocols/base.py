@@ -24,7 +24,7 @@ from editloupe.findings import Finding
 from editloupe.imaging.views import OPS
 from editloupe.protocols.repeats import Repeats, joined
 from editloupe.scores import NOT_JUDGED, Metric, Score, TableSpec
-from editloupe.tasks import About, Budget, Task
+from editloupe.tasks import STATUSES, About, Ask, Budget, Measure, Task
 from editloupe.values import Json, Sample
 
 Group: TypeAlias = Sequence[Sample]
@@ -202,7 +202,8 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
     """Return what a protocol plans for a group.
 
     most: `plan` is stopped after this many tasks and one more.
-    Raises ProtocolError, which names package and place, if `plan` raises or asks one question in two ways.
+    Raises ProtocolError, which names package and place, if `plan` raises, asks one question in two ways, or plans a
+    task that cannot be asked.
     """
     where = described(protocol)
     try:
@@ -211,13 +212,22 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
         raise ProtocolError(f"{where} raised in plan: {_raised(error)}") from error
     if len(tasks) > most:
         raise ProtocolError(f"{where} plans without an end: more than {most:,} tasks for {len(group)} samples")
+    keys = {sample.key for sample in group}
     found: dict[str, Task] = {}
     asked: dict[Question, str] = {}
     for task in tasks:
-        if not hasattr(task, "kind"):
+        if not isinstance(task, Ask | Measure):
             raise ProtocolError(f"{where} planned {task!r}; expected an Ask or a Measure")
         if task.protocol != protocol.name:
             raise ProtocolError(f"{where} planned a task of the protocol {task.protocol!r}; expected {protocol.name!r}")
+        if task.about.key not in keys:
+            raise ProtocolError(f"{where} planned a task about {task.about}, which is not in the group ({task.metric})")
+        if problem := _wrong(task):
+            raise ProtocolError(f"{where} planned a task ({task.metric}, {task.about}) {problem}")
+        try:
+            _ = task.id
+        except Exception as error:
+            raise ProtocolError(f"{where} planned a task that is no JSON ({task.metric}, {task.about}): {error}") from error
         if task.id in found:
             raise ProtocolError(f"{where} planned the same task twice: {task.metric}, {task.about}")
         other = asked.setdefault(task.question, task.id)
@@ -236,6 +246,22 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
             raise ProtocolError(f"{where} planned a view with the op {unknown!r}; known are {', '.join(OPS)}")
         found[task.id] = task
     return list(found.values())
+
+
+def _wrong(task: Task) -> str:
+    """Return what is wrong with a task of its own, as the end of a sentence; "" for nothing."""
+    aliases = [view.alias for view in task.views]
+    if twice := next((alias for alias in aliases if aliases.count(alias) > 1), None):
+        return f"with two views of the alias {twice!r}; a picture is known by its alias"
+    if task.blocked is not None:
+        status = task.blocked[0] if isinstance(task.blocked, tuple) and len(task.blocked) == 2 else None
+        if status not in STATUSES or status == "ok":
+            known = ", ".join(known for known in STATUSES if known != "ok")
+            return f"blocked as {task.blocked!r}; expected a reason behind one of {known}"
+    prompt: object = task.prompt if task.kind == "ask" else ""
+    if not isinstance(prompt, str):
+        return f"with the prompt {prompt!r}; expected a text"
+    return ""
 
 
 def groups(samples: Sequence[Sample]) -> list[list[Sample]]:

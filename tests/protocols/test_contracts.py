@@ -15,9 +15,9 @@ from editloupe import plugins
 from editloupe.answers import YES_NO
 from editloupe.data.images import ImageStore
 from editloupe.errors import ProtocolError
-from editloupe.protocols.base import BaseProtocol, Known, group_scores, scored
+from editloupe.protocols.base import BaseProtocol, Known, group_scores, planned, scored
 from editloupe.scores import Binary, Interval, Metric, Score
-from editloupe.tasks import About, Ask
+from editloupe.tasks import About, Ask, Measure, Recipe
 from editloupe.testing import check_measure, check_protocol
 from editloupe.testing.protocols import drawn_samples
 from tests.toys.install import install
@@ -228,3 +228,42 @@ def test_a_score_that_is_left_out_is_missing() -> None:
     ]
     assert "protocol 'given'" in rest[0].reason
     assert "gave no score of it" in rest[0].reason
+
+
+class Plans(Faulty):
+    """Plans one task: of the first sample, with these fields."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__()
+        self.fields = fields
+
+    def plan(self, group: Any, known: Any) -> Any:
+        if "args" not in self.fields:
+            return [self.ask(group[0], **self.fields)]
+        return [Measure(protocol=self.name, metric="m", about=About.of(group[0]), measure="mse", **self.fields)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"about": About(sample_id="one", editor="nobody")}, "about nobody/one, which is not in the group (m)"),
+        ({"blocked": ("ok", "")}, "(m, a/one) blocked as ('ok', ''); expected a reason behind one of unparsed, "),
+        ({"blocked": ("gone", "no file")}, "(m, a/one) blocked as ('gone', 'no file')"),
+        ({"blocked": "missing_output"}, "(m, a/one) blocked as 'missing_output'"),
+        ({"prompt": None}, "(m, a/one) with the prompt None; expected a text"),
+        ({"args": {"least": float("nan")}}, "that is no JSON (m, a/one): Out of range float"),
+        ({"args": {"least": object()}}, "that is no JSON (m, a/one): Unable to serialize"),
+    ],
+)
+def test_a_task_that_cannot_be_asked_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ProtocolError, match=rf"^protocol 'faulty' \(.*planned a task {re.escape(message)}"):
+        planned(Plans(**fields), drawn_samples(ImageStore())[:2], Known())
+
+
+def test_two_views_of_one_alias_are_refused() -> None:
+    samples = drawn_samples(ImageStore())[:1]
+    source, edited = (Recipe(alias="Image", origin=image) for image in (samples[0].source, samples[0].edited) if image)
+    with pytest.raises(ProtocolError, match=r"^protocol 'faulty' \(.*\(m, a/one\) with two views of the alias 'Image'"):
+        planned(Plans(views=(source, edited)), samples, Known())
+    (task,) = planned(Plans(views=(source,)), samples, Known())
+    assert len(task.views) == 1
