@@ -14,7 +14,7 @@ import pytest
 from editloupe import plugins
 from editloupe.answers import YES_NO
 from editloupe.data.images import ImageStore
-from editloupe.errors import ProtocolError
+from editloupe.errors import ConfigError, ProtocolError
 from editloupe.protocols.base import BaseProtocol, Known, group_scores, planned, scored
 from editloupe.scores import Binary, Interval, Metric, Score
 from editloupe.tasks import About, Ask, Measure, Recipe
@@ -267,3 +267,9 @@ def test_two_views_of_one_alias_are_refused() -> None:
         planned(Plans(views=(source, edited)), samples, Known())
     (task,) = planned(Plans(views=(source,)), samples, Known())
     assert len(task.views) == 1
+
+
+@pytest.mark.parametrize("id_", ["all", "All"])
+def test_no_metric_is_called_all(id_: str) -> None:
+    with pytest.raises(ConfigError, match="which stands for all metrics together"):
+        Metric(id=id_, domain=Binary())
