@@ -155,8 +155,8 @@ class Schedule:
         for task in new:
             if (other := self._group_of.get(task.id)) is not None:
                 raise ProtocolError(
-                    f"{where} planned the same task twice: {task.metric}, {task.about}, for the samples with the source and "
-                    f"instructions of {other.samples[0].key!r} and for those of {group.samples[0].key!r}"
+                    f"{where} planned the same task twice: {task.metric}, {task.about}, for the samples with the source "
+                    f"and instructions of {other.samples[0].key!r} and for those of {group.samples[0].key!r}"
                 )
             if task.question in questions:
                 raise ProtocolError(

@@ -246,7 +246,7 @@ def test_a_run_whose_protocol_is_not_installed_says_so(
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("plan", "raised in plan: KeyError: 'no such column' (faulty.py, line 31)"),
+        ("plan", "raised in plan: KeyError: 'no such column' (faulty.py, line 33)"),
         ("twice", "planned the same task twice: right, b"),
         ("forever", "plans without an end: more than 1,000 tasks"),
         ("role", "planned a task on the role 'nobody'; it declares judge"),
@@ -257,7 +257,7 @@ def test_a_run_whose_protocol_is_not_installed_says_so(
         ("outline", "planned right, b: view 'Edited Image': op 'outline' cannot use its parameters (error: OpenCV"),
         ("empty", "raised in plan: ConfigError: expected at least 2 answers to choose from, found 0"),
         ("fold", "raised in plan: ConfigError: an option 'yes' of 'yes' reads the same as 'Yes.'"),
-        ("score", "raised in score: ZeroDivisionError: division by zero (faulty.py, line 70)"),
+        ("score", "raised in score: ZeroDivisionError: division by zero (faulty.py, line 72)"),
     ],
 )
 def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(
@@ -268,14 +268,31 @@ def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(
     data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
     words = ["--protocol", "faulty", "--option", f"fault={fault}", "--backend", "toy/judge", "--out", out]
     code, said, err = editloupe("judge", data, *words)
-    # With a fault in score alone every question is answered.
-    assert code == (0 if fault == "score" else 3), said + err
+    assert code == 3, said + err
     frame = Run(out).frame()
     rows = {row["sample"]: row for row in frame.to_dicts()}
     assert {id_: rows[id_]["value"] for id_ in "abc"} == {"a": 1.0, "b": None, "c": 1.0}
     named = f"protocol 'faulty' (editloupe-toys 0.1) {message}"
     told = " ".join((said + err).split()) + str(rows["b"]["reason"])
     assert named in told, told
+
+
+def test_a_fault_in_score_is_told_by_judge_and_by_report(
+    site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+) -> None:
+    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
+    words = ["judge", data, "--protocol", "faulty", "--option", "fault=score", "--backend", "toy/judge", "--out", out]
+    told = "protocol 'faulty' (editloupe-toys 0.1) raised in score: ZeroDivisionError: division by zero"
+    code, said, err = editloupe(*words)
+    assert code == 3 and f"warning: {told}" in err and "; no score of b" in err, err
+    assert "3 of 3 findings judged" in said and "1 sample has no score" in said, said
+    # One of three is tolerated.
+    code, said, err = editloupe(*words, "--fail-on-error", "0.4", "--json")
+    done = next(line for line in map(json.loads, said.splitlines()) if line["event"] == "done")
+    assert code == 0 and told in done["unscored"]["b"] and told in err
+    code, said, err = editloupe("report", out)
+    assert code == 0 and told in err and "; no score of b" in err
+    assert told in (out / "report" / "report.md").read_text(encoding="utf-8")
 
 
 def test_tasks_can_be_answered_in_other_processes(site: Path, tmp_path: Path, calls: Callable[[], list[str]]) -> None:

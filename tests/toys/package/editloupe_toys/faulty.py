@@ -10,7 +10,9 @@ from editloupe.values import Box
 
 
 class FaultyOptions(Options):
-    fault: Literal["plan", "score", "twice", "forever", "role", "measure", "op", "empty", "fold", "crop", "off", "outline"] = "plan"
+    fault: Literal[
+        "plan", "score", "twice", "forever", "role", "measure", "op", "empty", "fold", "crop", "off", "outline"
+    ] = "plan"  # fmt: skip
 
 
 class Faulty(BaseProtocol):
