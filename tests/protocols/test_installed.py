@@ -277,6 +277,38 @@ def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(
     assert named in told, told
 
 
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("float", "returned 7.0; expected an editloupe.answers.Answer"),
+        ("float32", "returned np.float32(7.0); expected an editloupe.answers.Answer"),
+        ("number of float32", "returned Number(value=np.float32(7.0), confidence=None, kind='number'); expected an"),
+        ("status", "raised a MeasureError with the unknown status 'broken': it hurts"),
+        ("ok", "raised a MeasureError with the unknown status 'ok': it hurts"),
+    ],
+)
+def test_a_measure_that_breaks_its_contract_is_named_and_other_samples_go_on(
+    what: str, message: str, site: Path, tmp_path: Path, editloupe: Cli
+) -> None:
+    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
+    code, said, err = editloupe("judge", data, "--protocol", "wrong", "--option", f"what={what}", "--out", out)
+    assert code == 3, said + err
+    found = {f.sample_id: f for f in RunStore.read(out).findings.values()}
+    assert {id_: (f.status, f.value) for id_, f in found.items()} == {
+        "a": ("ok", 7.0),
+        "b": ("tool_failed", None),
+        "c": ("ok", 7.0),
+    }
+    assert found["b"].reason.startswith(f"measure 'toy-wrong' (editloupe-toys 0.1) {message}"), found["b"].reason
+
+
+def test_a_measure_that_cannot_be_opened_stops_the_run_and_is_named(site: Path, tmp_path: Path, editloupe: Cli) -> None:
+    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
+    code, _, err = editloupe("judge", data, "--protocol", "wrong", "--option", "what=unopened", "--out", out)
+    told = "measure 'toy-unopened' (editloupe-toys 0.1) cannot be opened: TypeError: no weights file"
+    assert code == 2 and told in err, err
+
+
 def test_a_fault_in_score_is_told_by_judge_and_by_report(
     site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
 ) -> None:
