@@ -11,7 +11,7 @@ from editloupe.cli.judge import judge_all, opened
 from editloupe.cli.options import AsJson, RunFolder, read_config, words
 from editloupe.cli.output import note
 from editloupe.config import RunConfig
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, UnknownPlugin
 from editloupe.findings import FAILURES, PENDING
 
 
@@ -35,7 +35,12 @@ def retry(
     store = RunStore.read(run_folder)
     asked = {"limit": None, "sample": (*store.samples, *store.rejected)}
     runs = [run.model_copy(update=asked) for run in recorded(run_folder)]
-    ids = {opened(run).judge.id for run in runs}
+    try:
+        ids = {opened(run).judge.id for run in runs}
+    except UnknownPlugin as error:
+        if error.group != "protocol":
+            raise
+        raise ConfigError(f"{run_folder} was judged by a protocol that is not installed here: {error}") from error
     for name in (name for id_, name in store.judge_names().items() if id_ not in ids):
         note(f"warning: {name} is left out: how it was asked is not recorded. Name it again: editloupe judge … --backend")
     return judge_all(runs, run_folder, redo=PENDING | chosen, as_json=as_json)

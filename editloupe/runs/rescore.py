@@ -13,7 +13,7 @@ from editloupe.answers import Answer, AnswerSpec
 from editloupe.chat import Reply
 from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
-from editloupe.errors import ReplyError, TraceError
+from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, groups, known_of, make_protocol, planned
 from editloupe.protocols.repeats import Repeats
@@ -63,8 +63,11 @@ class Rescored:
 
 
 def protocol_with(store: RunStore, changes: Mapping[str, Any]) -> EvalProtocol:
-    """Return the run's protocol with some options changed. Raises UnknownPlugin and ConfigError."""
-    return make_protocol(store.protocol, {**store.options(), **changes})
+    """Return the run's protocol with some options changed. Raises ConfigError."""
+    try:
+        return make_protocol(store.protocol, {**store.options(), **changes})
+    except UnknownPlugin as error:
+        raise ConfigError(f"{store.folder} was judged by a protocol that is not installed here: {error}") from error
 
 
 def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:

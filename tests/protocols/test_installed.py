@@ -241,6 +241,12 @@ def test_a_run_whose_protocol_is_not_installed_says_so(
         code, _, err = editloupe(*words)
         assert code == 2, words
         assert "gone" in err and "installed" in err, err
+    config = out / "config.yaml"
+    config.write_text(config.read_text(encoding="utf-8").replace("protocol: choice", "protocol: gone"), encoding="utf-8")
+    for words in (["retry", out], ["rescore", out, "--option", "polite=true"]):
+        code, _, err = editloupe(*words)
+        told = f"{out} was judged by a protocol that is not installed here: unknown protocol 'gone'"
+        assert code == 2 and told in err, err
 
 
 @pytest.mark.parametrize(
