@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, TypeAdapter
 
@@ -452,6 +452,14 @@ class RecordOf(Serialisable):
     def __post_init__(self) -> None:
         if not self.schema:
             raise ConfigError("a record needs a JSON Schema; an empty one accepts everything")
+        import jsonschema
+
+        try:
+            jsonschema.Draft202012Validator.check_schema(dict(self.schema))
+        except jsonschema.SchemaError as error:
+            raise ConfigError(
+                f"the schema of a record is no JSON Schema at {error.json_path}: {error.message[:300]}"
+            ) from error
 
     @classmethod
     def model(cls, model: type[BaseModel]) -> RecordOf:
@@ -473,11 +481,22 @@ class RecordOf(Serialisable):
         return f"The answer is one JSON object of this JSON Schema: {json.dumps(self.schema, ensure_ascii=False)}"
 
     def parse(self, text: str) -> Record:
-        """Return the object. Raises ReplyError for text that is no JSON, and for JSON that the schema refuses."""
+        """Return the object. Raises ReplyError for text that is no JSON, and for JSON that the schema refuses.
+
+        Raises ConfigError for a schema that names another one or itself without end.
+        """
         import jsonschema
+        from referencing import Registry
+        from referencing.exceptions import Unresolvable
 
         data = _json_in(text, "one JSON object")
-        problem = next(iter(jsonschema.Draft202012Validator(dict(self.schema)).iter_errors(data)), None)
+        # The default one opens files and addresses that a schema names.
+        registry: Registry[Any] = Registry()
+        validator = jsonschema.Draft202012Validator(dict(self.schema), registry=registry)
+        try:
+            problem = next(iter(validator.iter_errors(data)), None)
+        except (Unresolvable, RecursionError, re.error) as error:
+            raise ConfigError(f"the schema of a record cannot be used, and nothing is fetched for it: {error}") from error
         if problem is not None:
             raise ReplyError(
                 "off_menu", f"the JSON does not fit the schema at {problem.json_path}: {problem.message[:300]}"
@@ -509,12 +528,17 @@ def _json_in(text: str, expected: str) -> Json:
     if not body:
         raise ReplyError("unparsed", f"the answer is empty; expected {expected}")
     try:
-        value: Json = json.loads(body, parse_constant=_not_finite)
+        value: Json = json.loads(body, parse_constant=_not_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise ReplyError(
             "unparsed", f"the answer is not JSON ({error}); expected {expected}; found {body[:120]!r}"
         ) from error
     return value
+
+
+def _finite(word: str) -> float:
+    value = float(word)
+    return value if math.isfinite(value) else _not_finite(word)
 
 
 def _not_finite(word: str) -> float:
