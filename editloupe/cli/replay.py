@@ -13,6 +13,7 @@ from rich.table import Table
 from editloupe.cli.options import AsJson, CriterionName, RunFolder
 from editloupe.cli.output import err, note, out, plain, print_json, say, warn
 from editloupe.cli.retry import recorded as recorded_runs
+from editloupe.cli.retry import refuse_elsewhere
 from editloupe.cli.select import findings_of
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
@@ -121,6 +122,8 @@ def _replayed(
         mine = [f for f in findings if f.judge_id == judge_id]
         judge = JudgeSpec.from_json(judges[judge_id])
         asked = asks and judge.kind == "lmm"
+        if asked and backend is None:
+            refuse_elsewhere(store.folder, [judge.backend])
         live = Live(backend=open_backend(backend or judge.backend) if asked else None, toolbox=toolbox)
         live.check(judge)
         replay = Replay(
