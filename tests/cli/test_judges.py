@@ -364,3 +364,17 @@ def test_a_server_that_only_the_run_folder_names_is_not_started(editloupe: Run, 
     told = editloupe("retry", out, "--launch", "--launch-args", "--trust-remote-code")[2]
     assert "if you trust" not in " ".join(told.split())
     assert "needs --launch" in editloupe("retry", out, "--launch-args", "--trust-remote-code")[2]
+
+
+def test_weights_that_only_the_run_folder_names_are_not_opened(
+    editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    out, weights = tmp_path / "run", str(tmp_path / "stranger.pth")
+    assert editloupe("judge", edits(1), "--criteria", "if", "--out", out)[0] == 0
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    (out / "config.yaml").write_text(yaml.safe_dump({**config, "detector": weights}))
+    code, _, told = editloupe("replay", out, "--tools", "live")
+    assert code == 2
+    assert "EDITLOUPE_DETECTOR" in told
+    monkeypatch.setenv("EDITLOUPE_DETECTOR", weights)
+    assert "if you trust" not in " ".join(editloupe("replay", out, "--tools", "live")[2].split())
