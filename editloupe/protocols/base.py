@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from numbers import Real
@@ -302,7 +302,8 @@ def scored(
 ) -> list[Score]:
     """Return the scores of all samples, in their order.
 
-    If `score` raises or gives a wrong score, the group's scores are missing and say why. So is a score that it leaves out.
+    If `score` raises or gives a wrong score, the group's scores are missing and say why. So is a score that it leaves out
+    of a sample and a metric with findings.
     """
     by_sample: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -311,11 +312,17 @@ def scored(
     metrics = {metric.id: metric for metric in protocol.metrics}
     for group in groups(samples):
         known = known_of((f for sample in group for f in by_sample.get(sample.key, ())), repeats)
-        for score in _scores(protocol, group, known):
+        asked = {(one.key, f.metric) for one in group for f in by_sample.get(one.key, ()) if f.metric in metrics}
+        for score in _scores(protocol, group, known, asked):
             # Of several findings the one whose answers differ most.
             entropy = max((known.entropy[id_] for id_ in score.findings if id_ in known.entropy), default=None)
             value = None if score.value is None else metrics[score.metric].normalise(score.value)
             scores.setdefault(score.key, []).append(replace(score, entropy=entropy, normalised=value))
+    # A sample that was asked in other words than metrics, and has no score where others have one.
+    given = {score.metric for of_one in scores.values() for score in of_one}
+    for sample in samples:
+        if sample.key in by_sample and sample.key not in scores:
+            scores[sample.key] = [_unscored(protocol, sample, metric) for metric in metrics if metric in given]
     return [score for sample in samples for score in scores.get(sample.key, [])]
 
 
@@ -368,21 +375,28 @@ def _on_scale(value: object, metric: Metric) -> float:
     return float(inside)
 
 
-def _scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Score]:
-    """Return the scores of a group. What the protocol did not score is missing and says so."""
+def _scores(protocol: EvalProtocol, group: Group, known: Known, asked: Collection[tuple[str, str]]) -> list[Score]:
+    """Return the scores of a group. What was asked (sample key, metric) and is not scored is missing and says so."""
     scores: list[Score] = []
     try:
         scores = group_scores(protocol, group, known)
-        reason = f"{described(protocol)} gave no score of it, not even a missing one"
+        reason = ""
     except ProtocolError as error:
         reason = str(error)
+        asked = {(one.key, metric.id) for one in group for metric in protocol.metrics}
     there = {(score.key, score.metric) for score in scores}
     return scores + [
-        Score(sample_id=one.id, editor=one.editor, metric=metric.id, value=None, missing="input_error", reason=reason)
+        _unscored(protocol, one, metric.id, reason)
         for one in group
         for metric in protocol.metrics
-        if (one.key, metric.id) not in there
+        if (one.key, metric.id) in asked and (one.key, metric.id) not in there
     ]
+
+
+def _unscored(protocol: EvalProtocol, sample: Sample, metric: str, reason: str = "") -> Score:
+    """Return the missing score of a sample that has findings and no score."""
+    reason = reason or f"{described(protocol)} gave no score of it, not even a missing one"
+    return Score(sample_id=sample.id, editor=sample.editor, metric=metric, value=None, missing="input_error", reason=reason)
 
 
 def looks_at_outputs(protocol: EvalProtocol) -> bool:

@@ -15,6 +15,7 @@ from editloupe import plugins
 from editloupe.answers import YES_NO
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ProtocolError
+from editloupe.findings import Finding
 from editloupe.protocols.base import BaseProtocol, Known, group_scores, planned, scored
 from editloupe.scores import Binary, Interval, Metric, Score
 from editloupe.tasks import About, Ask, Measure, Recipe
@@ -217,17 +218,31 @@ def test_a_score_is_a_float_on_the_scale() -> None:
     assert {type(value) for value in values} == {float}
 
 
-def test_a_score_that_is_left_out_is_missing() -> None:
-    samples = drawn_samples(ImageStore())[:2]
-    first, *rest = scored(Given(of_one(5.0)), samples, ())
+def refused(sample: Any, metric: str) -> Finding:
+    return Finding(
+        task_id=f"{sample.key} {metric}", judge_id="j", repeat=0, sample_id=sample.id, editor=sample.editor, metric=metric,
+        status="refused",
+    )  # fmt: skip
+
+
+def test_a_score_that_is_left_out_of_what_was_asked_is_missing() -> None:
+    a, b = drawn_samples(ImageStore())[:2]
+    first, *rest = scored(Given(of_one(5.0)), [a, b], [refused(a, "n"), refused(b, "m")])
     assert (first.key, first.metric, first.value) == ("a/one", "m", 5.0)
-    assert [(s.key, s.metric, s.missing) for s in rest] == [
-        ("a/one", "n", "input_error"),
-        ("b/one", "m", "input_error"),
-        ("b/one", "n", "input_error"),
-    ]
+    assert [(s.key, s.metric, s.missing) for s in rest] == [("a/one", "n", "input_error"), ("b/one", "m", "input_error")]
     assert "protocol 'given'" in rest[0].reason
     assert "gave no score of it" in rest[0].reason
+
+
+def test_a_sample_asked_in_other_words_than_metrics_is_missing_too() -> None:
+    a, b = drawn_samples(ImageStore())[:2]
+    _, left_out = scored(Given(of_one(5.0)), [a, b], [refused(a, "step"), refused(b, "step")])
+    assert (left_out.key, left_out.metric, left_out.missing) == ("b/one", "m", "input_error")
+
+
+def test_what_was_not_asked_is_not_missing() -> None:
+    a, b = drawn_samples(ImageStore())[:2]
+    assert [s.key for s in scored(Given(of_one(5.0)), [a, b], [refused(a, "m")])] == ["a/one"]
 
 
 class Plans(Faulty):
