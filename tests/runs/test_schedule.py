@@ -37,6 +37,6 @@ def test_the_same_task_in_two_groups_is_a_fault_of_the_later_one() -> None:
     assert schedule.next() is None
     problems = schedule.problems()
     assert [(one.sample_id, one.status) for one in problems] == [("b", "input_error"), ("c", "input_error")]
-    assert "'shared'" in problems[0].reason and "planned the same task twice: right, a" in problems[0].reason
-    assert "of 'a' and for those of 'b'" in problems[0].reason
+    assert "protocol 'shared'" in problems[0].reason
+    assert "planned a task about a, which is not in the group (right)" in problems[0].reason
     assert schedule.total == 2 + 2
