@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, TypeAdapter
 
@@ -197,6 +198,11 @@ class Labels(Serialisable):
 
 
 _NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d+)?")
+_DASH: Final = re.compile("[\u2010-\u2013\u2212]")
+"""Hyphens, figure dash, en dash and minus sign."""
+_MINUS: Final = re.compile(r"(?:^|(?<=[:=(*]))\s*-\s+(?=\.?\d)")
+_UNCLEAR: Final = re.compile(r"(?:[—―]|-\s*-|\s-\s)\s*\.?\d")
+_POINT: Final = re.compile(r"(?<![\w.])\.(?=\d)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,6 +238,7 @@ class Scale(Serialisable):
     def parse(self, text: str) -> Number:
         """Return the number that the text says: alone, or as "7/10" and "7 of 10". Raises ReplyError."""
         found = f"found {text.strip()[:120]!r}"
+        text = self._plain(text, found)
         folded = re.sub(r"(?<=\d)\s*(?:/|of|out of)\s*(?=\d)", " / ", fold(text.replace("/", " of ")))
         words = folded.split()
         if not words:
@@ -248,6 +255,22 @@ class Scale(Serialisable):
         if not self.low <= value <= self.high or (self.whole and value != int(value)):
             raise ReplyError("off_menu", f"{value:g} is off the scale; expected one {self._what()}; {found}")
         return Number(value=value)
+
+    def _plain(self, text: str, found: str) -> str:
+        """Return the text with every minus as "-3" and every fraction as "0.5". Raises ReplyError for signs that folding
+        would drop although they change the number."""
+        if any(unicodedata.decomposition(c).startswith(("<super>", "<sub>", "<fraction>")) for c in text):
+            raise ReplyError("unparsed", f"the answer holds a raised or lowered sign; expected one {self._what()}; {found}")
+        text = _DASH.sub("-", unicodedata.normalize("NFKC", text))
+        if "‰" in text or ("%" in text and (self.low, self.high) != (0, 100)):
+            raise ReplyError("unparsed", f"the answer is a share; expected one {self._what()}; {found}")
+        # A dash behind a word may be a minus or part two clauses: where there are negative numbers, that is not guessed.
+        text = _MINUS.sub("-", text)
+        if self.low < 0 and _UNCLEAR.search(text):
+            raise ReplyError(
+                "unparsed", f"the answer holds a dash that may be a minus; expected one {self._what()}; {found}"
+            )
+        return _POINT.sub("0.", text)
 
     def choices(self) -> tuple[str, ...] | None:
         """Return the whole numbers of a short whole scale; None where there are too many to list."""
@@ -429,6 +452,14 @@ class RecordOf(Serialisable):
     def __post_init__(self) -> None:
         if not self.schema:
             raise ConfigError("a record needs a JSON Schema; an empty one accepts everything")
+        import jsonschema
+
+        try:
+            jsonschema.Draft202012Validator.check_schema(dict(self.schema))
+        except jsonschema.SchemaError as error:
+            raise ConfigError(
+                f"the schema of a record is no JSON Schema at {error.json_path}: {error.message[:300]}"
+            ) from error
 
     @classmethod
     def model(cls, model: type[BaseModel]) -> RecordOf:
@@ -450,11 +481,22 @@ class RecordOf(Serialisable):
         return f"The answer is one JSON object of this JSON Schema: {json.dumps(self.schema, ensure_ascii=False)}"
 
     def parse(self, text: str) -> Record:
-        """Return the object. Raises ReplyError for text that is no JSON, and for JSON that the schema refuses."""
+        """Return the object. Raises ReplyError for text that is no JSON, and for JSON that the schema refuses.
+
+        Raises ConfigError for a schema that names another one or itself without end.
+        """
         import jsonschema
+        from referencing import Registry
+        from referencing.exceptions import Unresolvable
 
         data = _json_in(text, "one JSON object")
-        problem = next(iter(jsonschema.Draft202012Validator(dict(self.schema)).iter_errors(data)), None)
+        # The default one opens files and addresses that a schema names.
+        registry: Registry[Any] = Registry()
+        validator = jsonschema.Draft202012Validator(dict(self.schema), registry=registry)
+        try:
+            problem = next(iter(validator.iter_errors(data)), None)
+        except (Unresolvable, RecursionError, re.error) as error:
+            raise ConfigError(f"the schema of a record cannot be used, and nothing is fetched for it: {error}") from error
         if problem is not None:
             raise ReplyError(
                 "off_menu", f"the JSON does not fit the schema at {problem.json_path}: {problem.message[:300]}"
@@ -486,12 +528,17 @@ def _json_in(text: str, expected: str) -> Json:
     if not body:
         raise ReplyError("unparsed", f"the answer is empty; expected {expected}")
     try:
-        value: Json = json.loads(body, parse_constant=_not_finite)
+        value: Json = json.loads(body, parse_constant=_not_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise ReplyError(
             "unparsed", f"the answer is not JSON ({error}); expected {expected}; found {body[:120]!r}"
         ) from error
     return value
+
+
+def _finite(word: str) -> float:
+    value = float(word)
+    return value if math.isfinite(value) else _not_finite(word)
 
 
 def _not_finite(word: str) -> float:

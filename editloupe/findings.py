@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -175,6 +176,8 @@ class Finding(Serialisable):
             raise ValueError(
                 f"a finding has an answer exactly when its status is ok; found {self.status!r}, {self.answer!r}"
             )
+        if self.trace is not None and not _stays_inside(self.trace):
+            raise ValueError(f"a trace is a path inside the run folder; found {self.trace!r}")
 
     @classmethod
     def of(
@@ -256,6 +259,12 @@ class Finding(Serialisable):
     def from_json(cls, data: object) -> Finding:
         """Return the finding that `to_json` wrote, also one of version 1. Raises ValueError for data of another shape."""
         return super().from_json(_upgraded(data))
+
+
+def _stays_inside(path: str) -> bool:
+    """Whether a path, read as one of any system, is relative and does not climb."""
+    kinds = (PurePosixPath(path), PureWindowsPath(path))
+    return bool(path) and not any(kind.anchor or ".." in kind.parts or "\0" in path for kind in kinds)
 
 
 def _upgraded(data: object) -> object:

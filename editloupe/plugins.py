@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from editloupe.errors import ConfigError, UnknownPlugin
+from editloupe.errors import ConfigError, MissingExtra, UnknownPlugin
 
 Group: TypeAlias = Literal["backends", "models", "tools", "measures", "protocols", "loaders"]
 
@@ -37,10 +37,11 @@ def load(group: Group, name: str) -> object:
         raise ConfigError(f"{group.removesuffix('s')} {name!r} comes from two packages, {packages}; uninstall one of them")
     try:
         return found[name].load()
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"{group.removesuffix('s')} {name!r} ({found[name].value}) cannot be imported: {error}"
-        ) from error
+    except MissingExtra:
+        raise
+    except Exception as error:  # a module of any package may raise anything
+        where = f"{group.removesuffix('s')} {name!r} ({_package(found[name])}, {found[name].value})"
+        raise ConfigError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def origin(group: Group, name: str) -> str:
@@ -69,7 +70,7 @@ def _found(group: Group) -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=f"editloupe.{group}"):
         other = found.setdefault(point.name, point)
-        if other.value != point.value:
+        if (other.value, _package(other)) != (point.value, _package(point)):
             packages = " and ".join(sorted({_package(other), _package(point)}))
             _CLASHES[group, point.name] = packages
     return found

@@ -85,6 +85,8 @@ class Metric(Serialisable):
     def __post_init__(self) -> None:
         if not self.id:
             raise ConfigError("a metric needs an id")
+        if self.id.casefold() == "all":
+            raise ConfigError(f"a metric cannot have the id {self.id!r}, which stands for all metrics together")
         object.__setattr__(self, "name", self.name or self.id)
         object.__setattr__(self, "short", self.short or self.name)
         bounds = self.domain.bounds

@@ -12,6 +12,7 @@ from editloupe.cli.judge_report import spent_message
 from editloupe.cli.options import AsJson, JudgeName, settled
 from editloupe.cli.output import note, out, print_json, say, say_first
 from editloupe.cli.progress import progress, stoppable
+from editloupe.cli.retry import backends_of, refuse_elsewhere
 from editloupe.cli.retry import recorded as recorded_runs
 from editloupe.cli.select import one_judge
 from editloupe.config import JudgeConfig, RunConfig
@@ -46,6 +47,7 @@ def canary(
     if not keys:
         raise ConfigError(f"{run}: {recorded.name} gave no answer, so there is nothing to compare with")
     asked = settled(_run_of(run, recorded.title or recorded.backend, recorded.backend, backend))
+    refuse_elsewhere(run, backends_of([asked]), [backend] if backend else ())
     folder = out_dir or run / "canary" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     # Of repeats only the first counts, so the others are not asked.
     setup = open_setup(asked.model_copy(update={"repeats": 1, "limit": None, "sample": tuple(keys)}))

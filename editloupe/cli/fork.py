@@ -38,6 +38,7 @@ def fork(
     """Go on from a step of a verdict with another backbone, instruction, observation or set of tools."""
     from editloupe.backends.base import open_backend
     from editloupe.cli.replay import run_toolbox
+    from editloupe.cli.retry import refuse_elsewhere
     from editloupe.runs.fork import Changes
     from editloupe.runs.fork import fork as go
     from editloupe.runs.store import RunStore
@@ -55,6 +56,8 @@ def fork(
     try:
         store.refuse_rescored()
         name, uri = _trace(store, sample, criterion, judge, repeat, of)
+        if backend is None:
+            refuse_elsewhere(store.folder, [uri])
         forked = go(
             store.folder,
             name,

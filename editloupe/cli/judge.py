@@ -217,15 +217,15 @@ def code_of_all(codes: Sequence[int]) -> int:
 def exit_code(outcome: Outcome, *, tolerated: float) -> int:
     """Return the exit code of one judge.
 
-    0 within tolerance; 1 nothing could be judged, or the backend refuses all; 3 too many failures; 5 stopped by a budget;
-    130 interrupted.
+    0 within tolerance; 1 nothing could be judged, or the backend refuses all; 3 too many failures, samples that the
+    protocol could not score included; 5 stopped by a budget; 130 interrupted.
     """
     if outcome.interrupted:
         return 5 if outcome.ledger.reason else 130
-    if outcome.failed == outcome.asked or (outcome.ledger.refused and outcome.failed):
+    if outcome.unusable == outcome.asked or (outcome.ledger.refused and outcome.failed):
         return 1
     # A hair of tolerance, so that 0.29 of 100 is 29.
-    return 3 if outcome.failed > tolerated * outcome.asked + 1e-9 else 0
+    return 3 if outcome.unusable > tolerated * outcome.asked + 1e-9 else 0
 
 
 def default_out(run: RunConfig) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from editloupe.cli.output import command, note, out, print_json, say, say_first, slug
+from editloupe.cli.output import command, note, out, print_json, say, say_first, slug, warn
 from editloupe.findings import PENDING
 from editloupe.values import Json
 
@@ -61,8 +61,10 @@ def heading_of(setup: Setup) -> Heading:
 
 def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -> None:
     """Print what a judge found, or one JSON object, and write the summary into the run if it covers all samples."""
+    from editloupe.protocols.unscored import told
     from editloupe.reports import closing, render
 
+    unscored = outcome.unscored
     constrained = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
     if constrained:
         text = f"{constrained} of {len(outcome.findings)} labels come from a last word that was held to the list of labels."
@@ -75,6 +77,7 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
         outcome.store.write_report(f"{name}.json", render.json_text(summary))
         outcome.store.write_report(f"{name}.md", closing.markdown(tables, heading))
     judged = sum(f.status == "ok" for f in outcome.findings)
+    warn(told(unscored))
     if as_json:
         done: dict[str, Json] = {
             "event": "done",
@@ -84,6 +87,7 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
             "asked": outcome.asked,
             "judged": judged,
             "failed": outcome.failed,
+            **({"unscored": dict(unscored)} if unscored else {}),
             "constrained": constrained,
             "reused": outcome.reused,
             "tool_calls": {"run": outcome.tool_calls, "from_cache": outcome.cached},
@@ -100,6 +104,9 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
         out().print(closing.terminal(tables, heading))
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     say(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
+    if unscored:
+        count = "1 sample has" if len(unscored) == 1 else f"{len(unscored)} samples have"
+        say(f"{count} no score, since the protocol failed. Mend it, then: {command('report', folder)}", "yellow")
     if outcome.ledger.usage.total or outcome.ledger.calls_without_usage:
         say(spent_message(outcome.ledger, outcome.setup.backend))
     if outcome.cached:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -13,6 +15,7 @@ from rich.table import Table
 from editloupe.cli.options import AsJson, CriterionName, RunFolder
 from editloupe.cli.output import err, note, out, plain, print_json, say, warn
 from editloupe.cli.retry import recorded as recorded_runs
+from editloupe.cli.retry import refuse_elsewhere
 from editloupe.cli.select import findings_of
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
@@ -81,13 +84,23 @@ def replay(
 
 
 def run_toolbox(store: RunStore, names: Sequence[str] | None = None) -> Toolbox:
-    """The run's tools (or those named), opened with the weights that its config.yaml names, else the environment."""
+    """The run's tools (or those named), opened with the weights of its config.yaml, which the environment must name too.
+
+    Raises ConfigError for weights that only the run folder names.
+    """
     from editloupe.runs.setup import weights_of
     from editloupe.tools.ablations import ablated
     from editloupe.tools.base import open_toolbox
 
     # A run made in Python has no config.yaml.
     config = recorded_runs(store.folder)[0] if (store.folder / "config.yaml").exists() else RunConfig()
+    for name in ("detector", "upscaler"):
+        variable, weights = f"EDITLOUPE_{name.upper()}", getattr(config, name)
+        if weights is not None and os.environ.get(variable, "").strip() != weights:
+            raise ConfigError(
+                f"{store.folder} names the {name} {weights!r}; if you trust these weights, say so: "
+                f"{variable}={shlex.quote(weights)}"
+            )
     identity = store.info["identity"]
     assert isinstance(identity, dict)
     recorded, absent = identity.get("tools"), identity.get("absent_tools")
@@ -121,6 +134,8 @@ def _replayed(
         mine = [f for f in findings if f.judge_id == judge_id]
         judge = JudgeSpec.from_json(judges[judge_id])
         asked = asks and judge.kind == "lmm"
+        if asked and backend is None:
+            refuse_elsewhere(store.folder, [judge.backend])
         live = Live(backend=open_backend(backend or judge.backend) if asked else None, toolbox=toolbox)
         live.check(judge)
         replay = Replay(

@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 
 from editloupe.data.images import RGB, ImageStore
-from editloupe.errors import ConfigError
+from editloupe.errors import EditLoupeError, ProtocolError
 from editloupe.imaging import render
 from editloupe.tasks import Recipe
 from editloupe.values import Box, ImageRef, Json, View, box_from_json
@@ -28,10 +28,11 @@ Op: TypeAlias = Callable[[RGB, Box | None, Mapping[str, Json], ImageStore], tupl
 def make_view(recipe: Recipe, images: ImageStore) -> View:
     """Return the view of a recipe and put its picture into `images`. The same recipe always gives the same bytes.
 
-    Raises ImageError for an image that cannot be decoded, ConfigError for an op that is not known or lacks a parameter.
+    Raises ImageError for an image that cannot be decoded, ProtocolError for an op that is not known or cannot use its
+    region and parameters.
     """
     if recipe.op not in OPS:
-        raise ConfigError(f"unknown view op {recipe.op!r}; known: {', '.join(OPS)}")
+        raise ProtocolError(f"unknown view op {recipe.op!r}; known: {', '.join(OPS)}")
     # Decoded here, so that a damaged file is found before a model is asked.
     rgb = images.array(recipe.origin)
     images.keep(recipe.origin)
@@ -39,9 +40,12 @@ def make_view(recipe: Recipe, images: ImageStore) -> View:
         return View.whole(recipe.origin)
     try:
         picture, region = OPS[recipe.op](rgb, recipe.region, recipe.params, images)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"view {recipe.alias!r}: op {recipe.op!r} cannot use its parameters ({error!r})") from error
-    image = images.add_array(picture)
+        image = images.add_array(picture)
+    except (EditLoupeError, OSError):
+        raise
+    except Exception as error:  # an op meets whatever a plan gives it, down to faults of cv2
+        problem = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ProtocolError(f"view {recipe.alias!r}: op {recipe.op!r} cannot use its parameters ({problem})") from error
     window = Box.whole(width=image.width, height=image.height)
     return View(image=image, origin=recipe.origin, region=region, window=window, op=recipe.op, params=recipe.params)
 

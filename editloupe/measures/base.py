@@ -7,6 +7,7 @@ becomes a finding with a status; a failure never becomes a number.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from editloupe import models as installed
 from editloupe import plugins
-from editloupe.answers import Answer
+from editloupe.answers import Answer, answer_from_json
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MeasureError, ModelAbsent
-from editloupe.findings import JudgeSpec
+from editloupe.findings import FAILURES, JudgeSpec
 from editloupe.values import Json
 
 
@@ -81,13 +82,15 @@ class Models:
 
 @cache
 def open_measure(name: str) -> MeasureFn:
-    """Return a measure by name. Raises UnknownPlugin, and ConfigError for a class that is no measure."""
+    """Return a measure by name. Raises UnknownPlugin, and ConfigError for a class that is no measure or cannot be made."""
     found: Any = plugins.load("measures", name)
-    measure: Any = found() if isinstance(found, type) else found
+    try:
+        measure: Any = found() if isinstance(found, type) else found
+    except Exception as error:
+        raise ConfigError(f"{described(name)} cannot be opened: {type(error).__name__}: {error}") from error
     missing = [part for part in ("version", "Args", "needs") if not hasattr(measure, part)]
     if missing or not callable(measure):
-        where = f"measure {name!r} ({plugins.origin('measures', name)})"
-        raise ConfigError(f"{where} lacks {', '.join(missing) or '__call__'}; see docs/protocols.md")
+        raise ConfigError(f"{described(name)} lacks {', '.join(missing) or '__call__'}; see docs/protocols.md")
     checked: MeasureFn = measure
     return checked
 
@@ -110,8 +113,8 @@ def judge_of(name: str, models: Models) -> JudgeSpec:
 def run_measure(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], models: Models | None = None) -> Answer:
     """Return what a measure says of these images.
 
-    Raises MeasureError if it has no value, raises, or lacks its weights, and UnknownPlugin or ConfigError if it cannot be
-    opened.
+    Raises MeasureError if it has no value, raises, returns no Answer, or lacks its weights, and UnknownPlugin or
+    ConfigError if it cannot be opened.
     """
     measure = open_measure(name)
     try:
@@ -121,13 +124,28 @@ def run_measure(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], 
         where = ".".join(map(str, problem["loc"]))
         raise MeasureError(f"measure {name!r}: argument {where}: {problem['msg']}", status="input_error") from error
     try:
-        return measure(checked, images, models or Models())
-    except MeasureError:
-        raise
+        return _checked(name, measure(checked, images, models or Models()))
+    except MeasureError as error:
+        if error.status in FAILURES:
+            raise
+        message = f"{described(name)} raised a MeasureError with the unknown status {error.status!r}: {error}"
+        raise MeasureError(message, status="tool_failed") from error
     except ModelAbsent as error:
         raise MeasureError(str(error)) from error
     except Exception as error:
-        origin = plugins.origin("measures", name)
-        raise MeasureError(
-            f"measure {name!r} ({origin}) raised {type(error).__name__}: {error}", status="tool_failed"
-        ) from error
+        message = f"{described(name)} raised {type(error).__name__}: {error}"
+        raise MeasureError(message, status="tool_failed") from error
+
+
+def described(name: str) -> str:
+    """Return "measure 'toy' (toy-package 0.1)"."""
+    return f"measure {name!r} ({plugins.origin('measures', name)})"
+
+
+def _checked(name: str, answer: Any) -> Answer:
+    """Return an answer as it is read from a recording. Raises MeasureError for what is none, or holds no plain values."""
+    try:
+        return answer_from_json(json.loads(json.dumps(answer.to_json(), allow_nan=False)))
+    except Exception as error:
+        message = f"{described(name)} returned {answer!r}; expected an editloupe.answers.Answer of plain numbers and text"
+        raise MeasureError(message, status="tool_failed") from error

@@ -6,10 +6,12 @@ protocols do not need. docs/protocols.md has a complete example.
 
 from __future__ import annotations
 
+import math
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -22,7 +24,7 @@ from editloupe.findings import Finding
 from editloupe.imaging.views import OPS
 from editloupe.protocols.repeats import Repeats, joined
 from editloupe.scores import NOT_JUDGED, Metric, Score, TableSpec
-from editloupe.tasks import About, Budget, Task
+from editloupe.tasks import STATUSES, About, Ask, Budget, Measure, Task
 from editloupe.values import Json, Sample
 
 Group: TypeAlias = Sequence[Sample]
@@ -200,7 +202,8 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
     """Return what a protocol plans for a group.
 
     most: `plan` is stopped after this many tasks and one more.
-    Raises ProtocolError, which names package and place, if `plan` raises or asks one question in two ways.
+    Raises ProtocolError, which names package and place, if `plan` raises, asks one question in two ways, or plans a
+    task that cannot be asked.
     """
     where = described(protocol)
     try:
@@ -209,13 +212,22 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
         raise ProtocolError(f"{where} raised in plan: {_raised(error)}") from error
     if len(tasks) > most:
         raise ProtocolError(f"{where} plans without an end: more than {most:,} tasks for {len(group)} samples")
+    keys = {sample.key for sample in group}
     found: dict[str, Task] = {}
     asked: dict[Question, str] = {}
     for task in tasks:
-        if not hasattr(task, "kind"):
+        if not isinstance(task, Ask | Measure):
             raise ProtocolError(f"{where} planned {task!r}; expected an Ask or a Measure")
         if task.protocol != protocol.name:
             raise ProtocolError(f"{where} planned a task of the protocol {task.protocol!r}; expected {protocol.name!r}")
+        if task.about.key not in keys:
+            raise ProtocolError(f"{where} planned a task about {task.about}, which is not in the group ({task.metric})")
+        if problem := _wrong(task):
+            raise ProtocolError(f"{where} planned a task ({task.metric}, {task.about}) {problem}")
+        try:
+            _ = task.id
+        except Exception as error:
+            raise ProtocolError(f"{where} planned a task that is no JSON ({task.metric}, {task.about}): {error}") from error
         if task.id in found:
             raise ProtocolError(f"{where} planned the same task twice: {task.metric}, {task.about}")
         other = asked.setdefault(task.question, task.id)
@@ -234,6 +246,22 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
             raise ProtocolError(f"{where} planned a view with the op {unknown!r}; known are {', '.join(OPS)}")
         found[task.id] = task
     return list(found.values())
+
+
+def _wrong(task: Task) -> str:
+    """Return what is wrong with a task of its own, as the end of a sentence; "" for nothing."""
+    aliases = [view.alias for view in task.views]
+    if twice := next((alias for alias in aliases if aliases.count(alias) > 1), None):
+        return f"with two views of the alias {twice!r}; a picture is known by its alias"
+    if task.blocked is not None:
+        status = task.blocked[0] if isinstance(task.blocked, tuple) and len(task.blocked) == 2 else None
+        if status not in STATUSES or status == "ok":
+            known = ", ".join(known for known in STATUSES if known != "ok")
+            return f"blocked as {task.blocked!r}; expected a reason behind one of {known}"
+    prompt: object = task.prompt if task.kind == "ask" else ""
+    if not isinstance(prompt, str):
+        return f"with the prompt {prompt!r}; expected a text"
+    return ""
 
 
 def groups(samples: Sequence[Sample]) -> list[list[Sample]]:
@@ -272,7 +300,11 @@ def known_of(findings: Iterable[Finding], repeats: Repeats | None = None) -> Kno
 def scored(
     protocol: EvalProtocol, samples: Sequence[Sample], findings: Iterable[Finding], repeats: Repeats | None = None
 ) -> list[Score]:
-    """Return the scores of all samples, in their order. If `score` raises, the group's scores are missing and say why."""
+    """Return the scores of all samples, in their order.
+
+    If `score` raises or gives a wrong score, the group's scores are missing and say why. So is a score that it leaves out
+    of a sample and a metric with findings.
+    """
     by_sample: dict[str, list[Finding]] = {}
     for finding in findings:
         by_sample.setdefault(finding.about.key, []).append(finding)
@@ -280,44 +312,91 @@ def scored(
     metrics = {metric.id: metric for metric in protocol.metrics}
     for group in groups(samples):
         known = known_of((f for sample in group for f in by_sample.get(sample.key, ())), repeats)
-        for score in _scores(protocol, group, known):
+        asked = {(one.key, f.metric) for one in group for f in by_sample.get(one.key, ()) if f.metric in metrics}
+        for score in _scores(protocol, group, known, asked):
             # Of several findings the one whose answers differ most.
             entropy = max((known.entropy[id_] for id_ in score.findings if id_ in known.entropy), default=None)
             value = None if score.value is None else metrics[score.metric].normalise(score.value)
             scores.setdefault(score.key, []).append(replace(score, entropy=entropy, normalised=value))
+    # A sample that was asked in other words than metrics, and has no score where others have one.
+    given = {score.metric for of_one in scores.values() for score in of_one}
+    for sample in samples:
+        if sample.key in by_sample and sample.key not in scores:
+            scores[sample.key] = [_unscored(protocol, sample, metric) for metric in metrics if metric in given]
     return [score for sample in samples for score in scores.get(sample.key, [])]
 
 
 def group_scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Score]:
-    """Return what a protocol scores of a group.
+    """Return what a protocol scores of a group, every value a float on its metric's scale.
 
-    Raises ProtocolError if `score` raises, or gives a score of another group or of a metric that is not declared.
+    Raises ProtocolError if `score` raises, or gives a score of another group, of a metric that is not declared, twice, or
+    with a value that is no number on the metric's scale.
     """
     where = described(protocol)
     try:
         scores = list(protocol.score(group, known))
     except Exception as error:
         raise ProtocolError(f"{where} raised in score: {_raised(error)}") from error
-    metrics, keys = {metric.id for metric in protocol.metrics}, {sample.key for sample in group}
+    metrics, keys = {metric.id: metric for metric in protocol.metrics}, {sample.key for sample in group}
+    found: dict[Question, Score] = {}
     for score in scores:
+        if not isinstance(score, Score):
+            raise ProtocolError(f"{where} gave {score!r} for a score; expected a Score")
         if score.metric not in metrics:
             raise ProtocolError(f"{where} gave a score of the metric {score.metric!r}, which is not declared")
         if score.key not in keys:
             raise ProtocolError(f"{where} gave a score of the sample {score.key!r}, which is not in the group")
-    return scores
+        about = About(sample_id=score.sample_id, editor=score.editor, turn=score.turn, part=score.part)
+        place = score.metric, score.editor, score.sample_id, score.turn, score.part
+        if place in found:
+            raise ProtocolError(f"{where} gave the score of {score.metric!r} for {about} twice")
+        if score.value is not None:
+            try:
+                score = replace(score, value=_on_scale(score.value, metrics[score.metric]))
+            except (ValueError, OverflowError) as error:
+                raise ProtocolError(f"{where}: the score of {score.metric!r} for {about} {error}") from error
+        found[place] = score
+    return list(found.values())
 
 
-def _scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Score]:
-    """Return the scores of a group. If there are none, they are missing for the reason that the protocol gives."""
+def _on_scale(value: object, metric: Metric) -> float:
+    """Return the value as a float. Raises ValueError unless it is a finite number on the metric's scale."""
+    if not isinstance(value, Real):
+        raise ValueError(f"is {value!r}, which is no number")
+    number, bounds = float(value), metric.domain.bounds
+    if not math.isfinite(number):
+        raise ValueError(f"is {number}; a score without a finite value says why it is missing")
+    if bounds is None:
+        return number
+    # A mean of tens may come out as 10.000000000000002.
+    inside = min(max(number, bounds[0]), bounds[1])
+    if abs(number - inside) > 1e-9 * (bounds[1] - bounds[0]):
+        raise ValueError(f"is {number}, outside {list(bounds)}")
+    return float(inside)
+
+
+def _scores(protocol: EvalProtocol, group: Group, known: Known, asked: Collection[tuple[str, str]]) -> list[Score]:
+    """Return the scores of a group. What was asked (sample key, metric) and is not scored is missing and says so."""
+    scores: list[Score] = []
     try:
-        return group_scores(protocol, group, known)
+        scores = group_scores(protocol, group, known)
+        reason = ""
     except ProtocolError as error:
-        missing, reason = "input_error", str(error)
-        return [
-            Score(sample_id=one.id, editor=one.editor, metric=metric.id, value=None, missing=missing, reason=reason)
-            for one in group
-            for metric in protocol.metrics
-        ]
+        reason = str(error)
+        asked = {(one.key, metric.id) for one in group for metric in protocol.metrics}
+    there = {(score.key, score.metric) for score in scores}
+    return scores + [
+        _unscored(protocol, one, metric.id, reason)
+        for one in group
+        for metric in protocol.metrics
+        if (one.key, metric.id) in asked and (one.key, metric.id) not in there
+    ]
+
+
+def _unscored(protocol: EvalProtocol, sample: Sample, metric: str, reason: str = "") -> Score:
+    """Return the missing score of a sample that has findings and no score."""
+    reason = reason or f"{described(protocol)} gave no score of it, not even a missing one"
+    return Score(sample_id=sample.id, editor=sample.editor, metric=metric, value=None, missing="input_error", reason=reason)
 
 
 def looks_at_outputs(protocol: EvalProtocol) -> bool:

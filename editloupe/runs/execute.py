@@ -20,6 +20,7 @@ from editloupe.data.samples import Loaded, RejectedRow, load
 from editloupe.errors import ConfigError, DataError, Interrupted, TraceError
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
+from editloupe.protocols.unscored import unscored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import as_ready
 from editloupe.runs.judges import Entry
@@ -80,6 +81,17 @@ class Outcome:
         """Whether every sample of the run was asked for, and not a part of it."""
         keys = {s.key for s in self.loaded.samples} | {r.key for r in self.loaded.rejected}
         return keys >= set(self.store.samples) | set(self.store.rejected)
+
+    @property
+    def unscored(self) -> dict[str, str]:
+        """Sample key → what the protocol's `score` raised, of the samples that have no score for that reason."""
+        return unscored(self.setup.protocol, self.scores)
+
+    @property
+    def unusable(self) -> int:
+        """Of those asked, how many have no answer, or one of which no score could be made."""
+        lost = self.unscored
+        return self.asked - sum(f.status == "ok" and f.about.key not in lost for f in self.findings)
 
     @property
     def failed(self) -> int:

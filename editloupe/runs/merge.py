@@ -50,6 +50,10 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
     stores: list[RunStore] = []
     try:
         stores.extend(RunStore.edit(shard) for shard in shards)
+        for store in stores:
+            # What is malformed would be lost, or lead out of the folder.
+            if bad := [problem for problem in store.problems if "not of the expected shape" in problem]:
+                raise ConfigError(f"{store.folder} cannot be merged: {'; '.join(bad)}")
         spec = stores[0].spec
         for store in stores[1:]:
             for name, ours, theirs in spec.differs_from(store.spec):
@@ -108,7 +112,9 @@ def _joined(total: Merged, shard: RunStore, out: Path, spec: RunSpec) -> Merged:
 
 
 def _take(target: RunStore, shard: RunStore, finding: Finding) -> bool:
-    """Add a shard's finding with its trace if it wins; return whether it does."""
+    """Add a shard's finding with its trace if it wins; return whether it does. Raises ConfigError for a foreign file."""
+    if finding.trace is not None and Path(finding.trace).parts[0] != "traces":
+        raise ConfigError(f"{shard.folder}: the trace of a finding is {finding.trace!r}, which is not in traces/")
     ours = target.findings.get(finding.key)
     if ours is not None and (ours.status not in PENDING or finding.status in PENDING):
         if finding.trace is not None and ours.trace == finding.trace:

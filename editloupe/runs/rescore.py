@@ -13,9 +13,10 @@ from editloupe.answers import Answer, AnswerSpec
 from editloupe.chat import Reply
 from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
-from editloupe.errors import ReplyError, TraceError
+from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, groups, known_of, make_protocol, planned
+from editloupe.protocols.repeats import Repeats
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
 from editloupe.runs.setup import identity_options, options_of
@@ -62,8 +63,11 @@ class Rescored:
 
 
 def protocol_with(store: RunStore, changes: Mapping[str, Any]) -> EvalProtocol:
-    """Return the run's protocol with some options changed. Raises UnknownPlugin and ConfigError."""
-    return make_protocol(store.protocol, {**store.options(), **changes})
+    """Return the run's protocol with some options changed. Raises ConfigError."""
+    try:
+        return make_protocol(store.protocol, {**store.options(), **changes})
+    except UnknownPlugin as error:
+        raise ConfigError(f"{store.folder} was judged by a protocol that is not installed here: {error}") from error
 
 
 def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
@@ -71,7 +75,7 @@ def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
     judges, specs = judges_with(store, protocol), _specs(store, protocol)
     for finding in store.current():
         metric = _metric(protocol, store, finding.metric)
-        spec = specs.get((metric, *finding.question[1:])) if metric else None
+        spec = specs.get((finding.judge_id, metric, *finding.question[1:])) if metric else None
         if metric is None or (spec is None and finding.trace is not None):
             what = f"the protocol has no metric {finding.metric!r} now" if metric is None else "it is not asked now"
             yield Rescored(before=finding, now=None, reason=what)
@@ -137,20 +141,30 @@ def mean(findings: Sequence[Finding], metric: Metric | None) -> float | None:
     return metric.normalise(sum(values) / len(values)) if metric is not None and values else None
 
 
-def _specs(store: RunStore, protocol: EvalProtocol) -> dict[tuple[str, str, str, int, str], AnswerSpec]:
-    """Return question → what the protocol as it is now accepts as an answer."""
-    by_sample: dict[str, list[Finding]] = {}
-    for finding in store.current():
-        metric = _metric(protocol, store, finding.metric)
-        if metric is not None:
-            by_sample.setdefault(finding.about.key, []).append(replace(finding, metric=metric))
+def _specs(store: RunStore, protocol: EvalProtocol) -> dict[tuple[str, str, str, str, int, str], AnswerSpec]:
+    """Return (judge id, *question) → what the protocol as it is now accepts as an answer.
+
+    Each judge's later tasks are planned from its own answers, as in the run, and from those of the other roles.
+    """
+    others = [id_ for id_, role in store.roles().items() if role != "judge"]
     samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
-    found: dict[tuple[str, str, str, int, str], AnswerSpec] = {}
-    for group in groups(samples):
-        known = known_of(f for sample in group for f in by_sample.get(sample.key, ()))
-        for task in planned(protocol, group, known):
-            if task.kind == "ask":
-                found[task.question] = task.answer
+    found: dict[tuple[str, str, str, str, int, str], AnswerSpec] = {}
+    # A protocol in which nobody has the role "judge" is planned once.
+    for judge_id in store.judges() or [None]:
+        findings = store.current(judge_id)
+        rule = Repeats.of_run(store.info, findings)
+        by_sample: dict[str, list[Finding]] = {}
+        for finding in findings:
+            metric = _metric(protocol, store, finding.metric)
+            if metric is not None:
+                by_sample.setdefault(finding.about.key, []).append(replace(finding, metric=metric))
+        for group in groups(samples):
+            known = known_of((f for sample in group for f in by_sample.get(sample.key, ())), rule)
+            for task in planned(protocol, group, known):
+                if task.kind == "ask":
+                    # What another role was asked may rest on the answers of any judge.
+                    for id_ in filter(None, (judge_id, *others)):
+                        found[id_, *task.question] = task.answer
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import count
 
 from editloupe.errors import EditLoupeError, ProtocolError
 from editloupe.findings import Finding
@@ -65,6 +66,7 @@ class Schedule:
         self._groups = [_Group(samples=group) for group in groups(samples)]
         self._group_of: dict[str, _Group] = {}
         self._ready: list[tuple[int, int, Place]] = []
+        self._numbers = count()
         for group in self._groups:
             self._grow(group)
 
@@ -151,6 +153,11 @@ class Schedule:
             )
         questions = {task.question for task in group.tasks.values()}
         for task in new:
+            if (other := self._group_of.get(task.id)) is not None:
+                raise ProtocolError(
+                    f"{where} planned the same task twice: {task.metric}, {task.about}, for the samples with the source "
+                    f"and instructions of {other.samples[0].key!r} and for those of {group.samples[0].key!r}"
+                )
             if task.question in questions:
                 raise ProtocolError(
                     f"{where} planned another task for a question that was planned before ({task.metric}, {task.about}); "
@@ -167,7 +174,7 @@ class Schedule:
             self.places[place.key] = place
             finding = self._standing(task, repeat)
             if finding is None:
-                heappush(self._ready, (repeat, len(self.places), place))
+                heappush(self._ready, (repeat, next(self._numbers), place))
             else:
                 group.findings[place.key] = finding
                 self.reused += 1

@@ -16,10 +16,11 @@ from editloupe.agent.state import Context
 from editloupe.chat import Sampling
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
-from editloupe.errors import EditLoupeError, ImageError, MeasureError, ReplayMiss, StorageError
+from editloupe.errors import EditLoupeError, ImageError, MeasureError, ProtocolError, ReplayMiss, StorageError
 from editloupe.findings import PENDING, Ending, Finding
 from editloupe.imaging.views import make_view
 from editloupe.measures.base import run_measure
+from editloupe.protocols.base import described
 from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.recording import listed_tools
 from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, SentTarget, sent_targets, shown_whole
@@ -51,8 +52,8 @@ class Worker:
 
         trace: the trace file, continued where it exists; None keeps the trace in memory.   name: its path in the run.
         anew: why the earlier trace was set aside; that is done once.
-        Raises Interrupted when asked to stop, StorageError if the run cannot be written, ConfigError for an unknown
-        measure or view op.
+        Raises Interrupted when asked to stop, StorageError if the run cannot be written, ConfigError for a
+        measure that cannot be opened.
         """
         end = partial(self._ended, task, repeat)
         if task.blocked is not None:
@@ -62,6 +63,9 @@ class Worker:
                 views = {recipe.alias: make_view(recipe, self.images) for recipe in task.views}
             except ImageError as error:
                 return end("input_error", str(error), ending="input", trace=None)
+            except ProtocolError as error:
+                reason = f"{described(self.setup.protocol)} planned {task.metric}, {task.about}: {error}"
+                return end("input_error", reason, ending="protocol", trace=None)
             if task.kind == "measure":
                 return self._measured(task, views, trace, name)
             return self._answered(task, views, trace, name, repeat, anew)

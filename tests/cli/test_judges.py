@@ -326,3 +326,55 @@ def test_show_fork_report_and_compare_call_judges_by_their_names(
     code, said, _ = editloupe("replay", out, "--json")
     lines = [json.loads(line) for line in said.splitlines()]
     assert (code, len(lines), {line["verdict"] for line in lines}) == (0, 12, {"same"})
+
+
+def test_an_endpoint_that_only_the_run_folder_names_is_not_asked(editloupe: Run, edits: Edits, tmp_path: Path):
+    out, far = tmp_path / "run", "openai/m?base_url=http://stranger.invalid/v1"
+    assert editloupe("judge", edits(1), "--criteria", "if", "--out", out)[0] == 0
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    for words in ({"backend": far}, {"role": {"other": far}}):
+        (out / "config.yaml").write_text(yaml.safe_dump({**config, **words}))
+        code, _, told = editloupe("retry", out)
+        assert code == 2
+        assert "http://stranger.invalid/v1" in told and "--backend" in told
+    (out / "config.yaml").write_text(yaml.safe_dump({**config, "backend": far}))
+    assert editloupe("canary", out)[0] == 2
+    # Named, it goes on to the next check: a key is missing.
+    assert "OPENAI_API_KEY" in editloupe("retry", out, "--backend", far)[2]
+    info = json.loads((out / "run.json").read_text())
+    for judge in info["judges"].values():
+        judge["backend"] = far
+    (out / "run.json").write_text(json.dumps(info))
+    for command in (("replay", out, "--model", "live"), ("fork", out, "s00", "--at", "0")):
+        code, _, told = editloupe(*command)
+        assert code == 2
+        assert "http://stranger.invalid/v1" in told and "--backend" in told
+
+
+def test_a_server_that_only_the_run_folder_names_is_not_started(editloupe: Run, edits: Edits, tmp_path: Path):
+    out = tmp_path / "run"
+    assert editloupe("judge", edits(1), "--criteria", "if", "--out", out)[0] == 0
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    words = {"backend": "vllm/m", "launch": True, "launch_args": "--trust-remote-code"}
+    (out / "config.yaml").write_text(yaml.safe_dump({**config, **words}))
+    for given in ((), ("--launch",)):
+        code, _, told = editloupe("retry", out, *given)
+        assert code == 2
+        assert "--launch --launch-args --trust-remote-code" in " ".join(told.split())
+    told = editloupe("retry", out, "--launch", "--launch-args", "--trust-remote-code")[2]
+    assert "if you trust" not in " ".join(told.split())
+    assert "needs --launch" in editloupe("retry", out, "--launch-args", "--trust-remote-code")[2]
+
+
+def test_weights_that_only_the_run_folder_names_are_not_opened(
+    editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    out, weights = tmp_path / "run", str(tmp_path / "stranger.pth")
+    assert editloupe("judge", edits(1), "--criteria", "if", "--out", out)[0] == 0
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    (out / "config.yaml").write_text(yaml.safe_dump({**config, "detector": weights}))
+    code, _, told = editloupe("replay", out, "--tools", "live")
+    assert code == 2
+    assert "EDITLOUPE_DETECTOR" in told
+    monkeypatch.setenv("EDITLOUPE_DETECTOR", weights)
+    assert "if you trust" not in " ".join(editloupe("replay", out, "--tools", "live")[2].split())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from editloupe.answers import LabelRule, Labels
+from editloupe.answers import LabelRule, Labels, RecordOf
 from editloupe.errors import ConfigError, ReplyError
 from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice
 from editloupe.rubrics import load_rubric
@@ -329,3 +329,28 @@ def test_any_text_before_or_after_a_label_gives_that_label_or_none(rule: LabelRu
         except ReplyError as error:
             found = error.status
         assert found in {rule.name, "off_menu", "contradictory"}
+
+
+@pytest.mark.parametrize("scheme", ["file", "http"])
+def test_a_schema_that_names_another_one_fetches_nothing(tmp_path: Path, scheme: str, monkeypatch: pytest.MonkeyPatch):
+    def opened(*args: object, **kwargs: object) -> None:
+        raise AssertionError("fetched")
+
+    monkeypatch.setattr("urllib.request.urlopen", opened)
+    where = (tmp_path / "schema.json").as_uri() if scheme == "file" else "http://example.invalid/schema.json"
+    (tmp_path / "schema.json").write_text("{}")
+    with pytest.raises(ConfigError, match="nothing is fetched"):
+        RecordOf(schema={"$ref": where}).parse("{}")
+    within = RecordOf(schema={"$defs": {"a": {"type": "object"}}, "$ref": "#/$defs/a"})
+    assert within.parse('{"n": 1.5}').data == {"n": 1.5}
+    with pytest.raises(ConfigError, match="cannot be used"):
+        RecordOf(schema={"$ref": "#"}).parse("{}")
+
+
+def test_a_schema_is_a_schema_and_a_number_is_finite():
+    with pytest.raises(ConfigError, match="is no JSON Schema"):
+        RecordOf(schema={"type": "nothing"})
+    for text in ('{"n": 1e999}', '{"n": NaN}', '{"n": -Infinity}'):
+        with pytest.raises(ReplyError) as caught:
+            RecordOf(schema={"type": "object"}).parse(text)
+        assert caught.value.status == "unparsed"

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from editloupe import plugins
 from editloupe.answers import YES_NO
-from editloupe.protocols.base import BaseProtocol
-from editloupe.scores import Binary, Metric, Score
-from editloupe.tasks import About, Ask
+from editloupe.data.images import ImageStore
+from editloupe.errors import ConfigError, ProtocolError
+from editloupe.findings import Finding
+from editloupe.protocols.base import BaseProtocol, Known, group_scores, planned, scored
+from editloupe.scores import Binary, Interval, Metric, Score
+from editloupe.tasks import About, Ask, Measure, Recipe
 from editloupe.testing import check_measure, check_protocol
+from editloupe.testing.protocols import drawn_samples
 from tests.toys.install import install
 
 
@@ -155,7 +161,130 @@ class RaisesInPlan(Faulty):
     ],
 )
 def test_a_fault_is_named(protocol: type[Faulty], message: str) -> None:
-    from editloupe.errors import ProtocolError
-
     with pytest.raises((AssertionError, ProtocolError), match=message):
         check_protocol(protocol)
+
+
+class Given(BaseProtocol):
+    """Two metrics from 0 to 10; gives the scores that it is made with."""
+
+    name = "given"
+    metrics = tuple(Metric(id=id_, domain=Interval(low=0, high=10)) for id_ in ("m", "n"))
+
+    def __init__(self, *scores: Any) -> None:
+        super().__init__()
+        self.scores = scores
+
+    def plan(self, group: Any, known: Any) -> Any:
+        return ()
+
+    def score(self, group: Any, known: Any) -> Any:
+        return (score for score in self.scores if getattr(score, "key", "a/one") in {sample.key for sample in group})
+
+
+def of_one(value: Any, **more: Any) -> Score:
+    return Score(**{"sample_id": "one", "editor": "a", "metric": "m", "value": value, **more})
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ([of_one(99.0)], "the score of 'm' for a/one is 99.0, outside [0, 10]"),
+        ([of_one(-0.001, part="target 2")], "the score of 'm' for a/one, target 2 is -0.001, outside [0, 10]"),
+        ([of_one(float("nan"))], "the score of 'm' for a/one is nan"),
+        ([of_one(float("inf"), turn=1)], "the score of 'm' for a/one, turn 1 is inf"),
+        ([of_one("8")], "the score of 'm' for a/one is '8', which is no number"),
+        ([of_one(10**400)], "the score of 'm' for a/one int too large"),
+        ([of_one(1.0), of_one(2.0)], "gave the score of 'm' for a/one twice"),
+        ([8.0], "gave 8.0 for a score; expected a Score"),
+    ],
+)
+def test_a_wrong_score_is_no_number_and_other_samples_go_on(scores: list[Any], message: str) -> None:
+    samples = drawn_samples(ImageStore())
+    protocol = Given(*scores, of_one(5.0, sample_id="turns"))
+    with pytest.raises(ProtocolError, match=rf"^protocol 'given' \(.*{re.escape(message)}"):
+        group_scores(protocol, samples[:2], Known())
+    found = scored(protocol, samples, ())
+    assert [score.value for score in found if score.value is not None] == [5.0]
+    assert {score.missing for score in found if score.key in ("a/one", "b/one")} == {"input_error"}
+    assert all(message in score.reason for score in found if score.key in ("a/one", "b/one"))
+
+
+def test_a_score_is_a_float_on_the_scale() -> None:
+    samples = drawn_samples(ImageStore())[:1]
+    given = [of_one(np.float32(2.5)), of_one(10.000000000000002, metric="n"), of_one(3, turn=1), of_one(4.0, part="x")]
+    values = [score.value for score in group_scores(Given(*given), samples, Known())]
+    assert values == [2.5, 10.0, 3.0, 4.0]
+    assert {type(value) for value in values} == {float}
+
+
+def refused(sample: Any, metric: str) -> Finding:
+    return Finding(
+        task_id=f"{sample.key} {metric}", judge_id="j", repeat=0, sample_id=sample.id, editor=sample.editor, metric=metric,
+        status="refused",
+    )  # fmt: skip
+
+
+def test_a_score_that_is_left_out_of_what_was_asked_is_missing() -> None:
+    a, b = drawn_samples(ImageStore())[:2]
+    first, *rest = scored(Given(of_one(5.0)), [a, b], [refused(a, "n"), refused(b, "m")])
+    assert (first.key, first.metric, first.value) == ("a/one", "m", 5.0)
+    assert [(s.key, s.metric, s.missing) for s in rest] == [("a/one", "n", "input_error"), ("b/one", "m", "input_error")]
+    assert "protocol 'given'" in rest[0].reason
+    assert "gave no score of it" in rest[0].reason
+
+
+def test_a_sample_asked_in_other_words_than_metrics_is_missing_too() -> None:
+    a, b = drawn_samples(ImageStore())[:2]
+    _, left_out = scored(Given(of_one(5.0)), [a, b], [refused(a, "step"), refused(b, "step")])
+    assert (left_out.key, left_out.metric, left_out.missing) == ("b/one", "m", "input_error")
+
+
+def test_what_was_not_asked_is_not_missing() -> None:
+    a, b = drawn_samples(ImageStore())[:2]
+    assert [s.key for s in scored(Given(of_one(5.0)), [a, b], [refused(a, "m")])] == ["a/one"]
+
+
+class Plans(Faulty):
+    """Plans one task: of the first sample, with these fields."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__()
+        self.fields = fields
+
+    def plan(self, group: Any, known: Any) -> Any:
+        if "args" not in self.fields:
+            return [self.ask(group[0], **self.fields)]
+        return [Measure(protocol=self.name, metric="m", about=About.of(group[0]), measure="mse", **self.fields)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"about": About(sample_id="one", editor="nobody")}, "about nobody/one, which is not in the group (m)"),
+        ({"blocked": ("ok", "")}, "(m, a/one) blocked as ('ok', ''); expected a reason behind one of unparsed, "),
+        ({"blocked": ("gone", "no file")}, "(m, a/one) blocked as ('gone', 'no file')"),
+        ({"blocked": "missing_output"}, "(m, a/one) blocked as 'missing_output'"),
+        ({"prompt": None}, "(m, a/one) with the prompt None; expected a text"),
+        ({"args": {"least": float("nan")}}, "that is no JSON (m, a/one): Out of range float"),
+        ({"args": {"least": object()}}, "that is no JSON (m, a/one): Unable to serialize"),
+    ],
+)
+def test_a_task_that_cannot_be_asked_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ProtocolError, match=rf"^protocol 'faulty' \(.*planned a task {re.escape(message)}"):
+        planned(Plans(**fields), drawn_samples(ImageStore())[:2], Known())
+
+
+def test_two_views_of_one_alias_are_refused() -> None:
+    samples = drawn_samples(ImageStore())[:1]
+    source, edited = (Recipe(alias="Image", origin=image) for image in (samples[0].source, samples[0].edited) if image)
+    with pytest.raises(ProtocolError, match=r"^protocol 'faulty' \(.*\(m, a/one\) with two views of the alias 'Image'"):
+        planned(Plans(views=(source, edited)), samples, Known())
+    (task,) = planned(Plans(views=(source,)), samples, Known())
+    assert len(task.views) == 1
+
+
+@pytest.mark.parametrize("id_", ["all", "All"])
+def test_no_metric_is_called_all(id_: str) -> None:
+    with pytest.raises(ConfigError, match="which stands for all metrics together"):
+        Metric(id=id_, domain=Binary())

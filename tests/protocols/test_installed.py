@@ -241,20 +241,29 @@ def test_a_run_whose_protocol_is_not_installed_says_so(
         code, _, err = editloupe(*words)
         assert code == 2, words
         assert "gone" in err and "installed" in err, err
+    config = out / "config.yaml"
+    config.write_text(config.read_text(encoding="utf-8").replace("protocol: choice", "protocol: gone"), encoding="utf-8")
+    for words in (["retry", out], ["rescore", out, "--option", "polite=true"]):
+        code, _, err = editloupe(*words)
+        told = f"{out} was judged by a protocol that is not installed here: unknown protocol 'gone'"
+        assert code == 2 and told in err, err
 
 
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("plan", "raised in plan: KeyError: 'no such column' (faulty.py, line 30)"),
+        ("plan", "raised in plan: KeyError: 'no such column' (faulty.py, line 33)"),
         ("twice", "planned the same task twice: right, b"),
         ("forever", "plans without an end: more than 1,000 tasks"),
         ("role", "planned a task on the role 'nobody'; it declares judge"),
         ("measure", "planned the measure 'no-such-measure'; installed are"),
         ("op", "planned a view with the op 'blur'; known are whole, crop"),
+        ("crop", "planned right, b: view 'Edited Image': op 'crop' cannot use its parameters (ValueError: a crop needs a"),
+        ("off", "planned right, b: view 'Edited Image': op 'crop' cannot use its parameters (ValueError: box [0, 0, 999,"),
+        ("outline", "planned right, b: view 'Edited Image': op 'outline' cannot use its parameters (error: OpenCV"),
         ("empty", "raised in plan: ConfigError: expected at least 2 answers to choose from, found 0"),
         ("fold", "raised in plan: ConfigError: an option 'yes' of 'yes' reads the same as 'Yes.'"),
-        ("score", "raised in score: ZeroDivisionError: division by zero (faulty.py, line 60)"),
+        ("score", "raised in score: ZeroDivisionError: division by zero (faulty.py, line 72)"),
     ],
 )
 def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(
@@ -265,14 +274,63 @@ def test_a_fault_of_a_protocol_names_package_and_place_and_other_samples_go_on(
     data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
     words = ["--protocol", "faulty", "--option", f"fault={fault}", "--backend", "toy/judge", "--out", out]
     code, said, err = editloupe("judge", data, *words)
-    # With a fault in score alone every question is answered.
-    assert code == (0 if fault == "score" else 3), said + err
+    assert code == 3, said + err
     frame = Run(out).frame()
     rows = {row["sample"]: row for row in frame.to_dicts()}
     assert {id_: rows[id_]["value"] for id_ in "abc"} == {"a": 1.0, "b": None, "c": 1.0}
     named = f"protocol 'faulty' (editloupe-toys 0.1) {message}"
     told = " ".join((said + err).split()) + str(rows["b"]["reason"])
     assert named in told, told
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("float", "returned 7.0; expected an editloupe.answers.Answer"),
+        ("float32", "returned np.float32(7.0); expected an editloupe.answers.Answer"),
+        ("number of float32", "returned Number(value=np.float32(7.0), confidence=None, kind='number'); expected an"),
+        ("status", "raised a MeasureError with the unknown status 'broken': it hurts"),
+        ("ok", "raised a MeasureError with the unknown status 'ok': it hurts"),
+    ],
+)
+def test_a_measure_that_breaks_its_contract_is_named_and_other_samples_go_on(
+    what: str, message: str, site: Path, tmp_path: Path, editloupe: Cli
+) -> None:
+    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
+    code, said, err = editloupe("judge", data, "--protocol", "wrong", "--option", f"what={what}", "--out", out)
+    assert code == 3, said + err
+    found = {f.sample_id: f for f in RunStore.read(out).findings.values()}
+    assert {id_: (f.status, f.value) for id_, f in found.items()} == {
+        "a": ("ok", 7.0),
+        "b": ("tool_failed", None),
+        "c": ("ok", 7.0),
+    }
+    assert found["b"].reason.startswith(f"measure 'toy-wrong' (editloupe-toys 0.1) {message}"), found["b"].reason
+
+
+def test_a_measure_that_cannot_be_opened_stops_the_run_and_is_named(site: Path, tmp_path: Path, editloupe: Cli) -> None:
+    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
+    code, _, err = editloupe("judge", data, "--protocol", "wrong", "--option", "what=unopened", "--out", out)
+    told = "measure 'toy-unopened' (editloupe-toys 0.1) cannot be opened: TypeError: no weights file"
+    assert code == 2 and told in err, err
+
+
+def test_a_fault_in_score_is_told_by_judge_and_by_report(
+    site: Path, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
+) -> None:
+    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
+    words = ["judge", data, "--protocol", "faulty", "--option", "fault=score", "--backend", "toy/judge", "--out", out]
+    told = "protocol 'faulty' (editloupe-toys 0.1) raised in score: ZeroDivisionError: division by zero"
+    code, said, err = editloupe(*words)
+    assert code == 3 and f"warning: {told}" in err and "; no score of b" in err, err
+    assert "3 of 3 findings judged" in said and "1 sample has no score" in said, said
+    # One of three is tolerated.
+    code, said, err = editloupe(*words, "--fail-on-error", "0.4", "--json")
+    done = next(line for line in map(json.loads, said.splitlines()) if line["event"] == "done")
+    assert code == 0 and told in done["unscored"]["b"] and told in err
+    code, said, err = editloupe("report", out)
+    assert code == 0 and told in err and "; no score of b" in err
+    assert told in (out / "report" / "report.md").read_text(encoding="utf-8")
 
 
 def test_tasks_can_be_answered_in_other_processes(site: Path, tmp_path: Path, calls: Callable[[], list[str]]) -> None:
@@ -295,6 +353,41 @@ def test_two_packages_with_one_protocol_name_are_named(site: Path, tmp_path: Pat
     plugins.forget()
     with pytest.raises(ConfigError, match=r"'stars' comes from two packages, editloupe-toys 0\.1 and rival-toys 0\.1"):
         make_protocol("stars")
+    plugins.forget()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("Gone = no_such_name", "NameError: name 'no_such_name' is not defined"), ("class Gone(", "SyntaxError: ")],
+)
+def test_a_package_that_cannot_be_imported_spoils_no_other(
+    text: str, message: str, site: Path, tmp_path: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"broken_{message[:4].lower()}"
+    other = install(tmp_path / "other", name="broken-toys", entry_points=f"[editloupe.protocols]\nbroken = {name}:Gone\n")
+    (other / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(other))
+    plugins.forget()
+    code, said, err = editloupe("protocols")
+    plugins.forget()
+    assert code == 0, err
+    assert "stars" in said and "broken-toys" in said
+    assert f"protocol 'broken' (broken-toys 0.1, {name}:Gone) cannot be imported: {message}" in " ".join(err.split())
+
+
+def test_one_name_and_one_value_in_two_packages_is_a_clash_and_one_package_twice_on_the_path_is_none(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from editloupe.errors import ConfigError
+
+    monkeypatch.syspath_prepend(str(install(tmp_path / "again")))
+    plugins.forget()
+    assert plugins.load("protocols", "stars")
+    points = "[editloupe.protocols]\nstars = editloupe_toys.stars:Stars\n"
+    monkeypatch.syspath_prepend(str(install(tmp_path / "other", name="rival-toys", entry_points=points)))
+    plugins.forget()
+    with pytest.raises(ConfigError, match=r"'stars' comes from two packages, editloupe-toys 0\.1 and rival-toys 0\.1"):
+        plugins.load("protocols", "stars")
     plugins.forget()
 
 

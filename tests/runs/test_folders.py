@@ -176,6 +176,24 @@ def test_what_is_no_shard_of_the_same_run_is_refused_with_the_field(edits: Edits
 # Pictures
 
 
+@pytest.mark.parametrize("trace", ["../pwn.jsonl", "/tmp/pwn.jsonl", "traces/../../pwn.jsonl", "..\\pwn.jsonl", "run.json"])
+def test_a_trace_outside_the_run_is_neither_read_nor_merged(edits: Edits, tmp_path: Path, trace: str):
+    out = tmp_path / "run"
+    run(talker(), edits(1), out)
+    file = out / "findings.jsonl"
+    file.write_text(json.dumps(json.loads(file.read_text().splitlines()[0]) | {"trace": trace}) + "\n")
+    (tmp_path / "pwn.jsonl").write_text("untouched")
+    if trace != "run.json":
+        store = RunStore.read(out)
+        assert store.findings == {}
+        (problem,) = store.problems
+        assert problem.startswith("findings.jsonl, line 1: not of the expected shape")
+        assert "a trace is a path inside the run folder" in problem
+    with pytest.raises(ConfigError, match=r"a trace is a path inside the run folder|not in traces/"):
+        merge(tmp_path / "whole", [out])
+    assert (tmp_path / "pwn.jsonl").read_text() == "untouched"
+
+
 def test_a_cut_last_line_is_named_unless_somebody_writes(gallery: Path):
     with (gallery / "findings.jsonl").open("ab") as file:
         file.write(b'{"sample_id"')

@@ -377,6 +377,24 @@ def test_rescored_judges_keep_their_names(edits: Edits, tmp_path: Path):
     assert list(again.judge_names().values()) == ["cool"]
 
 
+def test_each_judge_is_rescored_by_its_own_answers(edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder, out = edits(1), tmp_path / "run"
+    run(talker(WRONG, name="a"), folder, out, name="strict")
+    run(talker(BEST, name="b"), folder, out, name="kind")
+    store = RunStore.read(out)
+    protocol = protocol_with(store, {"rubric": "dlebench"})
+    plan, seen = type(protocol).plan, []
+
+    def watched(self: Any, group: Any, known: Any) -> Any:
+        seen.append([finding.label for finding in known.values()])
+        return plan(self, group, known)
+
+    monkeypatch.setattr(type(protocol), "plan", watched)
+    again = {store.judge_names()[one.before.judge_id]: one.now for one in rescore(store, protocol)}
+    assert {name: now and now.label for name, now in again.items()} == {"strict": WRONG, "kind": BEST}
+    assert seen == [[WRONG], [BEST]]
+
+
 def test_a_replay_asks_each_repeat_with_its_seed_and_a_judge_with_a_prompt_comes_back(edits: Edits, tmp_path: Path):
     folder, out, prompt = edits(1), tmp_path / "run", tmp_path / "mine.md"
     prompt.write_text("{{ instruction }}: {% for level in criterion.levels %}{{ level.name }}, {% endfor %}\n")

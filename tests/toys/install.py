@@ -15,10 +15,13 @@ turns = editloupe_toys.turns:EveryTurn
 pixels = editloupe_toys.pixels:Pixels
 objects = editloupe_toys.objects:ObjectsKept
 faulty = editloupe_toys.faulty:Faulty
+wrong = editloupe_toys.wrong:WrongMeasure
 
 [editloupe.measures]
 toy-share = editloupe_toys.pixels:ChangedShare
 toy-red = editloupe_toys.pixels:MeanColour
+toy-wrong = editloupe_toys.wrong:Wrong
+toy-unopened = editloupe_toys.wrong:Unopened
 
 [editloupe.backends]
 toy = editloupe_toys.backend:open_backend

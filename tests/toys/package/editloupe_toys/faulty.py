@@ -6,10 +6,13 @@ from editloupe.answers import YES_NO, OneOf
 from editloupe.protocols.base import BaseProtocol, Options
 from editloupe.scores import Binary, Metric, Score
 from editloupe.tasks import About, Ask, Measure, Recipe
+from editloupe.values import Box
 
 
 class FaultyOptions(Options):
-    fault: Literal["plan", "score", "twice", "forever", "role", "measure", "op", "empty", "fold"] = "plan"
+    fault: Literal[
+        "plan", "score", "twice", "forever", "role", "measure", "op", "empty", "fold", "crop", "off", "outline"
+    ] = "plan"  # fmt: skip
 
 
 class Faulty(BaseProtocol):
@@ -41,6 +44,15 @@ class Faulty(BaseProtocol):
                 yield Measure(protocol=self.name, metric="right", about=About.of(sample), measure="no-such-measure")
             case "op":
                 yield self._ask(sample, views=(Recipe(alias="Edited Image", origin=sample.edited, op="blur"),))
+            case "crop":
+                yield self._ask(sample, views=(Recipe(alias="Edited Image", origin=sample.edited, op="crop"),))
+            case "off":
+                view = Recipe(alias="Edited Image", origin=sample.edited, op="crop", region=Box(0, 0, 999, 999))
+                yield self._ask(sample, views=(view,))
+            case "outline":
+                params = {"boxes": [[1, 1, 9, 9]], "width": 99999}
+                view = Recipe(alias="Edited Image", origin=sample.edited, op="outline", params=params)
+                yield self._ask(sample, views=(view,))
             case "empty":
                 yield self._ask(sample, answer=OneOf(options=()))
             case "fold":
