@@ -109,10 +109,10 @@ def _judged(judge: Judge, scene: Scene, stem: Path) -> list[Outcome]:
     edited.unlink()
     return [
         Outcome(
-            criterion=f.criterion,
+            criterion=f.metric,
             edit_type=scene.edit_type,
             plain=scene.plain,
-            truth=scene.labels[f.criterion],
+            truth=scene.labels[f.metric],
             label=f.label,
             status=f.status,
         )

@@ -12,8 +12,7 @@ from editloupe.cli.judge_report import spent_message
 from editloupe.cli.options import AsJson, JudgeName, settled
 from editloupe.cli.output import note, out, print_json, say, say_first
 from editloupe.cli.progress import progress, stoppable
-from editloupe.cli.retry import backends_of, refuse_elsewhere
-from editloupe.cli.retry import recorded as recorded_runs
+from editloupe.cli.recorded import backends_of, recorded_runs, refuse_elsewhere
 from editloupe.cli.select import one_judge
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError

@@ -37,8 +37,7 @@ def fork(
 ) -> int:
     """Go on from a step of a verdict with another backbone, instruction, observation or set of tools."""
     from editloupe.backends.base import open_backend
-    from editloupe.cli.replay import run_toolbox
-    from editloupe.cli.retry import refuse_elsewhere
+    from editloupe.cli.recorded import refuse_elsewhere, run_toolbox
     from editloupe.runs.fork import Changes
     from editloupe.runs.fork import fork as go
     from editloupe.runs.store import RunStore

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -14,10 +12,8 @@ from rich.table import Table
 
 from editloupe.cli.options import AsJson, CriterionName, RunFolder
 from editloupe.cli.output import err, note, out, plain, print_json, say, warn
-from editloupe.cli.retry import recorded as recorded_runs
-from editloupe.cli.retry import refuse_elsewhere
+from editloupe.cli.recorded import refuse_elsewhere, run_toolbox
 from editloupe.cli.select import findings_of
-from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,7 +21,6 @@ if TYPE_CHECKING:
     from editloupe.runs.recorder import Side
     from editloupe.runs.rerun import RecordMode, Replayed
     from editloupe.runs.store import RunStore
-    from editloupe.tools.base import Toolbox
 
 _SHOWN = 20
 
@@ -81,33 +76,6 @@ def replay(
         _report(done, store, f"{model} model, {tools} tools", untraced=sum(f.trace is None for f in findings))
     warn(store.problems)
     return exit_code(done, live_model=model == "live" or record_mode == "all")
-
-
-def run_toolbox(store: RunStore, names: Sequence[str] | None = None) -> Toolbox:
-    """The run's tools (or those named), opened with the weights of its config.yaml, which the environment must name too.
-
-    Raises ConfigError for weights that only the run folder names.
-    """
-    from editloupe.runs.setup import weights_of
-    from editloupe.tools.ablations import ablated
-    from editloupe.tools.base import open_toolbox
-
-    # A run made in Python has no config.yaml.
-    config = recorded_runs(store.folder)[0] if (store.folder / "config.yaml").exists() else RunConfig()
-    for name in ("detector", "upscaler"):
-        variable, weights = f"EDITLOUPE_{name.upper()}", getattr(config, name)
-        if weights is not None and os.environ.get(variable, "").strip() != weights:
-            raise ConfigError(
-                f"{store.folder} names the {name} {weights!r}; if you trust these weights, say so: "
-                f"{variable}={shlex.quote(weights)}"
-            )
-    identity = store.info["identity"]
-    assert isinstance(identity, dict)
-    recorded, absent = identity.get("tools"), identity.get("absent_tools")
-    known = [*(recorded if isinstance(recorded, dict) else ()), *(absent if isinstance(absent, list) else ())]
-    ablations = identity.get("ablations")
-    box = open_toolbox(known if names is None else names, weights_of(config))
-    return ablated(box, [str(a) for a in ablations] if isinstance(ablations, list) else [])
 
 
 def _replayed(
