@@ -1,7 +1,7 @@
 """What `editloupe report` takes on a whole DLEBench: time and memory.
 
     python -m benchmarks.report                   # 2 editors × 1,889 samples of made findings, 3 rounds, the middle one
-    python -m benchmarks.report --write           # and put the line into docs/dlesetup.md
+    python -m benchmarks.report --write           # and put the line into docs/dlebench.md
 
 Areas are log-normal and edit types as frequent as the paper's (Figure 4, Table 2); labels are drawn at random.
 """
@@ -9,7 +9,6 @@ Areas are log-normal and edit types as frequent as the paper's (Figure 4, Table 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import random
@@ -19,15 +18,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from benchmarks.pages import put
 from editloupe.answers import Label
-from editloupe.chat import Sampling
-from editloupe.findings import Finding, JudgeSpec
-from editloupe.protocols.dlebench.protocol import EDIT_TYPES, Options
+from editloupe.config import RunConfig
+from editloupe.data.samples import Loaded
+from editloupe.findings import Finding
+from editloupe.protocols.dlebench.tables import EDIT_TYPES
 from editloupe.rubrics.model import load_rubric
-from editloupe.tasks import Budget
+from editloupe.runs.execute import entry_of
+from editloupe.runs.setup import open_setup
+from editloupe.runs.store import RunStore
 from editloupe.values import Box, ImageRef, Sample, Target, Turn, digest
 
 SAMPLES = 1889
@@ -37,38 +41,36 @@ WIDTH, HEIGHT = 2000, 1500
 
 
 def write_run(folder: Path, *, samples: int = SAMPLES, seed: int = 0) -> None:
-    """A run folder with made findings of both criteria, 1 % of them without a label."""
+    """A run folder of the pixel baseline with made findings of both criteria, 1 % of them without a label."""
     rng, rubric = random.Random(seed), load_rubric("dlebench")
-    judge = JudgeSpec(
-        backend="openai/made",
-        endpoint="made",
-        sampling=Sampling(),
-        tool_protocol="text",
-        image_policy="made",
-        prompts="made",
-        rubric=rubric.digest,
-        tools={},
-    )
-    identity = {
-        "protocol": "dlebench",
-        "mode": "tool",
-        "rubric": rubric.digest,
-        "budget": Budget().to_json(),
-        "options": Options().to_json(),
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    info = {
-        "schema": 1,
-        "identity": identity,
-        "record": {"editloupe": "made", "rubric": rubric.to_json()},
-        "judges": {judge.id: judge.to_json()},
-    }
-    (folder / "run.json").write_text(json.dumps(info), encoding="utf-8")
-    rows, findings = [], []
+    setup = open_setup(RunConfig())
+    loaded = Loaded(format="made", samples=tuple(_samples(rng, samples)), rejected=())
+    with closing(RunStore.write(folder, setup.spec)) as store:
+        store.begin(setup.spec, [entry_of(setup, "judge")], loaded, config={}, narrowed=False)
+        for sample in loaded.samples:
+            for criterion in rubric.criteria:
+                level = rng.choice(criterion.levels)
+                judged = rng.random() > 0.01
+                store.add_finding(
+                    Finding(
+                        task_id=digest([sample.editor, sample.id, criterion.id]),
+                        judge_id=setup.judge.id,
+                        repeat=0,
+                        sample_id=sample.id,
+                        editor=sample.editor,
+                        metric=criterion.id,
+                        status="ok" if judged else "unparsed",
+                        answer=Label(name=level.name, value=level.value) if judged else None,
+                        reason="Seen, and found as the label says. " * 8,
+                    )
+                )
+
+
+def _samples(rng: random.Random, samples: int) -> Iterator[Sample]:
     for editor in EDITORS:
         for number in range(samples):
             side = min(1400.0, math.sqrt(10 ** rng.gauss(-2.6, 0.5) * WIDTH * HEIGHT))
-            sample = Sample(
+            yield Sample(
                 id=f"s{number}",
                 editor=editor,
                 # Two edits share a source image.
@@ -77,24 +79,6 @@ def write_run(folder: Path, *, samples: int = SAMPLES, seed: int = 0) -> None:
                 edit_type=rng.choices(EDIT_TYPES, FREQUENCIES)[0],
                 targets=(Target(boxes={"source": Box(10, 10, 10 + side, 10 + side)}),),
             )
-            rows.append(sample.to_json())
-            for criterion in rubric.criteria:
-                level = rng.choice(criterion.levels)
-                judged = rng.random() > 0.01
-                made = Finding(
-                    task_id=digest([editor, number, criterion.id]),
-                    judge_id=judge.id,
-                    repeat=0,
-                    sample_id=sample.id,
-                    editor=editor,
-                    criterion=criterion.id,
-                    status="ok" if judged else "unparsed",
-                    answer=Label(name=level.name, value=level.value) if judged else None,
-                    reason="Seen, and found as the label says. " * 8,
-                )
-                findings.append(made.to_json())
-    for name, lines in (("samples.jsonl", rows), ("findings.jsonl", findings)):
-        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
 def _image(name: str) -> ImageRef:
@@ -133,7 +117,7 @@ def main() -> None:
     line = f"{len(EDITORS)} editors × {options.samples:,} samples: {seconds:.1f} s, {peak:.0f} MB at the most, one process."
     print(line)
     if options.write:
-        put("dlesetup.md", "report", line)
+        put("dlebench.md", "report", line)
 
 
 if __name__ == "__main__":

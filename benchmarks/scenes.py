@@ -398,7 +398,7 @@ class _Painter:
         self, cast: _Cast, count: int, ground: RGB, *, elsewhere: _Plan | None
     ) -> tuple[tuple[Thing, ...], list[str]]:
         """Other things changed, taken away or added: `count` of them. `elsewhere`: the edit itself hit one of them."""
-        others, what = list(cast.others), []
+        others, what = list(cast.others), list[str]()
         for index in self.rng.permutation(len(others))[:count]:
             thing = others[index]
             kinds = ["recoloured", "removed", "swapped", "bent"]

@@ -12,13 +12,14 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from editloupe.viewer.index import RunIndex
 from playwright.sync_api import sync_playwright
 
+from editloupe.config import RunConfig
 from editloupe.runs.execute import execute
-from editloupe.runs.setup import Settings, Source, open_bench
+from editloupe.runs.setup import open_setup
 from editloupe.viewer.export import export
 from editloupe.viewer.pages import Site
+from editloupe.viewer.reader import RunReader
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,8 +27,8 @@ ROOT = Path(__file__).parents[1]
 def main() -> None:
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
         run, pages = Path(temporary) / "first", Path(temporary) / "pages"
-        execute(open_bench(Settings()), Source(path=ROOT / "examples" / "edits"), run, config={})
-        export(Site.of([RunIndex(run)]), pages)
+        execute(open_setup(RunConfig(path=ROOT / "examples" / "edits")), run, config={})
+        export(Site.of([RunReader(run)]), pages)
         path = os.environ.get("CHROMIUM") or shutil.which("chromium")
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")

@@ -1,6 +1,6 @@
 """Makes editloupe/traces/gallery: a small run folder with short traces, which tests replay and readers open.
 
-python examples/make_gallery.py          # from the repository's root
+python examples/make_gallery.py [FOLDER]          # from the repository's root; without a folder, the package's gallery
 
 Two drawn edits of 160×120 px, judged by the pixel baseline and by three scripts (no LMM): one that looks ever closer, one
 that calls tools natively, one that makes the usual mistakes. Times differ with every making, and the rest only where the
@@ -13,8 +13,9 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from PIL import Image, ImageDraw
 
@@ -25,9 +26,9 @@ from editloupe.backends.base import LMM  # noqa: E402
 from editloupe.backends.scripted import Line, ScriptedLMM  # noqa: E402
 from editloupe.baseline.backend import PixelBaseline  # noqa: E402
 from editloupe.chat import Reply, Request, ToolCall, Usage  # noqa: E402
+from editloupe.config import RunConfig  # noqa: E402
 from editloupe.runs.execute import execute  # noqa: E402
-from editloupe.runs.setup import Settings, Source, open_bench  # noqa: E402
-from editloupe.tools.settings import ToolSettings  # noqa: E402
+from editloupe.runs.setup import open_setup  # noqa: E402
 from editloupe.traces import GALLERY  # noqa: E402
 from editloupe.values import Json  # noqa: E402
 
@@ -35,30 +36,28 @@ ORIGINAL, EDITED = "Original Image", "Edited Image"
 MUG, PLATE = (52, 46, 72, 70), (100, 62, 132, 74)
 
 
-def main() -> None:
+def main(gallery: Path = GALLERY) -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = drawn(Path(folder))
-        if GALLERY.exists():
-            shutil.rmtree(GALLERY)
-        judged(PixelBaseline(), data, criteria=None)
-        judged(ScriptedLMM(closer, name="closer-look"), data, only=("mug-blue",))
-        judged(ScriptedLMM(natively, name="native-calls", native_tools=True), data, only=("mug-blue",), native=True)
-        judged(ScriptedLMM(stumbling, name="stumbling"), data, only=("plate-gone",))
+        if gallery.exists():
+            shutil.rmtree(gallery)
+        judged(gallery, PixelBaseline(), data)
+        looks, native = {"option": {"criteria": ("if",)}, "sample": ("mug-blue",)}, {"tool_protocol": "native"}
+        judged(gallery, ScriptedLMM(closer, name="closer-look"), data, **looks)
+        judged(gallery, ScriptedLMM(natively, name="native-calls", native_tools=True), data, judge=native, **looks)
+        judged(gallery, ScriptedLMM(stumbling, name="stumbling"), data, **{**looks, "sample": ("plate-gone",)})
     for name in ("run.lock", "run.owner"):
-        (GALLERY / name).unlink(missing_ok=True)
-    size = sum(path.stat().st_size for path in GALLERY.rglob("*") if path.is_file())
-    print(f"{GALLERY}: {len(list(GALLERY.glob('traces/*/*/*.jsonl')))} traces, {size / 1024:.0f} KiB")
+        (gallery / name).unlink(missing_ok=True)
+    size = sum(path.stat().st_size for path in gallery.rglob("*") if path.is_file())
+    print(f"{gallery}: {len(list(gallery.glob('traces/*/*/*.jsonl')))} traces, {size / 1024:.0f} KiB")
 
 
-def judged(
-    lmm: LMM, data: Path, *, criteria: tuple[str, ...] | None = ("if",), only: Sequence[str] = (), native: bool = False
-) -> None:
+def judged(gallery: Path, lmm: LMM, data: Path, *, judge: Mapping[str, Any] | None = None, **options: Any) -> None:
     """One judge's verdicts, into the gallery."""
     # Without a reader of text and without weights, so that every machine offers the same tools.
-    weights = ToolSettings(device="cpu", reader="off")
-    protocol = "native" if native else "text"
-    bench = open_bench(Settings(backend=lmm, criteria=criteria, weights=weights, tool_protocol=protocol))
-    execute(bench, Source(path=data, only=tuple(only)), GALLERY, config={}, concurrency=1)
+    weights = {"device": "cpu", "reader": "off"}
+    config = RunConfig.make(path=data, judge={"backend": lmm, **(judge or {})}, concurrency=1, **weights, **options)
+    execute(open_setup(config), gallery, config={})
 
 
 def drawn(folder: Path) -> Path:
@@ -157,4 +156,4 @@ def turn(request: Request) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(Path, sys.argv[1:2]))

@@ -57,7 +57,7 @@ def ssim_map(first: RGB, second: RGB) -> Found:
 
 
 def sift_and_difference(first: RGB, second: RGB) -> Found:
-    sift, second = cv2.SIFT_create(2000), _sized(first, second)
+    sift, second = cv2.SIFT.create(2000), _sized(first, second)
     (keys_1, marks_1), (keys_2, marks_2) = (sift.detectAndCompute(v, None) for v in (first, second))
     pairs = cv2.BFMatcher().knnMatch(marks_2, marks_1, k=2) if marks_1 is not None and marks_2 is not None else []
     near = [p[0] for p in pairs if len(p) == 2 and p[0].distance < 0.75 * p[1].distance]
