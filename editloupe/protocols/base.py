@@ -20,10 +20,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from editloupe import plugins
 from editloupe.answers import Answer
+from editloupe.config import Words
 from editloupe.errors import ConfigError, EditLoupeError, ProtocolError
 from editloupe.findings import Finding
 from editloupe.imaging.views import OPS
 from editloupe.protocols.repeats import Repeats, joined
+from editloupe.rubrics.model import Rubric, RubricOption
 from editloupe.scores import NOT_JUDGED, Metric, Score, TableSpec
 from editloupe.tasks import STATUSES, About, Ask, Budget, Measure, Task
 from editloupe.values import Json, Sample
@@ -39,6 +41,19 @@ class Options(BaseModel):
     """What a run may set of a protocol. A protocol derives its own model from this one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class RubricOptions(Options):
+    """The options of a protocol that asks by the criteria of a rubric."""
+
+    free: ClassVar[frozenset[str]] = frozenset({"criteria"})
+    """Options that may differ from visit to visit of one run."""
+    mode: str = "tool"
+    """tool: an agent with tools. plain: one look."""
+    rubric: RubricOption = "dlebench"
+    """A built-in rubric or your own .toml file."""
+    criteria: Words | None = None
+    """Comma-separated, such as if,vc. Default: all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +181,23 @@ class BaseProtocol:
         )
 
 
+class RubricProtocol(BaseProtocol):
+    """A protocol that asks by the criteria of a rubric. Raises ConfigError if none of them is chosen."""
+
+    Options: ClassVar[type[BaseModel]] = RubricOptions
+
+    def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
+        super().__init__(options, tools=() if getattr(options, "mode", "tool") == "plain" else tools, budget=budget)
+        given: RubricOptions = self.options
+        rubric: Rubric = given.rubric
+        chosen = None if given.criteria is None else {rubric.criterion(c).id for c in given.criteria}
+        self.criteria = [c for c in rubric.criteria if chosen is None or c.id in chosen]
+        """Those of the rubric that are asked, in its order."""
+        if not self.criteria:
+            known = ", ".join(c.id for c in rubric.criteria)
+            raise ConfigError(f"no criterion is chosen; rubric {rubric.id!r} has {known}")
+
+
 def make_protocol(
     name: str, given: Mapping[str, Json] | None = None, *, tools: Sequence[str] = (), budget: Budget | None = None
 ) -> EvalProtocol:
@@ -216,7 +248,11 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
     for task in tasks:
         if problem := _wrong(task, protocol, keys):
             raise ProtocolError(f"{where} planned {problem}")
-        if task.id in found:
+        try:
+            again = task.id in found
+        except Exception as error:
+            raise ProtocolError(f"{where} planned a task that is no JSON ({task.metric}, {task.about}): {error}") from error
+        if again:
             raise ProtocolError(f"{where} planned the same task twice: {task.metric}, {task.about}")
         if asked.setdefault(task.question, task.id) != task.id:
             raise ProtocolError(
@@ -248,10 +284,6 @@ def _wrong(task: object, protocol: EvalProtocol, keys: Collection[str]) -> str:
     prompt: object = task.prompt if task.kind == "ask" else ""
     if not isinstance(prompt, str):
         return f"a task ({task.metric}, {task.about}) with the prompt {prompt!r}; expected a text"
-    try:
-        _ = task.id
-    except Exception as error:
-        return f"a task that is no JSON ({task.metric}, {task.about}): {error}"
     if task.role not in ("measure", *protocol.roles):
         return f"a task on the role {task.role!r}; it declares {', '.join(protocol.roles) or 'none'}"
     if task.kind == "measure" and task.measure not in plugins.names("measures"):

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Final
 from editloupe.answers import Boxes, FreeText, Text
 from editloupe.findings import Finding
 from editloupe.prompts import render
-from editloupe.prompts.tags import neutralise
+from editloupe.prompts.tags import one_line
 from editloupe.protocols.base import BaseProtocol, Group, Known, Paper
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score, TableSpec
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
@@ -68,12 +68,11 @@ class Targets(BaseProtocol):
         sample = _asked(group)
         if _boxes(sample):
             return
-        instruction = neutralise(" ".join(sample.instruction.split()))
         ask = Ask(
             protocol=self.name,
             metric=NAME,
             about=About.of(sample),
-            prompt=render(PROMPT, instruction=instruction),
+            prompt=render(PROMPT, instruction=one_line(sample.instruction)),
             answer=FreeText(max_words=12),
             budget=self.budget,
         )
