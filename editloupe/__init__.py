@@ -27,19 +27,14 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _WHERE = {
-    "Box": "editloupe.values",
-    "EditLoupeError": "editloupe.errors",
-    "Finding": "editloupe.findings",
-    "ImageRef": "editloupe.values",
-    "ImageStore": "editloupe.data.images",
-    "Judge": "editloupe.runs.judge",
-    "Rubric": "editloupe.rubrics.model",
-    "Run": "editloupe.reports.run",
-    "Sample": "editloupe.values",
-    "Target": "editloupe.values",
-    "Turn": "editloupe.values",
-    "View": "editloupe.values",
-    "load_sample": "editloupe.data.samples",
+    "editloupe.data.images": ("ImageStore",),
+    "editloupe.data.samples": ("load_sample",),
+    "editloupe.errors": ("EditLoupeError",),
+    "editloupe.findings": ("Finding",),
+    "editloupe.reports.run": ("Run",),
+    "editloupe.rubrics.model": ("Rubric",),
+    "editloupe.runs.judge": ("Judge",),
+    "editloupe.values": ("Box", "ImageRef", "Sample", "Target", "Turn", "View"),
 }
 
 __all__ = [
@@ -61,6 +56,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in _WHERE:
-        return getattr(import_module(_WHERE[name]), name)
+    for module, names in _WHERE.items():
+        if name in names:
+            return getattr(import_module(module), name)
     raise AttributeError(f"module 'editloupe' has no attribute {name!r}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -83,16 +84,12 @@ def prompt_digest(template_names: Iterable[str | Path]) -> str:
 
     A user's file counts by its name without its folder, so that the digest is the same on another machine.
     """
-    pairs = {(_identity(name), _read(name)[1]) for name in template_names}
+    pairs = {(Path(name).name if _is_path(name) else str(name), _read(name)[1]) for name in template_names}
     return digest([[name, text] for name, text in sorted(pairs)])
 
 
 def _is_path(template: str | Path) -> bool:
     return isinstance(template, Path) or template.endswith(".md")
-
-
-def _identity(template: str | Path) -> str:
-    return Path(template).name if _is_path(template) else str(template)
 
 
 @cache
@@ -103,19 +100,17 @@ def _builtin_text(name: str) -> str:
 
 def _read(template: str | Path) -> tuple[str, str]:
     """Return (name for messages, text). Line ends are unified: a checkout with CRLF is the same prompt."""
-    if _is_path(template):
-        path, shown = Path(template), str(template)
-    elif template in builtin_prompts():
-        return f"{template}.md", _builtin_text(template)
-    else:
+    shown, known = str(template), ", ".join(builtin_prompts())
+    if not _is_path(template):
+        if template in builtin_prompts():
+            return f"{template}.md", _builtin_text(shown)
         raise PromptError(
-            f"unknown prompt {str(template)!r}; built in: {', '.join(builtin_prompts())}; "
-            "a prompt of your own is given by the path of its .md file"
+            f"unknown prompt {shown!r}; built in: {known}; a prompt of your own is given by the path of its .md file"
         )
     try:
-        return shown, path.read_text(encoding="utf-8-sig")
+        return shown, Path(template).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise PromptError(f"prompt {shown!r}: no such file; built in: {', '.join(builtin_prompts())}") from None
+        raise PromptError(f"prompt {shown!r}: no such file; built in: {known}") from None
     except IsADirectoryError:
         raise PromptError(f"prompt {shown!r}: is a folder; expected a .md file") from None
     except UnicodeDecodeError as error:
@@ -124,14 +119,10 @@ def _read(template: str | Path) -> tuple[str, str]:
         raise PromptError(f"prompt {shown!r}: cannot be read: {error.strerror or error}") from error
 
 
-def _no_includes(_name: str) -> None:
-    """Return None for each name: every other template is unknown."""
-
-
 @cache
 def _environment() -> ImmutableSandboxedEnvironment:
     # Jinja2 is imported at the first prompt: reports and the viewer's index render none.
-    from jinja2 import FunctionLoader, StrictUndefined
+    from jinja2 import DictLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     return ImmutableSandboxedEnvironment(
@@ -140,7 +131,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
         keep_trailing_newline=False,
         trim_blocks=True,
         lstrip_blocks=True,
-        loader=FunctionLoader(_no_includes),
+        loader=DictLoader({}),
     )
 
 
@@ -159,12 +150,8 @@ def _compiled(shown: str, text: str) -> Template:
 
 def _line(trace: TracebackType | None, shown: str) -> str:
     """Return the line of an error in the template (", line 3"), from the traceback that Jinja2 maps to template lines."""
-    found = ""
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == shown:
-            found = f", line {trace.tb_lineno}"
-        trace = trace.tb_next
-    return found
+    lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == shown]
+    return f", line {lines[-1]}" if lines else ""
 
 
 def _hint(message: str, variables: dict[str, object]) -> str:

@@ -206,7 +206,7 @@ def make_protocol(
     Raises UnknownPlugin, and ConfigError for options that do not fit and a class that is no protocol.
     """
     cls: Any = plugins.load("protocols", name)
-    where = f"protocol {name!r} ({plugins.origin('protocols', name)})"
+    where = plugins.described("protocols", name)
     missing = [part for part in ("Options", "plan", "score", "metrics") if not hasattr(cls, part)]
     if missing:
         raise ConfigError(f"{where} lacks {', '.join(missing)}; see docs/protocols.md")
@@ -415,7 +415,7 @@ def looks_at_outputs(protocol: EvalProtocol) -> bool:
 def described(protocol: EvalProtocol) -> str:
     """Return "protocol 'toy' (toy-package 0.1)"."""
     try:
-        return f"protocol {protocol.name!r} ({plugins.origin('protocols', protocol.name)})"
+        return plugins.described("protocols", protocol.name)
     except KeyError:
         return f"protocol {protocol.name!r} ({type(protocol).__module__})"
 

@@ -82,20 +82,19 @@ class Pairwise(RubricProtocol):
                 pairs = [pair(known, criterion.id, sample, other) for other in others]
                 findings = tuple(f.task_id for both in pairs for f in both if f is not None)
                 points = [_points(*both) for both in pairs]
-                won = [value for value in points if value is not None]
                 missing = None
                 if sample.edited is None:
                     missing = "missing_output"
                 elif not others:
                     missing = "not_defined"
-                elif len(won) < len(points):
+                elif None in points:
                     open_ = next(f for both in pairs for f in both if f is None or f.status != "ok")
                     missing = NOT_JUDGED if open_ is None else open_.status
                 yield Score(
                     sample_id=sample.id,
                     editor=sample.editor,
                     metric=criterion.id,
-                    value=None if missing else sum(won) / len(won),
+                    value=None if missing else sum(filter(None, points)) / len(points),
                     missing=missing,
                     findings=findings,
                 )
