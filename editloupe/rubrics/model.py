@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict, ValidationError
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import PydanticKnownError
+from pydantic_core import ErrorDetails, PydanticKnownError
 
 from editloupe import plugins
 from editloupe.answers import LabelRule, Labels
@@ -205,10 +205,9 @@ def load_rubric(name_or_path: str | Path) -> Rubric:
 
 def rubric_schema() -> dict[str, Json]:
     """Return the JSON schema of a rubric file, for editors. The committed copy is `schema.json` beside the rubrics."""
-    schema: dict[str, Json] = {"$schema": "http://json-schema.org/draft-07/schema#"}
     # Taplo, the TOML language server of most editors, reads draft 7; pydantic names the shared parts "$defs", which
     # draft 7 resolves as well, since a $ref is a path into the document.
-    return schema | Rubric.model_json_schema()
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **Rubric.model_json_schema()}
 
 
 def schema_text() -> str:
@@ -218,7 +217,7 @@ def schema_text() -> str:
 
 def _read(path: Path, shown: str) -> Rubric:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        raw = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
         raise RubricError(f"rubric {shown!r}: no such file; built in: {', '.join(builtin_rubrics())}") from None
     except IsADirectoryError:
@@ -227,28 +226,24 @@ def _read(path: Path, shown: str) -> Rubric:
         raise RubricError(f"rubric {shown!r}: is not UTF-8 (byte {error.start}); save it as UTF-8") from error
     except OSError as error:
         raise RubricError(f"rubric {shown!r}: cannot be read: {error.strerror or error}") from error
-    try:
-        raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise RubricError(f"rubric {shown!r}: is not valid TOML: {error}") from error
     try:
         rubric = Rubric.model_validate(raw)
     except ValidationError as error:
         problems = [
-            _explain(e["type"], _in_file(e["loc"], raw), e["msg"], e["input"], e.get("ctx", {}))
-            for e in error.errors()
+            _explain(problem, _in_file(problem["loc"], raw))
+            for problem in error.errors()
             # A tuple counts only its good items: it is not too short as well where one of them is at fault.
-            if e["type"] != "too_short" or e["ctx"]["actual_length"] == len(e["input"])
+            if problem["type"] != "too_short" or problem["ctx"]["actual_length"] == len(problem["input"])
         ]
         raise RubricError("\n".join(f"rubric {shown!r}: {problem}" for problem in problems)) from error
     problems = [
-        *(
-            f"criteria.{key}.id: unknown key; the id of a criterion is the name of its table"
-            for key, table in raw["criteria"].items()
-            if "id" in table
-        ),
-        *_clashes(rubric),
+        f"criteria.{key}.id: unknown key; the id of a criterion is the name of its table"
+        for key, table in raw["criteria"].items()
+        if "id" in table
     ]
+    problems += _clashes(rubric)
     if problems:
         raise RubricError("\n".join(f"rubric {shown!r}: {problem}" for problem in problems))
     return rubric
@@ -262,10 +257,14 @@ def _in_file(loc: tuple[int | str, ...], raw: Mapping[str, object]) -> tuple[int
     return loc
 
 
-def _explain(kind: str, loc: Sequence[int | str], message: str, found: object, ctx: Mapping[str, object]) -> str:
-    """Return one complaint of pydantic in our words, behind the key that it is about."""
-    where, known = _where(loc), _known_keys(loc[:-1])
+def _explain(problem: ErrorDetails, loc: Sequence[int | str]) -> str:
+    """Return one complaint of pydantic in our words, behind the key that it is about; places in lists count from 0."""
+    kind, found = problem["type"], problem["input"]
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
     if kind == "extra_forbidden":
+        tables: dict[int, type[BaseModel]] = {1: Rubric, 2: Citation, 3: Criterion}
+        table = tables.get(len(loc), Level)
+        known = [key for key in table.model_fields if (table, key) != (Criterion, "id")]
         near = difflib.get_close_matches(str(loc[-1]), known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         return f"{where}: unknown key; {hint}known here: {', '.join(known)}"
@@ -277,11 +276,14 @@ def _explain(kind: str, loc: Sequence[int | str], message: str, found: object, c
         return f"{where}: {found!r} may hold letters, digits, _ and - only, and starts with a letter"
     if kind == "too_short":
         things = "levels" if loc[-1] == "levels" else "criterion"
-        return f"{where}: found {ctx['actual_length']}; expected at least {ctx['min_length']} {things}"
-    expected = _EXPECTED.get(kind)
-    if expected:
-        return f"{where}: expected {expected}, found {_TYPES.get(type(found), type(found).__name__)} {_shorten(found)}"
-    return f"{where}: {message}"
+        return (
+            f"{where}: found {problem['ctx']['actual_length']}; expected at least {problem['ctx']['min_length']} {things}"
+        )
+    if kind in _EXPECTED:
+        text = repr(found)
+        text = text if len(text) <= 60 else text[:59] + "…"
+        return f"{where}: expected {_EXPECTED[kind]}, found {_TYPES.get(type(found), type(found).__name__)} {text}"
+    return f"{where}: {problem['msg']}"
 
 
 _EXPECTED: Final = {
@@ -292,7 +294,7 @@ _EXPECTED: Final = {
     "model_type": "a table",
     "model_attributes_type": "a table",
 }
-_TYPES: Final = {
+_TYPES: Final[Mapping[type, str]] = {
     str: "the text",
     bool: "the truth value",
     int: "the number",
@@ -300,31 +302,6 @@ _TYPES: Final = {
     list: "the list",
     dict: "the table",
 }
-
-
-def _shorten(found: object) -> str:
-    text = repr(found)
-    return text if len(text) <= 60 else text[:59] + "…"
-
-
-def _where(loc: Iterable[int | str]) -> str:
-    """Return ("criteria", "x", "levels", 1, "name") as `criteria.x.levels[1].name`; places in lists count from 0."""
-    text = ""
-    for part in loc:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
-
-
-def _known_keys(loc: Sequence[int | str]) -> tuple[str, ...]:
-    """Return the keys of the table at `loc`."""
-    match list(loc):
-        case []:
-            return tuple(Rubric.model_fields)
-        case ["source"]:
-            return tuple(Citation.model_fields)
-        case ["criteria", _]:
-            return tuple(key for key in Criterion.model_fields if key != "id")
-    return tuple(Level.model_fields)
 
 
 def _clashes(rubric: Rubric) -> Iterable[str]:
@@ -337,33 +314,29 @@ def _clashes(rubric: Rubric) -> Iterable[str]:
         for other in criteria:
             if other is not criterion and criterion.short.casefold() == other.id.casefold() != other.short.casefold():
                 yield f"criteria.{criterion.id}.short: {criterion.short!r} is also the id of another criterion"
-        yield from _level_clashes(f"criteria.{criterion.id}.levels", criterion.levels)
+        where = f"criteria.{criterion.id}.levels"
+        yield from _value_clashes(where, [level.value for level in criterion.levels])
+        words = [
+            (f"{where}[{i}].{key}", word)
+            for i, level in enumerate(criterion.levels)
+            for key, word in [("name", level.name), *((f"aliases[{j}]", alias) for j, alias in enumerate(level.aliases))]
+        ]
+        for place, word in words:
+            if not fold(word):
+                yield f"{place}: {word!r} holds no letter, digit or symbol that an answer could be matched by"
+            elif fold(word) == fold(CANNOT_JUDGE):
+                yield f"{place}: {word!r} is kept for judges that cannot decide; choose other words"
+        yield from _twice(((place, word) for place, word in words if fold(word)), "the label or alias", fold)
 
 
-def _level_clashes(where: str, levels: Sequence[Level]) -> Iterable[str]:
-    seen: dict[float, str] = {}
-    for i, level in enumerate(levels):
-        if not math.isfinite(level.value):
-            yield f"{where}[{i}].value: {level.value} is not a finite number"
-        elif level.value in seen:
-            yield f"{where}: two levels have the value {level.value:g}; values must differ"
-        seen[level.value] = level.name
-    values = [level.value for level in levels]
-    if len(set(values)) == len(values) and all(map(math.isfinite, values)) and values != sorted(values):
-        found = ", ".join(f"{v:g}" for v in values)
+def _value_clashes(where: str, values: Sequence[float]) -> Iterable[str]:
+    bad = [i for i, value in enumerate(values) if not math.isfinite(value)]
+    yield from (f"{where}[{i}].value: {values[i]} is not a finite number" for i in bad)
+    same = [value for i, value in enumerate(values) if i not in bad and value in values[:i]]
+    yield from (f"{where}: two levels have the value {value:g}; values must differ" for value in same)
+    if not bad and not same and list(values) != sorted(values):
+        found = ", ".join(f"{value:g}" for value in values)
         yield f"{where}: levels must stand from worst to best, values ascending; found {found}"
-
-    words = [
-        (f"{where}[{i}].{key}", word)
-        for i, level in enumerate(levels)
-        for key, word in [("name", level.name), *((f"aliases[{j}]", alias) for j, alias in enumerate(level.aliases))]
-    ]
-    for place, word in words:
-        if not fold(word):
-            yield f"{place}: {word!r} holds no letter, digit or symbol that an answer could be matched by"
-        elif fold(word) == fold(CANNOT_JUDGE):
-            yield f"{place}: {word!r} is kept for judges that cannot decide; choose other words"
-    yield from _twice(((place, word) for place, word in words if fold(word)), "the label or alias", fold)
 
 
 def _twice(named: Iterable[tuple[str, str]], what: str, key: Callable[[str], str]) -> Iterable[str]:

@@ -133,7 +133,10 @@ def _score(
     phrase: str | None,
     **dims: str | int | float | None,
 ) -> Score:
-    """Return the share of the source image that a box takes, as far as it lies inside. found: the box, or (status, reason)."""
+    """Return the share of the source image that a box takes, as far as it lies inside.
+
+    found: the box, or status and reason where there is none.
+    """
     inside = None
     if isinstance(found, Box):
         inside = found.intersection(_whole(sample))
