@@ -38,21 +38,9 @@ _WHERE = {
 }
 
 __all__ = [
-    "Box",
-    "EditLoupeError",
-    "Finding",
-    "ImageRef",
-    "ImageStore",
-    "Judge",
-    "Rubric",
-    "Run",
-    "Sample",
-    "Target",
-    "Turn",
-    "View",
-    "__version__",
-    "load_sample",
-]
+    "Box", "EditLoupeError", "Finding", "ImageRef", "ImageStore", "Judge", "Rubric", "Run", "Sample", "Target", "Turn",
+    "View", "__version__", "load_sample",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

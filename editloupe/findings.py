@@ -26,24 +26,9 @@ costs nothing.
 """
 
 Ending: TypeAlias = Literal[
-    "answer",
-    "turns",
-    "tokens",
-    "time",
-    "context",
-    "reminders",
-    "refusal",
-    "filter",
-    "backend",
-    "tools",
-    "recording",
-    "blocked",
-    "input",
-    "measure",
-    "protocol",
-    "fault",
-    "",
-]
+    "answer", "turns", "tokens", "time", "context", "reminders", "refusal", "filter", "backend", "tools", "recording",
+    "blocked", "input", "measure", "protocol", "fault", "",
+]  # fmt: skip
 """What ended a task, for programs.
 
 answer: the model's text was read, whatever it said.   turns, tokens, time, context: a limit of the budget or the model.

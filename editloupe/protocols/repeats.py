@@ -75,18 +75,19 @@ def join(findings: Sequence[Finding], rule: Repeats) -> Joined:
         failed = Counter(f.status for f in findings if f.answer is None).most_common(1)
         return Joined(finding=next((f for f in findings if failed and f.status == failed[0][0]), None))
     names = [str(f.label if f.label is not None else f.answer) for f in given]
-    bits = entropy(names)
+    bits = entropy_of(Counter(names).values())
+    name, times = Counter(names).most_common(1)[0]
+    status: Literal["abstained", "contradictory"]
     if rule.abstain_above is not None and bits > rule.abstain_above:
-        reason = f"its labels differ by {bits:.2f} bits: {counted(names)}"
-        return Joined(finding=_without_label(given[0], "abstained", reason), entropy=bits)
-    if rule.by == "median" and all(f.value is not None for f in given):
+        status, reason = "abstained", f"its labels differ by {bits:.2f} bits: {counted(names)}"
+    elif rule.by == "median" and all(f.value is not None for f in given):
         ordered = sorted(given, key=lambda f: cast(float, f.value))
         return Joined(finding=ordered[(len(ordered) - 1) // 2], entropy=bits)
-    name, times = Counter(names).most_common(1)[0]
-    if 2 * times > len(given):
+    elif 2 * times > len(given):
         return Joined(finding=given[names.index(name)], entropy=bits)
-    reason = f"no label has a majority: {counted(names)}"
-    return Joined(finding=_without_label(given[0], "contradictory", reason), entropy=bits)
+    else:
+        status, reason = "contradictory", f"no label has a majority: {counted(names)}"
+    return Joined(finding=replace(given[0], status=status, answer=None, reason=reason, evidence=()), entropy=bits)
 
 
 def joined(findings: Iterable[Finding], rule: Repeats) -> list[Joined]:
@@ -97,13 +98,8 @@ def joined(findings: Iterable[Finding], rule: Repeats) -> list[Joined]:
     return [join(list(by_repeat.values()), rule) for by_repeat in latest.values()]
 
 
-def entropy(names: Iterable[str]) -> float:
-    """Return the Shannon entropy in bits of how often each name occurs; 0 for names that are all the same."""
-    return entropy_of(Counter(names).values())
-
-
 def entropy_of(counts: Iterable[int]) -> float:
-    """Return the Shannon entropy in bits of counts, of which one at least is above 0."""
+    """Return the Shannon entropy in bits of counts; 0 for none."""
     given = [n for n in counts if n]
     total = sum(given)
     return max(0.0, -sum(n / total * math.log2(n / total) for n in given))
@@ -112,7 +108,3 @@ def entropy_of(counts: Iterable[int]) -> float:
 def counted(names: Iterable[str]) -> str:
     """Return each name once, the most frequent first: "Wrong Action ×2, Fully Executed"."""
     return ", ".join(name if n == 1 else f"{name} ×{n}" for name, n in Counter(names).most_common())
-
-
-def _without_label(finding: Finding, status: Literal["abstained", "contradictory"], reason: str) -> Finding:
-    return replace(finding, status=status, answer=None, reason=reason, evidence=())

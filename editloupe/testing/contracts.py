@@ -248,9 +248,9 @@ def check_backend(
     reply = check.answer(asked, store)
     check.sent(asked, reply)
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda _: check.answer(asked, store, spied=False), range(threads)))
+        list(pool.map(lambda _: check.answer(asked, store), range(threads)))
     if request is None:
-        check.gone(asked)
+        check.failure(asked, ImageStore(), (ImageError, BackendError), "for an image that is gone")
         if check.traits.native_tools:
             check.tools(store)
         if check.traits.constrains_choices:
@@ -258,7 +258,11 @@ def check_backend(
         if check.traits.is_lmm or check.traits.constrains_schema:
             check.schema()
     if failing is not None:
-        _BackendCheck(failing, tuple(secrets)).fails(asked, store)
+        check = _BackendCheck(failing, tuple(secrets))
+        error = check.failure(asked, store, (BackendError,), "where its endpoint fails")
+        check.require(error is not None, "the backend given as `failing` did not fail")
+        told = "".join(traceback.format_exception(error))
+        check.require(check.clean(told) == told, "the error of a failing endpoint shows a secret")
     return reply
 
 
@@ -271,7 +275,10 @@ class _BackendCheck:
 
     def require(self, holds: bool, message: str) -> None:
         if not holds:
-            raise AssertionError(self._clean(f"backend {getattr(self.lmm, 'uri', self.lmm)}: {message}"))
+            raise self.fault(message)
+
+    def fault(self, message: str) -> AssertionError:
+        return AssertionError(self.clean(f"backend {getattr(self.lmm, 'uri', self.lmm)}: {message}"))
 
     def identity(self) -> None:
         lmm, traits = self.lmm, self.traits
@@ -280,11 +287,11 @@ class _BackendCheck:
             self.require(isinstance(value, str), f"{name} must be a text, found {value!r}")
             self.require(bool(value) or name == "version", f"{name} must not be empty")
         for what, text in (("uri", lmm.uri), ("endpoint", lmm.endpoint), ("repr", repr(lmm)), ("traits", repr(traits))):
-            self.require(self._clean(text) == text, f"its {what} shows a secret")
+            self.require(self.clean(text) == text, f"its {what} shows a secret")
         try:
             canonical = str(parse_uri(lmm.uri))
         except ConfigError as error:
-            raise AssertionError(f"backend {self._clean(lmm.uri)}: its uri is none: {error}") from error
+            raise self.fault(f"its uri is none: {error}") from error
         self.require(canonical == lmm.uri, f"its uri must be canonical: expected {canonical!r}")
         self.require("@" not in urlsplit(lmm.endpoint).netloc, "its endpoint holds credentials")
         self.require(bool(traits.describes.strip()), "traits.describes must say in one line what it is")
@@ -296,22 +303,21 @@ class _BackendCheck:
         unknown = sorted(set(traits.sampling) - set(vars(Sampling())))
         self.require(not unknown, f"traits.sampling names {unknown}; known are {sorted(vars(Sampling()))}")
 
-    def answer(self, request: Request, images: ImageStore, *, spied: bool = True) -> Reply:
+    def answer(self, request: Request, images: ImageStore) -> Reply:
         """Return the reply, once it is known to be fit for a trace and to leave request and images as they were."""
         key = request.key()
         refs = [part.image for message in request.messages for part in message.images]
         before = [images.data(ref) for ref in refs]
-        spy = _SpyingStore(images) if spied else None
+        spy = _SpyingStore(images)
         try:
-            reply = self.lmm.complete(request, cast("ImageStore", spy or images))
+            reply = self.lmm.complete(request, cast("ImageStore", spy))
         except Exception as error:  # noqa: BLE001 - whatever it raises is its fault; as a cause it could show a secret
-            found = self._clean(repr(error))
-            raise AssertionError(f"backend {self._clean(self.lmm.uri)}: it did not answer: {found}") from None
+            raise self.fault(f"it did not answer: {error!r}") from None
         self.require(isinstance(reply, Reply), f"complete must return a Reply, found {type(reply).__name__}")
         self.require(request.key() == key, "it changed the request")
         self.require([images.data(ref) for ref in refs] == before, "it changed an image")
         side = self.traits.max_image_side
-        for policy in spy.policies if spy else ():
+        for policy in spy.policies:
             further = sorted(set(policy.formats) - set(self.traits.image_formats))
             self.require(not further, f"it took images as {further}, which traits.image_formats does not have")
             fits = side is None or policy.max_side == side
@@ -337,7 +343,7 @@ class _BackendCheck:
             self.require(False, f"its reply cannot be written to a trace as JSON: {error}")
             return
         self.require(canonical_json(again.to_json()) == text, "its reply does not come back the same from a trace")
-        self.require(self._clean(text) == text, "its reply shows a secret")
+        self.require(self.clean(text) == text, "its reply shows a secret")
         ids = [call.id for call in reply.tool_calls]
         self.require(all(ids) and len(set(ids)) == len(ids), f"each tool call needs an id of its own, found {ids}")
 
@@ -346,30 +352,27 @@ class _BackendCheck:
         if not self.traits.is_lmm:
             return
         self.require(bool(reply.sent.get("model")), "reply.sent must name the model that was asked for")
-        dropped = _dropped(reply)
-        for name, value in request.sampling.to_json().items():
-            if value is None:
-                continue
-            # Providers write names in their own way (topP), and have other ones for the token limit.
-            keys = {key.replace("_", "").casefold() for key in reply.sent}
+        # Providers write names in their own way (topP), and have other ones for the token limit.
+        keys = {key.replace("_", "").casefold() for key in reply.sent}
+        for name in (name for name, value in vars(request.sampling).items() if value is not None):
             named = name.replace("_", "") in keys or (name == "max_tokens" and any("tokens" in key for key in keys))
-            self.require(
-                named or name in dropped, f"{name} was asked for: reply.sent must hold it, or name it in sent['dropped']"
-            )
+            told = named or name in _dropped(reply)
+            self.require(told, f"{name} was asked for: reply.sent must hold it, or name it in sent['dropped']")
             offered = name in self.traits.sampling
             self.require(offered or not named, f"reply.sent has {name}, which traits.sampling does not name")
 
-    def gone(self, request: Request) -> None:
-        """Check the error for an image that is gone. A backend that looks at no image may answer."""
+    def failure(
+        self, request: Request, images: ImageStore, expected: tuple[type[Exception], ...], when: str
+    ) -> Exception | None:
+        """Return the error of a call that must raise one of those expected; None if it answers."""
         try:
-            self.lmm.complete(request, ImageStore())
-        except (BackendError, ImageError):
-            pass
-        except Exception as error:
+            self.lmm.complete(request, images)
+        except expected as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - as in `answer`
             found = f"{type(error).__name__}: {error}"
-            raise AssertionError(
-                f"backend {self._clean(self.lmm.uri)}: for an image that is gone it must raise ImageError, found {found}"
-            ) from error
+            raise self.fault(f"{when} it must raise {expected[0].__name__}, found {found}") from None
+        return None
 
     def tools(self, images: ImageStore) -> None:
         """Check tools on offer, calls answered by text and pictures, and tools that may no longer be called."""
@@ -421,21 +424,7 @@ class _BackendCheck:
         except (ValueError, jsonschema.ValidationError):
             self.require(False, f"traits.constrains_schema: expected JSON by the schema, found {reply.text[:80]!r}")
 
-    def fails(self, request: Request, images: ImageStore) -> None:
-        try:
-            self.lmm.complete(request, images)
-        except BackendError as error:
-            shown = "".join(traceback.format_exception(error))
-            self.require(self._clean(shown) == shown, "the error of a failing endpoint shows a secret")
-            return
-        except Exception as error:  # noqa: BLE001
-            raise AssertionError(
-                f"backend {self._clean(self.lmm.uri)}: where its endpoint fails it must raise BackendError, "
-                f"found {type(error).__name__}: {self._clean(str(error))}"
-            ) from None
-        self.require(False, "the backend given as `failing` did not fail")
-
-    def _clean(self, text: str) -> str:
+    def clean(self, text: str) -> str:
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
