@@ -190,7 +190,8 @@ class DLEBench(RubricProtocol):
         views = [self._recipe(sample, role, image, shown, target) for role, image in images.items()]
         names = dict.fromkeys(["Original Image", "Edited Image", *(view.alias for view in views)])
         name = one_line(target.name or "") if target else ""
-        prompt = self._render(
+        prompt = render(
+            self.options.prompt or PROMPT,
             criterion=criterion,
             instruction=one_line(sample.instruction),
             images=list(names),
@@ -209,19 +210,15 @@ class DLEBench(RubricProtocol):
             blocked=blocked,
         )
 
-    def _render(self, **variables: object) -> str:
-        own: OwnTemplate | None = self.options.prompt
-        return render(PROMPT, **variables) if own is None else own.render(**variables)
-
     def _try_prompt(self) -> None:
         """Raise PromptError for a prompt that cannot be rendered, before anything is asked."""
-        shown = (None, "crop", "mask") if self.mode == "oracle" else (None,)
+        images, prompt = ["Original Image", "Edited Image"], self.options.prompt
         for criterion in self.criteria:
-            for focus in (one and {"shown": one, "targets": 2, "name": "mug"} for one in shown):
-                images = ["Original Image", "Edited Image"]
-                text = self._render(criterion=criterion, instruction="Make it red.", images=images, focus=focus)
+            for shown in (None, "crop", "mask") if self.mode == "oracle" else (None,):
+                focus = shown and {"shown": shown, "targets": 2, "name": "mug"}
+                text = render(prompt, criterion=criterion, instruction="Make it red.", images=images, focus=focus)
                 if "Make it red." not in text:
-                    raise PromptError(f"prompt {self.options.prompt.name!r} never shows {{{{ instruction }}}}")
+                    raise PromptError(f"prompt {prompt.name!r} never shows {{{{ instruction }}}}")
 
     def _recipe(self, sample: Sample, role: Role, image: ImageRef, shown: str, target: Target | None) -> Recipe:
         """Return the whole image, the crop about a target by Eq. 1, or the image with all targets masked."""

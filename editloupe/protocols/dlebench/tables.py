@@ -146,18 +146,18 @@ def _in(rows: _Rows, name: str) -> _Rows:
     return [row for row in rows if row["target_area"] is not None and area_name(row["target_area"]) == name]
 
 
-def trend(points: Sequence[tuple[float, float]], window: int = WINDOW) -> tuple[tuple[float, float], ...]:
-    """Return (mean area, mean score) of every `window` neighbours; nothing for fewer points than that.
+def trend(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Return (mean area, mean score) of every WINDOW neighbours; nothing for fewer points than that.
 
     Points of one area each count with their mean: which of them a window holds is chance, and any order among them (by
     score above all) would tilt the windows.
     """
-    if len(points) < window:
+    if len(points) < WINDOW:
         return ()
     x, score = np.array(points).T
     _, of, count = np.unique(x, return_inverse=True, return_counts=True)
     y = (np.bincount(of, weights=score) / count)[of]
-    kernel = np.ones(window) / window
+    kernel = np.ones(WINDOW) / WINDOW
     means = (np.convolve(v, kernel, mode="valid").tolist() for v in (x, y))
     return tuple(zip(*means, strict=True))
 
