@@ -26,7 +26,7 @@ from editloupe.answers import Label
 from editloupe.chat import Sampling
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.dlebench.protocol import EDIT_TYPES, Options
-from editloupe.rubrics.model import load_rubric
+from editloupe.rubrics import load_rubric
 from editloupe.tasks import Budget
 from editloupe.values import Box, ImageRef, Sample, Target, Turn, digest
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from editloupe.errors import EditLoupeError
     from editloupe.findings import Finding
     from editloupe.reports.run import Run
-    from editloupe.rubrics.model import Rubric
+    from editloupe.rubrics import Rubric
     from editloupe.runs.judge import Judge
     from editloupe.values import Box, ImageRef, Sample, Target, Turn, View
 
@@ -32,7 +32,7 @@ _WHERE = {
     "editloupe.errors": ("EditLoupeError",),
     "editloupe.findings": ("Finding",),
     "editloupe.reports.run": ("Run",),
-    "editloupe.rubrics.model": ("Rubric",),
+    "editloupe.rubrics": ("Rubric",),
     "editloupe.runs.judge": ("Judge",),
     "editloupe.values": ("Box", "ImageRef", "Sample", "Target", "Turn", "View"),
 }

@@ -25,7 +25,7 @@ from editloupe.errors import ConfigError, EditLoupeError, ProtocolError
 from editloupe.findings import Finding
 from editloupe.imaging.views import OPS
 from editloupe.protocols.repeats import Repeats, joined
-from editloupe.rubrics.model import Rubric, RubricOption
+from editloupe.rubrics import Rubric, RubricOption
 from editloupe.scores import NOT_JUDGED, Metric, Score, TableSpec
 from editloupe.tasks import STATUSES, About, Ask, Budget, Measure, Task
 from editloupe.values import Json, Sample

@@ -14,13 +14,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Literal, cast, get_args
 
+from editloupe.config import Aggregation
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.values import Json, Serialisable
-
-By: TypeAlias = Literal["median", "majority"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +27,15 @@ class Repeats(Serialisable):
     """How often each question is asked, and how its answers become one."""
 
     count: int = 1
-    by: By = "median"
+    by: Aggregation = "median"
     abstain_above: float | None = None
     """Entropy of the labels, in bits, above which a question has no score and is `abstained`; None never."""
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ConfigError(f"expected at least 1 repeat, found {self.count}")
-        if self.by not in get_args(By):
-            raise ConfigError(f"repeats are joined by {' or '.join(get_args(By))}; found {self.by!r}")
+        if self.by not in get_args(Aggregation):
+            raise ConfigError(f"repeats are joined by {' or '.join(get_args(Aggregation))}; found {self.by!r}")
         if self.abstain_above is not None and not (math.isfinite(self.abstain_above) and self.abstain_above >= 0):
             raise ConfigError(f"expected an entropy of 0 bits or more to abstain above, found {self.abstain_above!r}")
 
@@ -51,7 +50,7 @@ class Repeats(Serialisable):
         above = data.get("abstain_above")
         return cls(
             count=count,
-            by=cast(By, str(data.get("by"))),
+            by=cast(Aggregation, str(data.get("by"))),
             abstain_above=float(above) if isinstance(above, int | float) else None,
         )
 

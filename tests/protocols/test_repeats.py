@@ -12,7 +12,7 @@ from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.repeats import Repeats, counted, entropy_of, join
-from editloupe.rubrics.model import load_rubric
+from editloupe.rubrics import load_rubric
 from editloupe.values import Box, Sample, Target
 
 IF = load_rubric("dlebench").criterion("instruction_following")

@@ -38,7 +38,7 @@ from editloupe.prompts import OwnTemplate, render
 from editloupe.prompts.tags import one_line
 from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol
 from editloupe.protocols.dlebench.tables import ALIASES, tables
-from editloupe.rubrics.model import Criterion
+from editloupe.rubrics import Criterion
 from editloupe.scores import NOT_JUDGED, Levels, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Recipe, Status, Task
 from editloupe.values import ImageRef, Json, Role, Sample, Target

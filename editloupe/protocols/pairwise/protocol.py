@@ -19,7 +19,7 @@ from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.prompts.tags import one_line
 from editloupe.protocols.base import Group, Known, RubricOptions, RubricProtocol, groups
-from editloupe.rubrics.model import Criterion
+from editloupe.rubrics import Criterion
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.values import Sample
