@@ -203,16 +203,12 @@ def load_rubric(name_or_path: str | Path) -> Rubric:
     return _read(Path(name_or_path), str(name_or_path))
 
 
-def rubric_schema() -> dict[str, Json]:
+def schema_text() -> str:
     """Return the JSON schema of a rubric file, for editors. The committed copy is `schema.json` beside the rubrics."""
     # Taplo, the TOML language server of most editors, reads draft 7; pydantic names the shared parts "$defs", which
     # draft 7 resolves as well, since a $ref is a path into the document.
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **Rubric.model_json_schema()}
-
-
-def schema_text() -> str:
-    """Return the text of schema.json."""
-    return json.dumps(rubric_schema(), indent=2, ensure_ascii=False) + "\n"
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **Rubric.model_json_schema()}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def _read(path: Path, shown: str) -> Rubric:
