@@ -249,10 +249,10 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
         if problem := _wrong(task, protocol, keys):
             raise ProtocolError(f"{where} planned {problem}")
         try:
-            again = task.id in found
+            twice = task.id in found
         except Exception as error:
             raise ProtocolError(f"{where} planned a task that is no JSON ({task.metric}, {task.about}): {error}") from error
-        if again:
+        if twice:
             raise ProtocolError(f"{where} planned the same task twice: {task.metric}, {task.about}")
         if asked.setdefault(task.question, task.id) != task.id:
             raise ProtocolError(
@@ -271,19 +271,17 @@ def _wrong(task: object, protocol: EvalProtocol, keys: Collection[str]) -> str:
         return f"a task of the protocol {task.protocol!r}; expected {protocol.name!r}"
     if task.about.key not in keys:
         return f"a task about {task.about}, which is not in the group ({task.metric})"
+    named = f"a task ({task.metric}, {task.about})"
     aliases = [view.alias for view in task.views]
     if twice := next((alias for alias in aliases if aliases.count(alias) > 1), None):
-        problem = f"with two views of the alias {twice!r}; a picture is known by its alias"
-        return f"a task ({task.metric}, {task.about}) {problem}"
-    if task.blocked is not None:
-        status = task.blocked[0] if isinstance(task.blocked, tuple) and len(task.blocked) == 2 else None
-        if status not in STATUSES or status == "ok":
-            known = ", ".join(status for status in STATUSES if status != "ok")
-            problem = f"blocked as {task.blocked!r}; expected a reason behind one of {known}"
-            return f"a task ({task.metric}, {task.about}) {problem}"
+        return f"{named} with two views of the alias {twice!r}; a picture is known by its alias"
+    failures = [status for status in STATUSES if status != "ok"]
+    blocked: object = task.blocked
+    if blocked is not None and not (isinstance(blocked, tuple) and len(blocked) == 2 and blocked[0] in failures):
+        return f"{named} blocked as {blocked!r}; expected a reason behind one of {', '.join(failures)}"
     prompt: object = task.prompt if task.kind == "ask" else ""
     if not isinstance(prompt, str):
-        return f"a task ({task.metric}, {task.about}) with the prompt {prompt!r}; expected a text"
+        return f"{named} with the prompt {prompt!r}; expected a text"
     if task.role not in ("measure", *protocol.roles):
         return f"a task on the role {task.role!r}; it declares {', '.join(protocol.roles) or 'none'}"
     if task.kind == "measure" and task.measure not in plugins.names("measures"):
