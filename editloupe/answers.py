@@ -21,8 +21,6 @@ from editloupe.errors import ConfigError, ReplyError
 from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice
 from editloupe.values import Box, Json, Serialisable, canonical_json, is_empty
 
-ConfidenceSource: TypeAlias = Literal["logprob", "detector", "asked"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Confidence:
@@ -30,7 +28,7 @@ class Confidence:
 
     value: float
     """0 to 1, higher is surer."""
-    source: ConfidenceSource
+    source: Literal["logprob", "detector", "asked"]
     """Where the value comes from: token probabilities, a detector's score, or the model's own words."""
 
 

@@ -187,8 +187,10 @@ class RubricProtocol(BaseProtocol):
     Options: ClassVar[type[BaseModel]] = RubricOptions
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
-        super().__init__(options, tools=() if getattr(options, "mode", "tool") == "plain" else tools, budget=budget)
+        super().__init__(options, tools=tools, budget=budget)
         given: RubricOptions = self.options
+        if given.mode == "plain":
+            self.tools = ()
         rubric: Rubric = given.rubric
         chosen = None if given.criteria is None else {rubric.criterion(c).id for c in given.criteria}
         self.criteria = [c for c in rubric.criteria if chosen is None or c.id in chosen]

@@ -340,8 +340,7 @@ class _BackendCheck:
             text = canonical_json(reply.to_json())
             again = Reply.from_json(json.loads(text))
         except (TypeError, ValueError) as error:
-            self.require(False, f"its reply cannot be written to a trace as JSON: {error}")
-            return
+            raise self.fault(f"its reply cannot be written to a trace as JSON: {error}") from None
         self.require(canonical_json(again.to_json()) == text, "its reply does not come back the same from a trace")
         self.require(self.clean(text) == text, "its reply shows a secret")
         ids = [call.id for call in reply.tool_calls]
@@ -422,7 +421,7 @@ class _BackendCheck:
         try:
             jsonschema.validate(json.loads(reply.text), schema)
         except (ValueError, jsonschema.ValidationError):
-            self.require(False, f"traits.constrains_schema: expected JSON by the schema, found {reply.text[:80]!r}")
+            raise self.fault(f"traits.constrains_schema: expected JSON by the schema, found {reply.text[:80]!r}") from None
 
     def clean(self, text: str) -> str:
         for secret in self.secrets:

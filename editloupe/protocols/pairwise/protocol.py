@@ -80,7 +80,7 @@ class Pairwise(RubricProtocol):
             others = [other for other in there if other is not sample] if sample in there else []
             for criterion in self.criteria:
                 pairs = [pair(known, criterion.id, sample, other) for other in others]
-                findings = tuple(f.task_id for both in pairs for f in both if f is not None)
+                found = [finding for both in pairs for finding in both]
                 points = [_points(*both) for both in pairs]
                 missing = None
                 if sample.edited is None:
@@ -88,26 +88,21 @@ class Pairwise(RubricProtocol):
                 elif not others:
                     missing = "not_defined"
                 elif None in points:
-                    open_ = next(f for both in pairs for f in both if f is None or f.status != "ok")
+                    open_ = next(f for f in found if f is None or f.status != "ok")
                     missing = NOT_JUDGED if open_ is None else open_.status
                 yield Score(
                     sample_id=sample.id,
                     editor=sample.editor,
                     metric=criterion.id,
-                    value=None if missing else sum(filter(None, points)) / len(points),
+                    value=None if missing else sum(won or 0.0 for won in points) / len(points),
                     missing=missing,
-                    findings=findings,
+                    findings=tuple(f.task_id for f in found if f is not None),
                 )
 
     def _task(self, first: Sample, second: Sample, criterion: Criterion) -> Ask:
         assert first.edited is not None and second.edited is not None
         images = {"Original Image": first.source, FIRST: first.edited, SECOND: second.edited}
-        prompt = render(
-            PROMPT,
-            criterion=criterion,
-            instruction=one_line(first.instruction),
-            images=list(images),
-        )
+        prompt = render(PROMPT, criterion=criterion, instruction=one_line(first.instruction), images=list(images))
         return Ask(
             protocol=self.name,
             metric=criterion.id,
