@@ -11,11 +11,10 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from editloupe.data.boxes import FORMATS, Quad, read_quads, sniff
+from editloupe.data.boxes import FORMATS, Quad, sniff
 from editloupe.data.folders import Folder, RowError
 from editloupe.data.loaders.base import BoxFile, DataSet
 from editloupe.data.outputs import with_outputs
@@ -85,7 +84,7 @@ def load(data: DataSet) -> Loaded:
     rows: Sequence[AnyRow] = named([_row(line, keys, mapping, folder, text_only=table.text_only) for line in table.lines])
     sidecar = mapping.boxes["sidecar"]
     if (data.root / sidecar).is_file():
-        rows = _with_sidecar(rows, read_table(folder.own(sidecar)), mapping, notes)
+        rows = _with_sidecar(rows, read_table(folder.own(sidecar)), mapping, folder, notes)
     rows = _with_format(rows, mapping, notes)
     matched = with_outputs(rows, data.edited, store=data.store, patterns=mapping.edited["names"])
     return assemble(
@@ -197,15 +196,14 @@ def _below(folder: str, name: str) -> str:
     return name if name.replace("\\", "/").startswith(f"{folder}/") else f"{folder}/{name}"
 
 
-def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, notes: list[str]) -> list[AnyRow]:
+def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, folder: Folder, notes: list[str]) -> list[AnyRow]:
     """Add boxes from the sidecar to rows without: by id, else by image if only one row has that image."""
-    lines: dict[tuple[str, str], list[tuple[Quad, ...]]] = {}
+    boxes: dict[tuple[str, str], tuple[Quad, ...]] = {}
     stated: dict[tuple[str, str], set[str | None]] = {}
     for line in table.lines:
-        place, quads, way = _sidecar_line(line, table, mapping)
-        lines.setdefault(place, []).append(quads)
-        stated.setdefault(place, set()).add(way)
-    boxes = {place: sum(found, ()) for place, found in lines.items()}
+        place, beside = _sidecar_line(line, table.file, mapping, folder)
+        boxes[place] = boxes.get(place, ()) + beside.quads
+        stated.setdefault(place, set()).add(beside.bbox_format)
     images = Counter(_image(row) for row in rows if isinstance(row, DataRow))
     out: list[AnyRow] = []
     shared = 0
@@ -233,32 +231,25 @@ def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, notes: 
     return out
 
 
-def _sidecar_line(line: TableLine, table: Table, mapping: Mapped) -> tuple[tuple[str, str], tuple[Quad, ...], str | None]:
-    """Return (("id" or "image", name), boxes, bbox_format) of a line.
+def _sidecar_line(line: TableLine, file: Path, mapping: Mapped, folder: Folder) -> tuple[tuple[str, str], DataRow]:
+    """Return (("id" or "image", name), the line as a row with boxes).
 
     Raises SampleError for a broken one: whose boxes it held cannot be known.
     """
-    wrong = partial(SampleError, file=table.file, line=line.number)
-    if line.fault is not None:
-        raise wrong(line.fault)
-    id, image, boxes = (
-        next((line.values[key] for key in mapping.fields[name] if line.values.get(key) is not None), None)
+    given = {
+        _COLUMNS[name]: next((line.values[key] for key in mapping.fields[name] if line.values.get(key) is not None), None)
         for name in ("id", "source", "boxes")
-    )
-    if isinstance(id, bool) or not isinstance(id, str | int | None) or not isinstance(image, str | None):
-        raise wrong("expected an id or an image's name as text")
-    if id is None and image is None:
+    }
+    image = given["source_file_name"]
+    if line.fault is None and image is None and given["id"] is None:
         keys = ", ".join((*mapping.fields["id"], *mapping.fields["source"]))
-        raise wrong(f"names no row; expected one of {keys}")
-    try:
-        quads = read_quads(boxes)
-    except ValueError as error:
-        raise wrong(str(error)) from error
-    way = line.values.get("bbox_format")
-    if way is not None and (not isinstance(way, str) or way not in FORMATS):
-        raise wrong(f"bbox_format: expected one of {', '.join(FORMATS)}, found {way!r}")
-    place = ("image", _below(mapping.folders["source"], image or "")) if id is None else ("id", str(id))
-    return place, quads, way
+        raise SampleError(f"names no row; expected one of {keys}", file=file, line=line.number)
+    source = _below(mapping.folders["source"], image) if isinstance(image, str) else image or "none"
+    values = {**given, "source_file_name": source, "instruction": "none", "bbox_format": line.values.get("bbox_format")}
+    row = read_row(replace(line, values=values), folder=folder, text_only=False, bbox_format=None)
+    if isinstance(row, BrokenRow):
+        raise SampleError(row.message, file=file, line=line.number)
+    return ("image", _image(row)) if row.id is None else ("id", row.id), row
 
 
 def _image(row: DataRow) -> str:
