@@ -15,11 +15,8 @@ ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tools", "refusal", "filter"]
 _Sparse: Final = Field(exclude_if=is_empty)
 """A field that JSON leaves out where it is empty, so that hashes of older conversations stay what they were."""
-
-
-def _is_none(value: object) -> bool:
-    return value is None
-
+_Given: Final = Field(exclude_if=lambda value: value is None)
+"""A field that JSON leaves out where it is None."""
 
 ToolProtocol: TypeAlias = Literal["text", "native"]
 """How tools are called: by tags in the text (the paper's way), or through the provider's own tool calling."""
@@ -84,7 +81,7 @@ class Message(Serialisable):
     """Of an assistant's message."""
     tool_call_id: Annotated[str | None, _Sparse] = None
     """Of a tool's message, in the native protocol only."""
-    carry: Annotated[Json, Field(exclude_if=_is_none)] = None
+    carry: Annotated[Json, _Given] = None
     """What a provider wants back as it gave it, such as signatures of its thoughts; None where there is nothing."""
 
     @cached_property
@@ -171,7 +168,7 @@ class Request(Serialisable):
     calls_allowed: Annotated[bool, Field(exclude_if=bool)] = True
     """False where tools are offered, so that the conversation's beginning stays what it was, and must not be called any
     more."""
-    answer_schema: Annotated[Mapping[str, Json] | None, Field(exclude_if=_is_none)] = None
+    answer_schema: Annotated[Mapping[str, Json] | None, _Given] = None
     """The JSON Schema of which the answer's whole text must be an instance, for a backend that can hold to one
     (`Traits.constrains_schema`)."""
 
@@ -208,7 +205,7 @@ class Reply(Serialisable):
     """The provider's own payload, kept for the trace."""
     sent: Mapping[str, Json] = field(default_factory=dict)
     """The parameters that were really on the wire."""
-    carry: Annotated[Json, Field(exclude_if=_is_none)] = None
+    carry: Annotated[Json, _Given] = None
     """Goes into the assistant's message."""
     logprob: Annotated[float | None, _Sparse] = None
     """Natural logarithm of the text's probability; None where the provider did not give it."""

@@ -128,7 +128,7 @@ def _row(editor: str, metric: Metric, rows: _Rows, names: Sequence[str]) -> Row:
             words(editor or "(not named)"),
             words(metric.short),
             *means,
-            correlation(windows) if windows else _undefined(0, f"under {WINDOW} samples"),
+            correlation(windows, none=f"under {WINDOW} samples"),
             correlation([(float(np.log10(area)), score) for area, score in points]),
             Cell(value=sum(row["target_area"] is None for row in rows), digits=0),
         ),
@@ -162,26 +162,24 @@ def trend(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], .
     return tuple(zip(*means, strict=True))
 
 
-def correlation(points: Sequence[tuple[float, float]]) -> Cell:
+def correlation(points: Sequence[tuple[float, float]], *, none: str = "no points") -> Cell:
     """Return Pearson's r of (area, score) with its two-sided p.
 
     It is undefined for fewer than 3 points, or if all areas or all scores are the same; the cell says why.
+    none: what it says for no point.
     """
-    n = len(points)
+    n, r, p, why = len(points), None, None, ""
+    x, y = zip(*points, strict=True) if points else ((), ())
     if n < _LEAST:
-        return _undefined(n, "no points" if not n else "1 point" if n == 1 else f"{n} points")
-    x, y = zip(*points, strict=True)
-    if np.ptp(x) == 0 or np.ptp(y) < 1e-9:
-        return _undefined(n, "one area" if np.ptp(x) == 0 else "one score")
-    from scipy.stats import pearsonr  # 0.3 s, and most commands need none of it
+        why = none if not n else "1 point" if n == 1 else f"{n} points"
+    elif np.ptp(x) == 0 or np.ptp(y) < 1e-9:
+        why = "one area" if np.ptp(x) == 0 else "one score"
+    else:
+        from scipy.stats import pearsonr  # 0.3 s, and most commands need none of it
 
-    r, p = map(float, pearsonr(x, y))
-    more = {"judged": n, "p": p, "why": None}
-    return Cell(value=r, digits=2, signed=True, note="<0.001" if p < 0.001 else f"{p:.3f}", more=more)
-
-
-def _undefined(n: int, why: str) -> Cell:
-    return Cell(digits=2, signed=True, why=why, more={"judged": n, "p": None, "why": why})
+        r, p = map(float, pearsonr(x, y))
+    note = "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
+    return Cell(value=r, digits=2, signed=True, note=note, why=why, more={"judged": n, "p": p, "why": why or None})
 
 
 def _scatter(name: str, editor: str, metric: Metric, points: Sequence[tuple[float, float]]) -> ScatterPlot:
