@@ -28,7 +28,7 @@ from editloupe.config import RunConfig
 from editloupe.data.samples import Loaded
 from editloupe.findings import Finding
 from editloupe.protocols.dlebench.tables import EDIT_TYPES
-from editloupe.rubrics.model import load_rubric
+from editloupe.rubrics import load_rubric
 from editloupe.runs.execute import entry_of
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore

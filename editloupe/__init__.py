@@ -20,47 +20,31 @@ if TYPE_CHECKING:
     from editloupe.errors import EditLoupeError
     from editloupe.findings import Finding
     from editloupe.reports.run import Run
-    from editloupe.rubrics.model import Rubric
+    from editloupe.rubrics import Rubric
     from editloupe.runs.judge import Judge
     from editloupe.values import Box, ImageRef, Sample, Target, Turn, View
 
 __version__ = "0.2.0"
 
 _WHERE = {
-    "Box": "editloupe.values",
-    "EditLoupeError": "editloupe.errors",
-    "Finding": "editloupe.findings",
-    "ImageRef": "editloupe.values",
-    "ImageStore": "editloupe.data.images",
-    "Judge": "editloupe.runs.judge",
-    "Rubric": "editloupe.rubrics.model",
-    "Run": "editloupe.reports.run",
-    "Sample": "editloupe.values",
-    "Target": "editloupe.values",
-    "Turn": "editloupe.values",
-    "View": "editloupe.values",
-    "load_sample": "editloupe.data.samples",
+    "editloupe.data.images": ("ImageStore",),
+    "editloupe.data.samples": ("load_sample",),
+    "editloupe.errors": ("EditLoupeError",),
+    "editloupe.findings": ("Finding",),
+    "editloupe.reports.run": ("Run",),
+    "editloupe.rubrics": ("Rubric",),
+    "editloupe.runs.judge": ("Judge",),
+    "editloupe.values": ("Box", "ImageRef", "Sample", "Target", "Turn", "View"),
 }
 
 __all__ = [
-    "Box",
-    "EditLoupeError",
-    "Finding",
-    "ImageRef",
-    "ImageStore",
-    "Judge",
-    "Rubric",
-    "Run",
-    "Sample",
-    "Target",
-    "Turn",
-    "View",
-    "__version__",
-    "load_sample",
-]
+    "Box", "EditLoupeError", "Finding", "ImageRef", "ImageStore", "Judge", "Rubric", "Run", "Sample", "Target", "Turn",
+    "View", "__version__", "load_sample",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    if name in _WHERE:
-        return getattr(import_module(_WHERE[name]), name)
+    for module, names in _WHERE.items():
+        if name in names:
+            return getattr(import_module(module), name)
     raise AttributeError(f"module 'editloupe' has no attribute {name!r}")

@@ -21,8 +21,6 @@ from editloupe.errors import ConfigError, ReplyError
 from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice
 from editloupe.values import Box, Json, Serialisable, canonical_json, is_empty
 
-ConfidenceSource: TypeAlias = Literal["logprob", "detector", "asked"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Confidence:
@@ -30,7 +28,7 @@ class Confidence:
 
     value: float
     """0 to 1, higher is surer."""
-    source: ConfidenceSource
+    source: Literal["logprob", "detector", "asked"]
     """Where the value comes from: token probabilities, a detector's score, or the model's own words."""
 
 
@@ -156,8 +154,55 @@ def _distinct(what: str, words: Sequence[tuple[str, str]], *, least: int) -> Non
             raise ConfigError(f"{what} {word!r} stands twice; answers must differ")
 
 
+class _Spec(Serialisable):
+    """What the answer specs share: the words of the prompts, and the form for backends that can constrain."""
+
+    noun: ClassVar[str] = "answer"
+    """What prompts call the answer."""
+
+    @property
+    def ask(self) -> str:
+        """What the final answer must hold, as a phrase of a prompt."""
+        raise NotImplementedError
+
+    @property
+    def example(self) -> str:
+        """One answer of this form."""
+        raise NotImplementedError
+
+    def instructions(self) -> str:
+        """Return the sentence that says what may be answered."""
+        raise NotImplementedError
+
+    def choices(self) -> tuple[str, ...] | None:
+        """Return the only texts that are an answer; None where the answer is free."""
+        return None
+
+    def json_schema(self) -> dict[str, Json]:
+        """Return the JSON Schema of an answer."""
+        return {"enum": list(self.choices() or ())}
+
+
+class _Menu(_Spec):
+    """A spec whose answers are listed."""
+
+    @property
+    def ask(self) -> str:
+        return f"one of the {self.noun}s below, spelled as it is here,"
+
+    @property
+    def example(self) -> str:
+        return self.choices()[0]
+
+    def instructions(self) -> str:
+        return f"The {self.noun}s: {', '.join(self.choices())}."
+
+    def choices(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, kw_only=True)
-class Labels(Serialisable):
+class Labels(_Menu):
     """Ordered labels with values (DLEBench)."""
 
     labels: tuple[LabelRule, ...]
@@ -168,20 +213,6 @@ class Labels(Serialisable):
     def __post_init__(self) -> None:
         _distinct("a label", [(rule.name, rule.name) for rule in self.labels], least=2)
 
-    @property
-    def ask(self) -> str:
-        """What the final answer must hold, as a phrase of a prompt."""
-        return "one of the labels below, spelled as it is here,"
-
-    @property
-    def example(self) -> str:
-        """One answer of this form."""
-        return self.labels[0].name
-
-    def instructions(self) -> str:
-        """Return the sentence that lists what may be answered."""
-        return f"The labels: {', '.join(rule.name for rule in self.labels)}."
-
     def parse(self, text: str) -> Label:
         """Return the one label that the text names. Raises ReplyError."""
         values = {rule.name: rule.value for rule in self.labels}
@@ -189,12 +220,7 @@ class Labels(Serialisable):
         return Label(name=name, value=values[name])
 
     def choices(self) -> tuple[str, ...]:
-        """Return the only texts that are an answer."""
         return tuple(rule.name for rule in self.labels)
-
-    def json_schema(self) -> dict[str, Json]:
-        """Return the JSON Schema of an answer."""
-        return {"enum": list(self.choices())}
 
 
 _NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d+)?")
@@ -203,10 +229,11 @@ _DASH: Final = re.compile("[\u2010-\u2013\u2212]")
 _MINUS: Final = re.compile(r"(?:^|(?<=[:=(*]))\s*-\s+(?=\.?\d)")
 _UNCLEAR: Final = re.compile(r"(?:[—―]|-\s*-|\s-\s)\s*\.?\d")
 _POINT: Final = re.compile(r"(?<![\w.])\.(?=\d)")
+_AROUND: Final = frozenset({"the", "my", "is", "as", "score", "answer", "final", "result", "rating", "grade", "="})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale(Serialisable):
+class Scale(_Spec):
     """A number from `low` to `high`, both included. A number outside is `off_menu`; nothing is clamped (UnicBench)."""
 
     low: float
@@ -222,54 +249,53 @@ class Scale(Serialisable):
 
     @property
     def ask(self) -> str:
-        """What the final answer must hold, as a phrase of a prompt."""
-        return f"one {self._what()}"
+        return f"one {'whole ' if self.whole else ''}number from {self.low:g} to {self.high:g}"
 
     @property
     def example(self) -> str:
-        """One answer of this form."""
         middle = (self.low + self.high) / 2
         return f"{round(middle) if self.whole else middle:g}"
 
     def instructions(self) -> str:
-        """Return the sentence that says what may be answered."""
-        return f"The answer is one {self._what()}."
+        return f"The answer is {self.ask}."
 
     def parse(self, text: str) -> Number:
         """Return the number that the text says: alone, or as "7/10" and "7 of 10". Raises ReplyError."""
-        found = f"found {text.strip()[:120]!r}"
-        text = self._plain(text, found)
+        try:
+            return Number(value=self._number(self._plain(text)))
+        except ReplyError as error:
+            found = f"; found {text.strip()[:120]!r}" if text.strip() else ""
+            raise ReplyError(error.status, f"{error}; expected {self.ask}{found}") from None
+
+    def _number(self, text: str) -> float:
         folded = re.sub(r"(?<=\d)\s*(?:/|of|out of)\s*(?=\d)", " / ", fold(text.replace("/", " of ")))
         words = folded.split()
         if not words:
-            raise ReplyError("unparsed", f"the answer is empty; expected one {self._what()}")
+            raise ReplyError("unparsed", "the answer is empty")
         numbers = [float(w) for w in words if _NUMBER.fullmatch(w)]
         if len(words) >= 3 and words[-2] == "/" and numbers and numbers[-1] == self.high:
             words, numbers = words[:-2], numbers[:-1]
-        rest = [w for w in words if not _NUMBER.fullmatch(w) and w not in _AROUND]
         if len(set(numbers)) > 1:
-            raise ReplyError("contradictory", f"the answer holds several numbers; expected one {self._what()}; {found}")
-        if not numbers or rest:
-            raise ReplyError("off_menu", f"the answer is not one number alone; expected one {self._what()}; {found}")
+            raise ReplyError("contradictory", "the answer holds several numbers")
+        if not numbers or any(not _NUMBER.fullmatch(w) and w not in _AROUND for w in words):
+            raise ReplyError("off_menu", "the answer is not one number alone")
         value = numbers[0]
         if not self.low <= value <= self.high or (self.whole and value != int(value)):
-            raise ReplyError("off_menu", f"{value:g} is off the scale; expected one {self._what()}; {found}")
-        return Number(value=value)
+            raise ReplyError("off_menu", f"{value:g} is off the scale")
+        return value
 
-    def _plain(self, text: str, found: str) -> str:
+    def _plain(self, text: str) -> str:
         """Return the text with every minus as "-3" and every fraction as "0.5". Raises ReplyError for signs that folding
         would drop although they change the number."""
         if any(unicodedata.decomposition(c).startswith(("<super>", "<sub>", "<fraction>")) for c in text):
-            raise ReplyError("unparsed", f"the answer holds a raised or lowered sign; expected one {self._what()}; {found}")
+            raise ReplyError("unparsed", "the answer holds a raised or lowered sign")
         text = _DASH.sub("-", unicodedata.normalize("NFKC", text))
         if "‰" in text or ("%" in text and (self.low, self.high) != (0, 100)):
-            raise ReplyError("unparsed", f"the answer is a share; expected one {self._what()}; {found}")
+            raise ReplyError("unparsed", "the answer is a share")
         # A dash behind a word may be a minus or part two clauses: where there are negative numbers, that is not guessed.
         text = _MINUS.sub("-", text)
         if self.low < 0 and _UNCLEAR.search(text):
-            raise ReplyError(
-                "unparsed", f"the answer holds a dash that may be a minus; expected one {self._what()}; {found}"
-            )
+            raise ReplyError("unparsed", "the answer holds a dash that may be a minus")
         return _POINT.sub("0.", text)
 
     def choices(self) -> tuple[str, ...] | None:
@@ -279,18 +305,11 @@ class Scale(Serialisable):
         return tuple(str(n) for n in range(math.ceil(self.low), math.floor(self.high) + 1))
 
     def json_schema(self) -> dict[str, Json]:
-        """Return the JSON Schema of an answer."""
         return {"type": "integer" if self.whole else "number", "minimum": self.low, "maximum": self.high}
-
-    def _what(self) -> str:
-        return f"{'whole ' if self.whole else ''}number from {self.low:g} to {self.high:g}"
-
-
-_AROUND: Final = frozenset({"the", "my", "is", "as", "score", "answer", "final", "result", "rating", "grade", "="})
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneOf(Serialisable):
+class OneOf(_Menu):
     """One of several options, which may differ from sample to sample (GIE-Bench)."""
 
     options: tuple[str, ...]
@@ -300,7 +319,6 @@ class OneOf(Serialisable):
     abstain: Annotated[str | None, Field(exclude_if=is_empty)] = None
     """The option by which a judge says that it cannot tell. Its findings are `abstained`."""
     kind: Literal["one_of"] = "one_of"
-    noun: ClassVar[str] = "answer"
 
     def __post_init__(self) -> None:
         _distinct("an option", [(option, option) for option in self.options], least=2)
@@ -308,20 +326,6 @@ class OneOf(Serialisable):
         if unknown:
             raise ConfigError(f"{unknown[0]!r} is none of the options {', '.join(map(repr, self.options))}")
         _distinct("an alias", [(a, name) for name in self.options for a in (name, *self.aliases.get(name, ()))], least=2)
-
-    @property
-    def ask(self) -> str:
-        """What the final answer must hold, as a phrase of a prompt."""
-        return "one of the answers below, spelled as it is here,"
-
-    @property
-    def example(self) -> str:
-        """One answer of this form."""
-        return self.options[0]
-
-    def instructions(self) -> str:
-        """Return the sentence that lists what may be answered."""
-        return f"The answers: {', '.join(self.options)}."
 
     def parse(self, text: str) -> Choice:
         """Return the one option that the text names. Raises ReplyError; the abstain option is `abstained`."""
@@ -331,12 +335,7 @@ class OneOf(Serialisable):
         return Choice(name=name)
 
     def choices(self) -> tuple[str, ...]:
-        """Return the only texts that are an answer."""
         return self.options
-
-    def json_schema(self) -> dict[str, Json]:
-        """Return the JSON Schema of an answer."""
-        return {"enum": list(self.options)}
 
 
 YES_NO: Final = OneOf(options=("yes", "no"))
@@ -344,12 +343,12 @@ YES_NO: Final = OneOf(options=("yes", "no"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class FreeText(Serialisable):
+class FreeText(_Spec):
     """A short text: an object's name, words that were read."""
 
     max_words: int | None = None
     kind: Literal["free_text"] = "free_text"
-    noun: ClassVar[str] = "answer"
+    example: ClassVar[str] = "your answer"
 
     def __post_init__(self) -> None:
         if self.max_words is not None and self.max_words < 1:
@@ -357,16 +356,9 @@ class FreeText(Serialisable):
 
     @property
     def ask(self) -> str:
-        """What the final answer must hold, as a phrase of a prompt."""
         return "your answer" if self.max_words is None else f"your answer, at most {self.max_words} words,"
 
-    @property
-    def example(self) -> str:
-        """One answer of this form."""
-        return "your answer"
-
     def instructions(self) -> str:
-        """Return the sentence that says what may be answered."""
         return f"The answer has at most {self.max_words} words." if self.max_words else "The answer is plain text."
 
     def parse(self, text: str) -> Text:
@@ -376,39 +368,25 @@ class FreeText(Serialisable):
             raise ReplyError("unparsed", "the answer is empty; expected some words")
         if fold(said) == fold(CANNOT_JUDGE):
             raise ReplyError("abstained", f"the judge answered {CANNOT_JUDGE!r}")
-        if self.max_words is not None and len(said.split()) > self.max_words:
-            count = len(said.split())
+        count = len(said.split())
+        if self.max_words is not None and count > self.max_words:
             raise ReplyError("off_menu", f"the answer has {count} words; expected at most {self.max_words}; found {said!r}")
         return Text(text=said)
 
-    def choices(self) -> None:
-        """Return None: the answer is free."""
-        return
-
     def json_schema(self) -> dict[str, Json]:
-        """Return the JSON Schema of an answer."""
         return {"type": "string"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoxList(Serialisable):
+class BoxList(_Spec):
     """Boxes in thousandths (0 to 1000) of one image, [x0, y0, x1, y1]."""
 
     kind: Literal["box_list"] = "box_list"
     noun: ClassVar[str] = "list of boxes"
-
-    @property
-    def ask(self) -> str:
-        """What the final answer must hold, as a phrase of a prompt."""
-        return "a JSON list of boxes"
-
-    @property
-    def example(self) -> str:
-        """One answer of this form."""
-        return "[[100, 200, 300, 400]]"
+    ask: ClassVar[str] = "a JSON list of boxes"
+    example: ClassVar[str] = "[[100, 200, 300, 400]]"
 
     def instructions(self) -> str:
-        """Return the sentence that says what may be answered."""
         return (
             "The answer is a JSON list of boxes, each four whole numbers [x0, y0, x1, y1] in thousandths (0 to 1000) of "
             "the image's width and height, the origin at the top left; [] where there is none."
@@ -416,9 +394,9 @@ class BoxList(Serialisable):
 
     def parse(self, text: str) -> Boxes:
         """Return the boxes. Raises ReplyError for text that is no such list, and for a box that is empty or outside."""
-        data = _json_in(text, "a JSON list of boxes")
+        data = _json_in(text, self.ask)
         if not isinstance(data, list):
-            raise ReplyError("off_menu", f"expected a JSON list of boxes, found {type(data).__name__}")
+            raise ReplyError("off_menu", f"expected {self.ask}, found {type(data).__name__}")
         boxes = []
         for item in data:
             numbers = isinstance(item, list) and len(item) == 4 and all(type(v) in (int, float) for v in item)
@@ -430,24 +408,21 @@ class BoxList(Serialisable):
                 raise ReplyError("off_menu", str(error)) from error
         return Boxes(boxes=tuple(boxes))
 
-    def choices(self) -> None:
-        """Return None: the answer is free."""
-        return
-
     def json_schema(self) -> dict[str, Json]:
-        """Return the JSON Schema of an answer."""
         box: dict[str, Json] = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
         return {"type": "array", "items": box}
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordOf(Serialisable):
+class RecordOf(_Spec):
     """A JSON object of a schema: EdiVal's objects, DICE's differences. `RecordOf.model(Model)` takes a pydantic model."""
 
     schema: Mapping[str, Json]
     """JSON Schema (draft 2020-12)."""
     kind: Literal["record_of"] = "record_of"
     noun: ClassVar[str] = "JSON object"
+    ask: ClassVar[str] = "one JSON object of the schema below"
+    example: ClassVar[str] = "{…}"
 
     def __post_init__(self) -> None:
         if not self.schema:
@@ -466,18 +441,7 @@ class RecordOf(Serialisable):
         """Return the spec of a pydantic model."""
         return cls(schema=model.model_json_schema())
 
-    @property
-    def ask(self) -> str:
-        """What the final answer must hold, as a phrase of a prompt."""
-        return "one JSON object of the schema below"
-
-    @property
-    def example(self) -> str:
-        """One answer of this form."""
-        return "{…}"
-
     def instructions(self) -> str:
-        """Return the sentence that says what may be answered."""
         return f"The answer is one JSON object of this JSON Schema: {json.dumps(self.schema, ensure_ascii=False)}"
 
     def parse(self, text: str) -> Record:
@@ -503,12 +467,7 @@ class RecordOf(Serialisable):
             )
         return Record(data=data)
 
-    def choices(self) -> None:
-        """Return None: the answer is free."""
-        return
-
     def json_schema(self) -> dict[str, Json]:
-        """Return the JSON Schema of an answer."""
         return dict(self.schema)
 
 

@@ -15,11 +15,8 @@ ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tools", "refusal", "filter"]
 _Sparse: Final = Field(exclude_if=is_empty)
 """A field that JSON leaves out where it is empty, so that hashes of older conversations stay what they were."""
-
-
-def _is_none(value: object) -> bool:
-    return value is None
-
+_Given: Final = Field(exclude_if=lambda value: value is None)
+"""A field that JSON leaves out where it is None."""
 
 ToolProtocol: TypeAlias = Literal["text", "native"]
 """How tools are called: by tags in the text (the paper's way), or through the provider's own tool calling."""
@@ -84,7 +81,7 @@ class Message(Serialisable):
     """Of an assistant's message."""
     tool_call_id: Annotated[str | None, _Sparse] = None
     """Of a tool's message, in the native protocol only."""
-    carry: Annotated[Json, Field(exclude_if=_is_none)] = None
+    carry: Annotated[Json, _Given] = None
     """What a provider wants back as it gave it, such as signatures of its thoughts; None where there is nothing."""
 
     @cached_property
@@ -123,15 +120,13 @@ class Usage(Serialisable):
     reasoning_tokens: Annotated[int | None, _Sparse] = None
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(**{name: _add(getattr(self, name), getattr(other, name)) for name in _USAGE_FIELDS})
+        theirs = vars(other)
+        return Usage(**{name: n if theirs[name] is None else (n or 0) + theirs[name] for name, n in vars(self).items()})
 
     @property
     def total(self) -> int:
         """Input plus output tokens as far as they are known."""
         return (self.input_tokens or 0) + (self.output_tokens or 0)
-
-
-_USAGE_FIELDS = ("input_tokens", "output_tokens", "image_tokens", "cached_tokens", "reasoning_tokens")
 
 
 DEFAULT_SEED: Final = 0
@@ -161,7 +156,7 @@ class Sampling(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class Request(Serialisable):
     """One call to a model. It may have choices or an answer schema, not both."""
 
     messages: tuple[Message, ...]
@@ -170,10 +165,10 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     choices: tuple[str, ...] | None = None
     """The only answers allowed, for a backend that can constrain; None leaves the answer free."""
-    calls_allowed: bool = True
+    calls_allowed: Annotated[bool, Field(exclude_if=bool)] = True
     """False where tools are offered, so that the conversation's beginning stays what it was, and must not be called any
     more."""
-    answer_schema: Mapping[str, Json] | None = None
+    answer_schema: Annotated[Mapping[str, Json] | None, _Given] = None
     """The JSON Schema of which the answer's whole text must be an instance, for a backend that can hold to one
     (`Traits.constrains_schema`)."""
 
@@ -181,30 +176,13 @@ class Request:
         if self.choices is not None and self.answer_schema is not None:
             raise ValueError("a request has choices or an answer schema, not both")
 
-    def to_json(self) -> dict[str, Json]:
-        return {"messages": [m.to_json() for m in self.messages], **self._settings()}
-
     def key(self) -> str:
         """Return the SHA-256 of the canonical JSON, images by digest: the base of replay and cache keys."""
         # Put together as the canonical JSON of `to_json` is: the messages' own texts are used again, since they are most of
         # it and the same in every turn.
-        fields = {name: canonical_json(value) for name, value in self._settings().items()}
+        fields = {name: canonical_json(value) for name, value in replace(self, messages=()).to_json().items()}
         fields["messages"] = f"[{','.join(m.canonical for m in self.messages)}]"
         return text_digest("{" + ",".join(f'"{name}":{fields[name]}' for name in sorted(fields)) + "}")
-
-    def _settings(self) -> dict[str, Json]:
-        """Return everything but the messages."""
-        data: dict[str, Json] = {
-            "tools": [t.to_json() for t in self.tools],
-            "sampling": self.sampling.to_json(),
-            "choices": None if self.choices is None else list(self.choices),
-        }
-        if not self.calls_allowed:
-            data["calls_allowed"] = False
-        # Only where there is one, so that the keys of all other requests stay what they were.
-        if self.answer_schema is not None:
-            data["answer_schema"] = dict(self.answer_schema)
-        return data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,11 +205,7 @@ class Reply(Serialisable):
     """The provider's own payload, kept for the trace."""
     sent: Mapping[str, Json] = field(default_factory=dict)
     """The parameters that were really on the wire."""
-    carry: Annotated[Json, Field(exclude_if=_is_none)] = None
+    carry: Annotated[Json, _Given] = None
     """Goes into the assistant's message."""
     logprob: Annotated[float | None, _Sparse] = None
     """Natural logarithm of the text's probability; None where the provider did not give it."""
-
-
-def _add(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else a + b

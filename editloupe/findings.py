@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -26,24 +26,9 @@ costs nothing.
 """
 
 Ending: TypeAlias = Literal[
-    "answer",
-    "turns",
-    "tokens",
-    "time",
-    "context",
-    "reminders",
-    "refusal",
-    "filter",
-    "backend",
-    "tools",
-    "recording",
-    "blocked",
-    "input",
-    "measure",
-    "protocol",
-    "fault",
-    "",
-]
+    "answer", "turns", "tokens", "time", "context", "reminders", "refusal", "filter", "backend", "tools", "recording",
+    "blocked", "input", "measure", "protocol", "fault", "",
+]  # fmt: skip
 """What ended a task, for programs.
 
 answer: the model's text was read, whatever it said.   turns, tokens, time, context: a limit of the budget or the model.
@@ -180,44 +165,18 @@ class Finding(Serialisable):
             raise ValueError(f"a trace is a path inside the run folder; found {self.trace!r}")
 
     @classmethod
-    def of(
-        cls,
-        task: Task,
-        *,
-        judge_id: str,
-        repeat: int,
-        status: Status,
-        ending: Ending,
-        answer: Answer | None = None,
-        reason: str = "",
-        evidence: tuple[Evidence, ...] = (),
-        usage: Usage | None = None,
-        turns: int = 0,
-        counts: Mapping[str, int] | None = None,
-        seconds: float = 0.0,
-        trace: str | None = None,
-    ) -> Finding:
-        """Return the finding of a task."""
+    def of(cls, task: Task, *, judge_id: str, repeat: int, status: Status, ending: Ending, **more: Any) -> Finding:
+        """Return the finding of a task. more: further fields."""
         return cls(
             task_id=task.id,
             judge_id=judge_id,
             repeat=repeat,
-            sample_id=task.about.sample_id,
-            editor=task.about.editor,
-            turn=task.about.turn,
-            part=task.about.part,
+            **vars(task.about),
             metric=task.metric,
             role=task.role,
             status=status,
-            answer=answer,
             ending=ending,
-            reason=reason,
-            evidence=evidence,
-            usage=usage or Usage(),
-            turns=turns,
-            counts=counts or {},
-            seconds=seconds,
-            trace=trace,
+            **more,
         )
 
     @property
@@ -248,12 +207,8 @@ class Finding(Serialisable):
     def to_json(self) -> dict[str, Json]:
         """Return the fields as JSON, with kind, label and value of the answer as columns of their own."""
         data = super().to_json()
-        flat: dict[str, Json] = {
-            "kind": None if self.answer is None else self.answer.kind,
-            "label": self.label,
-            "value": self.value,
-        }
-        return {**data, **flat, "seconds": round(self.seconds, 4)}
+        kind = None if self.answer is None else self.answer.kind
+        return {**data, "kind": kind, "label": self.label, "value": self.value, "seconds": round(self.seconds, 4)}
 
     @classmethod
     def from_json(cls, data: object) -> Finding:
@@ -262,7 +217,7 @@ class Finding(Serialisable):
 
 
 def _stays_inside(path: str) -> bool:
-    """Whether a path, read as one of any system, is relative and does not climb."""
+    """Return whether a path, read as one of any system, is relative and does not climb."""
     kinds = (PurePosixPath(path), PureWindowsPath(path))
     return bool(path) and not any(kind.anchor or ".." in kind.parts or "\0" in path for kind in kinds)
 

@@ -79,31 +79,44 @@ def parse_choice(
 
     Raises ReplyError with the status "unparsed" (nothing to read), "off_menu", "contradictory" or "abstained".
     """
-    menu = _Menu.of(options, values or {})
+    phrases, values = _phrases(options), values or {}
+    expected = f"expected one of {', '.join(dict.fromkeys(name for name, _ in options))}"
+    flat = " ".join(text.split())
+    shown = repr(flat if len(flat) <= _SHOWN else flat[: _SHOWN - 1] + "…")
+
+    def refused(status: str, problem: str) -> ReplyError:
+        return ReplyError(status, f"{problem}; {expected}; found {shown}")
+
     whole = fold(text)
     if not whole:
-        raise ReplyError("unparsed", f"the answer is empty; {menu.wanted}")
-    if whole in menu.phrases:
-        return _given(menu.phrases[whole])
+        raise ReplyError("unparsed", f"the answer is empty; {expected}")
+    if whole in phrases:
+        return _given(phrases[whole])
 
-    lines = [line for line in map(menu.read, text.splitlines()) if line.tokens]
-    named = {name: None for line in lines for name in line.named}
-    shown = _shorten(text)
+    lines = [line for line in (_Line.read(line, phrases) for line in text.splitlines()) if line.named or line.rest]
+    named = list(dict.fromkeys(name for line in lines for name in line.named))
     if len(named) > 1:
-        raise ReplyError("contradictory", f"the answer names {_listed(list(named))}; {menu.wanted}; found {shown}")
+        raise refused("contradictory", f"the answer names {' and '.join(map(repr, named))}")
     if not named:
-        raise ReplyError("off_menu", f"the answer is none of the labels; {menu.wanted}; found {shown}")
+        raise refused("off_menu", "the answer is none of the labels")
     (name,) = named
-
     head = next((line for line in lines if line.named or not line.plain), None)
     if head is None or not head.plain:
-        raise ReplyError(
-            "off_menu",
-            f"the answer speaks of {name!r} without giving it alone on its first line; {menu.wanted}; found {shown}",
-        )
+        raise refused("off_menu", f"the answer speaks of {name!r} without giving it alone on its first line")
     if any(line.named and not line.plain and not _NEGATION.isdisjoint(line.rest) for line in lines):
-        raise ReplyError("off_menu", f"the answer gives {name!r} and then negates it; {menu.wanted}; found {shown}")
-    menu.check_numbers(name, [line.numbers for line in lines if line.plain and line.numbers], shown)
+        raise refused("off_menu", f"the answer gives {name!r} and then negates it")
+
+    # Each number is the option's value, alone ("Score 3") or with the top of the scale ("3 of 4").
+    numbers = [line.numbers for line in lines if line.plain and line.numbers]
+    if numbers and name == CANNOT_JUDGE:
+        raise refused("contradictory", f"the answer gives {name!r} together with a number")
+    if numbers and name not in values:
+        raise refused("off_menu", f"the answer gives {name!r}, which has no value, with the number {numbers[0][0]:g}")
+    for group in numbers:
+        value, known = values[name], set(values.values())
+        if group not in ((value,), (value, max(known))):
+            status = "contradictory" if group[0] in known - {value} else "off_menu"
+            raise refused(status, f"the answer gives {name!r}, whose value is {value:g}, with the number {group[0]:g}")
     return _given(name)
 
 
@@ -111,98 +124,43 @@ def parse_choice(
 class _Line:
     """One folded line of an answer."""
 
-    tokens: tuple[str, ...]
-    """Its words."""
     named: tuple[str, ...]
     """Names of the options in it."""
     rest: tuple[str, ...]
     """Its words without the options."""
-    numbers: tuple[float, ...]
-    """The numbers in `rest`."""
-    plain: bool
-    """Whether nothing but decoration stands around the options."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Menu:
-    """The options made ready for reading."""
-
-    names: tuple[str, ...]
-    """As they were given."""
-    values: Mapping[str, float]
-    """Empty where the options have no numbers."""
-    phrases: dict[str, str]
-    """Folded name or unique alias to the option's name."""
 
     @classmethod
-    def of(cls, options: Sequence[tuple[str, tuple[str, ...]]], values: Mapping[str, float]) -> _Menu:
-        aliases = _unambiguous((alias, name) for name, its in options for alias in its)
-        names = _unambiguous((name, name) for name, _ in options)
-        return cls(
-            names=tuple(dict.fromkeys(name for name, _ in options)),
-            values=values,
-            phrases={**aliases, **names, fold(CANNOT_JUDGE): CANNOT_JUDGE},
-        )
-
-    @property
-    def wanted(self) -> str:
-        return f"expected one of {', '.join(self.names)}"
-
-    def read(self, line: str) -> _Line:
-        tokens = tuple(fold(_LINE_MARK.sub("", line)).split())
-        spans = self._spans(tokens)
-        covered = {i for start, end, _ in spans for i in range(start, end)}
-        rest = tuple(token for i, token in enumerate(tokens) if i not in covered)
-        numbers = tuple(float(token) for token in rest if _NUMBER.fullmatch(token))
-        words = [token for token in rest if not _NUMBER.fullmatch(token)]
-        # "3 of 4" is a number with its scale; "of" without two numbers is prose.
-        plain = all(word in DECORATION or (word in _OF and len(numbers) == 2) for word in words)
-        return _Line(
-            tokens=tokens,
-            named=tuple(dict.fromkeys(name for _, _, name in spans)),
-            rest=rest,
-            numbers=numbers,
-            plain=plain,
-        )
-
-    def _spans(self, tokens: Sequence[str]) -> list[tuple[int, int, str]]:
-        """Return (start, end, option) of every phrase in the tokens, without those that lie inside a longer one."""
+    def read(cls, line: str, phrases: Mapping[str, str]) -> _Line:
+        tokens = fold(_LINE_MARK.sub("", line)).split()
         found = [
-            (start, start + size, name)
-            for phrase, name in self.phrases.items()
-            for words in [phrase.split()]
-            for size in [len(words)]
-            for start in range(len(tokens) - size + 1)
-            if list(tokens[start : start + size]) == words
+            (start, start + len(words), name)
+            for words, name in ((phrase.split(), name) for phrase, name in phrases.items())
+            for start in range(len(tokens) - len(words) + 1)
+            if tokens[start : start + len(words)] == words
         ]
-        return [
+        # What lies inside a longer phrase is not meant.
+        spans = [
             (start, end, name)
             for start, end, name in found
             if not any(s <= start and end <= e and e - s > end - start for s, e, _ in found)
         ]
+        covered = {i for start, end, _ in spans for i in range(start, end)}
+        return cls(
+            named=tuple(dict.fromkeys(name for _, _, name in spans)),
+            rest=tuple(token for i, token in enumerate(tokens) if i not in covered),
+        )
 
-    def check_numbers(self, name: str, groups: Sequence[tuple[float, ...]], shown: str) -> None:
-        """Check that each number is the option's value, alone ("Score 3") or with the top of the scale ("3 of 4")."""
-        if not groups:
-            return
-        if name == CANNOT_JUDGE:
-            raise ReplyError(
-                "contradictory", f"the answer gives {name!r} together with a number; {self.wanted}; found {shown}"
-            )
-        if name not in self.values:
-            raise ReplyError(
-                "off_menu",
-                f"the answer gives {name!r}, which has no value, with the number {groups[0][0]:g}; found {shown}",
-            )
-        value, top = self.values[name], max(self.values.values())
-        for group in groups:
-            if group in ((value,), (value, top)):
-                continue
-            others = set(self.values.values()) - {value}
-            status = "contradictory" if group[0] in others else "off_menu"
-            raise ReplyError(
-                status, f"the answer gives {name!r}, whose value is {value:g}, with the number {group[0]:g}; found {shown}"
-            )
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The numbers in `rest`."""
+        return tuple(float(token) for token in self.rest if _NUMBER.fullmatch(token))
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but decoration stands around the options."""
+        words = [token for token in self.rest if not _NUMBER.fullmatch(token)]
+        # "3 of 4" is a number with its scale; "of" without two numbers is prose.
+        return all(word in DECORATION or (word in _OF and len(self.numbers) == 2) for word in words)
 
 
 def _given(name: str) -> str:
@@ -211,12 +169,15 @@ def _given(name: str) -> str:
     return name
 
 
-def _unambiguous(meanings: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return folded phrase to option, for the phrases that mean one option only."""
-    found: dict[str, set[str]] = {}
-    for phrase, name in meanings:
-        found.setdefault(fold(phrase), set()).add(name)
-    return {phrase: names.pop() for phrase, names in found.items() if phrase and len(names) == 1}
+def _phrases(options: Iterable[tuple[str, tuple[str, ...]]]) -> dict[str, str]:
+    """Return folded name or alias → option, for those that mean one option only. Names go before aliases."""
+    found: dict[str, str] = {}
+    for meanings in ([(alias, name) for name, its in options for alias in its], [(name, name) for name, _ in options]):
+        owners: dict[str, set[str]] = {}
+        for phrase, name in meanings:
+            owners.setdefault(fold(phrase), set()).add(name)
+        found |= {phrase: names.pop() for phrase, names in owners.items() if phrase and len(names) == 1}
+    return {**found, fold(CANNOT_JUDGE): CANNOT_JUDGE}
 
 
 def _folded(char: str) -> str:
@@ -227,12 +188,3 @@ def _folded(char: str) -> str:
     if kind in "LNM":
         return char
     return f" {char} " if kind == "S" and char not in _MARKUP else " "
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(repr(name) for name in names)
-
-
-def _shorten(text: str) -> str:
-    flat = " ".join(text.split())
-    return repr(flat if len(flat) <= _SHOWN else flat[: _SHOWN - 1] + "…")

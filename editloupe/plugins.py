@@ -32,32 +32,37 @@ def load(group: Group, name: str) -> object:
     found = _found(group)
     if name not in found:
         raise UnknownPlugin(group.removesuffix("s"), name, tuple(sorted(found)))
-    if (group, name) in _CLASHES:
-        packages = _CLASHES[group, name]
+    point, *others = found[name]
+    if others:
+        packages = " and ".join(sorted({_package(one) for one in found[name]}))
         raise ConfigError(f"{group.removesuffix('s')} {name!r} comes from two packages, {packages}; uninstall one of them")
     try:
-        return found[name].load()
+        return point.load()
     except MissingExtra:
         raise
     except Exception as error:  # a module of any package may raise anything
-        where = f"{group.removesuffix('s')} {name!r} ({_package(found[name])}, {found[name].value})"
+        where = f"{group.removesuffix('s')} {name!r} ({_package(point)}, {point.value})"
         raise ConfigError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def origin(group: Group, name: str) -> str:
     """Return the distribution that brings a plug-in, with its version: "editloupe 0.1.0"."""
-    return _package(_found(group)[name])
+    return _package(_found(group)[name][0])
+
+
+def described(group: Group, name: str) -> str:
+    """Return "measure 'toy' (toy-package 0.1)"."""
+    return f"{group.removesuffix('s')} {name!r} ({origin(group, name)})"
 
 
 def forget() -> None:
     """Look again for installed plug-ins at the next call, for tests and notebooks that install one."""
     _found.cache_clear()
-    _CLASHES.clear()
 
 
 def folder(group: Group, name: str) -> Path | None:
     """Return the folder in which the module of a plug-in lies; None where that cannot be told. Nothing is imported."""
-    package, *parts = _found(group)[name].module.split(".")
+    package, *parts = _found(group)[name][0].module.split(".")
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -66,18 +71,14 @@ def folder(group: Group, name: str) -> Path | None:
 
 
 @cache
-def _found(group: Group) -> dict[str, EntryPoint]:
-    found: dict[str, EntryPoint] = {}
+def _found(group: Group) -> dict[str, list[EntryPoint]]:
+    """Return the entry points of each name. One package twice on the path is one."""
+    found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=f"editloupe.{group}"):
-        other = found.setdefault(point.name, point)
-        if (other.value, _package(other)) != (point.value, _package(point)):
-            packages = " and ".join(sorted({_package(other), _package(point)}))
-            _CLASHES[group, point.name] = packages
+        others = found.setdefault(point.name, [])
+        if (point.value, _package(point)) not in [(other.value, _package(other)) for other in others]:
+            others.append(point)
     return found
-
-
-_CLASHES: dict[tuple[Group, str], str] = {}
-"""Names that two packages bring, with the packages."""
 
 
 def _package(point: EntryPoint) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -124,6 +124,8 @@ class Score(Serialisable):
     """The status that left the score without a value, or "not judged yet"."""
     reason: str = ""
     """What is known of why it is missing."""
+    protocol_fault: Annotated[bool, Field(exclude_if=lambda fault: not fault)] = False
+    """True where it is missing since the protocol's `score` raised, gave a wrong score or left it out."""
     findings: tuple[str, ...] = ()
     """Task ids of the findings that it rests on."""
     parts: tuple[str, ...] = ()
@@ -155,6 +157,22 @@ class Score(Serialisable):
 
 NOT_JUDGED: Final = "not judged yet"
 """`Score.missing` where the findings are not there."""
+
+
+def protocol_faults(scores: Iterable[Score]) -> dict[str, str]:
+    """Return sample key → reason, for the samples that have no score by the protocol's fault."""
+    return {score.key: score.reason for score in scores if score.protocol_fault}
+
+
+def fault_messages(faults: Mapping[str, str], *, most: int = 5) -> list[str]:
+    """Return one message for each of the `protocol_faults`, with the samples that it costs."""
+    messages = []
+    for reason in dict.fromkeys(faults.values()):
+        keys = [key for key, why in faults.items() if why == reason]
+        more = f" and {len(keys) - most} more" if len(keys) > most else ""
+        messages.append(f"{reason}; no score of {', '.join(keys[:most])}{more}")
+    return messages
+
 
 CellKind: TypeAlias = Literal["mean", "macro", "micro", "rate", "geometric_mean", "count"]
 """How the scores of a cell become one number.

@@ -17,20 +17,9 @@ from editloupe.answers import AnswerSpec
 from editloupe.values import Box, ImageRef, Json, Sample, Serialisable, digest, is_empty, sample_key
 
 Status: TypeAlias = Literal[
-    "ok",
-    "unparsed",
-    "off_menu",
-    "contradictory",
-    "refused",
-    "filtered",
-    "abstained",
-    "over_budget",
-    "missing_output",
-    "not_defined",
-    "tool_failed",
-    "backend_failed",
-    "input_error",
-]
+    "ok", "unparsed", "off_menu", "contradictory", "refused", "filtered", "abstained", "over_budget", "missing_output",
+    "not_defined", "tool_failed", "backend_failed", "input_error",
+]  # fmt: skip
 
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 """Every way in which a task can end."""

@@ -22,9 +22,6 @@ else:
     # The same type as pydantic reads it: a recursive alias of covariant parts is more than it can resolve.
     from pydantic import JsonValue as Json
 
-AxisOrder: TypeAlias = Literal["xyxy", "yxyx"]
-
-
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -157,31 +154,22 @@ class Box:
         return cls(0.0, 0.0, float(width), float(height))
 
     @classmethod
-    def from_unit(cls, values: Sequence[float], *, width: float, height: float, order: AxisOrder = "xyxy") -> Box:
-        """Return a box from four numbers in 0..1 of an image that is `width` × `height` px."""
-        a, b, c, d = values
-        x0, y0, x1, y1 = (a, b, c, d) if order == "xyxy" else (b, a, d, c)
+    def from_thousandths(cls, values: Sequence[float], *, width: float, height: float) -> Box:
+        """Return a box from [x0, y0, x1, y1] in 0..1000 of an image that is `width` × `height` px."""
+        x0, y0, x1, y1 = (v / 1000 for v in values)
         return cls(x0 * width, y0 * height, x1 * width, y1 * height)
 
-    @classmethod
-    def from_thousandths(cls, values: Sequence[float], *, width: float, height: float, order: AxisOrder = "xyxy") -> Box:
-        """Return a box from four numbers in 0..1000 of an image that is `width` × `height` px."""
-        return cls.from_unit([v / 1000 for v in values], width=width, height=height, order=order)
-
-    def to_unit(self, *, width: float, height: float, order: AxisOrder = "xyxy") -> tuple[float, float, float, float]:
+    def to_unit(self, *, width: float, height: float) -> tuple[float, float, float, float]:
         """Return fractions 0..1 of an image that is `width` × `height` px."""
-        x0, y0, x1, y1 = self.x0 / width, self.y0 / height, self.x1 / width, self.y1 / height
-        return (x0, y0, x1, y1) if order == "xyxy" else (y0, x0, y1, x1)
+        return self.x0 / width, self.y0 / height, self.x1 / width, self.y1 / height
 
-    def to_thousandths(self, *, width: float, height: float, order: AxisOrder = "xyxy") -> tuple[int, int, int, int]:
+    def to_thousandths(self, *, width: float, height: float) -> tuple[int, int, int, int]:
         """Return integers 0..1000, rounded outward, so that the box never loses a pixel."""
-        x0, y0, x1, y1 = self.to_unit(width=width, height=height)
+        x0, y0, x1, y1 = (v * 1000 for v in self.to_unit(width=width, height=height))
         # 1e-9 keeps a value that is an integer but for floating-point dust from growing by one.
-        low = [max(0, math.floor(v * 1000 + 1e-9)) for v in (x0, y0)]
-        high = [min(1000, math.ceil(v * 1000 - 1e-9)) for v in (x1, y1)]
-        if order == "xyxy":
-            return low[0], low[1], high[0], high[1]
-        return low[1], low[0], high[1], high[0]
+        low = [max(0, math.floor(v + 1e-9)) for v in (x0, y0)]
+        high = [min(1000, math.ceil(v - 1e-9)) for v in (x1, y1)]
+        return low[0], low[1], high[0], high[1]
 
     def rounded_out(self) -> Box:
         """Return the smallest box with integer corners that contains this one."""

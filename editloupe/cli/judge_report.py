@@ -61,8 +61,8 @@ def heading_of(setup: Setup) -> Heading:
 
 def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -> None:
     """Print what a judge found, or one JSON object, and write the summary into the run if it covers all samples."""
-    from editloupe.protocols.unscored import told
     from editloupe.reports import closing, render
+    from editloupe.scores import fault_messages
 
     unscored = outcome.unscored
     constrained = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
@@ -77,7 +77,7 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
         outcome.store.write_report(f"{name}.json", render.json_text(summary))
         outcome.store.write_report(f"{name}.md", closing.markdown(tables, heading))
     judged = sum(f.status == "ok" for f in outcome.findings)
-    warn(told(unscored))
+    warn(fault_messages(unscored))
     if as_json:
         done: dict[str, Json] = {
             "event": "done",

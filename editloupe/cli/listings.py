@@ -13,7 +13,7 @@ def rubrics(
     rubric: Annotated[str | None, typer.Argument(help="A built-in rubric or a .toml file, to see it whole.")] = None,
 ) -> None:
     """List the built-in rubrics, or show one with its labels and values."""
-    from editloupe.rubrics.model import builtin_rubrics, load_rubric
+    from editloupe.rubrics import builtin_rubrics, load_rubric
 
     if rubric is None:
         known = {name: load_rubric(name) for name in builtin_rubrics()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar, Protocol
@@ -71,26 +72,25 @@ class Models:
 
     def versions(self, kinds: tuple[str, ...]) -> dict[str, str]:
         """Return kind → the version of its weights, "absent" for a model that is not here."""
-        return {kind: self._version(kind) for kind in kinds}
-
-    def _version(self, kind: str) -> str:
-        try:
-            return str(self.get(kind).version)
-        except ModelAbsent:
-            return "absent"
+        found = dict.fromkeys(kinds, "absent")
+        for kind in kinds:
+            with suppress(ModelAbsent):
+                found[kind] = str(self.get(kind).version)
+        return found
 
 
 @cache
 def open_measure(name: str) -> MeasureFn:
     """Return a measure by name. Raises UnknownPlugin, and ConfigError for a class that is no measure or cannot be made."""
     found: Any = plugins.load("measures", name)
+    where = plugins.described("measures", name)
     try:
         measure: Any = found() if isinstance(found, type) else found
     except Exception as error:
-        raise ConfigError(f"{described(name)} cannot be opened: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{where} cannot be opened: {type(error).__name__}: {error}") from error
     missing = [part for part in ("version", "Args", "needs") if not hasattr(measure, part)]
     if missing or not callable(measure):
-        raise ConfigError(f"{described(name)} lacks {', '.join(missing) or '__call__'}; see docs/protocols.md")
+        raise ConfigError(f"{where} lacks {', '.join(missing) or '__call__'}; see docs/protocols.md")
     checked: MeasureFn = measure
     return checked
 
@@ -117,35 +117,27 @@ def run_measure(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], 
     ConfigError if it cannot be opened.
     """
     measure = open_measure(name)
+    where = plugins.described("measures", name)
     try:
         checked = measure.Args.model_validate(dict(args))
     except ValidationError as error:
         problem = error.errors()[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise MeasureError(f"measure {name!r}: argument {where}: {problem['msg']}", status="input_error") from error
+        place = ".".join(map(str, problem["loc"]))
+        raise MeasureError(f"measure {name!r}: argument {place}: {problem['msg']}", status="input_error") from error
     try:
-        return _checked(name, measure(checked, images, models or Models()))
+        answer = measure(checked, images, models or Models())
     except MeasureError as error:
         if error.status in FAILURES:
             raise
-        message = f"{described(name)} raised a MeasureError with the unknown status {error.status!r}: {error}"
+        message = f"{where} raised a MeasureError with the unknown status {error.status!r}: {error}"
         raise MeasureError(message, status="tool_failed") from error
     except ModelAbsent as error:
         raise MeasureError(str(error)) from error
     except Exception as error:
-        message = f"{described(name)} raised {type(error).__name__}: {error}"
-        raise MeasureError(message, status="tool_failed") from error
-
-
-def described(name: str) -> str:
-    """Return "measure 'toy' (toy-package 0.1)"."""
-    return f"measure {name!r} ({plugins.origin('measures', name)})"
-
-
-def _checked(name: str, answer: Any) -> Answer:
-    """Return an answer as it is read from a recording. Raises MeasureError for what is none, or holds no plain values."""
+        raise MeasureError(f"{where} raised {type(error).__name__}: {error}", status="tool_failed") from error
     try:
+        # As it is read from a recording.
         return answer_from_json(json.loads(json.dumps(answer.to_json(), allow_nan=False)))
     except Exception as error:
-        message = f"{described(name)} returned {answer!r}; expected an editloupe.answers.Answer of plain numbers and text"
+        message = f"{where} returned {answer!r}; expected an editloupe.answers.Answer of plain numbers and text"
         raise MeasureError(message, status="tool_failed") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -34,15 +35,6 @@ def builtin_prompts() -> tuple[str, ...]:
     return tuple(sorted(path.relative_to(_HERE).with_suffix("").as_posix() for path in _HERE.rglob("*.md")))
 
 
-def render(template: str | Path, /, **variables: object) -> str:
-    """Return the text of a template with its variables filled in. Values are inserted as they are.
-
-    template: a built-in name ("agent/format"), or the path of a .md file.
-    Raises PromptError with file, line and variable.
-    """
-    return _rendered(*_read(template), variables)
-
-
 @dataclass(frozen=True, kw_only=True)
 class OwnTemplate:
     """A user's template with its text, so that a run that records it does not need the file again."""
@@ -54,17 +46,18 @@ class OwnTemplate:
     @classmethod
     def read(cls, path: str | Path) -> OwnTemplate:
         """Read a .md file. Raises PromptError if it cannot be read."""
-        _, text = _read(Path(path))
-        return cls(name=Path(path).name, text=text)
-
-    def render(self, **variables: object) -> str:
-        """Return the text with the variables filled in. Raises PromptError as `render`."""
-        return _rendered(self.name, self.text, variables)
+        return cls(name=Path(path).name, text=_read(Path(path))[1])
 
 
-def _rendered(shown: str, text: str, variables: dict[str, object]) -> str:
+def render(template: str | Path | OwnTemplate, /, **variables: object) -> str:
+    """Return the text of a template with its variables filled in. Values are inserted as they are.
+
+    template: a built-in name ("agent/format"), or the path of a .md file, or one that was read.
+    Raises PromptError with file, line and variable.
+    """
     from jinja2 import TemplateError, TemplateNotFound
 
+    shown, text = _read(template)
     compiled = _compiled(shown, text)
     try:
         return compiled.render(**variables)
@@ -78,21 +71,9 @@ def _rendered(shown: str, text: str, variables: dict[str, object]) -> str:
         raise PromptError(f"prompt {shown!r}{_line(error.__traceback__, shown)}: {error}{hint}") from error
 
 
-def prompt_digest(template_names: Iterable[str | Path]) -> str:
-    """Return the SHA-256 over the names and texts of templates, in any order. Raises PromptError.
-
-    A user's file counts by its name without its folder, so that the digest is the same on another machine.
-    """
-    pairs = {(_identity(name), _read(name)[1]) for name in template_names}
-    return digest([[name, text] for name, text in sorted(pairs)])
-
-
-def _is_path(template: str | Path) -> bool:
-    return isinstance(template, Path) or template.endswith(".md")
-
-
-def _identity(template: str | Path) -> str:
-    return Path(template).name if _is_path(template) else str(template)
+def prompt_digest(names: Iterable[str]) -> str:
+    """Return the SHA-256 over the names and texts of built-in templates, in any order. Raises PromptError."""
+    return digest([[name, _read(name)[1]] for name in sorted(set(names))])
 
 
 @cache
@@ -101,21 +82,21 @@ def _builtin_text(name: str) -> str:
     return (_HERE / f"{name}.md").read_text(encoding="utf-8-sig")
 
 
-def _read(template: str | Path) -> tuple[str, str]:
+def _read(template: str | Path | OwnTemplate) -> tuple[str, str]:
     """Return (name for messages, text). Line ends are unified: a checkout with CRLF is the same prompt."""
-    if _is_path(template):
-        path, shown = Path(template), str(template)
-    elif template in builtin_prompts():
-        return f"{template}.md", _builtin_text(template)
-    else:
+    if isinstance(template, OwnTemplate):
+        return template.name, template.text
+    shown, known = str(template), ", ".join(builtin_prompts())
+    if isinstance(template, str) and not template.endswith(".md"):
+        if template in builtin_prompts():
+            return f"{template}.md", _builtin_text(template)
         raise PromptError(
-            f"unknown prompt {str(template)!r}; built in: {', '.join(builtin_prompts())}; "
-            "a prompt of your own is given by the path of its .md file"
+            f"unknown prompt {shown!r}; built in: {known}; a prompt of your own is given by the path of its .md file"
         )
     try:
-        return shown, path.read_text(encoding="utf-8-sig")
+        return shown, Path(template).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise PromptError(f"prompt {shown!r}: no such file; built in: {', '.join(builtin_prompts())}") from None
+        raise PromptError(f"prompt {shown!r}: no such file; built in: {known}") from None
     except IsADirectoryError:
         raise PromptError(f"prompt {shown!r}: is a folder; expected a .md file") from None
     except UnicodeDecodeError as error:
@@ -124,14 +105,10 @@ def _read(template: str | Path) -> tuple[str, str]:
         raise PromptError(f"prompt {shown!r}: cannot be read: {error.strerror or error}") from error
 
 
-def _no_includes(_name: str) -> None:
-    """Return None for each name: every other template is unknown."""
-
-
 @cache
 def _environment() -> ImmutableSandboxedEnvironment:
     # Jinja2 is imported at the first prompt: reports and the viewer's index render none.
-    from jinja2 import FunctionLoader, StrictUndefined
+    from jinja2 import DictLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     return ImmutableSandboxedEnvironment(
@@ -140,7 +117,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
         keep_trailing_newline=False,
         trim_blocks=True,
         lstrip_blocks=True,
-        loader=FunctionLoader(_no_includes),
+        loader=DictLoader({}),
     )
 
 
@@ -159,12 +136,8 @@ def _compiled(shown: str, text: str) -> Template:
 
 def _line(trace: TracebackType | None, shown: str) -> str:
     """Return the line of an error in the template (", line 3"), from the traceback that Jinja2 maps to template lines."""
-    found = ""
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == shown:
-            found = f", line {trace.tb_lineno}"
-        trace = trace.tb_next
-    return found
+    lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == shown]
+    return f", line {lines[-1]}" if lines else ""
 
 
 def _hint(message: str, variables: dict[str, object]) -> str:

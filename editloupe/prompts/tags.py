@@ -21,3 +21,8 @@ def neutralise(text: str) -> str:
     Their angle brackets become ‹ ›: a reader still sees the text, and the parser finds no tag.
     """
     return TAGS.sub(lambda m: f"‹{m[0][1:-1]}›", text)
+
+
+def one_line(text: str) -> str:
+    """Return a text from outside on one line, without our tags, as it may stand inside a question."""
+    return neutralise(" ".join(text.split()))

@@ -10,6 +10,7 @@ import math
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from numbers import Real
 from pathlib import Path
@@ -19,10 +20,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from editloupe import plugins
 from editloupe.answers import Answer
+from editloupe.config import Words
 from editloupe.errors import ConfigError, EditLoupeError, ProtocolError
 from editloupe.findings import Finding
 from editloupe.imaging.views import OPS
 from editloupe.protocols.repeats import Repeats, joined
+from editloupe.rubrics import Rubric, RubricOption
 from editloupe.scores import NOT_JUDGED, Metric, Score, TableSpec
 from editloupe.tasks import STATUSES, About, Ask, Budget, Measure, Task
 from editloupe.values import Json, Sample
@@ -38,6 +41,19 @@ class Options(BaseModel):
     """What a run may set of a protocol. A protocol derives its own model from this one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class RubricOptions(Options):
+    """The options of a protocol that asks by the criteria of a rubric."""
+
+    free: ClassVar[frozenset[str]] = frozenset({"criteria"})
+    """Options that may differ from visit to visit of one run."""
+    mode: str = "tool"
+    """tool: an agent with tools. plain: one look."""
+    rubric: RubricOption = "dlebench"
+    """A built-in rubric or your own .toml file."""
+    criteria: Words | None = None
+    """Comma-separated, such as if,vc. Default: all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,10 +171,7 @@ class BaseProtocol:
         about = About.of(about) if isinstance(about, Sample) else about
         finding = known.finding(question or metric, about)
         return Score(
-            sample_id=about.sample_id,
-            editor=about.editor,
-            turn=about.turn,
-            part=about.part,
+            **vars(about),
             metric=metric,
             value=None,
             missing=NOT_JUDGED if finding is None else finding.status,
@@ -166,6 +179,25 @@ class BaseProtocol:
             findings=() if finding is None else (finding.task_id,),
             **more,
         )
+
+
+class RubricProtocol(BaseProtocol):
+    """A protocol that asks by the criteria of a rubric. Raises ConfigError if none of them is chosen."""
+
+    Options: ClassVar[type[BaseModel]] = RubricOptions
+
+    def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
+        super().__init__(options, tools=tools, budget=budget)
+        given: RubricOptions = self.options
+        if given.mode == "plain":
+            self.tools = ()
+        rubric: Rubric = given.rubric
+        chosen = None if given.criteria is None else {rubric.criterion(c).id for c in given.criteria}
+        self.criteria = [c for c in rubric.criteria if chosen is None or c.id in chosen]
+        """Those of the rubric that are asked, in its order."""
+        if not self.criteria:
+            known = ", ".join(c.id for c in rubric.criteria)
+            raise ConfigError(f"no criterion is chosen; rubric {rubric.id!r} has {known}")
 
 
 def make_protocol(
@@ -176,7 +208,7 @@ def make_protocol(
     Raises UnknownPlugin, and ConfigError for options that do not fit and a class that is no protocol.
     """
     cls: Any = plugins.load("protocols", name)
-    where = f"protocol {name!r} ({plugins.origin('protocols', name)})"
+    where = plugins.described("protocols", name)
     missing = [part for part in ("Options", "plan", "score", "metrics") if not hasattr(cls, part)]
     if missing:
         raise ConfigError(f"{where} lacks {', '.join(missing)}; see docs/protocols.md")
@@ -216,51 +248,48 @@ def planned(protocol: EvalProtocol, group: Group, known: Known, *, most: int = 1
     found: dict[str, Task] = {}
     asked: dict[Question, str] = {}
     for task in tasks:
-        if not isinstance(task, Ask | Measure):
-            raise ProtocolError(f"{where} planned {task!r}; expected an Ask or a Measure")
-        if task.protocol != protocol.name:
-            raise ProtocolError(f"{where} planned a task of the protocol {task.protocol!r}; expected {protocol.name!r}")
-        if task.about.key not in keys:
-            raise ProtocolError(f"{where} planned a task about {task.about}, which is not in the group ({task.metric})")
-        if problem := _wrong(task):
-            raise ProtocolError(f"{where} planned a task ({task.metric}, {task.about}) {problem}")
+        if problem := _wrong(task, protocol, keys):
+            raise ProtocolError(f"{where} planned {problem}")
         try:
-            _ = task.id
+            twice = task.id in found
         except Exception as error:
             raise ProtocolError(f"{where} planned a task that is no JSON ({task.metric}, {task.about}): {error}") from error
-        if task.id in found:
+        if twice:
             raise ProtocolError(f"{where} planned the same task twice: {task.metric}, {task.about}")
-        other = asked.setdefault(task.question, task.id)
-        if other != task.id:
+        if asked.setdefault(task.question, task.id) != task.id:
             raise ProtocolError(
                 f"{where} planned two different tasks for one question ({task.metric}, {task.about}); tell them apart by "
                 "metric, turn or part"
             )
-        if task.role not in ("measure", *protocol.roles):
-            known_roles = ", ".join(protocol.roles) or "none"
-            raise ProtocolError(f"{where} planned a task on the role {task.role!r}; it declares {known_roles}")
-        if task.kind == "measure" and task.measure not in plugins.names("measures"):
-            known_measures = ", ".join(plugins.names("measures"))
-            raise ProtocolError(f"{where} planned the measure {task.measure!r}; installed are {known_measures}")
-        if unknown := next((view.op for view in task.views if view.op not in OPS), None):
-            raise ProtocolError(f"{where} planned a view with the op {unknown!r}; known are {', '.join(OPS)}")
         found[task.id] = task
     return list(found.values())
 
 
-def _wrong(task: Task) -> str:
-    """Return what is wrong with a task of its own, as the end of a sentence; "" for nothing."""
+def _wrong(task: object, protocol: EvalProtocol, keys: Collection[str]) -> str:
+    """Return what is wrong with one planned task, behind "planned"; "" for nothing. keys: of the group's samples."""
+    if not isinstance(task, Ask | Measure):
+        return f"{task!r}; expected an Ask or a Measure"
+    if task.protocol != protocol.name:
+        return f"a task of the protocol {task.protocol!r}; expected {protocol.name!r}"
+    if task.about.key not in keys:
+        return f"a task about {task.about}, which is not in the group ({task.metric})"
+    named = f"a task ({task.metric}, {task.about})"
     aliases = [view.alias for view in task.views]
     if twice := next((alias for alias in aliases if aliases.count(alias) > 1), None):
-        return f"with two views of the alias {twice!r}; a picture is known by its alias"
-    if task.blocked is not None:
-        status = task.blocked[0] if isinstance(task.blocked, tuple) and len(task.blocked) == 2 else None
-        if status not in STATUSES or status == "ok":
-            known = ", ".join(known for known in STATUSES if known != "ok")
-            return f"blocked as {task.blocked!r}; expected a reason behind one of {known}"
+        return f"{named} with two views of the alias {twice!r}; a picture is known by its alias"
+    failures = [status for status in STATUSES if status != "ok"]
+    blocked: object = task.blocked
+    if blocked is not None and not (isinstance(blocked, tuple) and len(blocked) == 2 and blocked[0] in failures):
+        return f"{named} blocked as {blocked!r}; expected a reason behind one of {', '.join(failures)}"
     prompt: object = task.prompt if task.kind == "ask" else ""
     if not isinstance(prompt, str):
-        return f"with the prompt {prompt!r}; expected a text"
+        return f"{named} with the prompt {prompt!r}; expected a text"
+    if task.role not in ("measure", *protocol.roles):
+        return f"a task on the role {task.role!r}; it declares {', '.join(protocol.roles) or 'none'}"
+    if task.kind == "measure" and task.measure not in plugins.names("measures"):
+        return f"the measure {task.measure!r}; installed are {', '.join(plugins.names('measures'))}"
+    if unknown := next((view.op for view in task.views if view.op not in OPS), None):
+        return f"a view with the op {unknown!r}; known are {', '.join(OPS)}"
     return ""
 
 
@@ -276,25 +305,19 @@ def groups(samples: Sequence[Sample]) -> list[list[Sample]]:
 def rejected_scores(rows: Iterable[tuple[str, str, str | None]], metrics: Iterable[str]) -> list[Score]:
     """Return what stands instead of scores for rows of the data that could not be read: (editor, id, edit type) each."""
     names = list(metrics)
+    missing = partial(Score, value=None, missing="input_error")
     return [
-        Score(
-            sample_id=id_,
-            editor=editor,
-            metric=metric,
-            value=None,
-            missing="input_error",
-            dims={} if edit_type is None else {"edit_type": edit_type},
-        )
+        missing(sample_id=id_, editor=editor, metric=name, dims={} if edit_type is None else {"edit_type": edit_type})
         for editor, id_, edit_type in rows
-        for metric in names
+        for name in names
     ]
 
 
 def known_of(findings: Iterable[Finding], repeats: Repeats | None = None) -> Known:
     """Return findings by question, the repeats of a question joined."""
-    counted = [one for one in joined(findings, repeats or Repeats()) if one.finding is not None]
-    entropy = {one.finding.task_id: one.entropy for one in counted if one.finding and one.entropy is not None}
-    return Known((one.finding for one in counted if one.finding is not None), entropy)
+    counted = [(one.finding, one.entropy) for one in joined(findings, repeats or Repeats()) if one.finding is not None]
+    entropy = {finding.task_id: bits for finding, bits in counted if bits is not None}
+    return Known((finding for finding, _ in counted), entropy)
 
 
 def scored(
@@ -308,22 +331,33 @@ def scored(
     by_sample: dict[str, list[Finding]] = {}
     for finding in findings:
         by_sample.setdefault(finding.about.key, []).append(finding)
-    scores: dict[str, list[Score]] = {}
+    scores: dict[str, list[Score]] = {sample.key: [] for sample in samples}
+    faults: dict[str, str] = {}
     metrics = {metric.id: metric for metric in protocol.metrics}
     for group in groups(samples):
         known = known_of((f for sample in group for f in by_sample.get(sample.key, ())), repeats)
-        asked = {(one.key, f.metric) for one in group for f in by_sample.get(one.key, ()) if f.metric in metrics}
-        for score in _scores(protocol, group, known, asked):
+        try:
+            found = group_scores(protocol, group, known)
+        except ProtocolError as error:
+            faults |= dict.fromkeys((sample.key for sample in group), str(error))
+            continue
+        for score in found:
             # Of several findings the one whose answers differ most.
             entropy = max((known.entropy[id_] for id_ in score.findings if id_ in known.entropy), default=None)
             value = None if score.value is None else metrics[score.metric].normalise(score.value)
-            scores.setdefault(score.key, []).append(replace(score, entropy=entropy, normalised=value))
-    # A sample that was asked in other words than metrics, and has no score where others have one.
+            scores[score.key].append(replace(score, entropy=entropy, normalised=value))
     given = {score.metric for of_one in scores.values() for score in of_one}
     for sample in samples:
-        if sample.key in by_sample and sample.key not in scores:
-            scores[sample.key] = [_unscored(protocol, sample, metric) for metric in metrics if metric in given]
-    return [score for sample in samples for score in scores.get(sample.key, [])]
+        own, asked = scores[sample.key], {finding.metric for finding in by_sample.get(sample.key, ())}
+        due = asked - {score.metric for score in own}
+        if sample.key in faults:
+            due = set(metrics)
+        elif asked and not own and asked.isdisjoint(metrics):
+            due = given  # it was asked in other words than metrics: what others have is expected of it
+        reason = faults.get(sample.key, f"{described(protocol)} gave no score of it, not even a missing one")
+        missing = partial(Score, value=None, missing="input_error", reason=reason, protocol_fault=True)
+        own += [missing(sample_id=sample.id, editor=sample.editor, metric=metric) for metric in metrics if metric in due]
+    return [score for sample in samples for score in scores[sample.key]]
 
 
 def group_scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Score]:
@@ -338,7 +372,7 @@ def group_scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Sco
     except Exception as error:
         raise ProtocolError(f"{where} raised in score: {_raised(error)}") from error
     metrics, keys = {metric.id: metric for metric in protocol.metrics}, {sample.key for sample in group}
-    found: dict[Question, Score] = {}
+    found: dict[tuple[str, About], Score] = {}
     for score in scores:
         if not isinstance(score, Score):
             raise ProtocolError(f"{where} gave {score!r} for a score; expected a Score")
@@ -347,15 +381,13 @@ def group_scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Sco
         if score.key not in keys:
             raise ProtocolError(f"{where} gave a score of the sample {score.key!r}, which is not in the group")
         about = About(sample_id=score.sample_id, editor=score.editor, turn=score.turn, part=score.part)
-        place = score.metric, score.editor, score.sample_id, score.turn, score.part
-        if place in found:
+        if (score.metric, about) in found:
             raise ProtocolError(f"{where} gave the score of {score.metric!r} for {about} twice")
-        if score.value is not None:
-            try:
-                score = replace(score, value=_on_scale(score.value, metrics[score.metric]))
-            except (ValueError, OverflowError) as error:
-                raise ProtocolError(f"{where}: the score of {score.metric!r} for {about} {error}") from error
-        found[place] = score
+        try:
+            value = None if score.value is None else _on_scale(score.value, metrics[score.metric])
+        except (ValueError, OverflowError) as error:
+            raise ProtocolError(f"{where}: the score of {score.metric!r} for {about} {error}") from error
+        found[score.metric, about] = replace(score, value=value)
     return list(found.values())
 
 
@@ -375,30 +407,6 @@ def _on_scale(value: object, metric: Metric) -> float:
     return float(inside)
 
 
-def _scores(protocol: EvalProtocol, group: Group, known: Known, asked: Collection[tuple[str, str]]) -> list[Score]:
-    """Return the scores of a group. What was asked (sample key, metric) and is not scored is missing and says so."""
-    scores: list[Score] = []
-    try:
-        scores = group_scores(protocol, group, known)
-        reason = ""
-    except ProtocolError as error:
-        reason = str(error)
-        asked = {(one.key, metric.id) for one in group for metric in protocol.metrics}
-    there = {(score.key, score.metric) for score in scores}
-    return scores + [
-        _unscored(protocol, one, metric.id, reason)
-        for one in group
-        for metric in protocol.metrics
-        if (one.key, metric.id) in asked and (one.key, metric.id) not in there
-    ]
-
-
-def _unscored(protocol: EvalProtocol, sample: Sample, metric: str, reason: str = "") -> Score:
-    """Return the missing score of a sample that has findings and no score."""
-    reason = reason or f"{described(protocol)} gave no score of it, not even a missing one"
-    return Score(sample_id=sample.id, editor=sample.editor, metric=metric, value=None, missing="input_error", reason=reason)
-
-
 def looks_at_outputs(protocol: EvalProtocol) -> bool:
     """Return whether a protocol needs edited images, as it says by `outputs`."""
     return bool(getattr(protocol, "outputs", True))
@@ -407,7 +415,7 @@ def looks_at_outputs(protocol: EvalProtocol) -> bool:
 def described(protocol: EvalProtocol) -> str:
     """Return "protocol 'toy' (toy-package 0.1)"."""
     try:
-        return f"protocol {protocol.name!r} ({plugins.origin('protocols', protocol.name)})"
+        return plugins.described("protocols", protocol.name)
     except KeyError:
         return f"protocol {protocol.name!r} ({type(protocol).__module__})"
 

@@ -14,13 +14,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Literal, cast, get_args
 
+from editloupe.config import Aggregation
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.values import Json, Serialisable
-
-By: TypeAlias = Literal["median", "majority"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +27,15 @@ class Repeats(Serialisable):
     """How often each question is asked, and how its answers become one."""
 
     count: int = 1
-    by: By = "median"
+    by: Aggregation = "median"
     abstain_above: float | None = None
     """Entropy of the labels, in bits, above which a question has no score and is `abstained`; None never."""
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ConfigError(f"expected at least 1 repeat, found {self.count}")
-        if self.by not in get_args(By):
-            raise ConfigError(f"repeats are joined by {' or '.join(get_args(By))}; found {self.by!r}")
+        if self.by not in get_args(Aggregation):
+            raise ConfigError(f"repeats are joined by {' or '.join(get_args(Aggregation))}; found {self.by!r}")
         if self.abstain_above is not None and not (math.isfinite(self.abstain_above) and self.abstain_above >= 0):
             raise ConfigError(f"expected an entropy of 0 bits or more to abstain above, found {self.abstain_above!r}")
 
@@ -51,7 +50,7 @@ class Repeats(Serialisable):
         above = data.get("abstain_above")
         return cls(
             count=count,
-            by=cast(By, str(data.get("by"))),
+            by=cast(Aggregation, str(data.get("by"))),
             abstain_above=float(above) if isinstance(above, int | float) else None,
         )
 
@@ -75,18 +74,19 @@ def join(findings: Sequence[Finding], rule: Repeats) -> Joined:
         failed = Counter(f.status for f in findings if f.answer is None).most_common(1)
         return Joined(finding=next((f for f in findings if failed and f.status == failed[0][0]), None))
     names = [str(f.label if f.label is not None else f.answer) for f in given]
-    bits = entropy(names)
+    bits = entropy_of(Counter(names).values())
+    name, times = Counter(names).most_common(1)[0]
+    status: Literal["abstained", "contradictory"]
     if rule.abstain_above is not None and bits > rule.abstain_above:
-        reason = f"its labels differ by {bits:.2f} bits: {counted(names)}"
-        return Joined(finding=_without_label(given[0], "abstained", reason), entropy=bits)
-    if rule.by == "median" and all(f.value is not None for f in given):
+        status, reason = "abstained", f"its labels differ by {bits:.2f} bits: {counted(names)}"
+    elif rule.by == "median" and all(f.value is not None for f in given):
         ordered = sorted(given, key=lambda f: cast(float, f.value))
         return Joined(finding=ordered[(len(ordered) - 1) // 2], entropy=bits)
-    name, times = Counter(names).most_common(1)[0]
-    if 2 * times > len(given):
+    elif 2 * times > len(given):
         return Joined(finding=given[names.index(name)], entropy=bits)
-    reason = f"no label has a majority: {counted(names)}"
-    return Joined(finding=_without_label(given[0], "contradictory", reason), entropy=bits)
+    else:
+        status, reason = "contradictory", f"no label has a majority: {counted(names)}"
+    return Joined(finding=replace(given[0], status=status, answer=None, reason=reason, evidence=()), entropy=bits)
 
 
 def joined(findings: Iterable[Finding], rule: Repeats) -> list[Joined]:
@@ -97,13 +97,8 @@ def joined(findings: Iterable[Finding], rule: Repeats) -> list[Joined]:
     return [join(list(by_repeat.values()), rule) for by_repeat in latest.values()]
 
 
-def entropy(names: Iterable[str]) -> float:
-    """Return the Shannon entropy in bits of how often each name occurs; 0 for names that are all the same."""
-    return entropy_of(Counter(names).values())
-
-
 def entropy_of(counts: Iterable[int]) -> float:
-    """Return the Shannon entropy in bits of counts, of which one at least is above 0."""
+    """Return the Shannon entropy in bits of counts; 0 for none."""
     given = [n for n in counts if n]
     total = sum(given)
     return max(0.0, -sum(n / total * math.log2(n / total) for n in given))
@@ -112,7 +107,3 @@ def entropy_of(counts: Iterable[int]) -> float:
 def counted(names: Iterable[str]) -> str:
     """Return each name once, the most frequent first: "Wrong Action ×2, Fully Executed"."""
     return ", ".join(name if n == 1 else f"{name} ×{n}" for name, n in Counter(names).most_common())
-
-
-def _without_label(finding: Finding, status: Literal["abstained", "contradictory"], reason: str) -> Finding:
-    return replace(finding, status=status, answer=None, reason=reason, evidence=())

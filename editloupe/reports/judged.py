@@ -12,10 +12,9 @@ from editloupe.errors import ConfigError, UnknownPlugin
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, make_protocol, rejected_scores, scored
 from editloupe.protocols.repeats import Repeats
-from editloupe.protocols.unscored import told, unscored
 from editloupe.runs.judges import names_of, titled
 from editloupe.runs.store import RunStore
-from editloupe.scores import NOT_JUDGED, Metric, MetricSet, Score
+from editloupe.scores import NOT_JUDGED, Metric, MetricSet, Score, fault_messages, protocol_faults
 from editloupe.values import Json, Sample, sample_key
 
 
@@ -174,7 +173,9 @@ def judged_in(store: RunStore) -> list[Judged]:
                 samples=store.samples,
                 findings=tuple(findings),
                 scores=tuple(scores),
-                notes=tuple(f"{folder}: {problem}" for problem in (*store.problems, *told(unscored(protocol, scores)))),
+                notes=tuple(
+                    f"{folder}: {problem}" for problem in (*store.problems, *fault_messages(protocol_faults(scores)))
+                ),
             )
         )
     return found

@@ -1,14 +1,357 @@
-"""Rubrics as data: what is asked about an edit, and which labels with which values may be given."""
+"""Rubrics: what is judged, in which order one looks, and which labels with which values one may give.
 
-from editloupe.rubrics.model import (
-    Citation,
-    Criterion,
-    Level,
-    Rubric,
-    builtin_rubrics,
-    load_rubric,
-    rubric_schema,
-    schema_text,
-)
+A rubric is a TOML file, built in or the user's own (docs/rubrics.md). `load_rubric` reads it strictly: a rubric with a
+mistake would judge a whole folder by something that its author did not mean.
+"""
 
-__all__ = ["Citation", "Criterion", "Level", "Rubric", "builtin_rubrics", "load_rubric", "rubric_schema", "schema_text"]
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict, ValidationError
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import ErrorDetails, PydanticKnownError
+
+from editloupe import plugins
+from editloupe.answers import LabelRule, Labels
+from editloupe.errors import RubricError
+from editloupe.parsing import CANNOT_JUDGE, fold
+from editloupe.values import Json, digest
+
+_ID: Final = r"^[A-Za-z][A-Za-z0-9_-]*$"
+Concerns: TypeAlias = Literal["target", "surroundings"]
+
+
+def _one_line(text: str) -> str:
+    """Return a text on one line: how a file wraps its lines must not change the digest."""
+    return " ".join(text.split())
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
+_Line = Annotated[str, Strict(), AfterValidator(_one_line)]
+_Text = Annotated[str, Strict(), Field(min_length=1), AfterValidator(_one_line), AfterValidator(_not_empty)]
+_Id = Annotated[str, Strict(), Field(pattern=_ID)]
+
+
+class _Model(BaseModel):
+    """A part of a rubric: value, file format and JSON schema at once. The docstrings of the fields are in the schema."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Citation(_Model):
+    """Where the rubric comes from. Every field may be empty."""
+
+    paper: _Line = ""
+    """Title of the publication."""
+    url: _Line = ""
+    """Where it can be read."""
+    parts: tuple[_Text, ...] = ()
+    """Tables and sections that the rubric follows."""
+    note: _Line = ""
+    """Anything else on the origin."""
+
+
+class Level(_Model):
+    """One label of a criterion."""
+
+    name: _Text
+    """The label, in the words that the judge gives back."""
+    value: Annotated[float, Strict()]
+    """The label's place on the scale; a higher value is better."""
+    description: _Text
+    """When this label applies."""
+    aliases: tuple[_Text, ...] = ()
+    """Other spellings that mean this label and no other; case and punctuation do not matter."""
+
+
+class Criterion(_Model):
+    """One question with its labels."""
+
+    id: SkipJsonSchema[_Id]
+    """In a file, the name of the criterion's table: [criteria.<id>]."""
+    name: _Text
+    """The criterion's full name, as the judge reads it."""
+    short: _Text
+    """Its name in tables, such as IF."""
+    question: _Text
+    """What is asked, in one or a few sentences."""
+    inspection: tuple[_Text, ...] = ()
+    """The steps of the inspection, in order."""
+    notes: tuple[_Text, ...] = ()
+    """Special cases."""
+    concerns: Concerns | None = None
+    """What the question is about: target or surroundings. The oracle mode shows nothing else."""
+    levels: Annotated[tuple[Level, ...], Field(min_length=2)]
+    """The labels, from worst to best."""
+
+    @property
+    def lowest(self) -> Level:
+        return self.levels[0]
+
+    @property
+    def highest(self) -> Level:
+        return self.levels[-1]
+
+    def normalise(self, value: float) -> float:
+        """Return a value of this criterion's scale on 0..100 (higher is better). A mean of values may be given as well."""
+        low, high = self.lowest.value, self.highest.value
+        return (value - low) / (high - low) * 100
+
+    def answer(self) -> Labels:
+        """Return what counts as an answer, best first."""
+        return Labels(
+            labels=tuple(
+                LabelRule(name=level.name, value=level.value, aliases=level.aliases) for level in reversed(self.levels)
+            )
+        )
+
+
+def _of_tables(criteria: object) -> object:
+    """Give each table of a file, [criteria.<id>], its id. A list is refused, so that a file has one way to say it."""
+    if isinstance(criteria, Mapping):
+        return tuple({**c, "id": key} if isinstance(c, Mapping) else c for key, c in criteria.items())
+    if isinstance(criteria, tuple):
+        return criteria
+    raise PydanticKnownError("dict_type")
+
+
+class Rubric(_Model):
+    """A rubric for judging image edits: a set of criteria with its origin."""
+
+    id: _Id
+    """Short name: letters, digits, _ and -."""
+    title: _Text
+    """Name in words."""
+    source: Citation = Citation()
+    """Where the rubric comes from."""
+    criteria: Annotated[
+        tuple[Criterion, ...],
+        Field(min_length=1),
+        BeforeValidator(_of_tables, json_schema_input_type=Annotated[dict[_Id, Criterion], Field(min_length=1)]),
+        # Loading refuses other ids; without this an editor would not.
+        Field(json_schema_extra={"additionalProperties": False}),
+    ]
+    """One table for each criterion, [criteria.<id>]; ids consist of letters, digits, _ and -."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content: comments, line breaks and `3` or `3.0` make no difference."""
+        return digest(self.to_json())
+
+    def criterion(self, id_or_short: str) -> Criterion:
+        """Return the criterion with this id or short name, whatever the case. Raises RubricError, which lists the known."""
+        wanted = id_or_short.casefold()
+        for criterion in self.criteria:
+            if wanted in (criterion.id.casefold(), criterion.short.casefold()):
+                return criterion
+        known = ", ".join(f"{c.id} ({c.short})" for c in self.criteria)
+        raise RubricError(f"rubric {self.id!r} has no criterion {id_or_short!r}; it has: {known}")
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the rubric as a run records it: the criteria are a list, each with its id."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Rubric:
+        """Parse what `to_json` returns. Raises RubricError where the data are not of that shape."""
+        criteria = data.get("criteria")
+        try:
+            return cls.model_validate({**data, "criteria": tuple(criteria) if isinstance(criteria, list) else criteria})
+        except ValidationError as error:
+            raise RubricError(f"rubric {str(data.get('id'))!r} of the run: {error.errors()[0]['msg']}") from error
+
+
+def builtin_rubrics() -> tuple[str, ...]:
+    """Return the names of the rubrics that installed protocols bring, each named as its protocol."""
+    return tuple(name for name in plugins.names("protocols") if _of_protocol(name) is not None)
+
+
+def _of_protocol(name: str) -> Path | None:
+    """Return the rubric that an installed protocol has beside its module; None for a protocol without one."""
+    folder = plugins.folder("protocols", name) if name in plugins.names("protocols") else None
+    return folder / "rubric.toml" if folder is not None and (folder / "rubric.toml").is_file() else None
+
+
+def load_rubric(name_or_path: str | Path) -> Rubric:
+    """Read the rubric of an installed protocol by its name ("dlebench"), or a user's own .toml file by path.
+
+    Raises RubricError for an unknown name, a file that cannot be read, or a file that breaks a rule. Each broken rule
+    stands in a line of its own with file and key.
+    """
+    if isinstance(name_or_path, str):
+        built_in = _of_protocol(name_or_path)
+        if built_in is not None:
+            return _read(built_in, name_or_path)
+        if not name_or_path.endswith(".toml") and not re.search(r"[\\/]", name_or_path):
+            raise RubricError(
+                f"unknown rubric {name_or_path!r}; built in: {', '.join(builtin_rubrics())}; "
+                "a rubric of your own is given by the path of its .toml file"
+            )
+    return _read(Path(name_or_path), str(name_or_path))
+
+
+def schema_text() -> str:
+    """Return the JSON schema of a rubric file, for editors. The committed copy is `schema.json` beside the rubrics."""
+    # Taplo, the TOML language server of most editors, reads draft 7; pydantic names the shared parts "$defs", which
+    # draft 7 resolves as well, since a $ref is a path into the document.
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **Rubric.model_json_schema()}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _read(path: Path, shown: str) -> Rubric:
+    try:
+        raw = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise RubricError(f"rubric {shown!r}: no such file; built in: {', '.join(builtin_rubrics())}") from None
+    except IsADirectoryError:
+        raise RubricError(f"rubric {shown!r}: is a folder; expected a .toml file") from None
+    except UnicodeDecodeError as error:
+        raise RubricError(f"rubric {shown!r}: is not UTF-8 (byte {error.start}); save it as UTF-8") from error
+    except OSError as error:
+        raise RubricError(f"rubric {shown!r}: cannot be read: {error.strerror or error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise RubricError(f"rubric {shown!r}: is not valid TOML: {error}") from error
+    try:
+        rubric = Rubric.model_validate(raw)
+    except ValidationError as error:
+        problems = [
+            _explain(problem, _in_file(problem["loc"], raw))
+            for problem in error.errors()
+            # A tuple counts only its good items: it is not too short as well where one of them is at fault.
+            if problem["type"] != "too_short" or problem["ctx"]["actual_length"] == len(problem["input"])
+        ]
+        raise RubricError("\n".join(f"rubric {shown!r}: {problem}" for problem in problems)) from error
+    problems = [
+        f"criteria.{key}.id: unknown key; the id of a criterion is the name of its table"
+        for key, table in raw["criteria"].items()
+        if "id" in table
+    ]
+    problems += _clashes(rubric)
+    if problems:
+        raise RubricError("\n".join(f"rubric {shown!r}: {problem}" for problem in problems))
+    return rubric
+
+
+def _in_file(loc: tuple[int | str, ...], raw: Mapping[str, object]) -> tuple[int | str, ...]:
+    """Return the place in the file: a criterion stands there under its id, not under a number."""
+    match loc, raw.get("criteria"):
+        case ("criteria", int(i), *rest), {**tables}:
+            return ("criteria", [*tables][i], *(rest if rest != ["id"] else ()))
+    return loc
+
+
+def _explain(problem: ErrorDetails, loc: Sequence[int | str]) -> str:
+    """Return one complaint of pydantic in our words, behind the key that it is about; places in lists count from 0."""
+    kind, found = problem["type"], problem["input"]
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
+    if kind == "extra_forbidden":
+        tables: dict[int, type[BaseModel]] = {1: Rubric, 2: Citation, 3: Criterion}
+        table = tables.get(len(loc), Level)
+        known = [key for key in table.model_fields if (table, key) != (Criterion, "id")]
+        near = difflib.get_close_matches(str(loc[-1]), known, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f"{where}: unknown key; {hint}known here: {', '.join(known)}"
+    if kind == "missing":
+        return f"{where}: is missing"
+    if kind == "string_too_short" or (kind == "value_error" and not str(found).strip()):
+        return f"{where}: is empty; expected text"
+    if kind == "string_pattern_mismatch":
+        return f"{where}: {found!r} may hold letters, digits, _ and - only, and starts with a letter"
+    if kind == "too_short":
+        things = "levels" if loc[-1] == "levels" else "criterion"
+        return (
+            f"{where}: found {problem['ctx']['actual_length']}; expected at least {problem['ctx']['min_length']} {things}"
+        )
+    if kind in _EXPECTED:
+        text = repr(found)
+        text = text if len(text) <= 60 else text[:59] + "…"
+        return f"{where}: expected {_EXPECTED[kind]}, found {_TYPES.get(type(found), type(found).__name__)} {text}"
+    return f"{where}: {problem['msg']}"
+
+
+_EXPECTED: Final = {
+    "string_type": "text in quotes",
+    "float_type": "a number",
+    "tuple_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+}
+_TYPES: Final[Mapping[type, str]] = {
+    str: "the text",
+    bool: "the truth value",
+    int: "the number",
+    float: "the number",
+    list: "the list",
+    dict: "the table",
+}
+
+
+def _clashes(rubric: Rubric) -> Iterable[str]:
+    """Yield what the types cannot say: names with two meanings, values out of order, labels that no answer could give."""
+    criteria = rubric.criteria
+    yield from _twice(((f"criteria.{c.id}", c.id) for c in criteria), "the id", str.casefold)
+    yield from _twice(((f"criteria.{c.id}.name", c.name) for c in criteria), "the name", fold)
+    yield from _twice(((f"criteria.{c.id}.short", c.short) for c in criteria), "the short name", str.casefold)
+    for criterion in criteria:
+        for other in criteria:
+            if other is not criterion and criterion.short.casefold() == other.id.casefold() != other.short.casefold():
+                yield f"criteria.{criterion.id}.short: {criterion.short!r} is also the id of another criterion"
+        where = f"criteria.{criterion.id}.levels"
+        yield from _value_clashes(where, [level.value for level in criterion.levels])
+        words = [
+            (f"{where}[{i}].{key}", word)
+            for i, level in enumerate(criterion.levels)
+            for key, word in [("name", level.name), *((f"aliases[{j}]", alias) for j, alias in enumerate(level.aliases))]
+        ]
+        for place, word in words:
+            if not fold(word):
+                yield f"{place}: {word!r} holds no letter, digit or symbol that an answer could be matched by"
+            elif fold(word) == fold(CANNOT_JUDGE):
+                yield f"{place}: {word!r} is kept for judges that cannot decide; choose other words"
+        yield from _twice(((place, word) for place, word in words if fold(word)), "the label or alias", fold)
+
+
+def _value_clashes(where: str, values: Sequence[float]) -> Iterable[str]:
+    bad = [i for i, value in enumerate(values) if not math.isfinite(value)]
+    yield from (f"{where}[{i}].value: {values[i]} is not a finite number" for i in bad)
+    same = [value for i, value in enumerate(values) if i not in bad and value in values[:i]]
+    yield from (f"{where}: two levels have the value {value:g}; values must differ" for value in same)
+    if not bad and not same and list(values) != sorted(values):
+        found = ", ".join(f"{value:g}" for value in values)
+        yield f"{where}: levels must stand from worst to best, values ascending; found {found}"
+
+
+def _twice(named: Iterable[tuple[str, str]], what: str, key: Callable[[str], str]) -> Iterable[str]:
+    """Yield a complaint for each (place, word) whose word was there before, as `key` compares words."""
+    first: dict[str, tuple[str, str]] = {}
+    for place, word in named:
+        where, before = first.setdefault(key(word), (place, word))
+        if where != place:
+            same = "" if before == word else f" (as {before!r})"
+            yield f"{place}: {what} {word!r} is already used by {where}{same}; each must be unique"
+
+
+def _of_any(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return Rubric.from_json(value)
+    return value if isinstance(value, Rubric) else load_rubric(value)
+
+
+RubricOption: TypeAlias = Annotated[
+    Any, Field(validate_default=True), BeforeValidator(_of_any), PlainSerializer(lambda rubric: rubric.to_json())
+]
+"""An option of a protocol: a rubric by name or path, or as a run recorded it. Its value is a Rubric."""

@@ -20,7 +20,6 @@ from editloupe.data.samples import Loaded, RejectedRow, load
 from editloupe.errors import ConfigError, DataError, Interrupted, TraceError
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
-from editloupe.protocols.unscored import unscored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import as_ready
 from editloupe.runs.judges import Entry
@@ -29,7 +28,7 @@ from editloupe.runs.sent_sizes import sent_targets, shown_whole, small_targets_m
 from editloupe.runs.setup import Setup, weights_of
 from editloupe.runs.store import RunStore
 from editloupe.runs.worker import Job, Worker, ends_the_same, run_task, tool_cache_of, trace_path
-from editloupe.scores import Score
+from editloupe.scores import Score, protocol_faults
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
 from editloupe.traces.events import FindingEvent
@@ -85,7 +84,7 @@ class Outcome:
     @property
     def unscored(self) -> dict[str, str]:
         """Sample key → what the protocol's `score` raised, of the samples that have no score for that reason."""
-        return unscored(self.setup.protocol, self.scores)
+        return protocol_faults(self.scores)
 
     @property
     def unusable(self) -> int:

@@ -9,6 +9,8 @@ import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, cast, get_args
 from urllib.parse import urlsplit
@@ -45,168 +47,161 @@ def check_tool(
     Raises AssertionError, which names the tool and what it broke.
     """
     inputs = dict(images) if images is not None else drawn_pair()
-    store = ImageStore()
-    views = {name: View.whole(store.add_array(rgb)) for name, rgb in inputs.items()}
-    context = ToolContext(images=store, views=views)
-    box = Toolbox(tools={tool.name: tool})
-    schema = _check_schema(tool)
-    call = dict(arguments) if arguments is not None else _arguments(tool, schema, list(views))
-
-    before = {name: store.array(view.image).copy() for name, view in views.items()}
-    first = _call(box, tool, call, context)
-    again = _call(box, tool, call, context)
-    fresh = ImageStore()
-    for rgb in inputs.values():
-        fresh.add_array(rgb)
-    anew = _call(box, tool, call, ToolContext(images=fresh, views=views))
-    for other, how in ((again, "twice"), (anew, "with a new image store")):
-        _require(tool, first.text == other.text, f"called {how}, its text differs: {first.text!r} and {other.text!r}")
-        _require(
-            tool, first.to_json() == other.to_json(), f"called {how}, its pictures or data differ; it must be deterministic"
-        )
-    for name, view in views.items():
-        same = np.array_equal(before[name], store.array(view.image))
-        _require(tool, same, f"it changed the pixels of {name!r}; it must leave its inputs untouched")
-
-    _check_observation(tool, first, context)
-    _check_refusals(tool, schema, call, box, context)
+    check = _ToolCheck(tool, inputs)
+    schema = check.schema()
+    call = dict(arguments) if arguments is not None else check.arguments(schema)
+    context = check.context
+    before = {name: context.images.array(view.image).copy() for name, view in context.views.items()}
+    first = check.called(call, context)
+    for other, how in ((context, "twice"), (_context(inputs), "with a new image store")):
+        again = check.called(call, other)
+        check.require(first.text == again.text, f"called {how}, its text differs: {first.text!r} and {again.text!r}")
+        same = first.to_json() == again.to_json()
+        check.require(same, f"called {how}, its pictures or data differ; it must be deterministic")
+    for name, view in context.views.items():
+        same = np.array_equal(before[name], context.images.array(view.image))
+        check.require(same, f"it changed the pixels of {name!r}; it must leave its inputs untouched")
+    check.observation(first)
+    check.refusals(schema, call)
     if getattr(tool, "repeatable", False):
-        _check_repeatable(tool, call, box, inputs)
+        check.repeatable(call, inputs)
     return first
 
 
-def _check_repeatable(tool: Tool, call: Mapping[str, Json], box: Toolbox, inputs: Mapping[str, RGB]) -> None:
-    """Check that a cached result is what another conversation, which has seen more, would be given."""
-    with tempfile.TemporaryDirectory() as folder:
-        store, cache = ImageStore(Path(folder) / "blobs"), ToolCache(Path(folder) / "cache")
-        views = {name: View.whole(store.add_array(rgb)) for name, rgb in inputs.items()}
-        other = View.whole(store.add_array(np.full((64, 64, 3), 128, dtype=np.uint8)))
-        seen = frozenset({canonical_json({"name": tool.name, "arguments": {"another": "call"}})})
-        cache.call(box, tool.name, call, ToolContext(images=store, views=views))
-        context = ToolContext(images=store, views={**views, "Crop 1": other}, crops=1, past_calls=seen)
-        kept, _ = cache.call(box, tool.name, call, context)
-        _require(
-            tool,
-            kept.to_json() == box.call(tool.name, call, context).to_json(),
-            "it says repeatable, and what it says depends on other images, pictures shown or calls made; it must name its "
-            "pictures by context.crop_name and look at nothing else, or not say so",
-        )
+def requirement(subject: str) -> Callable[[bool, str], None]:
+    """Return a function of (holds, message) that raises AssertionError, which names the subject, unless it holds."""
+
+    def require(holds: bool, message: str) -> None:
+        if not holds:
+            raise AssertionError(f"{subject}: {message}")
+
+    return require
 
 
-def _check_schema(tool: Tool) -> Mapping[str, Json]:
-    for field in ("name", "version", "description"):
-        value = getattr(tool, field, None)
-        _require(tool, isinstance(value, str) and bool(value.strip()), f"{field} must be a text, found {value!r}")
-    _require(tool, re.fullmatch(r"[a-z][a-z0-9_]*", tool.name) is not None, "its name must match [a-z][a-z0-9_]*")
-    _require(
-        tool, isinstance(tolerance_of(tool), Tolerance), f"tolerance must be a Tolerance, found {tolerance_of(tool)!r}"
-    )
-    schema = spec(tool).parameters
-    jsonschema.Draft202012Validator.check_schema(dict(schema))
-    _require(tool, schema.get("type") == "object", f"its schema must describe an object, found {schema.get('type')!r}")
-    closed = schema.get("additionalProperties") is False
-    _require(tool, closed, 'its schema must refuse unknown arguments: Args needs model_config = ConfigDict(extra="forbid")')
-    for name, field_schema in _properties(schema).items():
-        _require(tool, bool(field_schema.get("description")), f"argument {name!r} has no description")
-    return schema
+def _context(inputs: Mapping[str, RGB], folder: Path | None = None) -> ToolContext:
+    store = ImageStore(folder)
+    return ToolContext(images=store, views={name: View.whole(store.add_array(rgb)) for name, rgb in inputs.items()})
 
 
-def _check_observation(tool: Tool, found: Observation, context: ToolContext) -> None:
-    _require(tool, not found.error, f"a valid call gave an error: {found.text!r}")
-    stated = re.search(r"\[\d+(\.\d+)?(, ?\d+(\.\d+)?){3}\]|\d+ ?[×x] ?\d+ ?px", found.text)
-    _require(tool, stated is not None, f"its text must state a box [x0, y0, x1, y1] or a size W×H px, found {found.text!r}")
-    canonical_json(found.data)
-    seen: list[str] = []
-    for view in (*found.views, *found.kept):
-        whole = Box.whole(width=view.image.width, height=view.image.height)
-        _require(tool, _within(view.window, whole), f"a view's window {list(view.window)} leaves its picture {list(whole)}")
-        origin = Box.whole(width=view.origin.width, height=view.origin.height)
-        back = view.to_origin(view.window)
-        _require(tool, _within(back, origin), f"a view maps to {list(back)}, outside its origin {list(origin)}")
-        known = any(view.origin in (v.image, v.origin) for v in context.views.values())
-        _require(tool, known, "a view's origin is none of the images that the call named")
-        height, width = context.images.array(view.image).shape[:2]
-        size = (view.image.width, view.image.height)
-        _require(tool, (width, height) == size, f"a picture is {width}×{height} px but its ImageRef says {size}")
-    for view in found.views:
-        if not seen or seen[-1] != view.image.sha256:
-            _require(tool, view.image.sha256 not in seen, "the panes of one picture must be consecutive views")
-            seen.append(view.image.sha256)
+class _ToolCheck:
+    """One tool under check."""
+
+    def __init__(self, tool: Tool, inputs: Mapping[str, RGB]) -> None:
+        self.tool = tool
+        self.box = Toolbox(tools={tool.name: tool})
+        self.context = _context(inputs)
+        self.require = requirement(f"tool {getattr(tool, 'name', tool)!r}")
+
+    def called(self, call: Mapping[str, Json], context: ToolContext) -> Observation:
+        try:
+            return self.box.call(self.tool.name, call, context)
+        except ToolError as error:
+            raise AssertionError(f"tool {self.tool.name!r}: the call {dict(call)!r} was refused: {error}") from error
+
+    def refused(self, call: Mapping[str, Json], what: str) -> str:
+        """Return the message of the ToolError that the call must raise."""
+        try:
+            self.box.call(self.tool.name, call, self.context)
+        except ToolError as error:
+            return str(error)
+        raise AssertionError(f"tool {self.tool.name!r}: {what} must raise ToolError, but the call went through")
+
+    def schema(self) -> dict[str, Any]:
+        """Return the schema of the arguments, once it is known to be valid, described and closed."""
+        tool, require = self.tool, self.require
+        for field in ("name", "version", "description"):
+            value = getattr(tool, field, None)
+            require(isinstance(value, str) and bool(value.strip()), f"{field} must be a text, found {value!r}")
+        require(re.fullmatch(r"[a-z][a-z0-9_]*", tool.name) is not None, "its name must match [a-z][a-z0-9_]*")
+        tolerance = tolerance_of(tool)
+        require(isinstance(tolerance, Tolerance), f"tolerance must be a Tolerance, found {tolerance!r}")
+        schema: dict[str, Any] = dict(spec(tool).parameters)
+        jsonschema.Draft202012Validator.check_schema(schema)
+        require(schema.get("type") == "object", f"its schema must describe an object, found {schema.get('type')!r}")
+        closed = schema.get("additionalProperties") is False
+        require(closed, 'its schema must refuse unknown arguments: Args needs model_config = ConfigDict(extra="forbid")')
+        for name, argument in schema.get("properties", {}).items():
+            require(bool(argument.get("description")), f"argument {name!r} has no description")
+        return schema
+
+    def arguments(self, schema: Mapping[str, Any]) -> dict[str, Json]:
+        """Return arguments of a plausible call, made from the schema."""
+        made: dict[str, Json] = {}
+        names = list(self.context.views)
+        for name, argument in schema.get("properties", {}).items():
+            if _is_image(name, argument):
+                made[name] = names[0]
+                names = names[1:] or names
+            elif _is_box(argument):
+                made[name] = [250, 250, 750, 750]
+            elif name not in schema.get("required", []):
+                continue
+            elif argument.get("enum"):
+                made[name] = argument["enum"][0]
+            else:
+                text = argument.get("type") == "string"
+                self.require(text, f"pass `arguments`; no value can be guessed for {name!r}")
+                made[name] = "red square"
+        return made
+
+    def observation(self, found: Observation) -> None:
+        """Check text, views and data."""
+        require, context = self.require, self.context
+        require(not found.error, f"a valid call gave an error: {found.text!r}")
+        stated = re.search(r"\[\d+(\.\d+)?(, ?\d+(\.\d+)?){3}\]|\d+ ?[×x] ?\d+ ?px", found.text)
+        require(stated is not None, f"its text must state a box [x0, y0, x1, y1] or a size W×H px, found {found.text!r}")
+        canonical_json(found.data)
+        known = {image for view in context.views.values() for image in (view.image, view.origin)}
+        for view in (*found.views, *found.kept):
+            whole = Box.whole(width=view.image.width, height=view.image.height)
+            require(_within(view.window, whole), f"a view's window {list(view.window)} leaves its picture {list(whole)}")
+            origin = Box.whole(width=view.origin.width, height=view.origin.height)
+            back = view.to_origin(view.window)
+            require(_within(back, origin), f"a view maps to {list(back)}, outside its origin {list(origin)}")
+            require(view.origin in known, "a view's origin is none of the images that the call named")
+            height, width = context.images.array(view.image).shape[:2]
+            size = (view.image.width, view.image.height)
+            require((width, height) == size, f"a picture is {width}×{height} px but its ImageRef says {size}")
+        shown = [picture for picture, _ in groupby(view.image.sha256 for view in found.views)]
+        require(len(shown) == len(set(shown)), "the panes of one picture must be consecutive views")
+
+    def refusals(self, schema: Mapping[str, Any], call: Mapping[str, Json]) -> None:
+        """Check that calls with wrong arguments raise ToolError."""
+        self.refused({**call, "no_such_argument": 1}, "an argument that its schema does not have")
+        for name in schema.get("required", []):
+            self.refused({key: value for key, value in call.items() if key != name}, f"a call without {name!r}")
+        for name, argument in schema.get("properties", {}).items():
+            if _is_image(name, argument):
+                message = self.refused({**call, name: "No Such Image"}, f"an unknown image as {name!r}")
+                listed = all(known in message for known in self.context.views)
+                self.require(listed, f"its error about an unknown image must list the known ones, found {message!r}")
+            if _is_box(argument):
+                for wrong in ([100, 100, 1200, 900], [-5, 100, 900, 900], [900, 900, 100, 100], [500, 500, 500, 500]):
+                    self.refused({**call, name: wrong}, f"{name} {wrong}")
+
+    def repeatable(self, call: Mapping[str, Json], inputs: Mapping[str, RGB]) -> None:
+        """Check that a cached result is what another conversation, which has seen more, would be given."""
+        with tempfile.TemporaryDirectory() as folder:
+            cache, context = ToolCache(Path(folder) / "cache"), _context(inputs, Path(folder) / "blobs")
+            other = View.whole(context.images.add_array(np.full((64, 64, 3), 128, dtype=np.uint8)))
+            seen = frozenset({canonical_json({"name": self.tool.name, "arguments": {"another": "call"}})})
+            cache.call(self.box, self.tool.name, call, context)
+            context = replace(context, views={**context.views, "Crop 1": other}, crops=1, past_calls=seen)
+            kept, _ = cache.call(self.box, self.tool.name, call, context)
+            self.require(
+                kept.to_json() == self.box.call(self.tool.name, call, context).to_json(),
+                "it says repeatable, and what it says depends on other images, pictures shown or calls made; it must name "
+                "its pictures by context.crop_name and look at nothing else, or not say so",
+            )
 
 
-def _check_refusals(
-    tool: Tool, schema: Mapping[str, Json], call: Mapping[str, Json], box: Toolbox, context: ToolContext
-) -> None:
-    properties = _properties(schema)
-    _refused(tool, box, {**call, "no_such_argument": 1}, context, "an argument that its schema does not have")
-    required = schema.get("required", [])
-    assert isinstance(required, list)
-    for name in required:
-        rest = {key: value for key, value in call.items() if key != name}
-        _refused(tool, box, rest, context, f"a call without {name!r}")
-    for name, field_schema in properties.items():
-        if _is_image(name, field_schema):
-            message = _refused(tool, box, {**call, name: "No Such Image"}, context, f"an unknown image as {name!r}")
-            listed = all(known in message for known in context.views)
-            _require(tool, listed, f"its error about an unknown image must list the known ones, found {message!r}")
-        if _is_box(field_schema):
-            for wrong in ([100, 100, 1200, 900], [-5, 100, 900, 900], [900, 900, 100, 100], [500, 500, 500, 500]):
-                _refused(tool, box, {**call, name: wrong}, context, f"{name} {wrong}")
+def _is_image(name: str, argument: Mapping[str, Any]) -> bool:
+    return "image" in name and argument.get("type") == "string"
 
 
-def _call(box: Toolbox, tool: Tool, call: Mapping[str, Json], context: ToolContext) -> Observation:
-    try:
-        return box.call(tool.name, call, context)
-    except ToolError as error:
-        raise AssertionError(f"tool {tool.name!r}: the call {dict(call)!r} was refused: {error}") from error
-
-
-def _refused(tool: Tool, box: Toolbox, call: Mapping[str, Json], context: ToolContext, what: str) -> str:
-    """Return the message of the ToolError that the call must raise."""
-    try:
-        box.call(tool.name, call, context)
-    except ToolError as error:
-        return str(error)
-    raise AssertionError(f"tool {tool.name!r}: {what} must raise ToolError, but the call went through")
-
-
-def _arguments(tool: Tool, schema: Mapping[str, Json], names: list[str]) -> dict[str, Json]:
-    """Return arguments of a plausible call, made from the schema."""
-    made: dict[str, Json] = {}
-    required = schema.get("required", [])
-    assert isinstance(required, list)
-    waiting = list(names)
-    for name, field_schema in _properties(schema).items():
-        choices = field_schema.get("enum")
-        if _is_image(name, field_schema):
-            made[name] = waiting.pop(0) if waiting else names[-1]
-        elif _is_box(field_schema):
-            made[name] = [250, 250, 750, 750]
-        elif name not in required:
-            continue
-        elif isinstance(choices, list) and choices:
-            made[name] = choices[0]
-        elif field_schema.get("type") == "string":
-            made[name] = "red square"
-        else:
-            raise AssertionError(f"tool {tool.name!r}: pass `arguments`; no value can be guessed for {name!r}")
-    return made
-
-
-def _properties(schema: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
-    properties = schema.get("properties", {})
-    assert isinstance(properties, Mapping)
-    return {name: sub for name, sub in properties.items() if isinstance(sub, Mapping)}
-
-
-def _is_image(name: str, field_schema: Mapping[str, Json]) -> bool:
-    return "image" in name and field_schema.get("type") == "string"
-
-
-def _is_box(field_schema: Mapping[str, Json]) -> bool:
-    items = field_schema.get("items")
-    numbers = isinstance(items, Mapping) and items.get("type") in ("integer", "number")
-    return field_schema.get("type") == "array" and numbers and field_schema.get("maxItems") == 4
+def _is_box(argument: Mapping[str, Any]) -> bool:
+    numbers = argument.get("items", {}).get("type") in ("integer", "number")
+    return argument.get("type") == "array" and numbers and argument.get("maxItems") == 4
 
 
 def _within(box: Box, outer: Box) -> bool:
@@ -253,9 +248,9 @@ def check_backend(
     reply = check.answer(asked, store)
     check.sent(asked, reply)
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda _: check.answer(asked, store, spied=False), range(threads)))
+        list(pool.map(lambda _: check.answer(asked, store), range(threads)))
     if request is None:
-        check.gone(asked)
+        check.failure(asked, ImageStore(), (ImageError, BackendError), "for an image that is gone")
         if check.traits.native_tools:
             check.tools(store)
         if check.traits.constrains_choices:
@@ -263,7 +258,11 @@ def check_backend(
         if check.traits.is_lmm or check.traits.constrains_schema:
             check.schema()
     if failing is not None:
-        _BackendCheck(failing, tuple(secrets)).fails(asked, store)
+        check = _BackendCheck(failing, tuple(secrets))
+        error = check.failure(asked, store, (BackendError,), "where its endpoint fails")
+        check.require(error is not None, "the backend given as `failing` did not fail")
+        told = "".join(traceback.format_exception(error))
+        check.require(check.clean(told) == told, "the error of a failing endpoint shows a secret")
     return reply
 
 
@@ -276,7 +275,10 @@ class _BackendCheck:
 
     def require(self, holds: bool, message: str) -> None:
         if not holds:
-            raise AssertionError(f"backend {self._clean(str(getattr(self.lmm, 'uri', self.lmm)))}: {self._clean(message)}")
+            raise self.fault(message)
+
+    def fault(self, message: str) -> AssertionError:
+        return AssertionError(self.clean(f"backend {getattr(self.lmm, 'uri', self.lmm)}: {message}"))
 
     def identity(self) -> None:
         lmm, traits = self.lmm, self.traits
@@ -285,11 +287,11 @@ class _BackendCheck:
             self.require(isinstance(value, str), f"{name} must be a text, found {value!r}")
             self.require(bool(value) or name == "version", f"{name} must not be empty")
         for what, text in (("uri", lmm.uri), ("endpoint", lmm.endpoint), ("repr", repr(lmm)), ("traits", repr(traits))):
-            self.require(self._clean(text) == text, f"its {what} shows a secret")
+            self.require(self.clean(text) == text, f"its {what} shows a secret")
         try:
             canonical = str(parse_uri(lmm.uri))
         except ConfigError as error:
-            raise AssertionError(f"backend {self._clean(lmm.uri)}: its uri is none: {error}") from error
+            raise self.fault(f"its uri is none: {error}") from error
         self.require(canonical == lmm.uri, f"its uri must be canonical: expected {canonical!r}")
         self.require("@" not in urlsplit(lmm.endpoint).netloc, "its endpoint holds credentials")
         self.require(bool(traits.describes.strip()), "traits.describes must say in one line what it is")
@@ -298,30 +300,28 @@ class _BackendCheck:
         for name in ("max_image_side", "max_images"):
             value = getattr(traits, name)
             self.require(value is None or value > 0, f"traits.{name} must be above 0 or None, found {value!r}")
-        unknown = sorted(set(traits.sampling) - set(Sampling().to_json()))
-        self.require(not unknown, f"traits.sampling names {unknown}; known are {sorted(Sampling().to_json())}")
+        unknown = sorted(set(traits.sampling) - set(vars(Sampling())))
+        self.require(not unknown, f"traits.sampling names {unknown}; known are {sorted(vars(Sampling()))}")
 
-    def answer(self, request: Request, images: ImageStore, *, spied: bool = True) -> Reply:
+    def answer(self, request: Request, images: ImageStore) -> Reply:
         """Return the reply, once it is known to be fit for a trace and to leave request and images as they were."""
         key = request.key()
         refs = [part.image for message in request.messages for part in message.images]
         before = [images.data(ref) for ref in refs]
-        spy = _SpyingStore(images) if spied else None
+        spy = _SpyingStore(images)
         try:
-            reply = self.lmm.complete(request, cast("ImageStore", spy or images))
+            reply = self.lmm.complete(request, cast("ImageStore", spy))
         except Exception as error:  # noqa: BLE001 - whatever it raises is its fault; as a cause it could show a secret
-            found = self._clean(repr(error))
-            raise AssertionError(f"backend {self._clean(self.lmm.uri)}: it did not answer: {found}") from None
+            raise self.fault(f"it did not answer: {error!r}") from None
         self.require(isinstance(reply, Reply), f"complete must return a Reply, found {type(reply).__name__}")
         self.require(request.key() == key, "it changed the request")
         self.require([images.data(ref) for ref in refs] == before, "it changed an image")
-        for policy in spy.policies if spy else ():
+        side = self.traits.max_image_side
+        for policy in spy.policies:
             further = sorted(set(policy.formats) - set(self.traits.image_formats))
             self.require(not further, f"it took images as {further}, which traits.image_formats does not have")
-            side = self.traits.max_image_side
-            self.require(
-                side is None or policy.max_side == side, f"it took images of up to {policy.max_side} px, not {side}"
-            )
+            fits = side is None or policy.max_side == side
+            self.require(fits, f"it took images of up to {policy.max_side} px, not {side}")
         self._whole(reply)
         return reply
 
@@ -340,10 +340,9 @@ class _BackendCheck:
             text = canonical_json(reply.to_json())
             again = Reply.from_json(json.loads(text))
         except (TypeError, ValueError) as error:
-            self.require(False, f"its reply cannot be written to a trace as JSON: {error}")
-            return
+            raise self.fault(f"its reply cannot be written to a trace as JSON: {error}") from None
         self.require(canonical_json(again.to_json()) == text, "its reply does not come back the same from a trace")
-        self.require(self._clean(text) == text, "its reply shows a secret")
+        self.require(self.clean(text) == text, "its reply shows a secret")
         ids = [call.id for call in reply.tool_calls]
         self.require(all(ids) and len(set(ids)) == len(ids), f"each tool call needs an id of its own, found {ids}")
 
@@ -352,30 +351,27 @@ class _BackendCheck:
         if not self.traits.is_lmm:
             return
         self.require(bool(reply.sent.get("model")), "reply.sent must name the model that was asked for")
-        dropped = _dropped(reply)
-        for name, value in request.sampling.to_json().items():
-            if value is None:
-                continue
-            # Providers write names in their own way (topP), and have other ones for the token limit.
-            keys = {key.replace("_", "").casefold() for key in reply.sent}
+        # Providers write names in their own way (topP), and have other ones for the token limit.
+        keys = {key.replace("_", "").casefold() for key in reply.sent}
+        for name in (name for name, value in vars(request.sampling).items() if value is not None):
             named = name.replace("_", "") in keys or (name == "max_tokens" and any("tokens" in key for key in keys))
-            self.require(
-                named or name in dropped, f"{name} was asked for: reply.sent must hold it, or name it in sent['dropped']"
-            )
+            told = named or name in _dropped(reply)
+            self.require(told, f"{name} was asked for: reply.sent must hold it, or name it in sent['dropped']")
             offered = name in self.traits.sampling
             self.require(offered or not named, f"reply.sent has {name}, which traits.sampling does not name")
 
-    def gone(self, request: Request) -> None:
-        """Check the error for an image that is gone. A backend that looks at no image may answer."""
+    def failure(
+        self, request: Request, images: ImageStore, expected: tuple[type[Exception], ...], when: str
+    ) -> Exception | None:
+        """Return the error of a call that must raise one of those expected; None if it answers."""
         try:
-            self.lmm.complete(request, ImageStore())
-        except (BackendError, ImageError):
-            pass
-        except Exception as error:
+            self.lmm.complete(request, images)
+        except expected as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - as in `answer`
             found = f"{type(error).__name__}: {error}"
-            raise AssertionError(
-                f"backend {self._clean(self.lmm.uri)}: for an image that is gone it must raise ImageError, found {found}"
-            ) from error
+            raise self.fault(f"{when} it must raise {expected[0].__name__}, found {found}") from None
+        return None
 
     def tools(self, images: ImageStore) -> None:
         """Check tools on offer, calls answered by text and pictures, and tools that may no longer be called."""
@@ -406,10 +402,7 @@ class _BackendCheck:
         question = Message.of_text("user", "What is the colour of grass? Answer with Red, Green or Blue.")
         reply = self.answer(Request(messages=(question,), choices=choices), ImageStore())
         found = [choice for choice in choices if choice in reply.text]
-        self.require(
-            len(found) == 1,
-            f"traits.constrains_choices: expected one of {choices}, found {reply.text[:80]!r}",
-        )
+        self.require(len(found) == 1, f"traits.constrains_choices: expected one of {choices}, found {reply.text[:80]!r}")
 
     def schema(self) -> None:
         """Check that an answer is an instance of its schema, or that the reply says that the schema was dropped."""
@@ -423,29 +416,14 @@ class _BackendCheck:
         reply = self.answer(Request(messages=(question,), answer_schema=schema), ImageStore())
         if "answer_schema" in _dropped(reply):
             return
-        self.require(
-            self.traits.constrains_schema, "a schema was asked for, which it cannot keep to: sent['dropped'] must name it"
-        )
+        holds = self.traits.constrains_schema
+        self.require(holds, "a schema was asked for, which it cannot keep to: sent['dropped'] must name it")
         try:
             jsonschema.validate(json.loads(reply.text), schema)
         except (ValueError, jsonschema.ValidationError):
-            self.require(False, f"traits.constrains_schema: expected JSON by the schema, found {reply.text[:80]!r}")
+            raise self.fault(f"traits.constrains_schema: expected JSON by the schema, found {reply.text[:80]!r}") from None
 
-    def fails(self, request: Request, images: ImageStore) -> None:
-        try:
-            self.lmm.complete(request, images)
-        except BackendError as error:
-            shown = "".join(traceback.format_exception(error))
-            self.require(self._clean(shown) == shown, "the error of a failing endpoint shows a secret")
-            return
-        except Exception as error:  # noqa: BLE001
-            raise AssertionError(
-                f"backend {self._clean(self.lmm.uri)}: where its endpoint fails it must raise BackendError, "
-                f"found {type(error).__name__}: {self._clean(str(error))}"
-            ) from None
-        self.require(False, "the backend given as `failing` did not fail")
-
-    def _clean(self, text: str) -> str:
+    def clean(self, text: str) -> str:
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
@@ -474,18 +452,15 @@ def _dropped(reply: Reply) -> list[Json]:
 
 def _plain_question(images: ImageStore, most: int | None) -> Request:
     """Return a question with images as PNG, JPEG and BMP, and every sampling parameter."""
+    drawn = drawn_pair()
+    drawn["Reference Image"] = np.ascontiguousarray(drawn["Original Image"][::-1])
     parts: list[TextPart | ImagePart] = [TextPart(text="What is drawn here? A few words.")]
-    for (name, rgb), format in list(zip(_three(), ("PNG", "JPEG", "BMP"), strict=True))[:most]:
+    for (name, rgb), format in list(zip(drawn.items(), ("PNG", "JPEG", "BMP"), strict=True))[:most]:
         file = io.BytesIO()
         Image.fromarray(rgb).save(file, format=format)
         parts += [TextPart(text=f"{name}:"), ImagePart(image=images.add_bytes(file.getvalue(), name=name), alias=name)]
     sampling = Sampling(temperature=0.0, top_p=1.0, seed=7, max_tokens=64)
     return Request(messages=(Message(role="user", parts=tuple(parts)),), sampling=sampling)
-
-
-def _three() -> list[tuple[str, RGB]]:
-    pair = drawn_pair()
-    return [*pair.items(), ("Reference Image", np.ascontiguousarray(pair["Original Image"][::-1]))]
 
 
 def drawn_pair() -> dict[str, RGB]:
@@ -496,8 +471,3 @@ def drawn_pair() -> dict[str, RGB]:
     original[100:140, 140:190] = (30, 60, 200)
     edited[100:140, 140:190] = (200, 40, 30)
     return {"Original Image": original, "Edited Image": edited}
-
-
-def _require(tool: Tool, holds: bool, message: str) -> None:
-    if not holds:
-        raise AssertionError(f"tool {getattr(tool, 'name', tool)!r}: {message}")

@@ -13,7 +13,7 @@ from editloupe.answers import answer_from_json
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.tasks import STATUSES
-from editloupe.testing.contracts import drawn_pair
+from editloupe.testing.contracts import drawn_pair, requirement
 from editloupe.values import Json
 
 
@@ -39,10 +39,7 @@ def check_measure(
     opened = import_module("editloupe.models") if models is None else models
     made = measure() if isinstance(measure, type) else measure
     name = getattr(made, "name", type(made).__name__)
-
-    def require(holds: bool, message: str) -> None:
-        assert holds, f"measure {name!r}: {message}"
-
+    require = requirement(f"measure {name!r}")
     for part, kind in (("name", str), ("version", str), ("needs", tuple)):
         require(isinstance(getattr(made, part, None), kind), f"expected {part} as a {kind.__name__}")
     require(bool(made.name) and bool(made.version), "name and version must not be empty")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ from editloupe.protocols.base import EvalProtocol, Known, group_scores, groups, 
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.schedule import Schedule
 from editloupe.scores import Score
-from editloupe.tasks import Ask, Task, task_from_json
-from editloupe.values import Box, Json, Sample, Target, Turn
+from editloupe.tasks import Ask, Status, Task, task_from_json
+from editloupe.testing.contracts import requirement
+from editloupe.values import Box, ImageRef, Json, Sample, Target, Turn
 
 Answering = Callable[[Ask], str]
 
@@ -51,17 +53,14 @@ def check_protocol(
     given = protocol.Options.model_validate(dict(options or {}))
     made: EvalProtocol = protocol(given)
 
-    def require(holds: bool, message: str) -> None:
-        assert holds, f"protocol {made.name!r}: {message}"
-
+    require = requirement(f"protocol {made.name!r}")
     ids = [metric.id for metric in made.metrics]
     require(bool(made.name), "expected a name")
     require(bool(ids) and len(set(ids)) == len(ids), f"expected metrics with different ids, found {ids}")
     made.check(asked)
 
     for group in groups(asked):
-        first = [task.to_json() for task in planned(made, group, Known())]
-        again = [task.to_json() for task in planned(protocol(given), group, Known())]
+        first, again = ([task.to_json() for task in planned(one, group, Known())] for one in (made, protocol(given)))
         require(first == again, "plan is not pure: the same samples and findings gave other tasks")
 
     answering = answers or example
@@ -70,62 +69,48 @@ def check_protocol(
         back = task_from_json(task.to_json())
         require(back == task and back.id == task.id, f"task {task.metric}, {task.about} does not survive JSON")
     for group in groups(asked):
-        keys = {sample.key for sample in group}
-        known = known_of(f for f in findings if f.about.key in keys)
-        new = {t.id for t in planned(made, group, known)} - {t.id for t in tasks}
+        new = {t.id for t in planned(made, group, _known(group, findings))} - {t.id for t in tasks}
         require(not new, "plan does not end: it wants more tasks when all findings are there")
 
-    scores = _checked_scores(made, asked, findings, require)
+    def checked_scores(findings: Sequence[Finding]) -> list[Score]:
+        """Return the scores of these findings, once they are known to be whole and inside their domains."""
+        try:
+            given = [score for group in groups(asked) for score in group_scores(made, group, _known(group, findings))]
+        except ProtocolError as error:
+            raise AssertionError(str(error)) from error
+        there = {(score.key, score.metric) for score in given}
+        for sample in asked:
+            for id_ in ids:
+                scored_ = (sample.key, id_) in there
+                require(scored_, f"sample {sample.key!r} has no score of {id_!r}, not even a missing one")
+        return scored(made, asked, findings)
+
+    scores = checked_scores(findings)
     shuffled = list(findings)
     random.Random(0).shuffle(shuffled)
     require(_bare(scored(made, asked, shuffled)) == _bare(scores), "the order of findings changes scores")
     require(_bare(scored(made, asked, findings)) == _bare(scores), "score is not pure")
 
-    showing = {
-        task.about.key
-        for task in tasks
-        for view in task.views
-        for sample in asked
-        if sample.key == task.about.key and any(t.edited is not None and t.edited == view.origin for t in sample.turns)
-    }
+    shown = {(task.about.key, view.origin) for task in tasks for view in task.views}
+    showing = any((sample.key, turn.edited) in shown for sample in asked for turn in sample.turns)
     for sample in asked:
         if showing and all(turn.edited is None for turn in sample.turns):
             numbers = [s for s in scores if s.key == sample.key and s.value is not None]
             require(not numbers, f"sample {sample.key!r} has no output, and a score: {numbers[:1]}")
 
     failed, _ = _answered(made, asked, lambda task: None)
-    numbers = [s for s in _checked_scores(made, asked, failed, require) if s.value is not None]
+    numbers = [s for s in checked_scores(failed) if s.value is not None]
     require(not numbers, f"every question failed, and yet there is a number: {numbers[:1]}")
     return scores
 
 
-def _checked_scores(
-    protocol: EvalProtocol, samples: Sequence[Sample], findings: Sequence[Finding], require: Callable[[bool, str], None]
-) -> list[Score]:
-    """Return the scores of these findings, once they are known to be whole and inside their domains."""
-    there = set()
-    for group in groups(samples):
-        keys = {sample.key for sample in group}
-        try:
-            given = group_scores(protocol, group, known_of(f for f in findings if f.about.key in keys))
-            there |= {(score.key, score.metric) for score in given}
-        except ProtocolError as error:
-            raise AssertionError(str(error)) from error
-    scores = scored(protocol, samples, findings)
-    for sample in samples:
-        for metric in (metric.id for metric in protocol.metrics):
-            require(
-                (sample.key, metric) in there, f"sample {sample.key!r} has no score of {metric!r}, not even a missing one"
-            )
-    judged, missing = sum(s.value is not None for s in scores), sum(s.missing is not None for s in scores)
-    require(judged + missing == len(scores), "n judged + n missing is not n asked")
-    return scores
+def _known(group: Sequence[Sample], findings: Iterable[Finding]) -> Known:
+    keys = {sample.key for sample in group}
+    return known_of(f for f in findings if f.about.key in keys)
 
 
-def _bare(scores: Iterable[Score]) -> list[tuple[object, ...]]:
-    return sorted(
-        ((s.key, s.turn, s.part, s.metric, s.value, s.label, s.missing) for s in scores), key=lambda row: repr(row)
-    )
+def _bare(scores: Iterable[Score]) -> list[str]:
+    return sorted(repr((s.key, s.turn, s.part, s.metric, s.value, s.label, s.missing)) for s in scores)
 
 
 def _answered(
@@ -136,12 +121,8 @@ def _answered(
     while (place := schedule.next()) is not None:
         task = place.task
         answer = None if task.blocked is not None else outcome(task)
-        if task.blocked is not None:
-            status, reason = task.blocked
-        elif answer is None:
-            status, reason = ("unparsed" if task.kind == "ask" else "not_defined"), "made to fail"
-        else:
-            status, reason = "ok", ""
+        failed: tuple[Status, str] = ("unparsed" if task.kind == "ask" else "not_defined"), "made to fail"
+        status, reason = task.blocked or (failed if answer is None else ("ok", ""))
         schedule.arrived(
             Finding.of(task, judge_id="check", repeat=0, status=status, ending="answer", answer=answer, reason=reason)
         )
@@ -180,65 +161,49 @@ def example(task: Ask) -> str:
             return json.dumps(_instance(spec.schema, spec.schema))
 
 
-def _instance(schema: Any, root: Mapping[str, Json]) -> Json:
+def _instance(schema: Any, root: Mapping[str, Json]) -> Any:
     """Return a small instance of a JSON Schema as pydantic writes them."""
-    if "$ref" in schema:
-        found: Any = root
-        for name in schema["$ref"].removeprefix("#/").split("/"):
-            found = found[name]
-        return _instance(found, root)
-    for key in ("const", "default"):
-        if key in schema:
-            value: Json = schema[key]
+    match schema:
+        case {"$ref": str(ref)}:
+            found: Any = root
+            for name in ref.removeprefix("#/").split("/"):
+                found = found[name]
+            return _instance(found, root)
+        case {"const": value} | {"default": value} | {"enum": [value, *_]}:
             return value
-    if "enum" in schema:
-        return schema["enum"][0]  # type: ignore[no-any-return]
-    for key in ("anyOf", "oneOf", "allOf"):
-        if key in schema:
-            return _instance(schema[key][0], root)
-    match schema.get("type"):
-        case "object":
-            required = schema.get("required", [])
-            return {name: _instance(schema["properties"][name], root) for name in required}
-        case "array":
+        case {"anyOf": [first, *_]} | {"oneOf": [first, *_]} | {"allOf": [first, *_]}:
+            return _instance(first, root)
+        case {"type": "object"}:
+            return {name: _instance(schema["properties"][name], root) for name in schema.get("required", [])}
+        case {"type": "array"}:
             return [_instance(schema["items"], root)] * max(1, int(schema.get("minItems", 1)))
-        case "integer" | "number":
-            return schema.get("minimum", 1)  # type: ignore[no-any-return]
-        case "boolean":
-            return True
-        case "null":
-            return None
-        case _:
-            return "mug"
+        case {"type": "integer" | "number"}:
+            return schema.get("minimum", 1)
+    return {"boolean": True, "null": None}.get(schema.get("type"), "mug")
 
 
 def drawn_samples(images: ImageStore) -> list[Sample]:
     """Return drawn samples: two editors on one source, targets, three turns, a missing output."""
-    rng = np.random.default_rng(0)
+    base = np.random.default_rng(0).integers(90, 150, (60, 80, 3), dtype=np.uint8)
 
-    def picture(spots: int) -> Any:
+    def picture(spots: int) -> ImageRef:
         rgb = base.copy()
         for i in range(spots):
-            rgb[8 + 14 * i : 16 + 14 * i, 20:44] = ((220, 20, 20), (20, 160, 20), (20, 20, 220))[i % 3]
+            rgb[8 + 14 * i : 16 + 14 * i, 20:44] = ((220, 20, 20), (20, 160, 20), (20, 20, 220))[i]
         return images.add_array(rgb)
 
-    base = rng.integers(90, 150, (60, 80, 3), dtype=np.uint8)
-    source, second = images.add_array(base), images.add_array(base[::-1].copy())
-    box = Target(name="mug", boxes={"source": Box(20, 8, 44, 16)})
-    make_red = "Make the mug red."
-    turns = tuple(Turn(instruction=f"Add spot {n}.", edited=picture(n)) for n in (1, 2, 3))
     extra: dict[str, Json] = {
         "options": ["red", "green", "blue", "cannot tell"],
         "answer": "red",
         "question": "Which colour?",
     }
-    color = "Change Color"
+    sample = partial(Sample, targets=(Target(name="mug", boxes={"source": Box(20, 8, 44, 16)}),), extra=extra)
+    source, second = picture(0), images.add_array(base[::-1].copy())
+    one, two = (Turn(instruction="Make the mug red.", edited=picture(n)) for n in (1, 2))
+    turns = tuple(Turn(instruction=f"Add spot {n}.", edited=picture(n)) for n in (1, 2, 3))
     return [
-        Sample(id="one", editor="a", source=source, turns=(Turn(instruction=make_red, edited=picture(1)),),
-               targets=(box,), edit_type=color, extra=extra),
-        Sample(id="one", editor="b", source=source, turns=(Turn(instruction=make_red, edited=picture(2)),),
-               targets=(box,), edit_type=color, extra=extra),
-        Sample(id="turns", editor="a", source=second, turns=turns, targets=(box,), edit_type="Change Count", extra=extra),
-        Sample(id="gone", editor="a", source=second, turns=(Turn(instruction="Remove it.", edited=None),),
-               targets=(box,), extra=extra),
-    ]  # fmt: skip
+        sample(id="one", editor="a", source=source, turns=(one,), edit_type="Change Color"),
+        sample(id="one", editor="b", source=source, turns=(two,), edit_type="Change Color"),
+        sample(id="turns", editor="a", source=second, turns=turns, edit_type="Change Count"),
+        sample(id="gone", editor="a", source=second, turns=(Turn(instruction="Remove it.", edited=None),)),
+    ]

@@ -28,7 +28,7 @@ from editloupe.data.samples import load
 from editloupe.errors import ConfigError
 from editloupe.prompts import render as render_prompt
 from editloupe.protocols.dlebench.protocol import PROMPT
-from editloupe.rubrics.model import load_rubric
+from editloupe.rubrics import load_rubric
 from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.values import View
 

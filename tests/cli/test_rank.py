@@ -18,7 +18,7 @@ from editloupe.backends.scripted import Line, ScriptedLMM
 from editloupe.chat import Reply, Request
 from editloupe.prompts import render
 from editloupe.protocols.pairwise.protocol import PROMPT
-from editloupe.rubrics.model import load_rubric
+from editloupe.rubrics import load_rubric
 from tests.conftest import final
 
 Run = Callable[..., tuple[int, str, str]]

@@ -30,7 +30,7 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_every_public_name_is_there_and_listed():
-    assert set(editloupe.__all__) == {*editloupe._WHERE, "__version__"}
+    assert set(editloupe.__all__) == {name for names in editloupe._WHERE.values() for name in names} | {"__version__"}
     for name in editloupe.__all__:
         assert getattr(editloupe, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nope'"):

@@ -30,7 +30,6 @@ def test_thousandths_are_rounded_outward_and_come_back_around_the_box():
     # 10/400 = 25 ‰, 31/300 = 103.3 ‰ → 103, 52/400 = 130 ‰, 77/300 = 256.67 ‰ → 257.
     box = Box(10, 31, 52, 77)
     assert box.to_thousandths(width=400, height=300) == (25, 103, 130, 257)
-    assert box.to_thousandths(width=400, height=300, order="yxyx") == (103, 25, 257, 130)
 
 
 @given(x=coordinate, y=coordinate, w=st.integers(1, 500), h=st.integers(1, 500))

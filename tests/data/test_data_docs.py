@@ -34,4 +34,4 @@ def test_the_mapping_file_that_is_shown_can_be_read(tmp_path: Path) -> None:
     (shown,) = re.findall(r"```toml\n(.*?)```", DOCS, re.DOTALL)
     (tmp_path / "map.toml").write_text(shown, encoding="utf-8")
     mapping = read_mapping(tmp_path / "map.toml")
-    assert mapping.fields["instruction"] == ("edit_prompt",) and mapping.names == ("{id}",)
+    assert mapping.fields["instruction"] == ["edit_prompt"] and mapping.edited["names"] == ["{id}"]

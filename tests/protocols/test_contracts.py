@@ -17,7 +17,7 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ProtocolError
 from editloupe.findings import Finding
 from editloupe.protocols.base import BaseProtocol, Known, group_scores, planned, scored
-from editloupe.scores import Binary, Interval, Metric, Score
+from editloupe.scores import Binary, Interval, Metric, Score, protocol_faults
 from editloupe.tasks import About, Ask, Measure, Recipe
 from editloupe.testing import check_measure, check_protocol
 from editloupe.testing.protocols import drawn_samples
@@ -208,6 +208,7 @@ def test_a_wrong_score_is_no_number_and_other_samples_go_on(scores: list[Any], m
     assert [score.value for score in found if score.value is not None] == [5.0]
     assert {score.missing for score in found if score.key in ("a/one", "b/one")} == {"input_error"}
     assert all(message in score.reason for score in found if score.key in ("a/one", "b/one"))
+    assert set(protocol_faults(found)) == {"a/one", "b/one"}
 
 
 def test_a_score_is_a_float_on_the_scale() -> None:
@@ -232,6 +233,7 @@ def test_a_score_that_is_left_out_of_what_was_asked_is_missing() -> None:
     assert [(s.key, s.metric, s.missing) for s in rest] == [("a/one", "n", "input_error"), ("b/one", "m", "input_error")]
     assert "protocol 'given'" in rest[0].reason
     assert "gave no score of it" in rest[0].reason
+    assert [s.to_json().get("protocol_fault") for s in (first, *rest)] == [None, True, True]
 
 
 def test_a_sample_asked_in_other_words_than_metrics_is_missing_too() -> None:

@@ -252,7 +252,7 @@ def test_the_file_of_boxes_may_state_its_convention(download: Callable[..., Path
     write("dle/boxes.jsonl", [{"image": "a.png", "bbox": [5, 5, 20, 20], "bbox_format": "xywh"}])
     assert opened(path).samples[0].targets[0].boxes["source"] == Box(5, 5, 25, 25)
     write("dle/boxes.jsonl", [{"image": "a.png", "bbox": [5, 5, 20, 20], "bbox_format": "corners"}])
-    with pytest.raises(SampleError, match=r"line 1: bbox_format: expected one of xyxy.*'corners'"):
+    with pytest.raises(SampleError, match=r"line 1: column 'bbox_format': expected one of xyxy.*'corners'"):
         opened(path)
 
 

@@ -11,8 +11,8 @@ from editloupe.answers import Choice, Label
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
-from editloupe.protocols.repeats import Repeats, counted, entropy, join
-from editloupe.rubrics.model import load_rubric
+from editloupe.protocols.repeats import Repeats, counted, entropy_of, join
+from editloupe.rubrics import load_rubric
 from editloupe.values import Box, Sample, Target
 
 IF = load_rubric("dlebench").criterion("instruction_following")
@@ -112,8 +112,8 @@ def test_scores_carry_their_doubt_and_of_several_targets_that_of_the_most_doubtf
 
 
 def test_entropy_and_counts():
-    assert entropy([]) == 0
-    assert entropy("abcd") == 2
+    assert entropy_of([]) == 0
+    assert entropy_of([1, 1, 1, 1]) == 2
     assert counted(["a", "b", "a"]) == "a ×2, b"
 
 

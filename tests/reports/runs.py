@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from editloupe.rubrics.model import load_rubric
+from editloupe.rubrics import load_rubric
 from editloupe.scores import Metric
 from editloupe.values import digest
 

@@ -13,7 +13,7 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.reports.compare import compare
 from editloupe.reports.judged import read_judged
-from editloupe.rubrics.model import load_rubric
+from editloupe.rubrics import load_rubric
 from editloupe.values import digest
 from tests.conftest import final
 from tests.setups import open_with, run_over

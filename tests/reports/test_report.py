@@ -237,7 +237,8 @@ def test_equal_areas_tilt_no_window(turned: bool, write: Callable[..., Path], re
      ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], "one area")],
 )  # fmt: skip
 def test_a_correlation_that_does_not_exist_says_why(x: list[float], y: list[float], why: str):
-    assert (correlation(x, y).r, correlation(x, y).p, correlation(x, y).why) == (None, None, why)
+    cell = correlation(list(zip(x, y, strict=True)))
+    assert (cell.value, cell.more["p"], cell.why) == (None, None, why)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
-from editloupe.data.boxes import FORMATS, Quad, read_quads, sniff
-from editloupe.data.folders import Folder, ImageFile, RowError
+from editloupe.data.boxes import FORMATS, Quad, sniff
+from editloupe.data.folders import Folder, RowError
 from editloupe.data.loaders.base import BoxFile, DataSet
 from editloupe.data.outputs import with_outputs
 from editloupe.data.rows import OWN_COLUMNS, BrokenRow, DataRow, Loaded, assemble, named, rating_notes, read_row
@@ -46,15 +46,14 @@ AnyRow: TypeAlias = DataRow | BrokenRow
 
 @dataclass(frozen=True, kw_only=True)
 class Mapped:
-    """A mapping file, checked."""
+    """A mapping file, checked: its sections."""
 
     where: str
-    fields: Mapping[str, tuple[str, ...]]
+    fields: Mapping[str, Sequence[str]]
     """The keys that may hold a field, in order."""
-    bbox_format: str | None
-    sidecar: str
+    boxes: Mapping[str, str]
     folders: Mapping[str, str]
-    names: tuple[str, ...]
+    edited: Mapping[str, Sequence[str]]
 
 
 def matches(data: DataSet) -> bool:
@@ -81,13 +80,13 @@ def load(data: DataSet) -> Loaded:
             raise DataError(f"{data.root}: no {name}; expected {LAYOUT}")
     table = read_table(folder.own(mapping.folders["data"]))
     keys, notes = _keys(table, mapping)
-    rows: list[AnyRow] = [_row(line, keys, mapping, folder, text_only=table.text_only) for line in table.lines]
     # Named first: the ids of rows that state none are those by which the sidecar may know them.
-    rows = list(named(rows))
-    if (data.root / mapping.sidecar).is_file():
-        rows = _with_sidecar(rows, read_table(folder.own(mapping.sidecar)), mapping, notes)
+    rows: Sequence[AnyRow] = named([_row(line, keys, mapping, folder, text_only=table.text_only) for line in table.lines])
+    sidecar = mapping.boxes["sidecar"]
+    if (data.root / sidecar).is_file():
+        rows = _with_sidecar(rows, read_table(folder.own(sidecar)), mapping, folder, notes)
     rows = _with_format(rows, mapping, notes)
-    matched = with_outputs(rows, data.edited, store=data.store, patterns=mapping.names)
+    matched = with_outputs(rows, data.edited, store=data.store, patterns=mapping.edited["names"])
     return assemble(
         matched.rows if data.edited else rows,
         format="dlebench",
@@ -101,23 +100,19 @@ def load(data: DataSet) -> Loaded:
 def box_file(fields: Path | None) -> BoxFile:
     """Return the sidecar, with the first of the keys that it may have. Raises ConfigError as `read_mapping`."""
     mapping = read_mapping(fields)
-    return BoxFile(name=mapping.sidecar, id_key=mapping.fields["id"][0], boxes_key=mapping.fields["boxes"][0])
+    return BoxFile(name=mapping.boxes["sidecar"], id_key=mapping.fields["id"][0], boxes_key=mapping.fields["boxes"][0])
 
 
 def read_mapping(path: Path | None) -> Mapped:
     """Read the default mapping, overlaid with the file at `path`. Raises ConfigError."""
-    default = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    given: Mapping[str, object] = {}
-    where = "a mapping file (--fields)"
-    if path is not None:
-        where = str(path)
-        try:
-            given = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"mapping file {path} cannot be read: {error.strerror or error}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"mapping file {path} is not TOML: {error}") from error
-    merged: dict[str, dict[str, object]] = {section: dict(values) for section, values in default.items()}
+    merged: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    where = "a mapping file (--fields)" if path is None else str(path)
+    try:
+        given: Mapping[str, object] = {} if path is None else tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"mapping file {path} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"mapping file {path} is not TOML: {error}") from error
     for section, values in given.items():
         if section not in merged or not isinstance(values, Mapping):
             raise ConfigError(f"{where}: unknown section [{section}]; expected {', '.join(f'[{s}]' for s in merged)}")
@@ -125,31 +120,16 @@ def read_mapping(path: Path | None) -> Mapped:
             if key not in merged[section]:
                 known = ", ".join(merged[section])
                 raise ConfigError(f"{where}: unknown key {key!r} in [{section}]; expected {known}")
-            merged[section][key] = value
-    bbox_format = _one(merged["boxes"]["bbox_format"], f"{where}: [boxes] bbox_format")
-    if bbox_format != "sniff" and bbox_format not in FORMATS:
-        raise ConfigError(f"{where}: bbox_format {bbox_format!r}; expected sniff or one of {', '.join(FORMATS)}")
-    return Mapped(
-        where=f"the section [boxes] of {where}",
-        fields={name: _many(value, f"{where}: [fields] {name}") for name, value in merged["fields"].items()},
-        bbox_format=None if bbox_format == "sniff" else bbox_format,
-        sidecar=_one(merged["boxes"]["sidecar"], f"{where}: [boxes] sidecar"),
-        folders={name: _one(value, f"{where}: [folders] {name}") for name, value in merged["folders"].items()},
-        names=_many(merged["edited"]["names"], f"{where}: [edited] names"),
-    )
-
-
-def _one(value: object, what: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{what}: expected text, found {value!r}")
-    return value
-
-
-def _many(value: object, what: str) -> tuple[str, ...]:
-    values = [value] if isinstance(value, str) else value
-    if not isinstance(values, list) or not all(isinstance(v, str) and v for v in values):
-        raise ConfigError(f"{what}: expected a name or a list of names, found {value!r}")
-    return tuple(cast(list[str], values))
+            several = isinstance(merged[section][key], list)
+            words = value if several and isinstance(value, list) else [value]
+            if not all(isinstance(word, str) and word for word in words):
+                expected = "a name or a list of names" if several else "text"
+                raise ConfigError(f"{where}: [{section}] {key}: expected {expected}, found {value!r}")
+            merged[section][key] = words if several else value
+    way = merged["boxes"]["bbox_format"]
+    if way != "sniff" and way not in FORMATS:
+        raise ConfigError(f"{where}: bbox_format {way!r}; expected sniff or one of {', '.join(FORMATS)}")
+    return Mapped(where=f"the section [boxes] of {where}", **merged)
 
 
 def _keys(table: Table, mapping: Mapped) -> tuple[dict[str, str], list[str]]:
@@ -172,7 +152,14 @@ def _keys(table: Table, mapping: Mapped) -> tuple[dict[str, str], list[str]]:
                 file=table.file,
             )
     if keys["instruction"] == "edit_operation" and len(mapping.fields["instruction"]) > 1:
-        _check_operation(table)
+        # The card says that it holds instructions, and shows "Add, Remove".
+        texts = list(dict.fromkeys(str(line.values.get("edit_operation") or "") for line in table.lines))
+        if all(len(text.split()) <= _WORDS_OF_AN_OPERATION for text in texts):
+            raise ConfigError(
+                f"{table.file}: 'edit_operation' holds names of operations ({', '.join(map(repr, texts[:5]))}), not "
+                f"instructions; saw the keys {', '.join(table.columns)}. Say in a mapping file which one is the "
+                'instruction: [fields] instruction = "KEY"'
+            )
     notes.insert(0, "keys: " + ", ".join(f"{name} = {key}" for name, key in keys.items()))
     for name in ("edit_type", "boxes"):
         if name not in keys:
@@ -180,85 +167,61 @@ def _keys(table: Table, mapping: Mapped) -> tuple[dict[str, str], list[str]]:
     return keys, notes
 
 
-def _check_operation(table: Table) -> None:
-    """Raise ConfigError if `edit_operation` holds no instructions. The card says it does and shows "Add, Remove"."""
-    texts = list(dict.fromkeys(str(line.values.get("edit_operation") or "") for line in table.lines))
-    if all(len(text.split()) <= _WORDS_OF_AN_OPERATION for text in texts):
-        raise ConfigError(
-            f"{table.file}: 'edit_operation' holds names of operations ({', '.join(map(repr, texts[:5]))}), not "
-            f"instructions; saw the keys {', '.join(table.columns)}. Say in a mapping file which one is the instruction: "
-            '[fields] instruction = "KEY"'
-        )
-
-
 def _row(line: TableLine, keys: Mapping[str, str], mapping: Mapped, folder: Folder, *, text_only: bool) -> AnyRow:
     ours = {key: name for name, key in keys.items()}
     values: dict[str, Json] = {}
     for key, value in line.values.items():
         name = ours.get(key)
-        if name is None:
-            values[_apart(key)] = value
+        if name is None or (name == "target" and not isinstance(value, str)):
+            # A key that cannot be taken for one of our columns.
+            values[f"data.{key}" if key in _FOREIGN else key] = value
         elif name in ("source", "reference") and isinstance(value, str) and value.strip():
             values[_COLUMNS[name]] = _below(mapping.folders[name], value)
-        elif name == "target" and not isinstance(value, str):
-            values[_apart(key)] = value
         else:
             values[_COLUMNS[name]] = value
-    row = read_row(replace(line, values=values), folder=folder, text_only=text_only, bbox_format=mapping.bbox_format)
+    way = mapping.boxes["bbox_format"]
+    row = read_row(
+        replace(line, values=values), folder=folder, text_only=text_only, bbox_format=None if way == "sniff" else way
+    )
     if isinstance(row, BrokenRow):
-        return replace(row, message=_in_their_words(row.message, keys))
+        message = row.message
+        for name, key in keys.items():  # in the data's own words
+            message = message.replace(f"column {_COLUMNS[name]!r}", f"column {key!r}")
+        return replace(row, message=message)
     stems = (None if row.reference is None else row.reference.stem, row.source.stem)
     return replace(row, editor="", hints=tuple(stem for stem in stems if stem))
-
-
-def _in_their_words(message: str, keys: Mapping[str, str]) -> str:
-    """Return a message about our columns with the names that the data give them."""
-    for name, key in keys.items():
-        message = message.replace(f"column {_COLUMNS[name]!r}", f"column {key!r}")
-    return message
-
-
-def _apart(key: str) -> str:
-    """Return a key that cannot be taken for one of our columns."""
-    return f"data.{key}" if key in _FOREIGN else key
 
 
 def _below(folder: str, name: str) -> str:
     return name if name.replace("\\", "/").startswith(f"{folder}/") else f"{folder}/{name}"
 
 
-def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, notes: list[str]) -> list[AnyRow]:
+def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, folder: Folder, notes: list[str]) -> list[AnyRow]:
     """Add boxes from the sidecar to rows without: by id, else by image if only one row has that image."""
-    by_id: dict[str, tuple[Quad, ...]] = {}
-    by_image: dict[str, tuple[Quad, ...]] = {}
-    stated: dict[str | None, set[str | None]] = {}
+    boxes: dict[tuple[str, str], tuple[Quad, ...]] = {}
+    stated: dict[tuple[str, str], set[str | None]] = {}
     for line in table.lines:
-        quads, id, image = _sidecar_line(line, table, mapping)
-        stated.setdefault(image if id is None else id, set()).add(_stated(line, table))
-        if id is not None:
-            by_id[id] = by_id.get(id, ()) + quads
-        elif image is not None:
-            by_image[image] = by_image.get(image, ()) + quads
+        place, beside = _sidecar_line(line, table.file, mapping, folder)
+        boxes[place] = boxes.get(place, ()) + beside.quads
+        stated.setdefault(place, set()).add(beside.bbox_format)
     images = Counter(_image(row) for row in rows if isinstance(row, DataRow))
     out: list[AnyRow] = []
-    filled = shared = 0
+    shared = 0
     for row in rows:
         if isinstance(row, DataRow) and not row.quads:
-            quads = by_id.get(row.id or "", ())
-            if not quads and _image(row) in by_image:
-                if images[_image(row)] > 1:
-                    shared += 1
-                else:
-                    quads = by_image[_image(row)]
-            filled += bool(quads)
-            ways = stated.get(row.id if row.id in by_id else _image(row), set()) if quads else set()
-            if len(ways) > 1:
-                raise SampleError(f"several bbox_format for the boxes of row {row.id!r}; expected one", file=table.file)
-            # Boxes of the reference are written as the row says, or as is found out of all.
-            way = row.bbox_format if row.role_quads else next(iter(ways), None) or row.bbox_format
-            out.append(replace(row, quads=quads, bbox_format=way))
-        else:
-            out.append(row)
+            place = ("id", row.id or "")
+            if not boxes.get(place) and boxes.get(("image", _image(row))):
+                place = ("image", _image(row))
+                shared += images[place[1]] > 1
+            if boxes.get(place) and (place[0] == "id" or images[place[1]] == 1):
+                ways = stated[place]
+                if len(ways) > 1:
+                    raise SampleError(f"several bbox_format for the boxes of row {row.id!r}; expected one", file=table.file)
+                # Boxes of the reference are written as the row says, or as is found out of all.
+                way = row.bbox_format if row.role_quads else next(iter(ways)) or row.bbox_format
+                row = replace(row, quads=boxes[place], bbox_format=way)
+        out.append(row)
+    filled = sum(row is not before for row, before in zip(out, rows, strict=True))
     notes.append(f"{table.file.name}: boxes for {filled} rows")
     if shared:
         notes.append(
@@ -268,63 +231,44 @@ def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, notes: 
     return out
 
 
-def _sidecar_line(line: TableLine, table: Table, mapping: Mapped) -> tuple[tuple[Quad, ...], str | None, str | None]:
-    """Return (boxes, id, image) of a line. Raises SampleError for a broken one: whose boxes it held cannot be known."""
-    if line.fault is not None:
-        raise SampleError(line.fault, file=table.file, line=line.number)
+def _sidecar_line(line: TableLine, file: Path, mapping: Mapped, folder: Folder) -> tuple[tuple[str, str], DataRow]:
+    """Return (("id" or "image", name), the line as a row with boxes).
 
-    def first(name: str) -> Json:
-        return next((line.values[key] for key in mapping.fields[name] if line.values.get(key) is not None), None)
-
-    id, image = first("id"), first("source")
-    if isinstance(id, bool) or not isinstance(id, str | int | None) or not isinstance(image, str | None):
-        raise SampleError("expected an id or an image's name as text", file=table.file, line=line.number)
-    if id is None and image is None:
+    Raises SampleError for a broken one: whose boxes it held cannot be known.
+    """
+    given = {
+        _COLUMNS[name]: next((line.values[key] for key in mapping.fields[name] if line.values.get(key) is not None), None)
+        for name in ("id", "source", "boxes")
+    }
+    image = given["source_file_name"]
+    if line.fault is None and image is None and given["id"] is None:
         keys = ", ".join((*mapping.fields["id"], *mapping.fields["source"]))
-        raise SampleError(f"names no row; expected one of {keys}", file=table.file, line=line.number)
-    try:
-        quads = read_quads(first("boxes"))
-    except ValueError as error:
-        raise SampleError(str(error), file=table.file, line=line.number) from error
-    name = None if image is None else _below(mapping.folders["source"], image)
-    return quads, None if id is None else str(id), name
-
-
-def _stated(line: TableLine, table: Table) -> str | None:
-    way = line.values.get("bbox_format")
-    if way is not None and way not in FORMATS:
-        expected = ", ".join(FORMATS)
-        raise SampleError(f"bbox_format: expected one of {expected}, found {way!r}", file=table.file, line=line.number)
-    return way if isinstance(way, str) else None
+        raise SampleError(f"names no row; expected one of {keys}", file=file, line=line.number)
+    source = _below(mapping.folders["source"], image) if isinstance(image, str) else image or "none"
+    values = {**given, "source_file_name": source, "instruction": "none", "bbox_format": line.values.get("bbox_format")}
+    row = read_row(replace(line, values=values), folder=folder, text_only=False, bbox_format=None)
+    if isinstance(row, BrokenRow):
+        raise SampleError(row.message, file=file, line=line.number)
+    return ("image", _image(row)) if row.id is None else ("id", row.id), row
 
 
 def _image(row: DataRow) -> str:
     return row.source.name.replace("\\", "/")
 
 
-def _size(place: ImageFile) -> tuple[int, int] | None:
-    """Return width and height in px; None if the file cannot be read, for which the row is rejected later."""
-    try:
-        image = place.image()
-    except RowError:
-        return None
-    return image.width, image.height
-
-
 def _with_format(rows: Sequence[AnyRow], mapping: Mapped, notes: list[str]) -> list[AnyRow]:
     """Return the rows with the box convention found out where it was not stated."""
+    with_boxes = [row for row in rows if isinstance(row, DataRow) and (row.quads or row.role_quads)]
     seen: list[tuple[Quad, int, int]] = []
-    for row in rows:
-        if isinstance(row, DataRow) and (row.quads or row.role_quads) and row.bbox_format is None:
-            try:
-                image = row.source.image()
-            except RowError:
-                continue  # the row is rejected for it later, with this very error
-            seen.extend((quad, image.width, image.height) for quad in row.quads)
-            reference = None if row.reference is None else _size(row.reference)
-            if reference is not None:
-                seen.extend((quad, *reference) for quad in row.role_quads.get("reference", ()))
-    if not any(isinstance(row, DataRow) and (row.quads or row.role_quads) for row in rows):
+    for row in with_boxes:
+        for file, quads in ((row.source, row.quads), (row.reference, row.role_quads.get("reference", ()))):
+            if row.bbox_format is None and file is not None:
+                try:
+                    image = file.image()
+                except RowError:
+                    continue  # the row is rejected for it later, with this very error
+                seen.extend((quad, image.width, image.height) for quad in quads)
+    if not with_boxes:
         notes.append("no row has a box; the oracle-guided mode needs them")
     if not seen:
         return list(rows)

@@ -6,9 +6,9 @@ Means over edit types count every type the same, as the paper's do; means of all
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -20,64 +20,53 @@ from editloupe.tables import Cell, Column, Dots, Row, ScatterPlot, Table, estima
 if TYPE_CHECKING:
     import polars
 
-EDIT_TYPES: Final = (
-    "Change Material",
-    "Change Color",
-    "Change OCR",
-    "Change Shape",
-    "Removal Object",
-    "Replace Object",
-    "Change Count",
-)
-"""In the order of the paper's Table 1."""
+ALIASES: Final = {
+    "Change Material": ("material", "material alter", "material change", "change attribute material"),
+    "Change Color": ("color", "colour", "change colour", "color alter", "color change", "recolor", "recolour"),
+    "Change OCR": ("ocr", "text", "change text", "text change", "text alter"),
+    "Change Shape": ("shape", "shape change", "shape alter"),
+    "Removal Object": ("removal", "remove", "remove object", "object removal", "subject remove", "delete"),
+    "Replace Object": ("replace", "replacement", "object replacement", "subject replace", "object replace"),
+    "Change Count": ("count", "count change", "object count"),
+}
+"""Edit type → other spellings, in the order of the paper's Table 1."""
 
-WORST: Final = "Of several targets of a sample the worst label counts."
-"""What the oracle mode adds: it judges targets one by one."""
+EDIT_TYPES: Final = tuple(ALIASES)
 
 WINDOW: Final = 10
 """Samples of one window of the trend, as in the paper."""
 
 _LEAST = 3
 
+_Rows: TypeAlias = Sequence[Mapping[str, Any]]
+"""Rows of the frame of scores: those of one editor and metric."""
+
 
 def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callable[..., Any], ...]:
     """Return Table 1 (the mean of the metrics), Table 4 (a table a metric), and the target areas."""
-    worst = WORST if mode == "oracle" else ""
-
-    def spec(name: str, title: str, source: str, only: tuple[str, ...]) -> TableSpec:
-        return TableSpec(
-            name=f"scores-{name.replace('_', '-')}",
-            title=title,
-            metrics=only,
-            rows="edit_type",
-            columns="editor",
-            cell="macro",
-            order=EDIT_TYPES,
-            normalise=True,
-            source=source,
-            caption=worst,
-        )
-
     ids = tuple(metric.id for metric in metrics)
+    whole = [("overall", "Overall, by edit type (mean of the criteria)", "Table 1", ids)] if len(ids) > 1 else []
     return (
-        *([spec("overall", "Overall, by edit type (mean of the criteria)", "Table 1", ids)] if len(ids) > 1 else []),
-        *(spec(metric.id, f"{metric.name}, by edit type", "Table 4", (metric.id,)) for metric in metrics),
+        *(
+            TableSpec(
+                name=f"scores-{name.replace('_', '-')}",
+                title=title,
+                metrics=only,
+                rows="edit_type",
+                columns="editor",
+                cell="macro",
+                order=EDIT_TYPES,
+                normalise=True,
+                source=source,
+                caption="Of several targets of a sample the worst label counts." if mode == "oracle" else "",
+            )
+            for name, title, source, only in [
+                *whole,
+                *((metric.id, f"{metric.name}, by edit type", "Table 4", (metric.id,)) for metric in metrics),
+            ]
+        ),
         partial(areas, metrics=tuple(metrics)),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Correlation:
-    """Pearson's r of n points."""
-
-    r: float | None
-    """None if there is none; `why` says so."""
-
-    p: float | None
-    """Two-sided, of no correlation."""
-
-    n: int
-    why: str = ""
 
 
 def areas(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None:
@@ -89,13 +78,13 @@ def areas(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None
     if "target_area" not in frame.columns:
         return None
     asked = [metric for metric in metrics if metric.id in set(frame["metric"])]
-    about = [metric for metric in asked if metric.concerns == "target"] or asked
-    found = [
-        (editor, metric, [row for row in frame.to_dicts() if (row["editor"], row["metric"]) == (editor, metric.id)])
+    found = frame.partition_by("editor", "metric", as_dict=True)
+    shown = [
+        (editor, metric, rows)
         for editor in frame["editor"].unique(maintain_order=True)
-        for metric in about
+        for metric in [metric for metric in asked if metric.concerns == "target"] or asked
+        if (editor, metric.id) in found and _points(rows := found[editor, metric.id].to_dicts())
     ]
-    shown = [(editor, metric, rows) for editor, metric, rows in found if _points(rows)]
     if not shown:
         return None
     names = [name for _, name in AREAS if any(_in(rows, name) for _, _, rows in shown)]
@@ -126,16 +115,11 @@ def areas(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None
     )
 
 
-def _row(editor: str, metric: Metric, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Row:
+def _row(editor: str, metric: Metric, rows: _Rows, names: Sequence[str]) -> Row:
     points = _points(rows)
     windows = trend(points)
-    single = correlation([float(np.log10(x)) for x, _ in points], [y for _, y in points])
-    windowed = correlation([x for x, _ in windows], [y for _, y in windows])
-    if points and not windows:
-        windowed = Correlation(r=None, p=None, n=0, why=f"under {WINDOW} samples")
     means = []
-    for name in names:
-        own = _in(rows, name)
+    for own in (_in(rows, name) for name in names):
         mean = bootstrap.mean([row["normalised"] for row in own], [row["source"] for row in own]) if own else None
         more = {} if mean is None else {"clusters": mean.clusters, "why": mean.why or None}
         means.append(replace(estimated(mean, name="value"), more=more))
@@ -144,79 +128,79 @@ def _row(editor: str, metric: Metric, rows: Sequence[Mapping[str, Any]], names: 
             words(editor or "(not named)"),
             words(metric.short),
             *means,
-            _correlated(windowed),
-            _correlated(single),
+            correlation(windows, none=f"under {WINDOW} samples"),
+            correlation([(float(np.log10(area)), score) for area, score in points]),
             Cell(value=sum(row["target_area"] is None for row in rows), digits=0),
         ),
         keys={"editor": editor, "metric": metric.id},
     )
 
 
-def _points(rows: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+def _points(rows: _Rows) -> list[tuple[float, float]]:
     """(area, score 0 to 100) of what was judged, by area; those of one area in the order of the data."""
-    there = [row for row in rows if row["target_area"] is not None and row["normalised"] is not None]
-    return sorted(((row["target_area"], row["normalised"]) for row in there), key=lambda point: point[0])
+    points = [(row["target_area"], row["normalised"]) for row in rows]
+    return sorted((point for point in points if None not in point), key=lambda point: point[0])
 
 
-def _in(rows: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+def _in(rows: _Rows, name: str) -> _Rows:
     return [row for row in rows if row["target_area"] is not None and area_name(row["target_area"]) == name]
 
 
-def _correlated(found: Correlation) -> Cell:
-    p = "" if found.p is None else "<0.001" if found.p < 0.001 else f"{found.p:.3f}"
-    more = {"judged": found.n, "p": found.p, "why": found.why or None}
-    return Cell(value=found.r, digits=2, signed=True, note=p, why=found.why, more=more)
-
-
-def trend(points: Sequence[tuple[float, float]], window: int = WINDOW) -> tuple[tuple[float, float], ...]:
-    """Return (mean area, mean score) of every `window` neighbours; nothing for fewer points than that.
+def trend(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Return (mean area, mean score) of every WINDOW neighbours; nothing for fewer points than that.
 
     Points of one area each count with their mean: which of them a window holds is chance, and any order among them (by
     score above all) would tilt the windows.
     """
-    if len(points) < window:
+    if len(points) < WINDOW:
         return ()
     x, score = np.array(points).T
     _, of, count = np.unique(x, return_inverse=True, return_counts=True)
     y = (np.bincount(of, weights=score) / count)[of]
-    kernel = np.ones(window) / window
+    kernel = np.ones(WINDOW) / WINDOW
     means = (np.convolve(v, kernel, mode="valid").tolist() for v in (x, y))
     return tuple(zip(*means, strict=True))
 
 
-def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
-    """Return Pearson's r and its p; undefined for fewer than 3 points, or if all areas or all scores are the same."""
-    if len(x) < _LEAST:
-        why = "no points" if not x else "1 point" if len(x) == 1 else f"{len(x)} points"
-        return Correlation(r=None, p=None, n=len(x), why=why)
-    if np.ptp(x) == 0 or np.ptp(y) < 1e-9:
-        return Correlation(r=None, p=None, n=len(x), why="one area" if np.ptp(x) == 0 else "one score")
-    from scipy.stats import pearsonr  # 0.3 s, and most commands need none of it
+def correlation(points: Sequence[tuple[float, float]], *, none: str = "no points") -> Cell:
+    """Return Pearson's r of (area, score) with its two-sided p.
 
-    found = pearsonr(x, y)
-    return Correlation(r=float(found.statistic), p=float(found.pvalue), n=len(x))
+    It is undefined for fewer than 3 points, or if all areas or all scores are the same; the cell says why.
+    none: what it says for no point.
+    """
+    n, r, p, why = len(points), None, None, ""
+    x, y = zip(*points, strict=True) if points else ((), ())
+    if n < _LEAST:
+        why = none if not n else "1 point" if n == 1 else f"{n} points"
+    elif np.ptp(x) == 0 or np.ptp(y) < 1e-9:
+        why = "one area" if np.ptp(x) == 0 else "one score"
+    else:
+        from scipy.stats import pearsonr  # 0.3 s, and most commands need none of it
+
+        r, p = map(float, pearsonr(x, y))
+    note = "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
+    return Cell(value=r, digits=2, signed=True, note=note, why=why, more={"judged": n, "p": p, "why": why or None})
 
 
 def _scatter(name: str, editor: str, metric: Metric, points: Sequence[tuple[float, float]]) -> ScatterPlot:
     windows = trend(points)
-    r = correlation([x for x, _ in windows], [y for _, y in windows])
-    told = f"r = {r.r:+z.2f}" if r.r is not None else f"no correlation: {r.why}"
     count = f"{len(points)} sample{'s' * (len(points) != 1)}"
-    description = f"{count}; the trend of windows of {WINDOW} has {told}."
-    trend_title = f"mean of windows of {WINDOW} samples ({told})"
-    if not windows:
+    if windows:
+        r = correlation(windows)
+        told = f"no correlation: {r.why}" if r.value is None else f"r = {r.value:+z.2f}"
+        trend_title = f"mean of windows of {WINDOW} samples ({told})"
+        description = f"{count}; the trend of windows of {WINDOW} has {told}."
+    else:
         have = "has" if len(points) == 1 else "have"
         trend_title = f"No trend: it takes windows of {WINDOW} samples, and {count} {have} a box and a score"
         description = f"{trend_title}."
+    levels = [(level.name, metric.normalise(level.value) or 0.0) for level in reversed(metric.levels)]
     return ScatterPlot(
         name=name,
         title=f"{metric.name} by target area" + (f": {editor}" if editor else ""),
         groups=tuple(
-            Dots(
-                name=level.name,
-                points=tuple(p for p in points if abs(p[1] - (metric.normalise(level.value) or 0.0)) < 1e-6),
-            )
-            for level in reversed(metric.levels)
+            Dots(name=level, points=tuple(point for point in points if abs(point[1] - value) < 1e-6))
+            for level, value in levels
         ),
         trend=windows,
         trend_title=trend_title,

@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import permutations
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 from editloupe.answers import LabelRule, Labels
-from editloupe.config import Words
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.prompts import render
-from editloupe.prompts.tags import neutralise
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options, groups
-from editloupe.rubrics.model import Criterion, RubricOption
+from editloupe.prompts.tags import one_line
+from editloupe.protocols.base import Group, Known, RubricOptions, RubricProtocol, groups
+from editloupe.rubrics import Criterion
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
 from editloupe.values import Sample
@@ -42,20 +41,14 @@ MOST_EDITS: Final = 24
 """Of one group: their pairs, in both orders, are 552 questions a criterion."""
 
 
-class PairwiseOptions(Options):
+class PairwiseOptions(RubricOptions):
     """What a run may set."""
 
-    free: ClassVar[frozenset[str]] = frozenset({"criteria"})
-    """Options that may differ from visit to visit of one run."""
     mode: Literal["tool", "plain"] = "tool"
     """tool: an agent with tools. plain: one look."""
-    rubric: RubricOption = "dlebench"
-    """A built-in rubric or your own .toml file."""
-    criteria: Words | None = None
-    """Comma-separated, such as if,vc. Default: all."""
 
 
-class Pairwise(BaseProtocol):
+class Pairwise(RubricProtocol):
     """Every pair of edits of one source and instruction, in both orders."""
 
     name = "pairwise"
@@ -63,11 +56,6 @@ class Pairwise(BaseProtocol):
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
-        given: PairwiseOptions = self.options
-        if given.mode == "plain":
-            self.tools = ()
-        chosen = None if given.criteria is None else {given.rubric.criterion(c).id for c in given.criteria}
-        self.criteria: list[Criterion] = [c for c in given.rubric.criteria if chosen is None or c.id in chosen]
         self.metrics = [Metric(id=c.id, name=c.name, short=c.short, domain=Interval(low=0, high=1)) for c in self.criteria]
 
     def check(self, samples: Sequence[Sample]) -> None:
@@ -92,35 +80,29 @@ class Pairwise(BaseProtocol):
             others = [other for other in there if other is not sample] if sample in there else []
             for criterion in self.criteria:
                 pairs = [pair(known, criterion.id, sample, other) for other in others]
-                findings = tuple(f.task_id for both in pairs for f in both if f is not None)
+                found = [finding for both in pairs for finding in both]
                 points = [_points(*both) for both in pairs]
-                won = [value for value in points if value is not None]
                 missing = None
                 if sample.edited is None:
                     missing = "missing_output"
                 elif not others:
                     missing = "not_defined"
-                elif len(won) < len(points):
-                    open_ = next(f for both in pairs for f in both if f is None or f.status != "ok")
+                elif None in points:
+                    open_ = next(f for f in found if f is None or f.status != "ok")
                     missing = NOT_JUDGED if open_ is None else open_.status
                 yield Score(
                     sample_id=sample.id,
                     editor=sample.editor,
                     metric=criterion.id,
-                    value=None if missing else sum(won) / len(won),
+                    value=None if missing else sum(won or 0.0 for won in points) / len(points),
                     missing=missing,
-                    findings=findings,
+                    findings=tuple(f.task_id for f in found if f is not None),
                 )
 
     def _task(self, first: Sample, second: Sample, criterion: Criterion) -> Ask:
         assert first.edited is not None and second.edited is not None
         images = {"Original Image": first.source, FIRST: first.edited, SECOND: second.edited}
-        prompt = render(
-            PROMPT,
-            criterion=criterion,
-            instruction=neutralise(" ".join(first.instruction.split())),
-            images=list(images),
-        )
+        prompt = render(PROMPT, criterion=criterion, instruction=one_line(first.instruction), images=list(images))
         return Ask(
             protocol=self.name,
             metric=criterion.id,

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from editloupe.answers import Boxes, FreeText, Text
 from editloupe.findings import Finding
 from editloupe.prompts import render
-from editloupe.prompts.tags import neutralise
+from editloupe.prompts.tags import one_line
 from editloupe.protocols.base import BaseProtocol, Group, Known, Paper
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score, TableSpec
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
@@ -68,12 +69,11 @@ class Targets(BaseProtocol):
         sample = _asked(group)
         if _boxes(sample):
             return
-        instruction = neutralise(" ".join(sample.instruction.split()))
         ask = Ask(
             protocol=self.name,
             metric=NAME,
             about=About.of(sample),
-            prompt=render(PROMPT, instruction=instruction),
+            prompt=render(PROMPT, instruction=one_line(sample.instruction)),
             answer=FreeText(max_words=12),
             budget=self.budget,
         )
@@ -106,69 +106,55 @@ def _found(sample: Sample, named: Finding | None, placed: Finding | None) -> Sco
     """Return the area by what was found out of the name and of the place."""
     findings = tuple(finding.task_id for finding in (named, placed) if finding is not None)
     phrase = _bare(named.answer) if named is not None and isinstance(named.answer, Text) else None
+    score = partial(_score, sample, findings=findings, phrase=phrase)
     if phrase == WHOLE_IMAGE:
-        whole = Box.whole(width=sample.source.width, height=sample.source.height)
-        return _score(sample, whole, how="whole image", phrase=phrase, findings=findings)
+        return score(_whole(sample), how="whole image")
     last = named if phrase is None else placed
     if last is None or not isinstance(last.answer, Text | Boxes):
-        status, reason = (NOT_JUDGED, "") if last is None else (last.status, last.reason)
-        return _unknown(sample, status, reason, phrase=phrase, findings=findings)
+        return score((NOT_JUDGED, "") if last is None else (last.status, last.reason))
     boxes = last.answer.boxes if isinstance(last.answer, Boxes) else ()
     if not boxes:
-        reason = "no box reached the detector's least score, in the image or its tiles"
-        return _unknown(sample, "not_defined", reason, phrase=phrase, findings=findings, detections=0)
+        return score(("not_defined", "no box reached the detector's least score, in the image or its tiles"), detections=0)
     box = boxes[0].scaled(sample.source.width / 1000, sample.source.height / 1000)
-    score = None if last.answer.confidence is None else round(last.answer.confidence.value, 4)
-    return _score(sample, box, how="detector", phrase=phrase, findings=findings, score=score, detections=len(boxes))
+    sure = None if last.answer.confidence is None else round(last.answer.confidence.value, 4)
+    return score(box, how="detector", score=sure, detections=len(boxes))
+
+
+def _whole(sample: Sample) -> Box:
+    return Box.whole(width=sample.source.width, height=sample.source.height)
 
 
 def _score(
     sample: Sample,
-    box: Box,
+    found: Box | tuple[str, str],
     *,
-    how: str,
-    phrase: str | None,
     part: str = "",
     findings: tuple[str, ...] = (),
-    **more: str | int | float | None,
+    phrase: str | None,
+    **dims: str | int | float | None,
 ) -> Score:
-    """Return the share of the source image that a box takes, as far as it lies inside."""
-    inside = box.intersection(Box.whole(width=sample.source.width, height=sample.source.height))
-    if inside is None:
-        reason = f"box {[round(v, 2) for v in box]} lies outside the image"
-        return _unknown(sample, "input_error", reason, phrase=phrase, part=part, findings=findings)
-    corners = {name: round(v, 2) for name, v in zip(("x0", "y0", "x1", "y1"), box, strict=True)}
+    """Return the share of the source image that a box takes, as far as it lies inside.
+
+    found: the box, or status and reason where there is none.
+    """
+    inside = None
+    if isinstance(found, Box):
+        inside = found.intersection(_whole(sample))
+        corners = {name: round(v, 2) for name, v in zip(("x0", "y0", "x1", "y1"), found, strict=True)}
+        dims = {"how": dims.pop("how"), **corners, **dims}
+    if isinstance(found, Box) and inside is None:
+        found, dims = ("input_error", f"box {[round(v, 2) for v in found]} lies outside the image"), {}
+    status, reason = (None, "") if isinstance(found, Box) else found
     return Score(
         sample_id=sample.id,
         editor=sample.editor,
         part=part,
         metric=AREA,
-        value=inside.area / (sample.source.width * sample.source.height),
-        findings=findings,
-        dims={"phrase": phrase, "how": how, **corners, **more},
-    )
-
-
-def _unknown(
-    sample: Sample,
-    status: str,
-    reason: str,
-    *,
-    phrase: str | None,
-    part: str = "",
-    findings: tuple[str, ...] = (),
-    **more: str | int | float | None,
-) -> Score:
-    return Score(
-        sample_id=sample.id,
-        editor=sample.editor,
-        part=part,
-        metric=AREA,
-        value=None,
+        value=None if inside is None else inside.area / _whole(sample).area,
         missing=status,
         reason=reason,
         findings=findings,
-        dims={"phrase": phrase, **more},
+        dims={"phrase": phrase, **dims},
     )
 
 
