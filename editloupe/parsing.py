@@ -1,20 +1,24 @@
 """Parse a free-text answer to one of several options, or to a status. Nothing is ever guessed.
 
-The answer and the options are compared after folding (`fold`). Accepted are, in this order:
+The answer and the options are compared after folding (`fold`), without marks of the model's server, formatting and a
+statement of confidence. Accepted are, in this order:
 
 1. the whole answer is an option;
 2. the whole answer is an alias of exactly one option;
-3. a line of the answer holds an option and nothing but decoration: the words of `DECORATION`, and numbers that agree
-   with the option. No prose stands before that line. Prose after it may explain, as long as it names no other option and
-   negates none.
+3. a JSON object whose key is one of `ANSWER_KEYS` and whose value is read like an answer; its other keys are not read;
+4. a line of the answer holds an option and nothing but decoration: the words of `DECORATION`, a list mark, and numbers
+   that agree with the option. No prose stands before that line. Prose after it may explain, as long as it names no other
+   option and negates none. Prose on the same line stands behind a dash, colon, full stop or bracket, has at least three
+   words, and holds no negation and no doubt.
 
 Two different options anywhere in the answer are "contradictory". So is a number that is another option's value. All else
-is "off_menu": an option inside a sentence ("I lean towards X", "not X"), a number alone (unless it is an alias), an
-option that does not exist. `CANNOT_JUDGE` is read like an option and gives "abstained".
+is "off_menu": an option inside a sentence ("I lean towards X", "not X"), a question ("X?"), a number alone (unless it is
+an alias), an option that does not exist. `CANNOT_JUDGE` is read like an option and gives "abstained".
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,14 +31,29 @@ CANNOT_JUDGE: Final = "Cannot Judge"
 """The words with which a judge abstains. No option may be called so."""
 
 DECORATION: Final = frozenset(
-    {"the", "my", "is", "as", "label", "labels", "score", "answer", "final", "result", "verdict", "rating", "grade",
-     "level", "category", "class", "evaluation", "assessment", "judgement", "judgment", "decision", "conclusion", "=", "→"}
+    {"the", "my", "i", "is", "as", "it", "this", "edit", "for", "in", "label", "labels", "score", "answer", "final",
+     "result", "verdict", "rating", "grade", "level", "category", "class", "evaluation", "assessment", "judgement",
+     "judgment", "decision", "conclusion", "choose", "select", "pick", "assign", "therefore", "thus", "hence", "so",
+     "overall", "=", ">", "→", "✅", "✔", "✓", "☑", "👉", "标签", "答案", "最终答案", "结论", "ラベル"}
 )  # fmt: skip
 """Words that may stand around an option without changing what is said. A closed list: "not" and "almost" are out."""
 
+ANSWER_KEYS: Final = frozenset(
+    ("answer", "final answer", "label", "final label", "verdict", "rating", "category", "choice", "decision", "result")
+)
+"""Keys, folded, under which a JSON object holds the answer."""
+
 _OF = frozenset({"of", "out"})
+_POINTS = frozenset({"point", "points", "pts"})
 # "t" is what folding leaves of "isn't"; "than" stands for "rather than" and "worse than".
 _NEGATION = frozenset({"not", "no", "never", "non", "nor", "neither", "without", "cannot", "t", "than", "≠", "~", "¬"})
+_DOUBT = frozenset(
+    {"maybe", "perhaps", "possibly", "probably", "almost", "nearly", "hardly", "but", "however", "although", "though",
+     "except", "unless", "if", "would", "could", "might", "should", "wait", "actually", "instead", "rather", "unsure",
+     "uncertain", "false", "untrue", "opposite", "far", "says", "say", "said", "claims", "claim", "claimed", "caption",
+     "according", "不", "不对", "不是", "没有"}
+)  # fmt: skip
+"""Words with which a reason beside a label takes it back, doubts it or quotes it."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _SHOWN = 120
 
@@ -45,6 +64,20 @@ _POINT = re.compile(r"(?<=\d)\.(?=\d)")
 _GRADE = re.compile(r"(?<=\w)\+(?!\w)|(?<=\b[^\W\d])-(?!\w)")
 _BRACKETED = re.compile(r"<([^<>]*)>")
 _LINE_MARK = re.compile(r"^[ \t]*(?:>+|```\w*[ \t]*$)")
+_LIST_MARK = re.compile(r"^\s*(?:[-*•]\s+)?(\(?[A-Za-z]|\d{1,2})[.)]\s+")
+_QUESTION = re.compile(r"[?？]")
+_REASON = re.compile(r"\s[-–]\s|\s?—\s?|[:：]|\.\s|。|[(（]")
+_CONFIDENCE = re.compile(
+    r"[(,;]?\s*\bconfidence(?: level| score)?\s*(?:[:=]|is)?\s*"
+    r"(?:\d+(?:\.\d+)?\s*%?|(?:very )?(?:high|medium|moderate|low)\b)",
+    re.IGNORECASE,
+)
+_SERVER_MARK = r"</s>|<\|[^|<>]{1,40}\|>|<｜[^｜<>]{1,40}｜>|<(?:eos|bos|start_of_turn|end_of_turn)>"
+_SERVER_MARKS = re.compile(rf"^(?:\s*(?:{_SERVER_MARK}))+|(?:(?:{_SERVER_MARK})\s*)+$")
+_FORMATTING = re.compile(
+    r"</?(?:b|i|u|p|em|strong|span|div|code|mark|li|h[1-6]|br|label|answer)\s*/?>|\\(?:boxed|fbox|text|textbf|textit|mathrm|mathbf)\b|\$",
+    re.IGNORECASE,
+)
 _KEPT = {"\ue000": "-", "\ue001": ".", "\ue002": "+", "\ue003": "-"}
 _MARKUP = frozenset("`^|")
 
@@ -57,7 +90,7 @@ def fold(text: str) -> str:
     """
     # Invisible characters go first, so that they cannot keep a letter and its accent apart; private-use characters go
     # with them, because some serve as place-holders below.
-    text = "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Co", "Cs"))
+    text = "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Co", "Cs") and not "\ufe00" <= c <= "\ufe0f")
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     text = text.replace("−", "-").replace("!=", "≠").replace("_", " ")
     pairs = 1
@@ -80,15 +113,16 @@ def parse_choice(
     Raises ReplyError with the status "unparsed" (nothing to read), "off_menu", "contradictory" or "abstained".
     """
     menu = _Menu.of(options, values or {})
+    shown = _shorten(text)
+    text = _in_json(_FORMATTING.sub(" ", _SERVER_MARKS.sub("", text)))
     whole = fold(text)
     if not whole:
         raise ReplyError("unparsed", f"the answer is empty; {menu.wanted}")
-    if whole in menu.phrases:
+    if whole in menu.phrases and not _QUESTION.search(text):
         return _given(menu.phrases[whole])
 
-    lines = [line for line in map(menu.read, text.splitlines()) if line.tokens]
+    lines = [part for line in text.splitlines() for part in menu.read(line) if part.tokens]
     named = {name: None for line in lines for name in line.named}
-    shown = _shorten(text)
     if len(named) > 1:
         raise ReplyError("contradictory", f"the answer names {_listed(list(named))}; {menu.wanted}; found {shown}")
     if not named:
@@ -148,21 +182,36 @@ class _Menu:
     def wanted(self) -> str:
         return f"expected one of {', '.join(self.names)}"
 
-    def read(self, line: str) -> _Line:
-        tokens = tuple(fold(_LINE_MARK.sub("", line)).split())
+    def read(self, line: str) -> list[_Line]:
+        """Return a line, in two parts where it gives an option and then a reason."""
+        line = _CONFIDENCE.sub("", _LINE_MARK.sub("", line))
+        mark = _LIST_MARK.match(line)
+        if mark and fold(mark[1]) not in self.phrases:
+            line = line[mark.end() :]
+        whole = self._read(line)
+        if whole.plain or not whole.named:
+            return [whole]
+        for cut in _REASON.finditer(line):
+            label, reason = self._read(line[: cut.start()]), self._read(line[cut.end() :])
+            if label.named and label.plain and _explains(reason.tokens):
+                return [label, reason]
+        return [whole]
+
+    def _read(self, line: str) -> _Line:
+        tokens = tuple(fold(line).split())
         spans = self._spans(tokens)
         covered = {i for start, end, _ in spans for i in range(start, end)}
         rest = tuple(token for i, token in enumerate(tokens) if i not in covered)
         numbers = tuple(float(token) for token in rest if _NUMBER.fullmatch(token))
         words = [token for token in rest if not _NUMBER.fullmatch(token)]
-        # "3 of 4" is a number with its scale; "of" without two numbers is prose.
-        plain = all(word in DECORATION or (word in _OF and len(numbers) == 2) for word in words)
+        # "3 of 4" is a number with its scale and "3 points" one with its unit; else these words are prose.
+        around = DECORATION | (_OF if len(numbers) == 2 else frozenset()) | (_POINTS if numbers else frozenset())
         return _Line(
             tokens=tokens,
             named=tuple(dict.fromkeys(name for _, _, name in spans)),
             rest=rest,
             numbers=numbers,
-            plain=plain,
+            plain=around.issuperset(words) and not _QUESTION.search(line),
         )
 
     def _spans(self, tokens: Sequence[str]) -> list[tuple[int, int, str]]:
@@ -203,6 +252,36 @@ class _Menu:
             raise ReplyError(
                 status, f"the answer gives {name!r}, whose value is {value:g}, with the number {group[0]:g}; found {shown}"
             )
+
+
+def without_name(text: str, metric: str) -> str:
+    """Return an answer without the metric's id or its initials: "Instruction Following: X" and "IF: X" become "X"."""
+    words = re.split(r"[\s_-]+", metric)
+    initials = "".join(word[0] for word in words if word)
+    name = r"[\s_-]+".join(map(re.escape, words)) + rf"(?:\s*\({initials}\))?"
+    names = f"{name}|{initials}" if len(initials) > 1 else name
+    return re.sub(rf"^([\s*_#>-]*)(?:{names})(?:\s+label)?[\s*_]*[:=：]", r"\1", text, flags=re.IGNORECASE | re.MULTILINE)
+
+
+def _in_json(text: str) -> str:
+    """Return what a JSON object gives as the answer, with its score; the text itself if it is no such object."""
+    try:
+        data = json.loads(re.sub(r"^\s*```\w*|```\s*$", "", text))
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(data, dict):
+        return text
+    given = [value for key, value in data.items() if fold(key) in ANSWER_KEYS]
+    if not given or not all(isinstance(value, str) for value in given):
+        return text
+    numbers = [data[key] for key in ("score", "value") if isinstance(data.get(key), int | float)]
+    return "\n".join([*given, *(f"Score: {number}" for number in numbers)])
+
+
+def _explains(words: Sequence[str]) -> bool:
+    """Return whether words behind an option give a reason, and neither negate nor doubt it."""
+    long = len(words) >= 3 or (any(len(w) >= 3 and not w.isascii() for w in words))
+    return long and _NEGATION.isdisjoint(words) and _DOUBT.isdisjoint(words) and not words[0].startswith(("不", "没", "非"))
 
 
 def _given(name: str) -> str:
