@@ -50,10 +50,15 @@ _NEGATION = frozenset({"not", "no", "never", "non", "nor", "neither", "without",
 _DOUBT = frozenset(
     {"maybe", "perhaps", "possibly", "probably", "almost", "nearly", "hardly", "but", "however", "although", "though",
      "except", "unless", "if", "would", "could", "might", "should", "wait", "actually", "instead", "rather", "unsure",
-     "uncertain", "false", "untrue", "opposite", "far", "says", "say", "said", "claims", "claim", "claimed", "caption",
-     "according", "不", "不对", "不是", "没有"}
+     "uncertain", "doubt", "false", "untrue", "opposite", "far", "zero", "lacking", "fails", "excluded", "ruled", "says",
+     "say", "said", "claims", "claim", "claimed", "caption", "according", "nicht", "kein", "keine", "keineswegs", "pas"}
 )  # fmt: skip
 """Words with which a reason beside a label takes it back, doubts it or quotes it."""
+_TAKEN_BACK = frozenset({"back", "kidding", "example"})
+"""Words with which a short line after a label takes it back."""
+_PREDICATE = frozenset({"is", "was", "are", "does", "can", "will", "has", "had", "seems"})
+"""Words that begin a sentence whose subject is the label, and no reason for it."""
+_NOT_IN_CHINESE = re.compile("[不没非未无]")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _SHOWN = 120
 
@@ -66,10 +71,11 @@ _BRACKETED = re.compile(r"<([^<>]*)>")
 _LINE_MARK = re.compile(r"^[ \t]*(?:>+|```\w*[ \t]*$)")
 _LIST_MARK = re.compile(r"^\s*(?:[-*•]\s+)?(\(?[A-Za-z]|\d{1,2})[.)]\s+")
 _QUESTION = re.compile(r"[?？]")
+_TAKES_BACK = re.compile(r"^[\s(]*[?？]", re.MULTILINE)
 _REASON = re.compile(r"\s[-–]\s|\s?—\s?|[:：]|\.\s|。|[(（]")
 _CONFIDENCE = re.compile(
     r"[(,;]?\s*\bconfidence(?: level| score)?\s*(?:[:=]|is)?\s*"
-    r"(?:\d+(?:\.\d+)?\s*%?|(?:very )?(?:high|medium|moderate|low)\b)",
+    r"(?:(?!0*(?:\.0*)?(?:[%)\s]|$))\d+(?:\.\d+)?\s*%?|(?:very )?(?:high|medium|moderate|low)\b)",
     re.IGNORECASE,
 )
 _SERVER_MARK = r"</s>|<\|[^|<>]{1,40}\|>|<｜[^｜<>]{1,40}｜>|<(?:eos|bos|start_of_turn|end_of_turn)>"
@@ -135,7 +141,7 @@ def parse_choice(
             "off_menu",
             f"the answer speaks of {name!r} without giving it alone on its first line; {menu.wanted}; found {shown}",
         )
-    if any(line.named and not line.plain and not _NEGATION.isdisjoint(line.rest) for line in lines):
+    if _TAKES_BACK.search(text) or any(line.takes_back for line in lines):
         raise ReplyError("off_menu", f"the answer gives {name!r} and then negates it; {menu.wanted}; found {shown}")
     menu.check_numbers(name, [line.numbers for line in lines if line.plain and line.numbers], shown)
     return _given(name)
@@ -155,6 +161,14 @@ class _Line:
     """The numbers in `rest`."""
     plain: bool
     """Whether nothing but decoration stands around the options."""
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether it negates a label: one that it names, or in a few words the one before it."""
+        negated, few = not _NEGATION.isdisjoint(self.rest), len(self.tokens) <= 6
+        if self.named:
+            return not self.plain and negated
+        return few and (self.tokens[0] in _NEGATION or not _TAKEN_BACK.isdisjoint(self.tokens))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,10 +271,10 @@ class _Menu:
 def without_name(text: str, metric: str) -> str:
     """Return an answer without the metric's id or its initials: "Instruction Following: X" and "IF: X" become "X"."""
     words = re.split(r"[\s_-]+", metric)
-    initials = "".join(word[0] for word in words if word)
-    name = r"[\s_-]+".join(map(re.escape, words)) + rf"(?:\s*\({initials}\))?"
+    initials = "".join(word[0].upper() for word in words if word)
+    name = "(?i:" + r"[\s_-]+".join(map(re.escape, words)) + rf"(?:\s*\({initials}\))?)"
     names = f"{name}|{initials}" if len(initials) > 1 else name
-    return re.sub(rf"^([\s*_#>-]*)(?:{names})(?:\s+label)?[\s*_]*[:=：]", r"\1", text, flags=re.IGNORECASE | re.MULTILINE)
+    return re.sub(rf"(?m)^([\s*_#>-]*)(?:{names})(?:\s+[Ll]abel)?[\s*_]*[:=：]", r"\1", text)
 
 
 def _in_json(text: str) -> str:
@@ -281,7 +295,8 @@ def _in_json(text: str) -> str:
 def _explains(words: Sequence[str]) -> bool:
     """Return whether words behind an option give a reason, and neither negate nor doubt it."""
     long = len(words) >= 3 or (any(len(w) >= 3 and not w.isascii() for w in words))
-    return long and _NEGATION.isdisjoint(words) and _DOUBT.isdisjoint(words) and not words[0].startswith(("不", "没", "非"))
+    negated = not _NEGATION.isdisjoint(words) or any(map(_NOT_IN_CHINESE.search, words))
+    return long and not negated and _DOUBT.isdisjoint(words) and words[0] not in _PREDICATE
 
 
 def _given(name: str) -> str:
