@@ -1,20 +1,24 @@
 """Parse a free-text answer to one of several options, or to a status. Nothing is ever guessed.
 
-The answer and the options are compared after folding (`fold`). Accepted are, in this order:
+The answer and the options are compared after folding (`fold`), without marks of the model's server, formatting and a
+statement of confidence. Accepted are, in this order:
 
 1. the whole answer is an option;
 2. the whole answer is an alias of exactly one option;
-3. a line of the answer holds an option and nothing but decoration: the words of `DECORATION`, and numbers that agree
-   with the option. No prose stands before that line. Prose after it may explain, as long as it names no other option and
-   negates none.
+3. a JSON object whose key is one of `ANSWER_KEYS` and whose value is read like an answer; its other keys are not read;
+4. a line of the answer holds an option and nothing but decoration: the words of `DECORATION`, a list mark, and numbers
+   that agree with the option. No prose stands before that line. Prose after it may explain, as long as it names no other
+   option and negates none. Prose on the same line stands behind a dash, colon, full stop or bracket, has at least three
+   words, and holds no negation and no doubt.
 
 Two different options anywhere in the answer are "contradictory". So is a number that is another option's value. All else
-is "off_menu": an option inside a sentence ("I lean towards X", "not X"), a number alone (unless it is an alias), an
-option that does not exist. `CANNOT_JUDGE` is read like an option and gives "abstained".
+is "off_menu": an option inside a sentence ("I lean towards X", "not X"), a question ("X?"), a number alone (unless it is
+an alias), an option that does not exist. `CANNOT_JUDGE` is read like an option and gives "abstained".
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,14 +31,34 @@ CANNOT_JUDGE: Final = "Cannot Judge"
 """The words with which a judge abstains. No option may be called so."""
 
 DECORATION: Final = frozenset(
-    {"the", "my", "is", "as", "label", "labels", "score", "answer", "final", "result", "verdict", "rating", "grade",
-     "level", "category", "class", "evaluation", "assessment", "judgement", "judgment", "decision", "conclusion", "=", "→"}
+    {"the", "my", "i", "is", "as", "it", "this", "edit", "for", "in", "label", "labels", "score", "answer", "final",
+     "result", "verdict", "rating", "grade", "level", "category", "class", "evaluation", "assessment", "judgement",
+     "judgment", "decision", "conclusion", "choose", "select", "pick", "assign", "therefore", "thus", "hence", "so",
+     "overall", "=", ">", "→", "✅", "✔", "✓", "☑", "👉", "标签", "答案", "最终答案", "结论", "ラベル"}
 )  # fmt: skip
 """Words that may stand around an option without changing what is said. A closed list: "not" and "almost" are out."""
 
+ANSWER_KEYS: Final = frozenset(
+    ("answer", "final answer", "label", "final label", "verdict", "rating", "category", "choice", "decision", "result")
+)
+"""Keys, folded, under which a JSON object holds the answer."""
+
 _OF = frozenset({"of", "out"})
+_POINTS = frozenset({"point", "points", "pts"})
 # "t" is what folding leaves of "isn't"; "than" stands for "rather than" and "worse than".
 _NEGATION = frozenset({"not", "no", "never", "non", "nor", "neither", "without", "cannot", "t", "than", "≠", "~", "¬"})
+_DOUBT = frozenset(
+    {"maybe", "perhaps", "possibly", "probably", "almost", "nearly", "hardly", "but", "however", "although", "though",
+     "except", "unless", "if", "would", "could", "might", "should", "wait", "actually", "instead", "rather", "unsure",
+     "uncertain", "doubt", "false", "untrue", "opposite", "far", "zero", "lacking", "fails", "excluded", "ruled", "says",
+     "say", "said", "claims", "claim", "claimed", "caption", "according", "nicht", "kein", "keine", "keineswegs", "pas"}
+)  # fmt: skip
+"""Words with which a reason beside a label takes it back, doubts it or quotes it."""
+_TAKEN_BACK = frozenset({"back", "kidding", "example"})
+"""Words with which a short line after a label takes it back."""
+_PREDICATE = frozenset({"is", "was", "are", "does", "can", "will", "has", "had", "seems"})
+"""Words that begin a sentence whose subject is the label, and no reason for it."""
+_NOT_IN_CHINESE = re.compile("[不没非未无]")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _SHOWN = 120
 
@@ -45,6 +69,21 @@ _POINT = re.compile(r"(?<=\d)\.(?=\d)")
 _GRADE = re.compile(r"(?<=\w)\+(?!\w)|(?<=\b[^\W\d])-(?!\w)")
 _BRACKETED = re.compile(r"<([^<>]*)>")
 _LINE_MARK = re.compile(r"^[ \t]*(?:>+|```\w*[ \t]*$)")
+_LIST_MARK = re.compile(r"^\s*(?:[-*•]\s+)?(\(?[A-Za-z]|\d{1,2})[.)]\s+")
+_QUESTION = re.compile(r"[?？]")
+_TAKES_BACK = re.compile(r"^[\s(]*[?？]", re.MULTILINE)
+_REASON = re.compile(r"\s[-–]\s|\s?—\s?|[:：]|\.\s|。|[(（]")
+_CONFIDENCE = re.compile(
+    r"[(,;]?\s*\bconfidence(?: level| score)?\s*(?:[:=]|is)?\s*"
+    r"(?:(?!0*(?:\.0*)?(?:[%)\s]|$))\d+(?:\.\d+)?\s*%?|(?:very )?(?:high|medium|moderate|low)\b)",
+    re.IGNORECASE,
+)
+_SERVER_MARK = r"</s>|<\|[^|<>]{1,40}\|>|<｜[^｜<>]{1,40}｜>|<(?:eos|bos|start_of_turn|end_of_turn)>"
+_SERVER_MARKS = re.compile(rf"^(?:\s*(?:{_SERVER_MARK}))+|(?:(?:{_SERVER_MARK})\s*)+$")
+_FORMATTING = re.compile(
+    r"</?(?:b|i|u|p|em|strong|span|div|code|mark|li|h[1-6]|br|label|answer)\s*/?>|\\(?:boxed|fbox|text|textbf|textit|mathrm|mathbf)\b|\$",
+    re.IGNORECASE,
+)
 _KEPT = {"\ue000": "-", "\ue001": ".", "\ue002": "+", "\ue003": "-"}
 _MARKUP = frozenset("`^|")
 
@@ -57,7 +96,7 @@ def fold(text: str) -> str:
     """
     # Invisible characters go first, so that they cannot keep a letter and its accent apart; private-use characters go
     # with them, because some serve as place-holders below.
-    text = "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Co", "Cs"))
+    text = "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Co", "Cs") and not "\ufe00" <= c <= "\ufe0f")
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     text = text.replace("−", "-").replace("!=", "≠").replace("_", " ")
     pairs = 1
@@ -87,13 +126,14 @@ def parse_choice(
     def refused(status: str, problem: str) -> ReplyError:
         return ReplyError(status, f"{problem}; {expected}; found {shown}")
 
+    text = _in_json(_FORMATTING.sub(" ", _SERVER_MARKS.sub("", text)))
     whole = fold(text)
     if not whole:
         raise ReplyError("unparsed", f"the answer is empty; {expected}")
-    if whole in phrases:
+    if whole in phrases and not _QUESTION.search(text):
         return _given(phrases[whole])
 
-    lines = [line for line in (_Line.read(line, phrases) for line in text.splitlines()) if line.named or line.rest]
+    lines = [part for line in text.splitlines() for part in _read(line, phrases) if part.named or part.rest]
     named = list(dict.fromkeys(name for line in lines for name in line.named))
     if len(named) > 1:
         raise refused("contradictory", f"the answer names {' and '.join(map(repr, named))}")
@@ -103,7 +143,7 @@ def parse_choice(
     head = next((line for line in lines if line.named or not line.plain), None)
     if head is None or not head.plain:
         raise refused("off_menu", f"the answer speaks of {name!r} without giving it alone on its first line")
-    if any(line.named and not line.plain and not _NEGATION.isdisjoint(line.rest) for line in lines):
+    if _TAKES_BACK.search(text) or any(line.takes_back for line in lines):
         raise refused("off_menu", f"the answer gives {name!r} and then negates it")
 
     # Each number is the option's value, alone ("Score 3") or with the top of the scale ("3 of 4").
@@ -128,10 +168,12 @@ class _Line:
     """Names of the options in it."""
     rest: tuple[str, ...]
     """Its words without the options."""
+    asks: bool
+    """Whether a question mark stands in it."""
 
     @classmethod
     def read(cls, line: str, phrases: Mapping[str, str]) -> _Line:
-        tokens = fold(_LINE_MARK.sub("", line)).split()
+        tokens = fold(line).split()
         found = [
             (start, start + len(words), name)
             for words, name in ((phrase.split(), name) for phrase, name in phrases.items())
@@ -148,6 +190,7 @@ class _Line:
         return cls(
             named=tuple(dict.fromkeys(name for _, _, name in spans)),
             rest=tuple(token for i, token in enumerate(tokens) if i not in covered),
+            asks=_QUESTION.search(line) is not None,
         )
 
     @property
@@ -159,8 +202,63 @@ class _Line:
     def plain(self) -> bool:
         """Whether nothing but decoration stands around the options."""
         words = [token for token in self.rest if not _NUMBER.fullmatch(token)]
-        # "3 of 4" is a number with its scale; "of" without two numbers is prose.
-        return all(word in DECORATION or (word in _OF and len(self.numbers) == 2) for word in words)
+        # "3 of 4" is a number with its scale and "3 points" one with its unit; else these words are prose.
+        around = DECORATION | (_OF if len(self.numbers) == 2 else set()) | (_POINTS if self.numbers else set())
+        return around.issuperset(words) and not self.asks
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether it negates a label: one that it names, or in a few words the one before it."""
+        if self.named:
+            return not self.plain and not _NEGATION.isdisjoint(self.rest)
+        return len(self.rest) <= 6 and (self.rest[0] in _NEGATION or not _TAKEN_BACK.isdisjoint(self.rest))
+
+
+def _read(line: str, phrases: Mapping[str, str]) -> list[_Line]:
+    """Return a line, in two parts where it gives an option and then a reason."""
+    line = _CONFIDENCE.sub("", _LINE_MARK.sub("", line))
+    mark = _LIST_MARK.match(line)
+    if mark and fold(mark[1]) not in phrases:
+        line = line[mark.end() :]
+    whole = _Line.read(line, phrases)
+    if whole.plain or not whole.named:
+        return [whole]
+    for cut in _REASON.finditer(line):
+        label, reason = _Line.read(line[: cut.start()], phrases), _Line.read(line[cut.end() :], phrases)
+        if label.named and label.plain and _explains(reason.rest):
+            return [label, reason]
+    return [whole]
+
+
+def without_name(text: str, metric: str) -> str:
+    """Return an answer without the metric's id or its initials: "Instruction Following: X" and "IF: X" become "X"."""
+    words = re.split(r"[\s_-]+", metric)
+    initials = "".join(word[0].upper() for word in words if word)
+    name = "(?i:" + r"[\s_-]+".join(map(re.escape, words)) + rf"(?:\s*\({initials}\))?)"
+    names = f"{name}|{initials}" if len(initials) > 1 else name
+    return re.sub(rf"(?m)^([\s*_#>-]*)(?:{names})(?:\s+[Ll]abel)?[\s*_]*[:=：]", r"\1", text)
+
+
+def _in_json(text: str) -> str:
+    """Return what a JSON object gives as the answer, with its score; the text itself if it is no such object."""
+    try:
+        data = json.loads(re.sub(r"^\s*```\w*|```\s*$", "", text))
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(data, dict):
+        return text
+    given = [value for key, value in data.items() if fold(key) in ANSWER_KEYS]
+    if not given or not all(isinstance(value, str) for value in given):
+        return text
+    numbers = [data[key] for key in ("score", "value") if isinstance(data.get(key), int | float)]
+    return "\n".join([*given, *(f"Score: {number}" for number in numbers)])
+
+
+def _explains(words: Sequence[str]) -> bool:
+    """Return whether words behind an option give a reason, and neither negate nor doubt it."""
+    long = len(words) >= 3 or (any(len(w) >= 3 and not w.isascii() for w in words))
+    negated = not _NEGATION.isdisjoint(words) or any(map(_NOT_IN_CHINESE.search, words))
+    return long and not negated and _DOUBT.isdisjoint(words) and words[0] not in _PREDICATE
 
 
 def _given(name: str) -> str:

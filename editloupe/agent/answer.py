@@ -1,7 +1,8 @@
 """Parse a reply into thought, tool calls and answer: the text protocol of DLEBench (Tables 7 to 14).
 
 Only the model's own messages are read. The parser accepts code fences, typographic quotes, single quotes, text around the
-blocks and closing tags without their slash, which the paper's own examples have. It never makes up a call or a label.
+blocks and closing tags without their slash, which the paper's own examples have. What stands in `<think>…</think>`, as many
+models write it, is a thought: no tag in it counts. It never makes up a call or a label.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 import json_repair
 
 from editloupe.chat import MalformedCall, Reply, ToolCall
-from editloupe.prompts.tags import TAGS
+from editloupe.prompts.tags import TAGS, closes
 from editloupe.values import Json
 
 
@@ -28,10 +29,12 @@ class Parsed:
     malformed: tuple[MalformedCall, ...]
     """What looks like a call and cannot be read."""
     answer: str | None
-    """Text between the answer tags, several joined by newlines; None without tags."""
+    """Text between the answer tags, several joined by newlines. Without tags: what stands behind "Final Answer:" on the
+    last line; else None."""
 
 
 _FENCE = re.compile(r"```[a-zA-Z_]*\n?|```")
+_FINAL = re.compile(r"^[#>*_\s]*final answer[*_\s]*[:：]?[*_\s]*$|^[#>*_\s]*final answer[*_\s]*[:：](.*)$", re.IGNORECASE)
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
 
 
@@ -54,10 +57,12 @@ def parse_reply(
     if alone and reply.finish != "length":
         # Cut at the token limit it may be the beginning of another one.
         return Parsed(thought=reply.reasoning.strip(), calls=(), malformed=(), answer=bare)
-    thoughts = [reply.reasoning.strip()]
+    own, text = _own_thoughts(reply.text)
+    thoughts = [reply.reasoning.strip(), *own]
     calls, malformed = list(reply.tool_calls), list(reply.malformed_calls)
     answers: list[str] = []
-    for kind, body, closed in _blocks(reply.text):
+    blocks = _blocks(text)
+    for kind, body, closed in blocks:
         if kind == "thinking":
             thoughts.append(body.strip())
         elif kind == "answer" and (closed or reply.finish != "length"):
@@ -75,14 +80,51 @@ def parse_reply(
                 else:
                     calls.append(ToolCall(id=f"call_{turn}_{len(calls) + 1}", name=found[0], arguments=found[1]))
     given = [a for a in answers if a]
+    if reply.finish != "length" and {kind for kind, _, _ in blocks} <= {"plain", "thinking"}:
+        given = _named_answers(blocks)
     if not any(thoughts):
-        thoughts = [body.strip() for kind, body, _ in _blocks(reply.text) if kind == "plain"]
+        thoughts = [body.strip() for kind, body, _ in blocks if kind == "plain"]
     return Parsed(
         thought="\n".join(t for t in thoughts if t),
         calls=tuple(calls),
         malformed=tuple(malformed),
         answer="\n".join(given) if given else None,
     )
+
+
+def _own_thoughts(text: str) -> tuple[list[str], str]:
+    """Return the thoughts in the model's own tags, and the text without them.
+
+    Without its opening tag a thought begins with the text; without its closing tag it goes on to the end.
+    """
+    thoughts: list[str] = []
+    rest, begun, inside = "", 0, False
+    for tag in TAGS.finditer(text):
+        if not tag["own"] or (inside and not closes(tag)):
+            continue
+        part, begun = text[begun : tag.start()], tag.end()
+        if not closes(tag):
+            rest += part
+        else:
+            thoughts.append(part if inside else rest + part)
+            rest = rest if inside else ""
+        inside = not closes(tag)
+    if inside:
+        thoughts.append(text[begun:])
+    else:
+        rest += text[begun:]
+    return [thought.strip() for thought in thoughts], rest
+
+
+def _named_answers(blocks: list[tuple[str, str, bool]]) -> list[str]:
+    """Return what the last lines outside thoughts give as "Final Answer: …", without any tag."""
+    lines = [line for kind, body, _ in blocks if kind == "plain" for line in body.splitlines() if line.strip()]
+    if len(lines) > 1 and (heading := _FINAL.match(lines[-2])) and not heading[1]:
+        return [lines[-1].strip()]
+    found: list[str] = []
+    while lines and (match := _FINAL.match(lines.pop())) and match[1]:
+        found.insert(0, match[1].strip("*_ "))
+    return [answer for answer in found if answer]
 
 
 def _blocks(text: str) -> list[tuple[str, str, bool]]:
@@ -99,9 +141,8 @@ def _blocks(text: str) -> list[tuple[str, str, bool]]:
             blocks.append((state, text[begun:at], closed))
 
     for index, tag in enumerate(tags):
-        kind = tag.lastgroup if tag.lastgroup != "slash" else None
-        opening = not tag["slash"]
-        if kind is None or (state == "plain" and not opening):
+        kind, opening = tag.lastgroup, not closes(tag)
+        if kind in (None, "own") or (state == "plain" and not opening):
             continue
         if state == kind:
             # The paper's own examples close a block with an opening tag.
@@ -116,7 +157,7 @@ def _blocks(text: str) -> list[tuple[str, str, bool]]:
 
 def _thought_closes(tags: list[re.Match[str]]) -> bool:
     """Return whether a later tag closes the open thought before another thought opens."""
-    return next((bool(t["slash"]) for t in tags if t["thinking"]), False)
+    return next((closes(t) for t in tags if t["thinking"]), False)
 
 
 def _calls_in(block: str, *, cut: bool) -> Iterator[tuple[str, Mapping[str, Json]] | MalformedCall]:

@@ -16,6 +16,7 @@ from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
 from editloupe.findings import Ending, Observation
+from editloupe.parsing import without_name
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
 from editloupe.tasks import Status
@@ -182,7 +183,7 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
 def conclude(state: LoopState, context: Context) -> dict[str, Any]:
     """Parse the answer as a label of the rubric, else end with the status that says why not. Nothing is guessed."""
     try:
-        answer = context.task.answer.parse(state["answer"] or "")
+        answer = context.task.answer.parse(without_name(state["answer"] or "", context.task.metric))
     except ReplyError as error:
         return _over(
             cast(Status, error.status), "answer", f"{error}: {state['thought']}" if state["thought"] else str(error)

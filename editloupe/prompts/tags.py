@@ -9,10 +9,16 @@ TOOL_CALL = "tool_call"
 FINAL_ANSWER = "Start Final Answer"
 
 TAGS = re.compile(
-    r"<\s*(?P<slash>/?)\s*(?:(?P<thinking>start\s+thinking)|(?P<call>tool_call)|(?P<answer>(?:start\s+)?final\s+answer))\s*>",
+    r"<\s*(?P<slash>/?)\s*(?:(?P<own>think|thinking)|(?P<thinking>(?:start|(?P<end>end))\s+thinking)|(?P<call>tool_call)"
+    r"|(?P<answer>(?:(?:start|(?P<over>end))\s+)?final\s+answer))\s*>",
     re.IGNORECASE,
 )
-"""Every spelling that the parser accepts as a tag. `neutralise` changes the same spellings."""
+"""Every spelling that the parser accepts as a tag, `<think>` of the models' own included. `neutralise` changes the same."""
+
+
+def closes(tag: re.Match[str]) -> bool:
+    """Return whether a match of TAGS is a closing tag: `</…>` or `<End …>`."""
+    return bool(tag["slash"] or tag["end"] or tag["over"])
 
 
 def neutralise(text: str) -> str:

@@ -15,6 +15,7 @@ from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
+from editloupe.parsing import without_name
 from editloupe.protocols.base import EvalProtocol, groups, known_of, make_protocol, planned
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.folders import bring
@@ -183,7 +184,7 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> tuple[Status, Ans
     if parsed.answer is None:
         return "unparsed", None, "the last reply holds no answer between the tags"
     try:
-        answer = spec.parse(parsed.answer)
+        answer = spec.parse(without_name(parsed.answer, finding.metric))
     except ReplyError as error:
         reason = f"{error}: {parsed.thought}" if parsed.thought else str(error)
         return cast(Status, error.status), None, reason

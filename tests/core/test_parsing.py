@@ -137,7 +137,6 @@ def test_an_answer_without_words_is_unparsed(answer: str) -> None:
         "It is close to Over Modification.",
         "hardly Over Modification",
         "Over Modification, maybe",
-        "Over Modification. The handle turned red.",
         "The handle turned red.\nOver Modification",
         "I cannot say.\n\nLabel: Over Modification",
         "Over Modification\nOn reflection it is not Over Modification.",
@@ -149,7 +148,6 @@ def test_an_answer_without_words_is_unparsed(answer: str) -> None:
         "Over Modification (3/5)",
         "Over Modification 3 3 4",
         "Over Modification of 4",
-        "I cannot judge",
         "Cannot Judge this one",
         "sCannot Judge",
         "Overmodifications",
@@ -173,7 +171,6 @@ def test_what_is_not_clearly_one_label_is_off_menu(answer: str) -> None:
         "Localisation Failure (Wrong Action)",
         "Score 2 (Over Modification)",
         "Over Modification\nScore: 4",
-        "1. Over Modification",
         '{"label": "Over Modification", "score": 1}',
         "Cannot Judge (3)",
         "<Over Modification|Wrong Action>",
@@ -184,7 +181,8 @@ def test_two_different_labels_are_contradictory(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [CANNOT_JUDGE, "cannot judge.", "**Cannot Judge**", "Label: Cannot Judge", "Cannot Judge\nToo dark."]
+    "answer",
+    [CANNOT_JUDGE, "cannot judge.", "I cannot judge", "**Cannot Judge**", "Label: Cannot Judge", "Cannot Judge\nToo dark."],
 )
 def test_a_judge_may_abstain(answer: str) -> None:
     assert _status(answer) == "abstained"
