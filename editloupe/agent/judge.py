@@ -100,22 +100,16 @@ def resume_loop(state: LoopState, context: Context, *, loop: Loop | None = None)
     return cast(LoopState, graph.invoke(state, {"recursion_limit": RECURSION_LIMIT}, context=context))
 
 
-def answer(context: Context, views: Mapping[str, View], *, judge_id: str, repeat: int, trace: str | None) -> Finding:
-    """Run a task and return its finding: a label of the rubric, or the status that says why there is none."""
-    return finding_of(run_loop(context, views), context, judge_id=judge_id, repeat=repeat, trace=trace)
-
-
-def finding_of(state: LoopState, context: Context, *, judge_id: str, repeat: int, trace: str | None) -> Finding:
-    """Return the finding of a loop that has ended."""
+def finding_of(state: LoopState, context: Context, *, trace: str | None) -> Finding:
+    """Return the finding of a loop that has ended: a label of the rubric, or the status that says why there is none."""
     outcome = state["outcome"]
     assert outcome is not None, "the loop ends with an outcome"
     given = outcome["answer"]
     assert given is None or isinstance(given, Mapping)
-    task = context.task
     return Finding.of(
-        task,
-        judge_id=judge_id,
-        repeat=repeat,
+        context.task,
+        judge_id=context.judge.id,
+        repeat=context.repeat,
         status=cast(Status, outcome["status"]),
         ending=cast(Ending, outcome["ending"]),
         answer=None if given is None else answer_from_json(given),
@@ -124,7 +118,7 @@ def finding_of(state: LoopState, context: Context, *, judge_id: str, repeat: int
         usage=Usage.from_json(state["usage"]),
         turns=state["turns"],
         counts=state["counts"],
-        seconds=context.clock() - context.started,
+        seconds=context.elapsed(),
         trace=trace,
     )
 

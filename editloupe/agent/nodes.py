@@ -297,7 +297,7 @@ def _exceeded(context: Context, spent: Usage, counts: Mapping[str, int]) -> tupl
             "tokens: the endpoint tells no usage, and no rule is known for the tokens of this model's images; "
             "--max-turns or --max-seconds can bound a task"
         )
-    seconds = context.clock() - context.started
+    seconds = context.elapsed()
     if budget.max_seconds is not None and seconds >= budget.max_seconds:
         return "time", f"time: {seconds:.1f} s of {budget.max_seconds:g} s used"
     return None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, TypedDict
 
 from editloupe.backends.base import LMM
-from editloupe.chat import Message, Reply, Request, Sampling, ToolCall, ToolProtocol
+from editloupe.chat import Message, Reply, Request, Sampling, ToolCall
 from editloupe.data.images import ImageStore
-from editloupe.findings import Observation
+from editloupe.findings import JudgeSpec, Observation
 from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
 from editloupe.tools.cache import ToolCache
@@ -90,34 +91,43 @@ class ToolOutcome:
     """Whether the result of an equal call was used, and the tool did not run."""
 
 
+def stopwatch(clock: Callable[[], float] = time.monotonic) -> Callable[[], float]:
+    """Return a function that gives the seconds of a clock since now."""
+    began = clock()
+    return lambda: clock() - began
+
+
 @dataclass(frozen=True, kw_only=True)
 class Context:
     """What the loop works with. Swap `backend` to swap the model."""
 
     backend: LMM
+    judge: JudgeSpec
+    """How the backend is asked."""
     toolbox: Toolbox
     images: ImageStore
     recorder: Recorder
     task: Ask
-    clock: Callable[[], float]
-    """Returns seconds; wall time, for `Budget.max_seconds`."""
-    started: float
-    """Reading of the clock at the start of the task."""
-    sampling: Sampling = field(default_factory=Sampling)
-    constrain_labels: bool = False
-    """Whether the last answer is to be held to the labels."""
-    tool_protocol: ToolProtocol = "text"
+    repeat: int = 0
+    """Which time the task is asked, from 0."""
+    elapsed: Callable[[], float] = field(default_factory=stopwatch)
+    """Returns seconds since the start of the task; wall time, for `Budget.max_seconds`."""
     cache: ToolCache | None = None
     """Earlier results of tools; None runs every call."""
 
     @property
+    def sampling(self) -> Sampling:
+        """What is asked of the model in this repeat."""
+        return self.judge.sampling.of_repeat(self.repeat)
+
+    @property
     def native(self) -> bool:
         """Whether the tools are called through the provider's own tool calling."""
-        return self.tool_protocol == "native" and bool(self.task.tools)
+        return self.judge.tool_protocol == "native" and bool(self.task.tools)
 
     @property
     def constrained(self) -> bool:
         """Whether the last answer is held to what may be answered: asked for, and something that the backend can do."""
         traits = self.backend.traits
         can = traits.constrains_schema if self.task.answer.choices() is None else traits.constrains_choices
-        return self.constrain_labels and can
+        return self.judge.constrain_labels and can

@@ -7,7 +7,6 @@ lie all runs; where, only a few samples (`--limit`) tell. Calls are counted exac
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,7 +176,7 @@ def most_calls(respondent: Respondent, task: Ask) -> int:
     budget = task.budget
     if task.tools:
         return budget.max_turns + budget.max_reminders + 1 if budget.max_turns else 1
-    held = respondent.constrain_labels and respondent.backend.traits.constrains_choices
+    held = respondent.spec.constrain_labels and respondent.backend.traits.constrains_choices
     return 1 + budget.max_reminders + held
 
 
@@ -232,14 +231,11 @@ def _first_message(setup: Setup, respondent: Respondent, task: Ask) -> tuple[Mes
     """Return the task's first message, and the characters of natively offered tools beside it."""
     context = Context(
         backend=respondent.backend,
+        judge=respondent.spec,
         toolbox=setup.toolbox,
         images=ImageStore(),
         recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
-        clock=time.monotonic,
-        started=0.0,
-        constrain_labels=respondent.constrain_labels,
-        tool_protocol=respondent.tool_protocol,
     )
     views: Mapping[str, View] = {recipe.alias: View.whole(size_of(recipe)) for recipe in task.views}
     specs = setup.toolbox.specs(task.tools) if context.native else ()

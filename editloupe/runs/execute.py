@@ -6,9 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,18 +20,17 @@ from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
 from editloupe.protocols.unscored import unscored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
-from editloupe.runs.executors import as_ready
+from editloupe.runs.executors import in_threads
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Place, Schedule
-from editloupe.runs.sent_sizes import sent_targets, shown_whole, small_targets_message
+from editloupe.runs.sent_sizes import shown_whole, small_targets_message
 from editloupe.runs.setup import Setup, weights_of
 from editloupe.runs.store import RunStore
-from editloupe.runs.worker import Job, Worker, ends_the_same, run_task, tool_cache_of, trace_path
+from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
 from editloupe.scores import Score
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
-from editloupe.traces.events import FindingEvent
-from editloupe.traces.read import read_trace
+from editloupe.traces.read import last_finding, read_trace
 from editloupe.traces.record import set_aside
 from editloupe.values import Json, digest
 
@@ -113,7 +110,6 @@ def execute(
     stop: threading.Event | None = None,
     budget: RunBudget | None = None,
     prices: Prices | None = None,
-    executor: Executor | None = None,
     entries: Sequence[Entry] = (),
 ) -> Outcome:
     """Judge the data of `setup.config` into the run folder `out`. The same call again goes on where it stopped.
@@ -122,7 +118,6 @@ def execute(
     without any.   redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
     budget: of this visit to the run, counted in `prices`. It ends like a stop, and the same call goes on. A backend that
     refuses the key, the account, the model's name or the address is asked no more (`Ledger.refused`).
-    executor: threads of this process by default. Any other gets `worker.run_task` with picklable jobs.
     entries: this judge's name and options, and judges that are to come; they are recorded before anything is asked.
     Raises ConfigError, RunMismatch and DataError before anything is spent.
     """
@@ -157,10 +152,30 @@ def execute(
                 listener(Progress(done=done, total=total, failed=failed, grows=grows, finding=finding))
 
         report()
-        submit = _submitter(setup, store, found, images, stop, ledger, cache, redo, executor)
+        worker = Worker(
+            setup=setup.with_backends(lambda backend: Metered(backend, ledger)),
+            images=images,
+            run=out,
+            stop=stop,
+            samples={sample.key: sample for sample in found.samples},
+            cache=cache,
+        )
+
+        def answer(place: Place) -> Finding | None:
+            if stop.is_set() or ledger.refused:
+                return None
+            judge_id = setup.judge_of(place.task).id
+            before = store.findings.get((place.task.id, judge_id, place.repeat))
+            if before is not None and ends_the_same(before):
+                set_aside(trace_path(out, judge_id, place.task.id, place.repeat))
+            try:
+                return worker.run_task(place.task, repeat=place.repeat)
+            except Interrupted:
+                return None
+
         width = plan.concurrency or default_concurrency(setup, plan.max_connections)
         with limit.fixed(plan.max_connections):
-            for finding in _answered(schedule, submit, width, stop):
+            for finding in filter(None, in_threads(answer, schedule.next, width=width, stop=stop)):
                 task = schedule.places[finding.task_id, finding.repeat].task
                 if task.kind == "measure":
                     store.add_judge(Entry(judge=setup.judge_of(task), role=task.role))
@@ -262,87 +277,14 @@ def entry_of(setup: Setup, role: str) -> Entry:
 def standing_in_trace(trace: Path) -> Finding | None:
     """Return the finding that stands in a trace; None if there is none. One that could only end as before is set aside."""
     try:
-        events = read_trace(trace).events
+        finding = last_finding(read_trace(trace).events)
     except TraceError:
         return None  # no file, or the worker says what is wrong with it and begins anew
-    last = next((event.finding for event in reversed(events) if isinstance(event, FindingEvent)), None)
-    finding = None if last is None else Finding.from_json(last)
     if finding is None or finding.status not in PENDING:
         return finding
     if ends_the_same(finding):
         set_aside(trace)
     return None
-
-
-Submit = Callable[[Executor, Place], "Future[Finding | None]"]
-
-
-def _submitter(
-    setup: Setup,
-    store: RunStore,
-    loaded: Loaded,
-    images: ImageStore,
-    stop: threading.Event,
-    ledger: Ledger,
-    cache: ToolCache,
-    redo: frozenset[str],
-    executor: Executor | None,
-) -> tuple[Executor | None, Submit]:
-    samples = {sample.key: sample for sample in loaded.samples}
-
-    def begin(place: Place) -> Path:
-        """Return the trace of a place, set aside if it could only end as before."""
-        judge_id = setup.judge_of(place.task).id
-        path = trace_path(store.folder, judge_id, place.task.id, place.repeat)
-        before = store.findings.get((place.task.id, judge_id, place.repeat))
-        if before is not None and ends_the_same(before):
-            set_aside(path)
-        return path
-
-    if executor is not None:
-        if any(not isinstance(judge.backend, str | None) for judge in (setup.config.judge, *setup.config.role.values())):
-            raise ConfigError("a backend that is an object cannot go to another process; name it by its URI")
-        if ledger.budget.limited:
-            raise ConfigError("a budget of the run is kept by threads only; leave the executor or the budget out")
-
-        def send(pool: Executor, place: Place) -> Future[Finding | None]:
-            begin(place)
-            sample = samples.get(place.task.about.key)
-            job = Job(config=setup.config, run=store.folder, task=place.task, repeat=place.repeat, sample=sample)
-            return pool.submit(run_task, job)
-
-        return executor, send
-
-    metered = setup.with_backends(lambda backend: Metered(backend, ledger))
-    policy = setup.backend.traits.image_policy
-    targets = {key: sent_targets(sample, policy) for key, sample in samples.items()}
-    worker = Worker(setup=metered, images=images, stop=stop, targets=targets, cache=cache)
-
-    def work(place: Place) -> Finding | None:
-        if stop.is_set() or ledger.refused:
-            return None
-        path = begin(place)
-        try:
-            name = str(path.relative_to(store.folder))
-            return worker.run_task(place.task, trace=path, name=name, repeat=place.repeat)
-        except Interrupted:
-            return None
-
-    return None, lambda pool, place: pool.submit(work, place)
-
-
-def _answered(
-    schedule: Schedule, submitter: tuple[Executor | None, Submit], width: int, stop: threading.Event
-) -> Iterator[Finding]:
-    """Yield findings in the order of completion; `width` tasks at a time, and no queue beyond them."""
-    given, submit = submitter
-    with nullcontext(given) if given else ThreadPoolExecutor(width, thread_name_prefix="judge") as pool:
-
-        def start() -> Future[Finding | None] | None:
-            place = schedule.next()
-            return None if place is None else submit(pool, place)
-
-        yield from filter(None, as_ready(start, width=width, stop=stop))
 
 
 def _prepare(setup: Setup, schedule: Schedule) -> None:
@@ -369,7 +311,7 @@ def _target_notes(setup: Setup, loaded: Loaded, schedule: Schedule) -> tuple[str
 
 def _repeat_notes(setup: Setup) -> tuple[str, ...]:
     """Return a warning for repeats that cannot differ: their agreement says nothing."""
-    sampling = setup.main.sampling
+    sampling = setup.judge.sampling
     if setup.repeats.count == 1:
         return ()
     if setup.backend.uri == "baseline":

@@ -16,7 +16,7 @@ from editloupe.errors import ConfigError, ReplayMiss, TraceError
 from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
-from editloupe.runs.live import Live, begin_child, context_of, judge_of
+from editloupe.runs.live import Live, begin_child, context_of
 from editloupe.runs.recorder import RecorderMode, TraceRecorder
 from editloupe.runs.recording import Recording, read_recording
 from editloupe.tools.base import Toolbox
@@ -110,9 +110,7 @@ def fork(
         context = context_of(recording, recorder, live, images, task)
         recorder.go_live()
         state = resume_loop(_apply(state, context, changes), context)
-        judge = judge_of(recording, live)
-        finding = finding_of(state, context, judge_id=judge.id, repeat=recording.trace.header.repeat, trace=None)
-        finding = recorder.finish(finding, folder)
+        finding = recorder.finish(finding_of(state, context, trace=None), folder)
     finally:
         recorder.close()
     return Forked(trace=str(finding.trace), finding=finding, recorded=recording.finding, parent=began[0])

@@ -18,10 +18,9 @@ from editloupe.runs.execute import default_concurrency, entry_of
 from editloupe.runs.executors import in_threads
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Place, Schedule
-from editloupe.runs.sent_sizes import sent_targets
 from editloupe.runs.setup import open_setup, weights_of
 from editloupe.runs.store import RunStore
-from editloupe.runs.worker import Worker, tool_cache_of, trace_path
+from editloupe.runs.worker import Worker, tool_cache_of
 from editloupe.tools.cache import ToolCache
 from editloupe.values import Json, Sample
 
@@ -122,7 +121,10 @@ class Judge:
             with self._lock:
                 self._store.add_samples(Loaded(format="python", samples=tuple(jobs), rejected=()))
         width = concurrency or default_concurrency(self._setup)
-        results = in_threads(lambda job: (job[0], self.judge(job[1])), enumerate(jobs), width=width, stop=self._stop)
+        waiting = iter(enumerate(jobs))
+        results = in_threads(
+            lambda job: (job[0], self.judge(job[1])), lambda: next(waiting, None), width=width, stop=self._stop
+        )
         return [findings for _, findings in sorted(results, key=lambda r: r[0])]
 
     def close(self) -> None:
@@ -143,8 +145,9 @@ class Judge:
         return [*schedule.findings, *schedule.problems()]
 
     def _worker(self, sample: Sample, images: ImageStore) -> Worker:
-        targets = {sample.key: sent_targets(sample, self._setup.backend.traits.image_policy)}
-        return Worker(setup=self._setup, images=images, stop=self._stop, targets=targets, cache=self._cache)
+        run = None if self._store is None else self._store.folder
+        samples = {sample.key: sample}
+        return Worker(setup=self._setup, images=images, run=run, stop=self._stop, samples=samples, cache=self._cache)
 
     def _recorded(self, store: RunStore, place: Place, sample: Sample) -> Finding:
         """Return the finding of a task in the run folder: the one that stands, or a new one."""
@@ -155,9 +158,7 @@ class Judge:
             known = store.findings.get((task.id, judge.id, 0))
             if known is not None and known.status not in PENDING:
                 return known
-            worker = self._worker(sample, ImageStore(store.blobs))
-            path = trace_path(store.folder, judge.id, task.id, 0)
-            finding = worker.run_task(task, trace=path, name=str(path.relative_to(store.folder)))
+            finding = self._worker(sample, ImageStore(store.blobs)).run_task(task)
             with self._lock:
                 if task.kind == "measure":
                     store.add_judge(Entry(judge=judge, role=task.role))

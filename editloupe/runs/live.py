@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import editloupe
 from editloupe.agent.judge import agent_digest
-from editloupe.agent.state import Context, Recorder
+from editloupe.agent.state import Context, Recorder, stopwatch
 from editloupe.backends.base import LMM, parse_uri
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, StorageError
@@ -46,24 +45,17 @@ class Live:
 def context_of(
     recording: Recording, recorder: Recorder, live: Live, images: ImageStore, task: Ask | None = None
 ) -> Context:
-    """Return the loop's context. Where nothing is live, the clock stands still: recorded time is not spent again."""
-    clock = _standing_still if live.backend is None else time.monotonic
+    """Return the loop's context. Where no model is live, the clock stands still: recorded time is not spent again."""
     return Context(
         backend=live.backend or RecordedTraits(recording),
+        judge=recording.judge if live.backend is None else judge_of(recording, live),
         toolbox=live.toolbox or offered_tools(recording),
         images=images,
         recorder=recorder,
         task=task or recording.task,
-        clock=clock,
-        started=clock(),
-        sampling=recording.judge.sampling.of_repeat(recording.trace.header.repeat),
-        constrain_labels=recording.judge.constrain_labels,
-        tool_protocol="native" if recording.judge.tool_protocol == "native" else "text",
+        repeat=recording.trace.header.repeat,
+        elapsed=stopwatch() if live.backend else lambda: 0.0,
     )
-
-
-def _standing_still() -> float:
-    return 0.0
 
 
 def judge_of(recording: Recording, live: Live) -> JudgeSpec:

@@ -19,9 +19,7 @@ from editloupe.errors import BackendError, Interrupted
 from editloupe.findings import Finding, Observation
 from editloupe.runs.cassette import Cassette, content_key
 from editloupe.traces.events import (
-    End,
     Event,
-    FindingEvent,
     MessageEvent,
     ModelCall,
     ModelFailure,
@@ -123,8 +121,7 @@ class TraceRecorder:
         """Write the finding and the end to the new trace, if there is one. Return the finding with the trace's path."""
         finding = replace(finding, trace=self.trace_name(folder) or finding.trace)
         if self.writer is not None:
-            self.writer.append(FindingEvent(finding=finding.to_json()))
-            self.writer.append(End())
+            self.writer.finish(finding)
         return finding
 
     def close(self) -> None:

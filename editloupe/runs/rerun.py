@@ -18,7 +18,7 @@ from editloupe.measures.base import Models, run_measure
 from editloupe.runs.cassette import RecordingEnds
 from editloupe.runs.drift import Compared, compare
 from editloupe.runs.executors import in_threads
-from editloupe.runs.live import Live, begin_child, context_of, judge_of, versions_changed
+from editloupe.runs.live import Live, begin_child, context_of, versions_changed
 from editloupe.runs.recorder import RecorderMode, Side, TraceRecorder
 from editloupe.runs.recording import MALFORMED, Recording, read_recording
 from editloupe.tasks import About, Ask, Measure, Status, task_from_json
@@ -115,7 +115,8 @@ class Replay:
         if concurrency == 1:
             yield from (self.task(str(f.trace), f) for f in traced)
             return
-        yield from in_threads(lambda f: self.task(str(f.trace), f), traced, width=concurrency)
+        waiting = iter(traced)
+        yield from in_threads(lambda f: self.task(str(f.trace), f), lambda: next(waiting, None), width=concurrency)
 
     def task(self, name: str, listed: Finding | None = None) -> Replayed:
         """Replay one trace. A problem with the trace becomes a verdict, not an exception.
@@ -185,15 +186,14 @@ class Replay:
             compare_tool=lambda step, result, live: compared.append(self._compare(step, result, live, images)),
         )
         context = context_of(recording, recorder, self.live, images)
-        header, recorded = recording.trace.header, recording.finding
-        judge_id = header.judge_id if self.live.backend is None else judge_of(recording, self.live).id
+        recorded = recording.finding
         result = Replayed.of(recording.name, recording.task, recorded)
         try:
             # The recorded question is asked, whatever this version would write today.
             state = initial_state(context, recording.views, recording.question)
             recorded_only = model == "recorded" and mode != "new_episodes"
             state = run_nodes(state, context) if recorded_only else resume_loop(state, context)
-            finding = finding_of(state, context, judge_id=judge_id, repeat=header.repeat, trace=recording.name)
+            finding = finding_of(state, context, trace=recording.name)
             finding = recorder.finish(finding, self.folder)
         except (ReplayMiss, ImageError) as miss:
             ended = isinstance(miss, RecordingEnds) and recorded is not None and recorded.status in PENDING

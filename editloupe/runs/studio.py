@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -45,11 +44,10 @@ def _open(question: Question, wiring: Wiring) -> tuple[Context, Mapping[str, Vie
         images.array(recipe.origin)
     context = Context(
         backend=setup.backend,
+        judge=setup.judge,
         toolbox=setup.toolbox,
         images=images,
         recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
-        clock=time.monotonic,
-        started=time.monotonic(),
     )
     return context, {recipe.alias: View.whole(recipe.origin) for recipe in task.views}

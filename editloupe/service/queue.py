@@ -23,7 +23,6 @@ from editloupe.protocols.repeats import Repeats
 from editloupe.runs.execute import entry_of, standing_in_trace
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Schedule, repeatable
-from editloupe.runs.sent_sizes import sent_targets
 from editloupe.runs.setup import Setup
 from editloupe.runs.store import RunStore
 from editloupe.runs.worker import Worker, trace_path
@@ -238,9 +237,8 @@ class JudgeQueue:
             return Result(finding=recorded, reused=True)
         if not trace.exists():
             self._list(sample, Entry(judge=judge, role=task.role))
-        targets = {sample.key: sent_targets(sample, self.setup.backend.traits.image_policy)}
-        worker = Worker(setup=self.setup, images=images, stop=stop, targets=targets)
-        finding = worker.run_task(task, trace=trace, name=str(trace.relative_to(folder)), repeat=repeat)
+        worker = Worker(setup=self.setup, images=images, run=folder, stop=stop, samples={sample.key: sample})
+        finding = worker.run_task(task, repeat=repeat)
         with self._writing() as store:
             store.add_finding(finding)
         return Result(finding=finding, reused=False)

@@ -115,6 +115,12 @@ def _check_shape(event: Event) -> None:
             Finding.from_json(event.finding)
 
 
+def last_finding(events: Iterable[Event]) -> Finding | None:
+    """Return the last finding of a trace; None if it has none."""
+    data = next((event.finding for event in reversed(list(events)) if isinstance(event, FindingEvent)), None)
+    return None if data is None else Finding.from_json(data)
+
+
 def read_trace(path: Path) -> Trace:
     """Read and verify a trace file. Raises TraceError if there is no file, no header, or a newer schema."""
     try:

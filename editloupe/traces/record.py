@@ -7,7 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final
 
-from editloupe.traces.events import Event
+from editloupe.findings import Finding
+from editloupe.traces.events import End, Event, FindingEvent
 from editloupe.traces.read import cut_torn_line, parse_lines
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -40,6 +41,11 @@ class TraceWriter:
             text = _ENCODER.encode(dict(event))
             self._file.write(text.encode("utf-8", "backslashreplace") + b"\n")
             self._file.flush()
+
+    def finish(self, finding: Finding) -> None:
+        """Append the finding and the end."""
+        self.append(FindingEvent(finding=finding.to_json()))
+        self.append(End())
 
     def close(self) -> None:
         """Close the file."""

@@ -8,8 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,6 @@ import pytest
 from PIL import Image
 
 from editloupe import plugins
-from editloupe.config import JudgeConfig, RunConfig
-from editloupe.runs.execute import execute
-from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from tests.toys.install import install
 
@@ -331,16 +326,6 @@ def test_a_fault_in_score_is_told_by_judge_and_by_report(
     code, said, err = editloupe("report", out)
     assert code == 0 and told in err and "; no score of b" in err
     assert told in (out / "report" / "report.md").read_text(encoding="utf-8")
-
-
-def test_tasks_can_be_answered_in_other_processes(site: Path, tmp_path: Path, calls: Callable[[], list[str]]) -> None:
-    data, out = draw(tmp_path / "data", "turns"), tmp_path / "run"
-    config = RunConfig(path=data, protocol="turns", judge=JudgeConfig(backend="toy/judge"), concurrency=2)
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        outcome = execute(open_setup(config), out, executor=pool)
-    assert (outcome.failed, outcome.asked) == (0, CALLS["turns"])
-    assert len(calls()) == CALLS["turns"]
-    assert {f.key for f in RunStore.read(out).findings.values()} == {f.key for f in outcome.findings}
 
 
 def test_two_packages_with_one_protocol_name_are_named(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
