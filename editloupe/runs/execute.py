@@ -132,10 +132,8 @@ def execute(
     narrowed = loaded is not None or plan.narrowed
     found = selected(plan, images, outputs=looks_at_outputs(setup.protocol)) if loaded is None else loaded
     setup.protocol.check(found.samples)
-    store = RunStore.write(out, setup.spec)
+    store = RunStore.begin(out, setup.spec, [*setup.entries(), *entries], found, config=config, narrowed=narrowed)
     try:
-        own = [entry_of(setup, role) for role in setup.respondents]
-        store.begin(setup.spec, own, found, config=dict(config or {}), narrowed=narrowed, entries=entries)
         refused = rejected_findings(setup, found.rejected)
         for finding in refused:
             if store.latest(finding) != finding:
@@ -177,9 +175,7 @@ def execute(
         with limit.fixed(plan.max_connections):
             for finding in filter(None, in_threads(answer, schedule.next, width=width, stop=stop)):
                 task = schedule.places[finding.task_id, finding.repeat].task
-                if task.kind == "measure":
-                    store.add_judge(Entry(judge=setup.judge_of(task), role=task.role))
-                store.add_finding(finding)
+                store.add_finding(finding, by=Entry(judge=setup.judge_of(task), role=task.role))
                 schedule.arrived(finding)
                 ledger.check_time()
                 done += 1
@@ -267,11 +263,6 @@ def standing_in(store: RunStore, setup: Setup, redo: frozenset[str]) -> Callable
         return None if finding is None or finding.status in redo else finding
 
     return standing
-
-
-def entry_of(setup: Setup, role: str) -> Entry:
-    """Return how run.json lists who answers in a role."""
-    return Entry(judge=setup.respondents[role].spec, name=setup.respondents[role].name, role=role)
 
 
 def standing_in_trace(trace: Path) -> Finding | None:

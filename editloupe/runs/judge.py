@@ -14,7 +14,7 @@ from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, ToolProtocolCho
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.findings import PENDING, Finding
-from editloupe.runs.execute import default_concurrency, entry_of
+from editloupe.runs.execute import default_concurrency
 from editloupe.runs.executors import in_threads
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Place, Schedule
@@ -88,11 +88,9 @@ class Judge:
         self._store: RunStore | None = None
         self._cache: ToolCache | None = None
         if out is not None:
-            self._store = RunStore.write(Path(out), self._setup.spec)
             self._cache = ToolCache(tool_cache_of(Path(out)), device=weights_of(config).device)
             nothing = Loaded(format="python", samples=(), rejected=())
-            own = [entry_of(self._setup, role) for role in self._setup.respondents]
-            self._store.begin(self._setup.spec, own, nothing, config={}, narrowed=False)
+            self._store = RunStore.begin(Path(out), self._setup.spec, self._setup.entries(), nothing)
 
     @property
     def id(self) -> str:
@@ -160,7 +158,5 @@ class Judge:
                 return known
             finding = self._worker(sample, ImageStore(store.blobs)).run_task(task)
             with self._lock:
-                if task.kind == "measure":
-                    store.add_judge(Entry(judge=judge, role=task.role))
-                store.add_finding(finding)
+                store.add_finding(finding, by=Entry(judge=judge, role=task.role))
             return finding

@@ -121,9 +121,8 @@ def write_rescored(store: RunStore, protocol: EvalProtocol, rescored: Sequence[R
         },
     )
     samples = Loaded(format="rescored", samples=tuple(store.samples.values()), rejected=())
-    target = RunStore.write(out, spec)
+    target = RunStore.begin(out, spec, judges_with(store, protocol).values(), samples)
     try:
-        target.begin(spec, list(judges_with(store, protocol).values()), samples, config={}, narrowed=False)
         for one in rescored:
             if one.now is not None:
                 target.add_finding(one.now)

@@ -18,6 +18,7 @@ from editloupe.findings import JudgeSpec
 from editloupe.measures import base as measures
 from editloupe.protocols.base import EvalProtocol, make_protocol
 from editloupe.protocols.repeats import Repeats
+from editloupe.runs.judges import Entry
 from editloupe.tasks import Task
 from editloupe.tools.base import PAPER_TOOLS, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings
@@ -92,6 +93,10 @@ class Setup:
         if task.kind == "measure":
             return measures.judge_of(task.measure, self.models)
         return self.respondents[task.role].spec
+
+    def entries(self) -> list[Entry]:
+        """Return how run.json lists those who answer, a role each."""
+        return [Entry(judge=one.spec, name=one.name, role=role) for role, one in self.respondents.items()]
 
     def with_backends(self, wrap: Callable[[LMM], LMM]) -> Setup:
         """Return the same with every backend wrapped."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
@@ -24,8 +24,7 @@ from editloupe.runs.folders import is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
 from editloupe.scores import Metric, MetricSet
-from editloupe.traces.events import FindingEvent
-from editloupe.traces.read import complete_lines, cut_torn_line, read_trace
+from editloupe.traces.read import complete_lines, last_finding, read_trace
 from editloupe.values import Json, Sample, digest, sample_key
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ _CONFIG_HEAD = "# editloupe judge --config THIS_FILE runs this again.\n"
 
 
 class RunStore:
-    """One run folder. Open with `RunStore.read` to look, with `RunStore.write` to work (which takes the lock)."""
+    """One run folder. Open with `RunStore.read` to look, with `RunStore.begin` to work (which takes the lock)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,14 +49,12 @@ class RunStore:
         self.info: dict[str, Json] = {}
         self._lock: FileLock | None = None
         self._findings_file: IO[bytes] | None = None
+        self._torn: dict[str, int] = {}
+        """File → where its last complete line ends, if something follows."""
 
     @property
     def blobs(self) -> Path:
         return self.folder / "blobs"
-
-    @property
-    def probes_folder(self) -> Path:
-        return self.folder / "probes"
 
     @property
     def report(self) -> Path:
@@ -71,36 +68,63 @@ class RunStore:
         return store
 
     @classmethod
-    def look(cls, folder: Path, spec: RunSpec, loaded: Loaded, entries: Iterable[Entry] = ()) -> RunStore:
-        """Return what `write` and `begin` would find in a folder, which need not exist. Nothing is written or locked.
+    def look(cls, folder: Path, spec: RunSpec, judges: Iterable[Entry], loaded: Loaded) -> RunStore:
+        """Return what `begin` would find in a folder, which need not exist. Nothing is written or locked.
 
-        Raises RunMismatch and ConfigError as they do, but for what only writing shows.
+        Raises RunMismatch and ConfigError as it does, but for what only writing shows.
         """
         store = cls(folder)
         store._open(spec)
-        joined(store.info.get("judges"), entries, folder)
+        joined(store.info.get("judges"), judges, folder)
         store._refuse_changed(loaded.samples)
         return store
 
     @classmethod
-    def write(cls, folder: Path, spec: RunSpec) -> RunStore:
-        """Return a new run, or an existing one with the same identity, locked for this process. Nothing is written yet.
+    def begin(
+        cls,
+        folder: Path,
+        spec: RunSpec,
+        judges: Iterable[Entry],
+        loaded: Loaded,
+        *,
+        config: Mapping[str, Json] | None = None,
+        narrowed: bool = False,
+    ) -> RunStore:
+        """Return a new run, or an existing one with the same identity, locked for this process, with what is to be judged.
 
-        Raises RunMismatch (naming the fields that differ) and ConfigError (not writable, in use, not a run folder).
+        judges: who answers, a role each, and others that are to come; they join those of before.
+        config: the options for config.yaml; without any, none is written.
+        narrowed: they ask for a part of the data only, so that those of an earlier visit stay.
+        Raises RunMismatch if another identity was judged here (naming the fields that differ), if a sample's content is no
+        longer what was judged, or if a name is another judge's already; then the run stays as it is. Raises ConfigError
+        (not writable, in use, not a run folder) and StorageError.
         """
         store = cls(folder)
         store._refuse_strangers()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            store._take_lock()
-            # Another process may have begun a run in between.
-            store._open(spec)
-        except OSError as error:
-            store.close()
-            raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
-        except ConfigError:
-            store.close()
-            raise
+        with ExitStack() as on_error:
+            on_error.callback(store.close)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                store._take_lock()
+                # Another process may have begun a run in between.
+                store._open(spec)
+            except OSError as error:
+                raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
+            listed = joined(store.info.get("judges"), judges, folder)
+            store._refuse_changed(loaded.samples)
+            rebuilt = [] if (folder / "findings.jsonl").exists() else list(store.findings.values())
+            keep = not config or (narrowed and (folder / "config.yaml").exists())
+            with _storage(folder):
+                store._write_info(store._visited(spec, listed))
+                store._write_config(None if keep else config)
+                for name, end in store._torn.items():
+                    os.truncate(folder / name, end)
+            store._append_samples(loaded)
+            with _storage(folder):
+                store._findings_file = (folder / "findings.jsonl").open("ab")
+            for finding in rebuilt:
+                store.add_finding(finding)
+            on_error.pop_all()
         return store
 
     @classmethod
@@ -140,41 +164,6 @@ class RunStore:
         except OSError as error:
             raise ConfigError(f"{folder} cannot be written: {error.strerror or error}") from error
         return store
-
-    def begin(
-        self,
-        spec: RunSpec,
-        own: Sequence[Entry],
-        loaded: Loaded,
-        *,
-        config: Mapping[str, Json],
-        narrowed: bool,
-        entries: Iterable[Entry] = (),
-    ) -> None:
-        """Record what is to be judged and by whom; nothing is written where a sample is refused.
-
-        config: the options for config.yaml; without any, none is written.
-        narrowed: they ask for a part of the data only, so that those of an earlier visit stay.
-        own: who answers, a role each.
-        entries: the judge again with its name and options, and others that are to come; each joins those of before.
-        Raises RunMismatch if a sample's content is no longer what was judged, or if a name is another judge's already.
-        Raises StorageError.
-        """
-        judges = joined(self.info.get("judges"), [*own, *entries], self.folder)
-        self._refuse_changed(loaded.samples)
-        rebuilt = [] if (self.folder / "findings.jsonl").exists() else list(self.findings.values())
-        keep = not config or (narrowed and (self.folder / "config.yaml").exists())
-        with _storage(self.folder):
-            self._write_info(self._visited(spec, judges))
-            self._write_config(None if keep else config)
-            for name in ("samples.jsonl", "findings.jsonl"):
-                if (self.folder / name).exists():
-                    cut_torn_line(self.folder / name)
-        self._append_samples(loaded)
-        with _storage(self.folder):
-            self._findings_file = (self.folder / "findings.jsonl").open("ab")
-        for finding in rebuilt:
-            self.add_finding(finding)
 
     def add_judge(self, entry: Entry) -> None:
         """List one more judge of a run that has begun, if it is not listed yet. Raises StorageError."""
@@ -217,9 +206,11 @@ class RunStore:
         known = self.samples.get(sample.key)
         return known is not None and known.content == sample.content and sample.key not in self.rejected
 
-    def add_finding(self, finding: Finding) -> None:
-        """Append one finding and make sure that it is on disk."""
+    def add_finding(self, finding: Finding, by: Entry | None = None) -> None:
+        """Append one finding and make sure that it is on disk. by: who answered, to be listed. Raises StorageError."""
         assert self._findings_file is not None, "the run is open for reading only"
+        if by is not None:
+            self.add_judge(by)
         with _storage(self.folder):
             self._findings_file.write(_line(finding.to_json()))
             self._findings_file.flush()
@@ -340,10 +331,6 @@ class RunStore:
         """
         wanted = {id_ for id_, role in self.roles().items() if role != "judge"} | {judge_id}
         latest = {_place(f): f for f in self.findings.values() if judge_id is None or f.judge_id in wanted}
-        return self._sorted(latest.values())
-
-    def _sorted(self, findings: Iterable[Finding]) -> list[Finding]:
-        """Return findings by sample, metric, turn, part and repeat."""
         order = {key: i for i, key in enumerate(self.samples)}
         metrics = {id_: number for number, id_ in enumerate(self.metrics())}
 
@@ -352,7 +339,7 @@ class RunStore:
             # Questions that are no metric come first: later ones rest on them.
             return order.get(key, len(order)), key, metrics.get(f.metric, -1), f.turn, _natural(f.part), f.repeat
 
-        return sorted(findings, key=place)
+        return sorted(latest.values(), key=place)
 
     def write_probe(self, probed: Mapping[str, Json]) -> Path:
         """Write what a backend was found to be able to do into `probes/`, one file a backend; the latest one stays.
@@ -361,15 +348,16 @@ class RunStore:
         """
         name = str(probed["backend"])
         plain = "".join(c if c.isalnum() or c in "._" else "-" for c in name).strip("-")[:80]
+        probes = self.folder / "probes"
         with _storage(self.folder):
-            self.probes_folder.mkdir(exist_ok=True)
+            probes.mkdir(exist_ok=True)
             text = json.dumps(dict(probed), indent=2, ensure_ascii=False) + "\n"
-            return _replace(self.probes_folder / f"{plain}-{digest(name)[:6]}.json", text)
+            return _replace(probes / f"{plain}-{digest(name)[:6]}.json", text)
 
     def probes(self) -> list[Mapping[str, Json]]:
         """Return what `write_probe` has written. Files of another shape are named in `problems`."""
         found: list[Mapping[str, Json]] = []
-        for path in sorted(self.probes_folder.glob("*.json")):
+        for path in sorted((self.folder / "probes").glob("*.json")):
             try:
                 data = json.loads(path.read_text(encoding="utf-8"))
             except (OSError, ValueError) as error:
@@ -510,12 +498,32 @@ class RunStore:
     def _parsed(
         self, name: str, parse: Callable[[Mapping[str, Json]], Parsed], part: Mapping[str, bytes] | None
     ) -> Iterator[Parsed]:
-        """Yield the lines of a file as values. Those of another shape are named in `problems`."""
-        for number, data in self._lines(name, part):
+        """Yield the lines of a JSONL file as values. Those that are none are named in `problems`."""
+        path = self.folder / name
+        if not path.exists():
+            return
+        content = path.read_bytes() if part is None else part.get(name, b"")
+        lines, end = complete_lines(content)
+        if end < len(content):
+            self._torn[name] = end
+            # One that writes just now may be in the middle of a line.
+            if not is_written(self.folder):
+                cut = f"the last line is cut off ({len(content) - end} bytes), left out"
+                self.problems.append(f"{name}, line {len(lines) + 1}: {cut}")
+        for number, line in enumerate(lines, start=1):
+            problem = ""
             try:
-                yield parse(data)
+                data = json.loads(line)
+                if isinstance(data, dict):
+                    yield parse(data)
+                else:
+                    problem = "not an object"
+            except (json.JSONDecodeError, UnicodeDecodeError):
+                problem = "not JSON"
             except (KeyError, TypeError, ValueError, AssertionError) as error:
-                self.problems.append(f"{name}, line {number}: not of the expected shape ({error!r}), left out")
+                problem = f"not of the expected shape ({error!r})"
+            if problem:
+                self.problems.append(f"{name}, line {number}: {problem}, left out")
 
     def findings_from_traces(self, *, since: float = 0.0) -> Iterator[Finding]:
         """Yield the findings of the traces. findings.jsonl can be rebuilt from these; blocked tasks have no trace.
@@ -530,31 +538,8 @@ class RunStore:
             except TraceError as error:
                 self.problems.append(str(error))
                 continue
-            last = next((e for e in reversed(trace.events) if isinstance(e, FindingEvent)), None)
-            if last is not None:
-                yield Finding.from_json(last.finding)
-
-    def _lines(self, name: str, part: Mapping[str, bytes] | None) -> Iterator[tuple[int, dict[str, Json]]]:
-        """Yield the valid lines of a JSONL file with their numbers. Others are named in `problems`."""
-        path = self.folder / name
-        if not path.exists():
-            return
-        data = path.read_bytes() if part is None else part.get(name, b"")
-        lines, end = complete_lines(data)
-        # One that writes just now may be in the middle of a line.
-        if end < len(data) and not is_written(self.folder):
-            cut = f"the last line is cut off ({len(data) - end} bytes), left out"
-            self.problems.append(f"{name}, line {len(lines) + 1}: {cut}")
-        for number, line in enumerate(lines, start=1):
-            try:
-                data = json.loads(line)
-            except ValueError:
-                self.problems.append(f"{name}, line {number}: not JSON, left out")
-                continue
-            if isinstance(data, dict):
-                yield number, data
-            else:
-                self.problems.append(f"{name}, line {number}: not an object, left out")
+            if (finding := last_finding(trace.events)) is not None:
+                yield finding
 
 
 def _line(data: Mapping[str, Json]) -> bytes:

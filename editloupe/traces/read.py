@@ -56,16 +56,6 @@ def complete_lines(data: bytes) -> tuple[list[bytes], int]:
     return data[:end].splitlines(), end
 
 
-def cut_torn_line(path: Path) -> list[bytes]:
-    """Return the complete lines of a JSONL file, and cut a torn last line off the file. Raises OSError."""
-    data = path.read_bytes()
-    lines, end = complete_lines(data)
-    if end < len(data):
-        with path.open("r+b") as file:
-            file.truncate(end)
-    return lines
-
-
 def parse_lines(lines: Iterable[bytes], *, name: str) -> tuple[list[Event], list[str]]:
     """Parse lines into events and problems. Raises TraceError for a trace of a newer schema."""
     events: list[Event] = []

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final
 
 from editloupe.findings import Finding
 from editloupe.traces.events import End, Event, FindingEvent
-from editloupe.traces.read import cut_torn_line, parse_lines
+from editloupe.traces.read import complete_lines, parse_lines
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -30,7 +31,9 @@ class TraceWriter:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
-            self.events, self.problems = parse_lines(cut_torn_line(path), name=path.name)
+            lines, end = complete_lines(path.read_bytes())
+            self.events, self.problems = parse_lines(lines, name=path.name)
+            os.truncate(path, end)
         self._file = path.open("ab")
 
     def append(self, event: Event) -> None:
