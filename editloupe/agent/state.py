@@ -14,7 +14,7 @@ from editloupe.findings import JudgeSpec, Observation
 from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
 from editloupe.tools.cache import ToolCache
-from editloupe.values import Json
+from editloupe.values import Json, Serialisable
 
 Next: TypeAlias = Literal["think", "act", "remind", "conclude", "end"]
 
@@ -79,7 +79,7 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolOutcome:
+class ToolOutcome(Serialisable):
     """The outcome of one tool call."""
 
     observation: Observation

@@ -17,7 +17,7 @@ from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
 from editloupe.runs.live import Live, begin_child, context_of
-from editloupe.runs.recorder import RecorderMode, TraceRecorder
+from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.recording import Recording, read_recording
 from editloupe.tools.base import Toolbox
 from editloupe.traces.lineage import Parent
@@ -102,8 +102,12 @@ def fork(
         began.append(Parent(trace=name, head=head, step=step, tools=tools, kind="fork", changes=summary))
         return begin_child(folder, recording, task, live, began[0])
 
-    mode = RecorderMode(edits=_edits(recording, at, changes), drop_carry=live.changes_provider(recording.judge))
-    recorder = TraceRecorder(recording.cassette, mode, open_trace=begin)
+    recorder = TraceRecorder(
+        cassette=recording.cassette,
+        edits=_edits(recording, at, changes),
+        drop_carry=live.changes_provider(recording.judge),
+        open_trace=begin,
+    )
     images = images or ImageStore(folder / "blobs")
     try:
         state = _state_after(recording, recorder, at, images)

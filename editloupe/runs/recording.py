@@ -17,9 +17,8 @@ from editloupe.findings import Finding, JudgeSpec
 from editloupe.runs.cassette import Cassette
 from editloupe.tasks import Ask, Recipe, task_from_json
 from editloupe.tools.base import Tool, Toolbox
-from editloupe.traces.events import FindingEvent
 from editloupe.traces.lineage import read_whole
-from editloupe.traces.read import Trace
+from editloupe.traces.read import Trace, last_finding
 from editloupe.values import Box, View, digest
 
 MALFORMED = (KeyError, TypeError, ValueError, AssertionError, IndexError, AttributeError)
@@ -35,24 +34,14 @@ class Recording:
     trace: Trace
     task: Ask
     judge: JudgeSpec
-    first: str
-    """Hash of the question."""
+    question: Message
+    """The first message."""
     views: Mapping[str, View]
     """The images of the question by name."""
     cassette: Cassette
     """The recorded answers."""
     finding: Finding | None
     """The last finding; None if the task was interrupted."""
-
-    @property
-    def question(self) -> Message:
-        """The first message."""
-        return self.cassette.messages[self.first]
-
-    @property
-    def constrained(self) -> bool:
-        """Whether the last answer was held to the labels."""
-        return any(call.choices is not None for call in self.cassette.models)
 
 
 def read_recording(folder: Path, name: str) -> Recording:
@@ -76,36 +65,30 @@ def _recording(name: str, trace: Trace) -> Recording:
     except ReplayMiss as error:
         problem = trace.problems[0] if trace.problems else "the trace does not say why"
         raise TraceError(f"{name} cannot be replayed: {error} ({problem})") from error
-    if None not in cassette.following:
+    question = cassette.question
+    if question is None:
         raise TraceError(f"{name} cannot be replayed: it holds no question")
-    first = cassette.following[None]
-    findings = [event for event in trace.events if isinstance(event, FindingEvent)]
+    shown = {part.alias: part for part in question.images}
     return Recording(
         name=name,
         trace=trace,
         task=task,
         judge=JudgeSpec.from_json(trace.header.judge),
-        first=first,
-        views=_views(task, cassette.messages[first]),
+        question=question,
+        views={recipe.alias: _view(recipe, shown[recipe.alias]) for recipe in task.views},
         cassette=cassette,
-        finding=Finding.from_json(findings[-1].finding) if findings else None,
+        finding=last_finding(trace.events),
     )
 
 
-def _views(task: Ask, question: Message) -> dict[str, View]:
-    """Return the images of the question by name, as they were shown. Nothing is decoded."""
-    shown = {part.alias: part for part in question.images}
-    return {recipe.alias: _view(recipe, shown[recipe.alias]) for recipe in task.views}
-
-
 def _view(recipe: Recipe, shown: ImagePart) -> View:
+    """Return an image of the question as it was shown. Nothing is decoded."""
     if recipe.op == "whole":
         return View.whole(recipe.origin)
-    region = recipe.region or Box.whole(width=recipe.origin.width, height=recipe.origin.height)
     return View(
         image=shown.image,
         origin=recipe.origin,
-        region=region,
+        region=recipe.region or Box.whole(width=recipe.origin.width, height=recipe.origin.height),
         window=Box.whole(width=shown.image.width, height=shown.image.height),
         op=recipe.op,
         params=recipe.params,
@@ -125,7 +108,7 @@ class RecordedTraits:
             image_tokens=image_tokens_of(recorded.model),
             max_image_side=int(recorded.params["max_image_side"]) if "max_image_side" in recorded.params else None,
             native_tools=judge.tool_protocol == "native",
-            constrains_choices=recording.constrained,
+            constrains_choices=any(call.choices is not None for call in recording.cassette.models),
         )
 
     def complete(self, request: Request, images: ImageStore) -> Reply:

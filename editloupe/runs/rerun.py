@@ -19,12 +19,13 @@ from editloupe.runs.cassette import RecordingEnds
 from editloupe.runs.drift import Compared, compare
 from editloupe.runs.executors import in_threads
 from editloupe.runs.live import Live, begin_child, context_of, versions_changed
-from editloupe.runs.recorder import RecorderMode, Side, TraceRecorder
+from editloupe.runs.recorder import Side, TraceRecorder
 from editloupe.runs.recording import MALFORMED, Recording, read_recording
 from editloupe.tasks import About, Ask, Measure, Status, task_from_json
 from editloupe.tools.tolerance import EXACT, tolerance_of
-from editloupe.traces.events import FindingEvent, ToolResult
+from editloupe.traces.events import ToolResult
 from editloupe.traces.lineage import Parent, mismatches, read_whole
+from editloupe.traces.read import last_finding
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json
 
@@ -111,12 +112,8 @@ class Replay:
 
     def tasks(self, findings: Sequence[Finding], *, concurrency: int = 1) -> Iterator[Replayed]:
         """Replay each finding that has a trace. With `concurrency` above 1, results come as they are ready."""
-        traced = [f for f in findings if f.trace is not None]
-        if concurrency == 1:
-            yield from (self.task(str(f.trace), f) for f in traced)
-            return
-        waiting = iter(traced)
-        yield from in_threads(lambda f: self.task(str(f.trace), f), lambda: next(waiting, None), width=concurrency)
+        traced = (f for f in findings if f.trace is not None)
+        yield from in_threads(lambda f: self.task(str(f.trace), f), lambda: next(traced, None), width=concurrency)
 
     def task(self, name: str, listed: Finding | None = None) -> Replayed:
         """Replay one trace. A problem with the trace becomes a verdict, not an exception.
@@ -143,10 +140,9 @@ class Replay:
         """Hold a measure's trace against the run's finding. With live tools, it is computed again first."""
         trace = read_whole(self.folder, self.folder / name)
         task = task_from_json(trace.header.task)
-        found = [event.finding for event in trace.events if isinstance(event, FindingEvent)]
-        if task.kind != "measure" or not found:
+        recorded = last_finding(trace.events)
+        if task.kind != "measure" or recorded is None:
             raise TraceError(f"{name} cannot be replayed: it holds no measure with a finding")
-        recorded = Finding.from_json(found[-1])
         now = recorded
         if self.tools == "live":
             images = ImageStore(self.folder / "blobs", writes=False)
@@ -174,14 +170,12 @@ class Replay:
             return begin_child(self.folder, recording, recording.task, self.live, parent)
 
         recorder = TraceRecorder(
-            recording.cassette,
-            RecorderMode(
-                model=model,
-                tools=tools,
-                exact=(model, tools) == ("recorded", "recorded") and mode != "new_episodes",
-                on_miss="live" if mode == "new_episodes" else "raise",
-                drop_carry=self.live.changes_provider(recording.judge),
-            ),
+            cassette=recording.cassette,
+            model=model,
+            tools=tools,
+            exact=(model, tools) == ("recorded", "recorded") and mode != "new_episodes",
+            on_miss="live" if mode == "new_episodes" else "raise",
+            drop_carry=self.live.changes_provider(recording.judge),
             open_trace=open_trace if self.live.backend is not None else None,
             compare_tool=lambda step, result, live: compared.append(self._compare(step, result, live, images)),
         )

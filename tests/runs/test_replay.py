@@ -78,7 +78,7 @@ def test_walking_the_nodes_is_the_graph():
         images = ImageStore(GALLERY / "blobs")
         states = []
         for how in (lambda c, v: run_loop(c, v), lambda c, v: run_nodes(initial_state(c, v), c)):
-            recorder = TraceRecorder(recording.cassette)
+            recorder = TraceRecorder(cassette=recording.cassette)
             states.append(how(context_of(recording, recorder, Live(), images), recording.views))
         assert states[0] == states[1]
 
