@@ -7,7 +7,6 @@ blocks and closing tags without their slash, which the paper's own examples have
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import json_repair
 
 from editloupe.chat import MalformedCall, Reply, ToolCall
 from editloupe.prompts.tags import TAGS
-from editloupe.values import Json
+from editloupe.values import Json, canonical_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,14 +172,8 @@ def _as_call(value: Json) -> tuple[str, Mapping[str, Json]] | MalformedCall:
     arguments = value.get("parameters", value.get("arguments", {}))
     if not isinstance(arguments, Mapping):
         return MalformedCall(raw=raw, error=f'"parameters" of {name!r} must be a JSON object, found {arguments!r}'[:300])
-    if not _finite(arguments):
+    try:
+        canonical_json(arguments)
+    except ValueError:
         return MalformedCall(raw=raw, error=f'"parameters" of {name!r} hold a number that is not finite')
     return name.strip(), arguments
-
-
-def _finite(value: Json) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, Mapping):
-        return all(_finite(v) for v in value.values())
-    return all(_finite(v) for v in value) if isinstance(value, list | tuple) else True

@@ -86,18 +86,17 @@ def initial_state(context: Context, views: Mapping[str, View], message: Message 
     )
 
 
-def run_loop(context: Context, views: Mapping[str, View], *, loop: Loop | None = None) -> LoopState:
+def run_loop(context: Context, views: Mapping[str, View]) -> LoopState:
     """Run a task from its first message to an outcome.
 
     Raises Interrupted, and ImageError for an input that cannot be decoded.
     """
-    return resume_loop(initial_state(context, views), context, loop=loop)
+    return resume_loop(initial_state(context, views), context)
 
 
-def resume_loop(state: LoopState, context: Context, *, loop: Loop | None = None) -> LoopState:
+def resume_loop(state: LoopState, context: Context) -> LoopState:
     """Run the loop from a state whose next node is `think` to an outcome. Raises as `run_loop`."""
-    graph = loop or _loop()
-    return cast(LoopState, graph.invoke(state, {"recursion_limit": RECURSION_LIMIT}, context=context))
+    return cast(LoopState, _loop().invoke(state, {"recursion_limit": RECURSION_LIMIT}, context=context))
 
 
 def finding_of(state: LoopState, context: Context, *, trace: str | None) -> Finding:
@@ -105,7 +104,6 @@ def finding_of(state: LoopState, context: Context, *, trace: str | None) -> Find
     outcome = state["outcome"]
     assert outcome is not None, "the loop ends with an outcome"
     given = outcome["answer"]
-    assert given is None or isinstance(given, Mapping)
     return Finding.of(
         context.task,
         judge_id=context.judge.id,
@@ -125,7 +123,7 @@ def finding_of(state: LoopState, context: Context, *, trace: str | None) -> Find
 
 def evidence(thought: str, views: Mapping[str, list[Json]]) -> tuple[Evidence, ...]:
     """Return the places that a thought refers to: the crops that it names, mapped to the input images."""
-    panes = {name: [View.from_json(v) for v in data if isinstance(v, Mapping)] for name, data in views.items()}
+    panes = {name: [View.from_json(v) for v in data] for name, data in views.items()}
     # An image of the question is an input or made of one; images of tools are numbered.
     inputs = {views[0].origin.sha256: name for name, views in panes.items() if not _CROP.fullmatch(name)}
     makers = {view.image.sha256: views for views in panes.values() for view in views if view.image != view.origin}

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 from editloupe.agent.answer import parse_reply
 from editloupe.agent.state import Context, LoopState, Next, ToolOutcome
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
-from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolCall, Usage
+from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
 from editloupe.findings import Ending, Observation
 from editloupe.prompts import render
@@ -21,7 +21,7 @@ from editloupe.prompts.tags import neutralise
 from editloupe.tasks import Status
 from editloupe.tools.base import ToolContext
 from editloupe.tools.session import Conversation
-from editloupe.values import Json, View
+from editloupe.values import View
 
 MAX_CRASHES = 3
 """Number of tool crashes (exceptions other than ToolError) that end a task: the judge can no longer see."""
@@ -94,14 +94,14 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
     """Run the calls in order and append their observations: in one message, or one per call with native tool calling."""
     budget = context.task.budget
     talk = Conversation(
-        panes={name: tuple(View.from_json(_object(v)) for v in panes) for name, panes in state["views"].items()},
+        panes={name: tuple(View.from_json(v) for v in panes) for name, panes in state["views"].items()},
         crops=state["crops"],
         past_calls=tuple(state["past_calls"]),
     )
     crashes, errors, cached = 0, 0, 0
     answers: list[tuple[ToolCall, list[Part]]] = []
     for index, data in enumerate(state["calls"]):
-        call = ToolCall.from_json(_object(data))
+        call = ToolCall.from_json(data)
         if index >= budget.max_calls_per_turn:
             refused = TextPart(
                 text=f"{neutralise(call.name)} was not run: at most {budget.max_calls_per_turn} calls a turn."
@@ -121,9 +121,8 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
         answers.append((call, parts))
     turns = state["turns"] + 1
     last = turns >= budget.max_turns
-    closing: list[Part] = [
-        TextPart(text=f"Not run, since it could not be read: {_object(m)['error']}") for m in state["malformed"]
-    ]
+    malformed = [MalformedCall.from_json(data).error for data in state["malformed"]]
+    closing: list[Part] = [TextPart(text=f"Not run, since it could not be read: {error}") for error in malformed]
     going_on = render("agent/continue", answer=context.task.answer, native=context.native)
     closing.append(TextPart(text=_last_turn(context) if last else going_on))
     counts = _counted(state, tool_errors=errors, tool_crashes=crashes, cached_tools=cached)
@@ -196,15 +195,12 @@ Node: TypeAlias = Callable[[LoopState, Context], dict[str, Any]]
 NODES: Final[Mapping[Next, Node]] = {"think": think, "act": act, "remind": remind, "conclude": conclude}
 
 
-def run_nodes(
-    state: LoopState, context: Context, *, until: Callable[[LoopState], bool] = lambda _: False, first: Next = "think"
-) -> LoopState:
+def run_nodes(state: LoopState, context: Context, *, until: Callable[[LoopState], bool] = lambda _: False) -> LoopState:
     """Run the nodes one after another, and return the last state. A recorded conversation is read again in this way.
 
-    first: the node to begin with.   until: tested before each node; where it holds, the state is returned as it is.
+    until: tested before each node; where it holds, the state is returned as it is.
     `resume_loop` can go on from that state if a `think` is due. Raises what the nodes raise.
     """
-    state = cast(LoopState, {**state, "next": first})
     while state["next"] != "end" and not until(state):
         state = cast(LoopState, {**state, **NODES[state["next"]](state, context)})
     return state
@@ -319,8 +315,3 @@ def _over(status: Status, ending: Ending, reason: str) -> dict[str, Any]:
 
 def _counted(state: LoopState, **more: int) -> dict[str, int]:
     return state["counts"] | {name: state["counts"].get(name, 0) + n for name, n in more.items() if n}
-
-
-def _object(value: Json) -> Mapping[str, Json]:
-    assert isinstance(value, Mapping)
-    return value

@@ -88,7 +88,7 @@ def _replayed(
 ) -> Iterator[Replayed]:
     from editloupe.backends.base import open_backend
     from editloupe.findings import JudgeSpec
-    from editloupe.runs.live import Live
+    from editloupe.runs.recording import Live
     from editloupe.runs.rerun import Replay
 
     model, tools = sides

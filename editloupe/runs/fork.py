@@ -16,9 +16,8 @@ from editloupe.errors import ConfigError, ReplayMiss, TraceError
 from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
-from editloupe.runs.live import Live, begin_child, context_of
 from editloupe.runs.recorder import TraceRecorder
-from editloupe.runs.recording import Recording, read_recording
+from editloupe.runs.recording import Live, Recording, begin_child, context_of, read_recording
 from editloupe.tools.base import Toolbox
 from editloupe.traces.lineage import Parent
 from editloupe.traces.record import TraceWriter
@@ -99,7 +98,7 @@ def fork(
     began: list[Parent] = []
 
     def begin(head: str, step: int, tools: int) -> TraceWriter:
-        began.append(Parent(trace=name, head=head, step=step, tools=tools, kind="fork", changes=summary))
+        began.append(Parent(trace=name, head=head, step=step, tools=tools, why="fork", changes=summary))
         return begin_child(folder, recording, task, live, began[0])
 
     recorder = TraceRecorder(

@@ -18,9 +18,8 @@ from editloupe.measures.base import Models, run_measure
 from editloupe.runs.cassette import RecordingEnds
 from editloupe.runs.drift import Compared, compare
 from editloupe.runs.executors import in_threads
-from editloupe.runs.live import Live, begin_child, context_of, versions_changed
 from editloupe.runs.recorder import Side, TraceRecorder
-from editloupe.runs.recording import MALFORMED, Recording, read_recording
+from editloupe.runs.recording import MALFORMED, Live, Recording, begin_child, context_of, read_recording, versions_changed
 from editloupe.tasks import About, Ask, Measure, Status, task_from_json
 from editloupe.tools.tolerance import EXACT, tolerance_of
 from editloupe.traces.events import ToolResult
@@ -166,7 +165,7 @@ class Replay:
 
         def open_trace(head: str, step: int, tools: int) -> TraceWriter:
             changes = {} if self.live.backend is None else {"backend": self.live.backend.uri}
-            parent = Parent(trace=recording.name, head=head, step=step, tools=tools, kind="replay", changes=changes)
+            parent = Parent(trace=recording.name, head=head, step=step, tools=tools, why="replay", changes=changes)
             return begin_child(self.folder, recording, recording.task, self.live, parent)
 
         recorder = TraceRecorder(

@@ -129,7 +129,3 @@ Event: TypeAlias = Annotated[
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 """Parses one event."""
-
-KINDS = frozenset(
-    {"header", "message", "model_call", "model_failure", "tool_started", "tool_call", "note", "finding", "end"}
-)
