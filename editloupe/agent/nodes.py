@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
 from editloupe.agent.answer import parse_reply
-from editloupe.agent.state import Context, LoopState, Next, ToolOutcome
+from editloupe.agent.recorder import ToolOutcome
+from editloupe.agent.state import Context, LoopState, Next
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
+from editloupe.agent.recorder import TraceRecorder
 from editloupe.backends.base import LMM
-from editloupe.chat import Message, Reply, Request, Sampling, ToolCall
+from editloupe.chat import Sampling
 from editloupe.data.images import ImageStore
-from editloupe.findings import JudgeSpec, Observation
+from editloupe.findings import JudgeSpec
 from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
 from editloupe.tools.cache import ToolCache
-from editloupe.values import Json, Serialisable
+from editloupe.values import Json
 
 Next: TypeAlias = Literal["think", "act", "remind", "conclude", "end"]
 
@@ -56,41 +57,6 @@ class LoopState(TypedDict):
     """The next node."""
 
 
-class Recorder(Protocol):
-    """Records the conversation and every call of one task. It may answer from a recording."""
-
-    def add(self, message: Message, parent: str | None) -> str:
-        """Record a message behind `parent` and return its hash."""
-
-    def messages(self, history: Sequence[str]) -> tuple[Message, ...]:
-        """Return the messages with these hashes."""
-
-    def complete(self, request: Request, head: str, live: Callable[[], Reply]) -> Reply:
-        """Return the recorded reply, else the live one, recorded. `head` is the hash of the last message.
-
-        Raises what `live` raises.
-        """
-
-    def call_tool(self, call: ToolCall, live: Callable[[], ToolOutcome]) -> ToolOutcome:
-        """Return the recorded outcome of a call, else the live one, recorded. Raises what `live` raises."""
-
-    def note(self, text: str, data: Mapping[str, Json] | None = None) -> None:
-        """Record a remark for readers of the trace."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToolOutcome(Serialisable):
-    """The outcome of one tool call."""
-
-    observation: Observation
-    aliases: tuple[str, ...] = ()
-    """Names under which the observation's images are shown."""
-    crashed: str | None = None
-    """Type and text of an unexpected exception of the tool."""
-    cached: bool = False
-    """Whether the result of an equal call was used, and the tool did not run."""
-
-
 def stopwatch(clock: Callable[[], float] = time.monotonic) -> Callable[[], float]:
     """Return a function that gives the seconds of a clock since now."""
     began = clock()
@@ -106,7 +72,8 @@ class Context:
     """How the backend is asked."""
     toolbox: Toolbox
     images: ImageStore
-    recorder: Recorder
+    recorder: TraceRecorder
+    """Records the conversation and every call. It may answer from a recording."""
     task: Ask
     repeat: int = 0
     """Which time the task is asked, from 0."""

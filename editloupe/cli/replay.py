@@ -17,8 +17,8 @@ from editloupe.cli.select import findings_of
 from editloupe.errors import ConfigError
 
 if TYPE_CHECKING:
+    from editloupe.agent.recorder import Side
     from editloupe.findings import Finding
-    from editloupe.runs.recorder import Side
     from editloupe.runs.rerun import RecordMode, Replayed
     from editloupe.runs.store import RunStore
 
@@ -39,7 +39,7 @@ def replay(
     as_json: AsJson = False,
 ) -> int:
     """Replay a run from its traces. Recorded model with live tools tells whether tools have drifted (exit code 4)."""
-    from editloupe.runs.recorder import Side
+    from editloupe.agent.recorder import Side
     from editloupe.runs.rerun import RecordMode, exit_code
     from editloupe.runs.store import RunStore
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from editloupe.agent.judge import first_message
+from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context
 from editloupe.backends.base import LMM
 from editloupe.backends.prices import Prices
@@ -26,7 +27,6 @@ from editloupe.imaging.views import size_of
 from editloupe.protocols.base import looks_at_outputs
 from editloupe.runs.execute import selected, standing_in
 from editloupe.runs.judges import Entry
-from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.schedule import Place, Schedule
 from editloupe.runs.sent_sizes import SentTarget, sent_targets, shown_whole
 from editloupe.runs.setup import Respondent, Setup

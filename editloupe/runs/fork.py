@@ -8,6 +8,7 @@ from pathlib import Path
 
 from editloupe.agent.judge import finding_of, initial_state, resume_loop, tool_specs
 from editloupe.agent.nodes import run_nodes
+from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, LoopState
 from editloupe.backends.base import LMM
 from editloupe.chat import Message
@@ -16,7 +17,6 @@ from editloupe.errors import ConfigError, ReplayMiss, TraceError
 from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
-from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.recording import Live, Recording, begin_child, context_of, read_recording
 from editloupe.tools.base import Toolbox
 from editloupe.traces.lineage import Parent
@@ -43,14 +43,9 @@ class Changes:
 
     def summary(self) -> dict[str, str]:
         """Return name → short text of each change, for the header of the new trace."""
-        found: dict[str, str] = {}
-        if self.instruction is not None:
-            found["instruction"] = " ".join(self.instruction.split())[:200]
-        if self.tools is not None:
-            found["tools"] = ", ".join(self.tools) or "none"
-        if self.observation is not None:
-            found["observation"] = " ".join(self.observation.split())[:200]
-        return found
+        tools = None if self.tools is None else ", ".join(self.tools) or "none"
+        texts = {"instruction": self.instruction, "tools": tools, "observation": self.observation}
+        return {name: " ".join(text.split())[:200] for name, text in texts.items() if text is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,11 +97,12 @@ def with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
     known = {id_: j for id_, j in found.items() if isinstance(j, Mapping) and isinstance(j.get("options"), Mapping)}
     if not known:
         return dict(config)
+    rest = {name: value for name, value in config.items() if name not in ("judges", *OF_A_JUDGE)}
     if len(known) == 1 and not any(j.get("name") for j in known.values()):
         (only,) = known.values()
         options, several = only["options"], config.get("judges") or isinstance(config.get("backend"), list)
         assert isinstance(options, Mapping)
-        return {**_without(config, ("judges", *OF_A_JUDGE)), **options} if several else dict(config)
+        return {**rest, **options} if several else dict(config)
     listed: dict[str, Json] = {}
     for id_, judge in known.items():
         options = judge["options"]
@@ -109,9 +110,4 @@ def with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
         # A judge without a name stands under its backend as it was asked for, by which it is known to have none.
         key = str(judge.get("name") or options.get("backend") or judge.get("backend"))
         listed[f"{key} ({id_[:6]})" if key in listed else key] = dict(options)
-    return {**_without(config, ("judges", *OF_A_JUDGE)), "judges": listed}
-
-
-def _without(config: Mapping[str, Json], names: Iterable[str]) -> dict[str, Json]:
-    gone = set(names)
-    return {name: value for name, value in config.items() if name not in gone}
+    return {**rest, "judges": listed}

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import yaml
 
+from editloupe.backends.request_diff import short
 from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import PENDING, Finding
 from editloupe.runs.folders import bring, place, same_file
-from editloupe.runs.store import RunStore, short
+from editloupe.runs.store import RunStore
 from editloupe.traces.lineage import FORKS, family
 from editloupe.traces.record import aside_path, set_aside
 from editloupe.values import Json

@@ -9,15 +9,16 @@ from typing import Any, cast
 
 import editloupe
 from editloupe import plugins
+from editloupe.agent.cassette import Cassette
 from editloupe.agent.judge import agent_digest
-from editloupe.agent.state import Context, Recorder, stopwatch
+from editloupe.agent.recorder import TraceRecorder
+from editloupe.agent.state import Context, stopwatch
 from editloupe.backends.base import LMM, NOT_LMMS, Traits, parse_uri
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.chat import ImagePart, Message, Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ReplayMiss, StorageError, TraceError, UnknownPlugin
 from editloupe.findings import Finding, JudgeSpec
-from editloupe.runs.cassette import Cassette
 from editloupe.tasks import Ask, Recipe, task_from_json
 from editloupe.tools.base import Tool, Toolbox
 from editloupe.traces.events import Header, Note
@@ -164,7 +165,7 @@ class Live:
 
 
 def context_of(
-    recording: Recording, recorder: Recorder, live: Live, images: ImageStore, task: Ask | None = None
+    recording: Recording, recorder: TraceRecorder, live: Live, images: ImageStore, task: Ask | None = None
 ) -> Context:
     """Return the loop's context. Where no model is live, the clock stands still: recorded time is not spent again."""
     return Context(

@@ -7,18 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
+from editloupe.agent.cassette import RecordingEnds
 from editloupe.agent.judge import finding_of, initial_state, resume_loop
 from editloupe.agent.nodes import run_nodes
-from editloupe.agent.state import ToolOutcome
+from editloupe.agent.recorder import Side, ToolOutcome, TraceRecorder
 from editloupe.data.images import ImageStore
 from editloupe.errors import ImageError, MeasureError, ReplayMiss, TraceError
 from editloupe.findings import PENDING, Finding, Observation
 from editloupe.imaging.views import make_view
 from editloupe.measures.base import Models, run_measure
-from editloupe.runs.cassette import RecordingEnds
 from editloupe.runs.drift import Compared, compare
 from editloupe.runs.executors import in_threads
-from editloupe.runs.recorder import Side, TraceRecorder
 from editloupe.runs.recording import MALFORMED, Live, Recording, begin_child, context_of, read_recording, versions_changed
 from editloupe.tasks import About, Ask, Measure, Status, task_from_json
 from editloupe.tools.tolerance import EXACT, tolerance_of

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
+from editloupe.backends.request_diff import short
 from editloupe.config import RunSpec
 from editloupe.data import human
 from editloupe.data.samples import Loaded
@@ -74,9 +75,7 @@ class RunStore:
         Raises RunMismatch and ConfigError as it does, but for what only writing shows.
         """
         store = cls(folder)
-        store._open(spec)
-        joined(store.info.get("judges"), judges, folder)
-        store._refuse_changed(loaded.samples)
+        store._meet(spec, judges, loaded)
         return store
 
     @classmethod
@@ -107,11 +106,9 @@ class RunStore:
                 folder.mkdir(parents=True, exist_ok=True)
                 store._take_lock()
                 # Another process may have begun a run in between.
-                store._open(spec)
+                listed = store._meet(spec, judges, loaded)
             except OSError as error:
                 raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
-            listed = joined(store.info.get("judges"), judges, folder)
-            store._refuse_changed(loaded.samples)
             rebuilt = [] if (folder / "findings.jsonl").exists() else list(store.findings.values())
             keep = not config or (narrowed and (folder / "config.yaml").exists())
             with _storage(folder):
@@ -140,16 +137,12 @@ class RunStore:
 
         If nothing is known of the sample, or no index is given and the run is small, it is the whole run. Raises as `read`.
         """
-        if not (folder / "run.json").exists() or not (folder / "findings.jsonl").exists():
-            return cls.read(folder)
-        if index is None and not RunIndex.worth(folder):
-            return cls.read(folder)
-        with RunIndex(folder) if index is None else nullcontext(index) as opened:
-            lines = opened.lines(sample)
-        if not lines:
-            return cls.read(folder)
-        store = cls(folder)
-        store._load(lines)
+        store, lines = cls(folder), None
+        indexed = all((folder / name).exists() for name in ("run.json", "findings.jsonl"))
+        if indexed and (index is not None or RunIndex.worth(folder)):
+            with RunIndex(folder) if index is None else nullcontext(index) as opened:
+                lines = opened.lines(sample)
+        store._load(lines or None)
         return store
 
     @classmethod
@@ -191,7 +184,11 @@ class RunStore:
 
     def _append_samples(self, loaded: Loaded) -> None:
         """Append the samples and rejected rows that are new. Raises StorageError."""
-        samples = [sample for sample in loaded.samples if not self._has(sample)]
+        samples = []
+        for sample in loaded.samples:
+            known = self.samples.get(sample.key)
+            if known is None or known.content != sample.content or sample.key in self.rejected:
+                samples.append(sample)
         rows = [row for row in loaded.rejected if self.rejected.get(row.key) != row.to_json()]
         for sample in samples:
             self.samples[sample.key] = sample
@@ -201,10 +198,6 @@ class RunStore:
         with _storage(self.folder), (self.folder / "samples.jsonl").open("ab") as file:
             file.writelines(_line(sample.to_json()) for sample in samples)
             file.writelines(_line({"rejected": row.to_json()}) for row in rows)
-
-    def _has(self, sample: Sample) -> bool:
-        known = self.samples.get(sample.key)
-        return known is not None and known.content == sample.content and sample.key not in self.rejected
 
     def add_finding(self, finding: Finding, by: Entry | None = None) -> None:
         """Append one finding and make sure that it is on disk. by: who answered, to be listed. Raises StorageError."""
@@ -272,13 +265,6 @@ class RunStore:
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{self.folder / 'run.json'}: its metrics are not of the expected shape: {error}") from error
         return {metric.id: metric for metric in metrics}
-
-    def _known_metrics(self) -> Iterable[Metric]:
-        """Return the metrics, or none if they cannot be read. `metrics` raises for those who need them."""
-        try:
-            return self.metrics().values()
-        except ConfigError:
-            return ()
 
     def metric_set(self) -> MetricSet:
         """Return the run's metrics with a name for all of them. Raises ConfigError where run.json has none."""
@@ -408,15 +394,19 @@ class RunStore:
         self._lock = lock
         _replace(owner, json.dumps({"process": os.getpid(), "host": socket.gethostname()}) + "\n")
 
-    def _open(self, spec: RunSpec) -> None:
-        """Load the run that the folder holds, if any. Raises ConfigError, and RunMismatch for another run."""
+    def _meet(self, spec: RunSpec, judges: Iterable[Entry], loaded: Loaded) -> dict[str, Json]:
+        """Load the run that the folder holds, if any, and return its judges with these. Raises as `look` does."""
         self._refuse_strangers()
-        if not (self.folder / "run.json").exists():
-            return
-        self._load()
-        if differences := self.spec.differs_from(spec):
-            listed = "; ".join(f"{name}: the run has {short(old)}, now {short(new)}" for name, old, new in differences)
-            raise RunMismatch(f"{self.folder} belongs to another run: {listed}. Choose another --out, or the same settings")
+        if (self.folder / "run.json").exists():
+            self._load()
+            found = [f"{name}: the run has {short(a)}, now {short(b)}" for name, a, b in self.spec.differs_from(spec)]
+            if found:
+                listed = "; ".join(found)
+                raise RunMismatch(
+                    f"{self.folder} belongs to another run: {listed}. Choose another --out, or the same settings"
+                )
+        self._refuse_changed(loaded.samples)
+        return joined(self.info.get("judges"), judges, self.folder)
 
     def _refuse_strangers(self) -> None:
         """Raise ConfigError for a file, and for a folder with files of anything but a run, even one killed at its start."""
@@ -486,7 +476,10 @@ class RunStore:
             self._keep(finding)
 
     def _load_samples(self, part: Mapping[str, bytes] | None) -> None:
-        known = human.names_of(self._known_metrics())
+        try:
+            known = human.names_of(self.metrics().values())
+        except ConfigError:
+            known = human.names_of(())  # those who need the metrics say what is wrong with them
         for sample in self._parsed("samples.jsonl", _sample_or_row, part):
             if isinstance(sample, Sample):
                 own = human.named(sample.human, known) if sample.human else sample.human
@@ -613,9 +606,3 @@ def _changed(old: Sample, new: Sample) -> str:
     if old.instruction != new.instruction:
         return f"the instruction was {old.instruction!r} and is {new.instruction!r}"
     return "its targets, masks, reference or edit type have changed"
-
-
-def short(value: Json) -> str:
-    """Return JSON, cut to 60 characters."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "…"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from editloupe.agent.judge import run_loop
+from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load_sample
 from editloupe.errors import ConfigError
-from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.schedule import Schedule
 from editloupe.runs.setup import open_setup
 from editloupe.traces.record import TraceWriter

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import editloupe
 from editloupe.agent.judge import finding_of, run_loop
+from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, stopwatch
 from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError, ImageError, MeasureError, ProtocolError, ReplayMiss, StorageError
@@ -19,7 +20,6 @@ from editloupe.findings import PENDING, Finding
 from editloupe.imaging.views import make_view
 from editloupe.measures.base import run_measure
 from editloupe.protocols.base import described
-from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.recording import listed_tools
 from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, sent_targets, shown_whole
 from editloupe.runs.setup import Respondent, Setup

@@ -260,8 +260,8 @@ def test_the_graph_takes_any_langgraph_checkpointer(sample: Sample, store: Image
 
     from editloupe.agent.graph import build_graph
     from editloupe.agent.judge import initial_state
+    from editloupe.agent.recorder import TraceRecorder
     from editloupe.agent.state import Context
-    from editloupe.runs.recorder import TraceRecorder
     from editloupe.traces.record import TraceWriter
     from editloupe.values import View
 

@@ -12,13 +12,13 @@ import pytest
 
 from editloupe.agent.judge import initial_state, run_loop
 from editloupe.agent.nodes import run_nodes
+from editloupe.agent.recorder import TraceRecorder
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.baseline.backend import PixelBaseline
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.findings import Observation
 from editloupe.runs.drift import compare
-from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.recording import Live, context_of, read_recording
 from editloupe.runs.rerun import Replay, Replayed, exit_code
 from editloupe.runs.store import RunStore

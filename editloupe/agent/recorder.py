@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from editloupe.agent.state import ToolOutcome
+from editloupe.agent.cassette import Cassette, content_key
 from editloupe.chat import Message, Reply, Request, ToolCall, message_hash
 from editloupe.errors import BackendError, Interrupted
-from editloupe.findings import Finding
-from editloupe.runs.cassette import Cassette, content_key
+from editloupe.findings import Finding, Observation
 from editloupe.traces.events import (
     Event,
     MessageEvent,
@@ -28,9 +27,22 @@ from editloupe.traces.events import (
     ToolStarted,
 )
 from editloupe.traces.record import TraceWriter
-from editloupe.values import Json
+from editloupe.values import Json, Serialisable
 
 Side: TypeAlias = Literal["recorded", "live"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolOutcome(Serialisable):
+    """The outcome of one tool call."""
+
+    observation: Observation
+    aliases: tuple[str, ...] = ()
+    """Names under which the observation's images are shown."""
+    crashed: str | None = None
+    """Type and text of an unexpected exception of the tool."""
+    cached: bool = False
+    """Whether the result of an equal call was used, and the tool did not run."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -115,7 +127,7 @@ class TraceRecorder:
         if self.writer is not None:
             self.writer.close()
 
-    # The `Recorder` protocol, for the loop
+    # For the loop
 
     def add(self, message: Message, parent: str | None) -> str:
         """Record a message behind `parent` and return its hash."""
