@@ -120,7 +120,7 @@ def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: in
     verdicts = ", ".join(f"{n} {_WORDS[verdict]}" for verdict, n in counts.items())
     if any(one.compared for one in done):
         console.print(_tools_table(done))
-    changed = {name: v for one in done for name, v in (one.versions or {}).items()}
+    changed = {name: v for one in done for name, v in one.versions.items()}
     for name, (then, now) in changed.items():
         say(f"{name} was recorded as version {then!r} and is {now!r} here.")
     bad = [one for one in done if one.verdict != "same" or any(c.verdict == "not compared" for c in one.compared)]

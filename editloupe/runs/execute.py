@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,7 +139,9 @@ def execute(
             if store.latest(finding) != finding:
                 store.add_finding(finding)
         schedule = Schedule(setup.protocol, found.samples, setup.repeats, standing_in(store, setup, redo))
-        _prepare(setup, schedule)
+        if any(p.task.kind == "ask" and p.task.tools and p.task.blocked is None for p in schedule.ready):
+            # Weights that cannot be loaded are found before anything is spent.
+            setup.toolbox.prepare()
         cache = ToolCache(tool_cache_of(out), device=weights_of(plan).device)
         done = schedule.reused + len(refused)
         failed = len(refused) + sum(f.status != "ok" for f in schedule.findings)
@@ -181,18 +183,19 @@ def execute(
                 done += 1
                 failed += finding.status != "ok"
                 report(finding)
-            rate_notes = _rate_notes(limit, limit.throttled - throttled)
+            notes = tuple(_notes(setup, found, schedule, limit, limit.throttled - throttled))
     finally:
         store.close()
-    problems = schedule.problems()
-    findings = [*schedule.findings, *problems, *refused]
+    findings = [*schedule.findings, *schedule.problems(), *refused]
+    scores = scored(setup.protocol, found.samples, schedule.findings, setup.repeats)
+    unread = [(row.editor, row.id, row.edit_type) for row in found.rejected]
     asked = schedule.total + len(refused)
     return Outcome(
         store=store,
         setup=setup,
         loaded=found,
         findings=tuple(findings),
-        scores=tuple(_scores(setup, found, schedule.findings)),
+        scores=(*scores, *rejected_scores(unread, setup.metrics)),
         asked=asked,
         reused=schedule.reused,
         interrupted=stop.is_set() and len(findings) < asked,
@@ -200,13 +203,7 @@ def execute(
         ledger=ledger,
         tool_calls=cache.ran,
         cached=cache.hits,
-        notes=(
-            *found.notes,
-            *_target_notes(setup, found, schedule),
-            *rate_notes,
-            *_repeat_notes(setup),
-            *dict.fromkeys(problem.reason for problem in problems),
-        ),
+        notes=notes,
     )
 
 
@@ -278,48 +275,24 @@ def standing_in_trace(trace: Path) -> Finding | None:
     return None
 
 
-def _prepare(setup: Setup, schedule: Schedule) -> None:
-    """Load the tools' weights before anything is spent. Raises ConfigError if they cannot be loaded."""
-    due = [place.task for place in schedule.ready]
-    if any(task.kind == "ask" and task.tools and task.blocked is None for task in due):
-        setup.toolbox.prepare()
-
-
-def _scores(setup: Setup, loaded: Loaded, findings: Iterable[Finding]) -> list[Score]:
-    rows = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
-    scores = scored(setup.protocol, loaded.samples, findings, setup.repeats)
-    return [*scores, *rejected_scores(rows, setup.metrics)]
-
-
-def _target_notes(setup: Setup, loaded: Loaded, schedule: Schedule) -> tuple[str, ...]:
-    if not setup.backend.traits.is_lmm:
-        return ()
-    whole = {place.task.about.key for place in schedule.places.values() if shown_whole(place.task)}
-    shown = [sample for sample in loaded.samples if sample.key in whole]
-    message = small_targets_message(shown, setup.backend.traits.image_policy)
-    return () if message is None else (message,)
-
-
-def _repeat_notes(setup: Setup) -> tuple[str, ...]:
-    """Return a warning for repeats that cannot differ: their agreement says nothing."""
-    sampling = setup.judge.sampling
-    if setup.repeats.count == 1:
-        return ()
-    if setup.backend.uri == "baseline":
-        return ("The pixel baseline answers the same each time: its repeats say nothing of doubt.",)
-    if sampling.temperature == 0:
-        return (
+def _notes(setup: Setup, loaded: Loaded, schedule: Schedule, limit: ConnectionLimit, throttled: int) -> Iterator[str]:
+    yield from loaded.notes
+    if setup.backend.traits.is_lmm:
+        whole = {place.task.about.key for place in schedule.places.values() if shown_whole(place.task)}
+        shown = [sample for sample in loaded.samples if sample.key in whole]
+        if message := small_targets_message(shown, setup.backend.traits.image_policy):
+            yield message
+    if throttled:
+        times = "once" if throttled == 1 else f"{throttled} times"
+        yield f"The endpoint refused calls for their rate {times}; at the end {limit.limit} at once were tried."
+    if setup.repeats.count > 1 and setup.backend.uri == "baseline":
+        yield "The pixel baseline answers the same each time: its repeats say nothing of doubt."
+    elif setup.repeats.count > 1 and setup.judge.sampling.temperature == 0:
+        yield (
             "Repeats were asked at temperature 0, where most models answer (nearly) the same each time; "
-            "--temperature 1 lets them differ.",
+            "--temperature 1 lets them differ."
         )
-    return ()
-
-
-def _rate_notes(limit: ConnectionLimit, throttled: int) -> tuple[str, ...]:
-    if not throttled:
-        return ()
-    times = "once" if throttled == 1 else f"{throttled} times"
-    return (f"The endpoint refused calls for their rate {times}; at the end {limit.limit} at once were tried.",)
+    yield from dict.fromkeys(problem.reason for problem in schedule.problems())
 
 
 def default_concurrency(setup: Setup, connections: int | None = None) -> int:

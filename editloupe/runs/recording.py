@@ -54,37 +54,30 @@ def read_recording(folder: Path, name: str) -> Recording:
     """Read the trace `name` of a run folder. Raises TraceError if there is none, or if it cannot be replayed."""
     trace = read_whole(folder, folder / name)
     try:
-        return _recording(name, trace)
+        task, cassette = task_from_json(trace.header.task), Cassette.of(trace.events)
+        if task.kind != "ask":
+            raise TraceError(f"{name} holds a measure, not a conversation")
+        if cassette.question is None:
+            raise TraceError(f"{name} cannot be replayed: it holds no question")
+        shown = {part.alias: part for part in cassette.question.images}
+        return Recording(
+            name=name,
+            trace=trace,
+            task=task,
+            judge=JudgeSpec.from_json(trace.header.judge),
+            question=cassette.question,
+            views={recipe.alias: _view(recipe, shown[recipe.alias]) for recipe in task.views},
+            cassette=cassette,
+            finding=last_finding(trace.events),
+        )
+    except ReplayMiss as error:
+        problem = trace.problems[0] if trace.problems else "the trace does not say why"
+        raise TraceError(f"{name} cannot be replayed: {error} ({problem})") from error
     except MALFORMED as error:
         more = f"; {trace.problems[0]}" if trace.problems else ""
         raise TraceError(
             f"{name} cannot be replayed: its content is not of the expected shape ({error!r}){more}"
         ) from error
-
-
-def _recording(name: str, trace: Trace) -> Recording:
-    task = task_from_json(trace.header.task)
-    if task.kind != "ask":
-        raise TraceError(f"{name} holds a measure, not a conversation")
-    try:
-        cassette = Cassette.of(trace.events)
-    except ReplayMiss as error:
-        problem = trace.problems[0] if trace.problems else "the trace does not say why"
-        raise TraceError(f"{name} cannot be replayed: {error} ({problem})") from error
-    question = cassette.question
-    if question is None:
-        raise TraceError(f"{name} cannot be replayed: it holds no question")
-    shown = {part.alias: part for part in question.images}
-    return Recording(
-        name=name,
-        trace=trace,
-        task=task,
-        judge=JudgeSpec.from_json(trace.header.judge),
-        question=question,
-        views={recipe.alias: _view(recipe, shown[recipe.alias]) for recipe in task.views},
-        cassette=cassette,
-        finding=last_finding(trace.events),
-    )
 
 
 def _view(recipe: Recipe, shown: ImagePart) -> View:
@@ -170,7 +163,7 @@ def context_of(
     """Return the loop's context. Where no model is live, the clock stands still: recorded time is not spent again."""
     return Context(
         backend=live.backend or RecordedTraits(recording),
-        judge=recording.judge if live.backend is None else judge_of(recording, live),
+        judge=judge_of(recording, live),
         toolbox=live.toolbox or offered_tools(recording),
         images=images,
         recorder=recorder,
@@ -181,27 +174,23 @@ def context_of(
 
 
 def judge_of(recording: Recording, live: Live) -> JudgeSpec:
-    """Return the judge of a new trace: the recorded judge with the live parts put in."""
-    judge = recording.judge
-    if live.toolbox is not None:
-        judge = replace(judge, tools=live.toolbox.versions())
+    """Return who answers: the recorded judge, with the live parts put in where a model is live."""
     if live.backend is None:
-        return judge
+        return recording.judge
     return replace(
-        judge,
+        recording.judge,
         backend=live.backend.uri,
         backend_version=live.backend.version,
         endpoint=live.backend.endpoint,
         image_policy=str(live.backend.traits.image_policy),
         prompts=agent_digest(),
+        tools=recording.judge.tools if live.toolbox is None else live.toolbox.versions(),
     )
 
 
 def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, parent: Parent) -> TraceWriter:
     """Create a trace in the run's `forks/` and write its header. Raises StorageError."""
-    toolbox = live.toolbox or offered_tools(recording)
-    judge = judge_of(recording, live)
-    old = recording.trace.header
+    judge, old = judge_of(recording, live), recording.trace.header
     header = Header(
         editloupe=editloupe.__version__,
         run=old.run,
@@ -211,7 +200,7 @@ def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, paren
         task=task.to_json(),
         judge=judge.to_json(),
         tools=old.tools if live.toolbox is None else listed_tools(live.toolbox, task.tools),
-        absent=dict(toolbox.absent),
+        absent={} if live.toolbox is None else dict(live.toolbox.absent),
         parent=parent.to_json(),
     )
     try:
@@ -233,15 +222,8 @@ def _free(folder: Path, name: str) -> Path:
     while True:
         path = where / f"{stem}.{number}.jsonl"
         try:
-            path.open("xb").close()
+            path.touch(exist_ok=False)
         except FileExistsError:
             number += 1
             continue
         return path
-
-
-def versions_changed(recording: Recording, toolbox: Toolbox) -> Mapping[str, tuple[str, str]]:
-    """Return tool → (recorded version, version here) where they differ."""
-    then = {str(t["name"]): str(t["version"]) for t in recording.trace.header.tools}
-    now = toolbox.versions()
-    return {name: (then[name], now[name]) for name in then if name in now and then[name] != now[name]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
@@ -18,7 +18,7 @@ from editloupe.imaging.views import make_view
 from editloupe.measures.base import Models, run_measure
 from editloupe.runs.drift import Compared, compare
 from editloupe.runs.executors import in_threads
-from editloupe.runs.recording import MALFORMED, Live, Recording, begin_child, context_of, read_recording, versions_changed
+from editloupe.runs.recording import MALFORMED, Live, Recording, begin_child, context_of, read_recording
 from editloupe.tasks import About, Ask, Measure, Status, task_from_json
 from editloupe.tools.tolerance import EXACT, tolerance_of
 from editloupe.traces.events import ToolResult
@@ -66,7 +66,7 @@ class Replayed:
     """Path of the new trace inside the run folder; None if nothing ran live."""
     problems: tuple[str, ...] = ()
     """Problems of the trace that was read."""
-    versions: Mapping[str, tuple[str, str]] | None = None
+    versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Tool → (recorded version, version here), where they differ."""
 
     @classmethod
@@ -185,11 +185,9 @@ class Replay:
             state = initial_state(context, recording.views, recording.question)
             recorded_only = model == "recorded" and mode != "new_episodes"
             state = run_nodes(state, context) if recorded_only else resume_loop(state, context)
-            finding = finding_of(state, context, trace=recording.name)
-            finding = recorder.finish(finding, self.folder)
+            finding = recorder.finish(finding_of(state, context, trace=recording.name), self.folder)
         except (ReplayMiss, ImageError) as miss:
-            ended = isinstance(miss, RecordingEnds) and recorded is not None and recorded.status in PENDING
-            if recorded is None or not ended:
+            if not isinstance(miss, RecordingEnds) or recorded is None or recorded.status not in PENDING:
                 recorder.note(f"the replay ends here: {miss}")
                 trace = recorder.trace_name(self.folder)
                 verdict: Verdict = "miss" if isinstance(miss, ReplayMiss) else "damaged"
@@ -198,15 +196,17 @@ class Replay:
             finding = recorded
         finally:
             recorder.close()
-        if recorded is None or not same(recorded, finding):
+        if recorded is None or _differing(recorded, finding):
             result = replace(result, verdict="differs", message=_difference(recorded, finding))
+        old = {str(tool["name"]): str(tool["version"]) for tool in recording.trace.header.tools}
+        here = {} if self.live.toolbox is None else self.live.toolbox.versions()
         return replace(
             result,
             verdict="drift" if any(c.verdict == "drift" for c in compared) else result.verdict,
             finding=finding,
             compared=tuple(compared),
             trace=recorder.trace_name(self.folder),
-            versions=None if self.live.toolbox is None else versions_changed(recording, self.live.toolbox),
+            versions={name: (old[name], new) for name, new in here.items() if old.get(name, new) != new},
         )
 
     def _compare(self, step: int, result: ToolResult, live: Callable[[], ToolOutcome], images: ImageStore) -> Compared:
@@ -226,20 +226,13 @@ class Replay:
         return compare(recorded, now, step=step, tool=name, tolerance=tolerance, images=images)
 
 
-def same(recorded: Finding, now: Finding) -> bool:
-    """Return whether two findings are equal apart from time, place and judge id."""
-    return not _differing(recorded, now)
-
-
 def exit_code(replayed: Iterable[Replayed], *, live_model: bool) -> int:
     """Return the exit code of a replay: 4, 1 or 0.
 
     4: a replay drifted, missed or, with a recorded model, differs.   1: a trace is damaged, or an observation could not be
     compared.
     """
-    verdicts: set[str] = set()
-    for one in replayed:
-        verdicts |= {one.verdict, *(c.verdict for c in one.compared)}
+    verdicts: set[str] = {verdict for one in replayed for verdict in (one.verdict, *(c.verdict for c in one.compared))}
     if verdicts & ({"drift", "miss"} if live_model else {"drift", "miss", "differs"}):
         return 4
     return 1 if verdicts & {"damaged", "not compared"} else 0

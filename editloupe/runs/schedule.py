@@ -30,11 +30,6 @@ class Place:
     repeat: int
     """Which time it is asked, from 0."""
 
-    @property
-    def key(self) -> tuple[str, int]:
-        """(task id, repeat)."""
-        return self.task.id, self.repeat
-
 
 @dataclass
 class _Group:
@@ -153,18 +148,16 @@ class Schedule:
             grown = any(stood) and group.consults
 
     def _add(self, group: _Group, task: Task) -> bool:
-        """Add a task; whether a finding on it stands from before."""
+        """Add a task. Return whether a finding on it stands from before."""
         group.tasks[task.id] = task
         self._group_of[task.id] = group
         stood = False
         for repeat in range(self._count(task)):
-            place = Place(task=task, repeat=repeat)
-            self.places[place.key] = place
-            finding = self._standing(task, repeat)
-            if finding is None:
+            self.places[task.id, repeat] = place = Place(task=task, repeat=repeat)
+            if (finding := self._standing(task, repeat)) is None:
                 heappush(self._ready, (repeat, next(self._numbers), place))
             else:
-                group.findings[place.key] = finding
+                group.findings[task.id, repeat] = finding
                 self.reused += 1
                 stood = True
         return stood
