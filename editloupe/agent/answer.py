@@ -130,7 +130,8 @@ def _calls_in(block: str, *, cut: bool) -> Iterator[tuple[str, Mapping[str, Json
             yield MalformedCall(raw=block, error="the <tool_call> block is cut off before its end")
             return
         if values is None:
-            values = _repaired(body)
+            repaired: Json = json_repair.loads(body.translate(_QUOTES))
+            values = [v for v in (repaired if isinstance(repaired, list) else [repaired]) if isinstance(v, Mapping)]
     except RecursionError:
         yield MalformedCall(raw=block[:1000], error="the <tool_call> block is nested too deep")
         return
@@ -154,12 +155,6 @@ def _strict(body: str) -> list[Json] | None:
         while at < len(body) and body[at] in " \t\r\n,;":
             at += 1
     return values
-
-
-def _repaired(body: str) -> list[Json]:
-    value: Json = json_repair.loads(body.translate(_QUOTES))
-    values = value if isinstance(value, list) else [value]
-    return [v for v in values if isinstance(v, Mapping)]
 
 
 def _as_call(value: Json) -> tuple[str, Mapping[str, Json]] | MalformedCall:

@@ -151,32 +151,20 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
 
     If labels are constrained, one last turn that is held to them comes before that.
     """
-    if state["reminders"] >= context.task.budget.max_reminders and context.constrained:
-        context.recorder.note(
-            f"after {state['reminders']} reminders, a last turn held to the {context.task.answer.noun}s: {state['problem']}"
-        )
-        message = Message.of_text("user", _last_turn(context))
-        return {
-            "history": [*state["history"], context.recorder.add(message, state["history"][-1])],
-            "last": True,
-            "next": "think",
-        }
-    if state["reminders"] >= context.task.budget.max_reminders:
-        return _over(
-            "unparsed",
-            "reminders",
-            f"no call and no {context.task.answer.noun} after {state['reminders']} reminders: {state['problem']}",
-        )
-    tools, native = bool(context.task.tools), context.native
-    text = render("agent/remind", problem=state["problem"], tools=tools, answer=context.task.answer, native=native)
-    context.recorder.note(f"reminder {state['reminders'] + 1}: {state['problem']}")
-    message = Message.of_text("user", text)
-    return {
-        "history": [*state["history"], context.recorder.add(message, state["history"][-1])],
-        "reminders": state["reminders"] + 1,
-        "counts": _counted(state, reminders=1),
-        "next": "think",
-    }
+    reminders, noun = state["reminders"], context.task.answer.noun
+    update: dict[str, Any]
+    if reminders < context.task.budget.max_reminders:
+        tools, native = bool(context.task.tools), context.native
+        text = render("agent/remind", problem=state["problem"], tools=tools, answer=context.task.answer, native=native)
+        context.recorder.note(f"reminder {reminders + 1}: {state['problem']}")
+        update = {"reminders": reminders + 1, "counts": _counted(state, reminders=1)}
+    elif context.constrained:
+        context.recorder.note(f"after {reminders} reminders, a last turn held to the {noun}s: {state['problem']}")
+        text, update = _last_turn(context), {"last": True}
+    else:
+        return _over("unparsed", "reminders", f"no call and no {noun} after {reminders} reminders: {state['problem']}")
+    head = context.recorder.add(Message.of_text("user", text), state["history"][-1])
+    return update | {"history": [*state["history"], head], "next": "think"}
 
 
 def conclude(state: LoopState, context: Context) -> dict[str, Any]:

@@ -36,11 +36,6 @@ class Changes:
     call: int | None = None
     """Number of that call in the step, from 1; None if the step has one call."""
 
-    @property
-    def message(self) -> bool:
-        """Whether the model gets a new message."""
-        return self.instruction is not None or self.tools is not None
-
     def summary(self) -> dict[str, str]:
         """Return name → short text of each change, for the header of the new trace."""
         tools = None if self.tools is None else ", ".join(self.tools) or "none"
@@ -68,7 +63,6 @@ def fork(
     backend: LMM,
     toolbox: Toolbox,
     changes: Changes | None = None,
-    images: ImageStore | None = None,
 ) -> Forked:
     """Continue the trace `name` of a run live after its step `at`, in a new trace in the run's `forks/`.
 
@@ -82,7 +76,14 @@ def fork(
     recording = read_recording(folder, name)
     if recording.trace.tampering:
         raise TraceError(f"{name} cannot be forked: {recording.trace.tampering[0]}")
-    _check(recording, at, changes)
+    steps = len(recording.cassette.models)
+    if not 0 <= at <= steps:
+        raise ConfigError(f"{name} has {steps} steps; --at {at} is none of 0 to {steps}")
+    if at == 0 and changes.summary():
+        raise ConfigError(
+            "before step 1 there is only the question, and a changed question is a new run: judge with another --out, "
+            "or fork after a step (--at 1)"
+        )
     live = Live(backend=backend, toolbox=toolbox)
     live.check(recording.judge)
     missing = [tool for tool in changes.tools or () if tool not in toolbox.tools]
@@ -102,7 +103,7 @@ def fork(
         drop_carry=live.changes_provider(recording.judge),
         open_trace=begin,
     )
-    images = images or ImageStore(folder / "blobs")
+    images = ImageStore(folder / "blobs")
     try:
         state = _state_after(recording, recorder, at, images)
         context = context_of(recording, recorder, live, images, task)
@@ -112,17 +113,6 @@ def fork(
     finally:
         recorder.close()
     return Forked(trace=str(finding.trace), finding=finding, recorded=recording.finding, parent=began[0])
-
-
-def _check(recording: Recording, at: int, changes: Changes) -> None:
-    steps = len(recording.cassette.models)
-    if not 0 <= at <= steps:
-        raise ConfigError(f"{recording.name} has {steps} steps; --at {at} is none of 0 to {steps}")
-    if at == 0 and changes.summary():
-        raise ConfigError(
-            "before step 1 there is only the question, and a changed question is a new run: judge with another --out, "
-            "or fork after a step (--at 1)"
-        )
 
 
 def _edits(recording: Recording, at: int, changes: Changes) -> Mapping[int, str]:
@@ -143,7 +133,6 @@ def _edits(recording: Recording, at: int, changes: Changes) -> Mapping[int, str]
 
 
 def _state_after(recording: Recording, recorder: TraceRecorder, at: int, images: ImageStore) -> LoopState:
-    """Return the loop's state after the kept steps."""
     prefix = context_of(recording, recorder, Live(), images)
     state = initial_state(prefix, recording.views, recording.question)
     try:
@@ -156,7 +145,7 @@ def _state_after(recording: Recording, recorder: TraceRecorder, at: int, images:
 
 def _apply(state: LoopState, context: Context, changes: Changes) -> LoopState:
     """Return the state from which the loop continues with `think`, with the new message if there is one."""
-    if not changes.message:
+    if changes.instruction is None and changes.tools is None:
         if state["next"] != "think":
             ended = "the judge answered" if state["next"] == "conclude" else "the loop ended"
             raise ConfigError(f"at this step {ended}: keep fewer steps, or say something more with --add-instruction")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,9 +49,8 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
     """
     if len({path.resolve() for path in (out, *shards)}) <= len(shards):
         raise ConfigError("a run cannot be merged with itself; name every shard once, and another folder for the whole")
-    stores: list[RunStore] = []
-    try:
-        stores.extend(RunStore.edit(shard) for shard in shards)
+    with ExitStack() as opened:
+        stores = [opened.enter_context(closing(RunStore.edit(shard))) for shard in shards]
         for store in stores:
             # What is malformed would be lost, or lead out of the folder.
             if bad := [problem for problem in store.problems if "not of the expected shape" in problem]:
@@ -61,23 +61,18 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
                 difference = f"{name} is {short(theirs)}, and {short(ours)} in {stores[0].folder}"
                 raise RunMismatch(f"{store.folder} is no shard of the same run: {difference}")
         # Only shards with repeats know how repeats are joined.
-        rules = [record["repeats"] for record in (store.spec.record for store in stores) if "repeats" in record]
-        spec = replace(spec, record={**spec.record, **({"repeats": rules[0]} if rules else {})})
+        if rules := [store.spec.record["repeats"] for store in stores if "repeats" in store.spec.record]:
+            spec = replace(spec, record={**spec.record, "repeats": rules[0]})
         judges = [entry for store in stores for entry in store.entries().values()]
         nothing = Loaded(format="merged", samples=(), rejected=())
         # A name that means two judges is refused before the folder is made.
         RunStore.look(out, spec, judges, nothing)
         target = RunStore.begin(out, spec, judges, nothing, config=_config((out, *shards)))
-        try:
-            total = Merged()
-            for store in stores:
-                total = _joined(total, store, target)
-        finally:
-            target.close()
-        return total
-    finally:
+        opened.callback(target.close)
+        total = Merged()
         for store in stores:
-            store.close()
+            total = _joined(total, store, target)
+        return total
 
 
 def _config(folders: Iterable[Path]) -> Mapping[str, Json] | None:

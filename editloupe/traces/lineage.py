@@ -8,7 +8,7 @@ from pathlib import Path
 
 from editloupe.errors import TraceError
 from editloupe.findings import Finding
-from editloupe.traces.events import End, Event, FindingEvent, Header, MessageEvent, ModelCall, ToolResult
+from editloupe.traces.events import Event, Header, MessageEvent, ModelCall, ToolResult
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Serialisable
 
@@ -111,16 +111,9 @@ def _shared(trace: Trace, at: Parent, path: Path) -> Iterable[Event]:
         kept.add(head)
         head = parents.get(head)
     for event in trace.events:
-        match event:
-            case MessageEvent():
-                wanted = event.hash in kept
-            case ModelCall():
-                wanted = event.ordinal < at.step
-            case ToolResult():
-                wanted = event.ordinal < at.tools
-            case Header() | FindingEvent() | End():
-                wanted = False
-            case _:
-                continue
-        if wanted:
+        if (
+            (isinstance(event, MessageEvent) and event.hash in kept)
+            or (isinstance(event, ModelCall) and event.ordinal < at.step)
+            or (isinstance(event, ToolResult) and event.ordinal < at.tools)
+        ):
             yield event
