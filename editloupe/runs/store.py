@@ -248,20 +248,12 @@ class RunStore:
 
     def options(self) -> dict[str, Json]:
         """Return the options by which the run's protocol can be made again."""
-        identity, record = self.spec.identity, self.spec.record
-        if self.schema >= 2:
-            return dict(_object(record.get("options")))
-        # Version 1 knew one protocol, and kept its options in several places.
-        return {**_object(identity.get("options")), "mode": identity.get("mode"), "rubric": record.get("rubric")}
+        return dict(_object(self.spec.record.get("options")))
 
     def metrics(self) -> dict[str, Metric]:
         """Return the metrics of the run's protocol by id, in its order. Raises ConfigError where run.json has none."""
-        record = self.spec.record
         try:
-            if self.schema >= 2:
-                metrics = [Metric.from_json(m) for m in _list(record.get("metrics"))]
-            else:
-                metrics = [_metric_of_criterion(c) for c in _list(_object(record.get("rubric")).get("criteria"))]
+            metrics = [Metric.from_json(m) for m in _list(self.spec.record.get("metrics"))]
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{self.folder / 'run.json'}: its metrics are not of the expected shape: {error}") from error
         return {metric.id: metric for metric in metrics}
@@ -274,12 +266,6 @@ class RunStore:
                 f"{self.folder / 'run.json'} records no metric; expected some, as editloupe judge writes them"
             )
         return MetricSet(id=str(_object(self.options().get("rubric")).get("id") or self.protocol), metrics=metrics)
-
-    @property
-    def schema(self) -> int:
-        """The version of the run's files."""
-        schema = self.info.get("schema")
-        return schema if isinstance(schema, int) else 1
 
     def entries(self) -> dict[str, Entry]:
         """Return the listed judges: id → entry. Raises ValueError for an entry of another shape."""
@@ -462,8 +448,11 @@ class RunStore:
             raise ConfigError(f"{path} cannot be read as JSON: {error}") from error
         if not isinstance(info, dict) or not isinstance(info.get("identity"), dict):
             raise ConfigError(f"{path} holds no run; expected an object with the key 'identity'")
-        if isinstance(info.get("schema"), int) and info["schema"] > RUN_SCHEMA:
-            raise ConfigError(f"{path}: run schema {info['schema']} is newer than {RUN_SCHEMA}; update editloupe")
+        schema = info.get("schema")
+        if isinstance(schema, int) and schema > RUN_SCHEMA:
+            raise ConfigError(f"{path}: run schema {schema} is newer than {RUN_SCHEMA}; update editloupe")
+        if not isinstance(schema, int) or schema < RUN_SCHEMA:
+            info["record"] = _record_of_1(info["identity"], _object(info.get("record")))
         self.info = info
 
     def _load(self, part: Mapping[str, bytes] | None = None) -> None:
@@ -550,10 +539,14 @@ def _natural(text: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(word), "") if word.isdigit() else (-1, word) for word in text.split())
 
 
-def _metric_of_criterion(criterion: Json) -> Metric:
-    """Return the metric that a criterion of a version 1 run is."""
-    data = _object(criterion)
-    return Metric.from_json({**data, "domain": {"kind": "levels", "levels": data["levels"]}})
+def _record_of_1(identity: Mapping[str, Json], record: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the record of a run of version 1, which knew one protocol and kept its options in several places."""
+    criteria = [_object(criterion) for criterion in _list(_object(record.get("rubric")).get("criteria"))]
+    return {
+        **record,
+        "options": {**_object(identity.get("options")), "mode": identity.get("mode"), "rubric": record.get("rubric")},
+        "metrics": [{**data, "domain": {"kind": "levels", "levels": data.get("levels")}} for data in criteria],
+    }
 
 
 def _list(value: Json) -> list[Json]:
