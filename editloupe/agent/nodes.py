@@ -210,7 +210,6 @@ def _with_own_ids(reply: Reply, messages: tuple[Message, ...]) -> Reply:
 
 
 def _last_turn(context: Context) -> str:
-    """Return the text of the last turn, which asks for the label."""
     if context.constrained:
         return render("agent/last_label", answer=context.task.answer, tools=bool(context.task.tools))
     return render("agent/last_turn", answer=context.task.answer, native=context.native)

@@ -87,7 +87,6 @@ class TraceRecorder:
         self._messages = dict(self.cassette.messages)
         self._shared = True
         self._shared_head = self.cassette.following.get(None, "")
-        self._shared_models = self._shared_tools = 0
         self._added: set[str] = set()
         self._image_names = self.cassette.question_images()
         self._asked: defaultdict[str, int] = defaultdict(int)
@@ -155,11 +154,9 @@ class TraceRecorder:
         if self.model == "recorded":
             recorded = self.cassette.models[ordinal] if ordinal < len(self.cassette.models) else None
             if recorded is not None and (not self.exact or recorded.request_key == request.key()):
-                self.models_answered += 1
-                if self._shared:
-                    self._shared_models = self.models_answered
-                else:
+                if not self._shared:
                     self._write(recorded)
+                self.models_answered += 1
                 return Reply.from_json(recorded.reply)
             if recorded is not None or self.on_miss == "raise":
                 raise self.cassette.request_miss(ordinal, request)
@@ -214,7 +211,7 @@ class TraceRecorder:
 
     def _write(self, event: Event) -> None:
         if self.writer is None and self.open_trace is not None:
-            self.writer = self.open_trace(self._shared_head, self._shared_models, self._shared_tools)
+            self.writer = self.open_trace(self._shared_head, self.models_answered, self.tools_answered)
         if self.writer is not None:
             self.writer.append(event)
 
@@ -247,9 +244,7 @@ class TraceRecorder:
         if ordinal in self.edits:
             outcome = replace(outcome, observation=replace(outcome.observation, text=self.edits[ordinal]))
             self._shared = False
-        if self._shared:
-            self._shared_tools = ordinal + 1
-        else:
+        if not self._shared:
             update = {"ordinal": ordinal, "call": call.to_json(), "observation": outcome.observation.to_json()}
             self._write(recorded.model_copy(update=update))
         return outcome

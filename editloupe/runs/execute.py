@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,7 +134,7 @@ def execute(
     found = selected(plan, images, outputs=looks_at_outputs(setup.protocol)) if loaded is None else loaded
     setup.protocol.check(found.samples)
     store = RunStore.begin(out, setup.spec, [*setup.entries(), *entries], found, config=config, narrowed=narrowed)
-    try:
+    with closing(store):
         refused = rejected_findings(setup, found.rejected)
         for finding in refused:
             if store.latest(finding) != finding:
@@ -184,8 +185,6 @@ def execute(
                 failed += finding.status != "ok"
                 report(finding)
             notes = tuple(_notes(setup, found, schedule, limit, limit.throttled - throttled))
-    finally:
-        store.close()
     findings = [*schedule.findings, *schedule.problems(), *refused]
     scores = scored(setup.protocol, found.samples, schedule.findings, setup.repeats)
     unread = [(row.editor, row.id, row.edit_type) for row in found.rejected]

@@ -210,7 +210,6 @@ class Replay:
         )
 
     def _compare(self, step: int, result: ToolResult, live: Callable[[], ToolOutcome], images: ImageStore) -> Compared:
-        """Compare a live tool call with its recorded result."""
         name = str(result.call["name"])
         toolbox = self.live.toolbox
         tool = None if toolbox is None else toolbox.tools.get(name)

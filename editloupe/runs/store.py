@@ -406,7 +406,6 @@ class RunStore:
                 )
 
     def _visited(self, spec: RunSpec, judges: Mapping[str, Json]) -> dict[str, Json]:
-        """Return the content of run.json after one more visit."""
         before = self.spec.record
         # The rule for repeats stays if the new judge is asked once.
         kept = {"repeats": before["repeats"]} if "repeats" in before else {}
@@ -566,7 +565,6 @@ def _sample_or_row(data: Mapping[str, Json]) -> Sample | Mapping[str, Json]:
 
 @contextmanager
 def _storage(folder: Path) -> Iterator[None]:
-    """Raise errors of the file system as StorageError."""
     try:
         yield
     except OSError as error:
@@ -576,7 +574,6 @@ def _storage(folder: Path) -> Iterator[None]:
 
 
 def _named(owner: Path) -> str:
-    """Return who writes a run, for a message."""
     try:
         data = json.loads(owner.read_bytes())
         return f"process {data['process']} on {data['host']}"
@@ -591,7 +588,6 @@ def _replace(path: Path, text: str) -> Path:
 
 
 def _changed(old: Sample, new: Sample) -> str:
-    """Return in words which part of a sample differs."""
     if old.source != new.source:
         return "the source image has changed"
     if old.edited != new.edited:

@@ -53,7 +53,6 @@ def graph() -> StudioGraph:
 
 
 def _judge(question: Question, wiring: Wiring | None) -> dict[str, Any]:
-    """Open what the URIs name and run the loop."""
     wiring = wiring or Wiring()
     missing = [name for name in ("source", "edited", "instruction") if not question.get(name)]
     if missing:
