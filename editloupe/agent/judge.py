@@ -140,15 +140,10 @@ def _root(view: View, makers: Mapping[str, list[View]]) -> tuple[str, Box]:
     """Follow a view to the input image that it shows. Return (SHA-256, box in px of that image)."""
     origin, box = view.origin.sha256, view.region
     while origin in makers:
-        pane = max(makers[origin], key=lambda p: _overlap(p.window, box))
+        pane = max(makers[origin], key=lambda p: common.area if (common := p.window.intersection(box)) else 0.0)
         box = pane.to_origin(pane.window.intersection(box) or pane.window)
         origin = pane.origin.sha256
     return origin, box
-
-
-def _overlap(a: Box, b: Box) -> float:
-    common = a.intersection(b)
-    return 0.0 if common is None else common.area
 
 
 @cache

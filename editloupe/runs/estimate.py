@@ -122,7 +122,8 @@ def look_ahead(setup: Setup, out: Path, *, redo: frozenset[str] = PENDING, entri
     """Return what `execute` with the same arguments would do first. Nothing is written. Raises as `execute` does."""
     loaded = selected(setup.config, ImageStore(), outputs=looks_at_outputs(setup.protocol))
     setup.protocol.check(loaded.samples)
-    store = RunStore.look(out, setup.spec, entries, loaded)
+    store = RunStore(out)
+    store.look(setup.spec, entries, loaded)
     schedule = Schedule(setup.protocol, loaded.samples, setup.repeats, standing_in(store, setup, redo))
     due = schedule.ready
 

@@ -66,7 +66,7 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
         judges = [entry for store in stores for entry in store.entries().values()]
         nothing = Loaded(format="merged", samples=(), rejected=())
         # A name that means two judges is refused before the folder is made.
-        RunStore.look(out, spec, judges, nothing)
+        RunStore(out).look(spec, judges, nothing)
         target = RunStore.begin(out, spec, judges, nothing, config=_config((out, *shards)))
         opened.callback(target.close)
         total = Merged()

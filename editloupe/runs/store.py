@@ -57,25 +57,11 @@ class RunStore:
     def blobs(self) -> Path:
         return self.folder / "blobs"
 
-    @property
-    def report(self) -> Path:
-        return self.folder / "report"
-
     @classmethod
     def read(cls, folder: Path) -> RunStore:
         """Return a run as it stands. Raises ConfigError if `folder` is no run."""
         store = cls(folder)
         store._load()
-        return store
-
-    @classmethod
-    def look(cls, folder: Path, spec: RunSpec, judges: Iterable[Entry], loaded: Loaded) -> RunStore:
-        """Return what `begin` would find in a folder, which need not exist. Nothing is written or locked.
-
-        Raises RunMismatch and ConfigError as it does, but for what only writing shows.
-        """
-        store = cls(folder)
-        store._meet(spec, judges, loaded)
         return store
 
     @classmethod
@@ -106,7 +92,7 @@ class RunStore:
                 folder.mkdir(parents=True, exist_ok=True)
                 store._take_lock()
                 # Another process may have begun a run in between.
-                listed = store._meet(spec, judges, loaded)
+                listed = store.look(spec, judges, loaded)
             except OSError as error:
                 raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
             rebuilt = [] if (folder / "findings.jsonl").exists() else list(store.findings.values())
@@ -343,9 +329,10 @@ class RunStore:
 
     def write_report(self, name: str, text: str) -> Path:
         """Write a file into `report/`, whole or not at all. Raises StorageError."""
+        report = self.folder / "report"
         with _storage(self.folder):
-            self.report.mkdir(exist_ok=True)
-            return _replace(self.report / name, text)
+            report.mkdir(exist_ok=True)
+            return _replace(report / name, text)
 
     def forget(self) -> None:
         """Drop what is on disk from memory, for a writer that runs for long and looks nothing up here."""
@@ -380,8 +367,11 @@ class RunStore:
         self._lock = lock
         _replace(owner, json.dumps({"process": os.getpid(), "host": socket.gethostname()}) + "\n")
 
-    def _meet(self, spec: RunSpec, judges: Iterable[Entry], loaded: Loaded) -> dict[str, Json]:
-        """Load the run that the folder holds, if any, and return its judges with these. Raises as `look` does."""
+    def look(self, spec: RunSpec, judges: Iterable[Entry], loaded: Loaded) -> dict[str, Json]:
+        """Load the run that the folder holds, if any, and return its judges with these. Nothing is written or locked.
+
+        Raises RunMismatch and ConfigError as `begin` does, but for what only writing shows.
+        """
         self._refuse_strangers()
         if (self.folder / "run.json").exists():
             self._load()
