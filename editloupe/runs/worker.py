@@ -138,7 +138,7 @@ class Worker:
             return finding
 
     def _notes(self, task: Ask, respondent: Respondent, views: dict[str, View], anew: str) -> Iterator[Note]:
-        """Yield the remarks at the beginning of a trace: on the images, and as what an LMM gets them and the targets."""
+        """Yield the remarks at the beginning of a trace: on the images, and on the sizes at which an LMM gets them."""
         if anew:
             yield Note(text=anew)
         for alias, view in views.items():
