@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks.pages import put
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.runs.index import RunIndex
-from editloupe.runs.live import Live
+from editloupe.runs.recording import Live
 from editloupe.runs.rerun import Replay
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Budget

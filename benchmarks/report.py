@@ -29,7 +29,6 @@ from editloupe.data.samples import Loaded
 from editloupe.findings import Finding
 from editloupe.protocols.dlebench.tables import EDIT_TYPES
 from editloupe.rubrics import load_rubric
-from editloupe.runs.execute import entry_of
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.values import Box, ImageRef, Sample, Target, Turn, digest
@@ -45,8 +44,7 @@ def write_run(folder: Path, *, samples: int = SAMPLES, seed: int = 0) -> None:
     rng, rubric = random.Random(seed), load_rubric("dlebench")
     setup = open_setup(RunConfig())
     loaded = Loaded(format="made", samples=tuple(_samples(rng, samples)), rejected=())
-    with closing(RunStore.write(folder, setup.spec)) as store:
-        store.begin(setup.spec, [entry_of(setup, "judge")], loaded, config={}, narrowed=False)
+    with closing(RunStore.begin(folder, setup.spec, setup.entries(), loaded, config={}, narrowed=False)) as store:
         for sample in loaded.samples:
             for criterion in rubric.criteria:
                 level = rng.choice(criterion.levels)

@@ -8,7 +8,6 @@ models write it, is a thought: no tag in it counts. It never makes up a call or 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import json_repair
 
 from editloupe.chat import MalformedCall, Reply, ToolCall
 from editloupe.prompts.tags import TAGS, closes
-from editloupe.values import Json
+from editloupe.values import Json, canonical_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +171,8 @@ def _calls_in(block: str, *, cut: bool) -> Iterator[tuple[str, Mapping[str, Json
             yield MalformedCall(raw=block, error="the <tool_call> block is cut off before its end")
             return
         if values is None:
-            values = _repaired(body)
+            repaired: Json = json_repair.loads(body.translate(_QUOTES))
+            values = [v for v in (repaired if isinstance(repaired, list) else [repaired]) if isinstance(v, Mapping)]
     except RecursionError:
         yield MalformedCall(raw=block[:1000], error="the <tool_call> block is nested too deep")
         return
@@ -198,12 +198,6 @@ def _strict(body: str) -> list[Json] | None:
     return values
 
 
-def _repaired(body: str) -> list[Json]:
-    value: Json = json_repair.loads(body.translate(_QUOTES))
-    values = value if isinstance(value, list) else [value]
-    return [v for v in values if isinstance(v, Mapping)]
-
-
 def _as_call(value: Json) -> tuple[str, Mapping[str, Json]] | MalformedCall:
     raw = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, Mapping):
@@ -214,14 +208,8 @@ def _as_call(value: Json) -> tuple[str, Mapping[str, Json]] | MalformedCall:
     arguments = value.get("parameters", value.get("arguments", {}))
     if not isinstance(arguments, Mapping):
         return MalformedCall(raw=raw, error=f'"parameters" of {name!r} must be a JSON object, found {arguments!r}'[:300])
-    if not _finite(arguments):
+    try:
+        canonical_json(arguments)
+    except ValueError:
         return MalformedCall(raw=raw, error=f'"parameters" of {name!r} hold a number that is not finite')
     return name.strip(), arguments
-
-
-def _finite(value: Json) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, Mapping):
-        return all(_finite(v) for v in value.values())
-    return all(_finite(v) for v in value) if isinstance(value, list | tuple) else True

@@ -18,14 +18,6 @@ Loop: TypeAlias = "CompiledStateGraph[LoopState, Context, LoopState, LoopState]"
 
 StudioGraph: TypeAlias = "CompiledStateGraph[Any, Any, Any, Any]"
 
-DESTINATIONS = {
-    "think": ("act", "remind", "conclude", END),
-    "act": ("think", END),
-    "remind": ("think", END),
-    "conclude": (END,),
-}
-"""Node → where it may lead."""
-
 
 def build_graph(checkpointer: BaseCheckpointSaver[str] | None = None) -> Loop:
     """Build the loop T_i, {A_i | R} ~ E(· | S_I, Instruction, E_I, H_{i-1}): it runs until R or a budget ends it.
@@ -34,7 +26,7 @@ def build_graph(checkpointer: BaseCheckpointSaver[str] | None = None) -> Loop:
     """
     graph = StateGraph(LoopState, context_schema=Context)
     for name, node in NODES.items():
-        graph.add_node(name, _command(node), destinations=DESTINATIONS[name])
+        graph.add_node(name, _command(node))
     graph.add_edge(START, "think")
     return graph.compile(checkpointer=checkpointer)
 

@@ -86,36 +86,28 @@ def initial_state(context: Context, views: Mapping[str, View], message: Message 
     )
 
 
-def run_loop(context: Context, views: Mapping[str, View], *, loop: Loop | None = None) -> LoopState:
+def run_loop(context: Context, views: Mapping[str, View]) -> LoopState:
     """Run a task from its first message to an outcome.
 
     Raises Interrupted, and ImageError for an input that cannot be decoded.
     """
-    return resume_loop(initial_state(context, views), context, loop=loop)
+    return resume_loop(initial_state(context, views), context)
 
 
-def resume_loop(state: LoopState, context: Context, *, loop: Loop | None = None) -> LoopState:
+def resume_loop(state: LoopState, context: Context) -> LoopState:
     """Run the loop from a state whose next node is `think` to an outcome. Raises as `run_loop`."""
-    graph = loop or _loop()
-    return cast(LoopState, graph.invoke(state, {"recursion_limit": RECURSION_LIMIT}, context=context))
+    return cast(LoopState, _loop().invoke(state, {"recursion_limit": RECURSION_LIMIT}, context=context))
 
 
-def answer(context: Context, views: Mapping[str, View], *, judge_id: str, repeat: int, trace: str | None) -> Finding:
-    """Run a task and return its finding: a label of the rubric, or the status that says why there is none."""
-    return finding_of(run_loop(context, views), context, judge_id=judge_id, repeat=repeat, trace=trace)
-
-
-def finding_of(state: LoopState, context: Context, *, judge_id: str, repeat: int, trace: str | None) -> Finding:
-    """Return the finding of a loop that has ended."""
+def finding_of(state: LoopState, context: Context, *, trace: str | None) -> Finding:
+    """Return the finding of a loop that has ended: a label of the rubric, or the status that says why there is none."""
     outcome = state["outcome"]
     assert outcome is not None, "the loop ends with an outcome"
     given = outcome["answer"]
-    assert given is None or isinstance(given, Mapping)
-    task = context.task
     return Finding.of(
-        task,
-        judge_id=judge_id,
-        repeat=repeat,
+        context.task,
+        judge_id=context.judge.id,
+        repeat=context.repeat,
         status=cast(Status, outcome["status"]),
         ending=cast(Ending, outcome["ending"]),
         answer=None if given is None else answer_from_json(given),
@@ -124,14 +116,14 @@ def finding_of(state: LoopState, context: Context, *, judge_id: str, repeat: int
         usage=Usage.from_json(state["usage"]),
         turns=state["turns"],
         counts=state["counts"],
-        seconds=context.clock() - context.started,
+        seconds=context.elapsed(),
         trace=trace,
     )
 
 
 def evidence(thought: str, views: Mapping[str, list[Json]]) -> tuple[Evidence, ...]:
     """Return the places that a thought refers to: the crops that it names, mapped to the input images."""
-    panes = {name: [View.from_json(v) for v in data if isinstance(v, Mapping)] for name, data in views.items()}
+    panes = {name: [View.from_json(v) for v in data] for name, data in views.items()}
     # An image of the question is an input or made of one; images of tools are numbered.
     inputs = {views[0].origin.sha256: name for name, views in panes.items() if not _CROP.fullmatch(name)}
     makers = {view.image.sha256: views for views in panes.values() for view in views if view.image != view.origin}
@@ -148,15 +140,10 @@ def _root(view: View, makers: Mapping[str, list[View]]) -> tuple[str, Box]:
     """Follow a view to the input image that it shows. Return (SHA-256, box in px of that image)."""
     origin, box = view.origin.sha256, view.region
     while origin in makers:
-        pane = max(makers[origin], key=lambda p: _overlap(p.window, box))
+        pane = max(makers[origin], key=lambda p: common.area if (common := p.window.intersection(box)) else 0.0)
         box = pane.to_origin(pane.window.intersection(box) or pane.window)
         origin = pane.origin.sha256
     return origin, box
-
-
-def _overlap(a: Box, b: Box) -> float:
-    common = a.intersection(b)
-    return 0.0 if common is None else common.area
 
 
 @cache

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
 from editloupe.agent.answer import parse_reply
-from editloupe.agent.state import Context, LoopState, Next, ToolOutcome
+from editloupe.agent.recorder import ToolOutcome
+from editloupe.agent.state import Context, LoopState, Next
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
-from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolCall, Usage
+from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
 from editloupe.findings import Ending, Observation
 from editloupe.parsing import without_name
@@ -22,7 +23,7 @@ from editloupe.prompts.tags import neutralise
 from editloupe.tasks import Status
 from editloupe.tools.base import ToolContext
 from editloupe.tools.session import Conversation
-from editloupe.values import Json, View
+from editloupe.values import View
 
 MAX_CRASHES = 3
 """Number of tool crashes (exceptions other than ToolError) that end a task: the judge can no longer see."""
@@ -95,14 +96,14 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
     """Run the calls in order and append their observations: in one message, or one per call with native tool calling."""
     budget = context.task.budget
     talk = Conversation(
-        panes={name: tuple(View.from_json(_object(v)) for v in panes) for name, panes in state["views"].items()},
+        panes={name: tuple(View.from_json(v) for v in panes) for name, panes in state["views"].items()},
         crops=state["crops"],
         past_calls=tuple(state["past_calls"]),
     )
     crashes, errors, cached = 0, 0, 0
     answers: list[tuple[ToolCall, list[Part]]] = []
     for index, data in enumerate(state["calls"]):
-        call = ToolCall.from_json(_object(data))
+        call = ToolCall.from_json(data)
         if index >= budget.max_calls_per_turn:
             refused = TextPart(
                 text=f"{neutralise(call.name)} was not run: at most {budget.max_calls_per_turn} calls a turn."
@@ -122,9 +123,8 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
         answers.append((call, parts))
     turns = state["turns"] + 1
     last = turns >= budget.max_turns
-    closing: list[Part] = [
-        TextPart(text=f"Not run, since it could not be read: {_object(m)['error']}") for m in state["malformed"]
-    ]
+    malformed = [MalformedCall.from_json(data).error for data in state["malformed"]]
+    closing: list[Part] = [TextPart(text=f"Not run, since it could not be read: {error}") for error in malformed]
     going_on = render("agent/continue", answer=context.task.answer, native=context.native)
     closing.append(TextPart(text=_last_turn(context) if last else going_on))
     counts = _counted(state, tool_errors=errors, tool_crashes=crashes, cached_tools=cached)
@@ -152,32 +152,20 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
 
     If labels are constrained, one last turn that is held to them comes before that.
     """
-    if state["reminders"] >= context.task.budget.max_reminders and context.constrained:
-        context.recorder.note(
-            f"after {state['reminders']} reminders, a last turn held to the {context.task.answer.noun}s: {state['problem']}"
-        )
-        message = Message.of_text("user", _last_turn(context))
-        return {
-            "history": [*state["history"], context.recorder.add(message, state["history"][-1])],
-            "last": True,
-            "next": "think",
-        }
-    if state["reminders"] >= context.task.budget.max_reminders:
-        return _over(
-            "unparsed",
-            "reminders",
-            f"no call and no {context.task.answer.noun} after {state['reminders']} reminders: {state['problem']}",
-        )
-    tools, native = bool(context.task.tools), context.native
-    text = render("agent/remind", problem=state["problem"], tools=tools, answer=context.task.answer, native=native)
-    context.recorder.note(f"reminder {state['reminders'] + 1}: {state['problem']}")
-    message = Message.of_text("user", text)
-    return {
-        "history": [*state["history"], context.recorder.add(message, state["history"][-1])],
-        "reminders": state["reminders"] + 1,
-        "counts": _counted(state, reminders=1),
-        "next": "think",
-    }
+    reminders, noun = state["reminders"], context.task.answer.noun
+    update: dict[str, Any]
+    if reminders < context.task.budget.max_reminders:
+        tools, native = bool(context.task.tools), context.native
+        text = render("agent/remind", problem=state["problem"], tools=tools, answer=context.task.answer, native=native)
+        context.recorder.note(f"reminder {reminders + 1}: {state['problem']}")
+        update = {"reminders": reminders + 1, "counts": _counted(state, reminders=1)}
+    elif context.constrained:
+        context.recorder.note(f"after {reminders} reminders, a last turn held to the {noun}s: {state['problem']}")
+        text, update = _last_turn(context), {"last": True}
+    else:
+        return _over("unparsed", "reminders", f"no call and no {noun} after {reminders} reminders: {state['problem']}")
+    head = context.recorder.add(Message.of_text("user", text), state["history"][-1])
+    return update | {"history": [*state["history"], head], "next": "think"}
 
 
 def conclude(state: LoopState, context: Context) -> dict[str, Any]:
@@ -197,15 +185,12 @@ Node: TypeAlias = Callable[[LoopState, Context], dict[str, Any]]
 NODES: Final[Mapping[Next, Node]] = {"think": think, "act": act, "remind": remind, "conclude": conclude}
 
 
-def run_nodes(
-    state: LoopState, context: Context, *, until: Callable[[LoopState], bool] = lambda _: False, first: Next = "think"
-) -> LoopState:
+def run_nodes(state: LoopState, context: Context, *, until: Callable[[LoopState], bool] = lambda _: False) -> LoopState:
     """Run the nodes one after another, and return the last state. A recorded conversation is read again in this way.
 
-    first: the node to begin with.   until: tested before each node; where it holds, the state is returned as it is.
+    until: tested before each node; where it holds, the state is returned as it is.
     `resume_loop` can go on from that state if a `think` is due. Raises what the nodes raise.
     """
-    state = cast(LoopState, {**state, "next": first})
     while state["next"] != "end" and not until(state):
         state = cast(LoopState, {**state, **NODES[state["next"]](state, context)})
     return state
@@ -226,7 +211,6 @@ def _with_own_ids(reply: Reply, messages: tuple[Message, ...]) -> Reply:
 
 
 def _last_turn(context: Context) -> str:
-    """Return the text of the last turn, which asks for the label."""
     if context.constrained:
         return render("agent/last_label", answer=context.task.answer, tools=bool(context.task.tools))
     return render("agent/last_turn", answer=context.task.answer, native=context.native)
@@ -298,7 +282,7 @@ def _exceeded(context: Context, spent: Usage, counts: Mapping[str, int]) -> tupl
             "tokens: the endpoint tells no usage, and no rule is known for the tokens of this model's images; "
             "--max-turns or --max-seconds can bound a task"
         )
-    seconds = context.clock() - context.started
+    seconds = context.elapsed()
     if budget.max_seconds is not None and seconds >= budget.max_seconds:
         return "time", f"time: {seconds:.1f} s of {budget.max_seconds:g} s used"
     return None
@@ -320,8 +304,3 @@ def _over(status: Status, ending: Ending, reason: str) -> dict[str, Any]:
 
 def _counted(state: LoopState, **more: int) -> dict[str, int]:
     return state["counts"] | {name: state["counts"].get(name, 0) + n for name, n in more.items() if n}
-
-
-def _object(value: Json) -> Mapping[str, Json]:
-    assert isinstance(value, Mapping)
-    return value

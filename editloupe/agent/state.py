@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
+from editloupe.agent.recorder import TraceRecorder
 from editloupe.backends.base import LMM
-from editloupe.chat import Message, Reply, Request, Sampling, ToolCall, ToolProtocol
+from editloupe.chat import Sampling
 from editloupe.data.images import ImageStore
-from editloupe.findings import Observation
+from editloupe.findings import JudgeSpec
 from editloupe.tasks import Ask
 from editloupe.tools.base import Toolbox
 from editloupe.tools.cache import ToolCache
@@ -55,39 +57,10 @@ class LoopState(TypedDict):
     """The next node."""
 
 
-class Recorder(Protocol):
-    """Records the conversation and every call of one task. It may answer from a recording."""
-
-    def add(self, message: Message, parent: str | None) -> str:
-        """Record a message behind `parent` and return its hash."""
-
-    def messages(self, history: Sequence[str]) -> tuple[Message, ...]:
-        """Return the messages with these hashes."""
-
-    def complete(self, request: Request, head: str, live: Callable[[], Reply]) -> Reply:
-        """Return the recorded reply, else the live one, recorded. `head` is the hash of the last message.
-
-        Raises what `live` raises.
-        """
-
-    def call_tool(self, call: ToolCall, live: Callable[[], ToolOutcome]) -> ToolOutcome:
-        """Return the recorded outcome of a call, else the live one, recorded. Raises what `live` raises."""
-
-    def note(self, text: str, data: Mapping[str, Json] | None = None) -> None:
-        """Record a remark for readers of the trace."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToolOutcome:
-    """The outcome of one tool call."""
-
-    observation: Observation
-    aliases: tuple[str, ...] = ()
-    """Names under which the observation's images are shown."""
-    crashed: str | None = None
-    """Type and text of an unexpected exception of the tool."""
-    cached: bool = False
-    """Whether the result of an equal call was used, and the tool did not run."""
+def stopwatch(clock: Callable[[], float] = time.monotonic) -> Callable[[], float]:
+    """Return a function that gives the seconds of a clock since now."""
+    began = clock()
+    return lambda: clock() - began
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,29 +68,33 @@ class Context:
     """What the loop works with. Swap `backend` to swap the model."""
 
     backend: LMM
+    judge: JudgeSpec
+    """How the backend is asked."""
     toolbox: Toolbox
     images: ImageStore
-    recorder: Recorder
+    recorder: TraceRecorder
+    """Records the conversation and every call. It may answer from a recording."""
     task: Ask
-    clock: Callable[[], float]
-    """Returns seconds; wall time, for `Budget.max_seconds`."""
-    started: float
-    """Reading of the clock at the start of the task."""
-    sampling: Sampling = field(default_factory=Sampling)
-    constrain_labels: bool = False
-    """Whether the last answer is to be held to the labels."""
-    tool_protocol: ToolProtocol = "text"
+    repeat: int = 0
+    """Which time the task is asked, from 0."""
+    elapsed: Callable[[], float] = field(default_factory=stopwatch)
+    """Returns seconds since the start of the task; wall time, for `Budget.max_seconds`."""
     cache: ToolCache | None = None
     """Earlier results of tools; None runs every call."""
 
     @property
+    def sampling(self) -> Sampling:
+        """What is asked of the model in this repeat."""
+        return self.judge.sampling.of_repeat(self.repeat)
+
+    @property
     def native(self) -> bool:
         """Whether the tools are called through the provider's own tool calling."""
-        return self.tool_protocol == "native" and bool(self.task.tools)
+        return self.judge.tool_protocol == "native" and bool(self.task.tools)
 
     @property
     def constrained(self) -> bool:
         """Whether the last answer is held to what may be answered: asked for, and something that the backend can do."""
         traits = self.backend.traits
         can = traits.constrains_schema if self.task.answer.choices() is None else traits.constrains_choices
-        return self.constrain_labels and can
+        return self.judge.constrain_labels and can

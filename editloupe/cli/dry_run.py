@@ -32,7 +32,7 @@ def dry_run(judges: Sequence[Setup], entries: Sequence[Entry], folder: Path, *, 
     prices = read_prices(judges[0].config.prices)
     ahead = [look_ahead(setup, folder, entries=entries) for setup in judges]
     found = [estimate(setup, one, prices) for setup, one in zip(judges, ahead, strict=True)]
-    together = total(list(zip(judges, found, strict=True)))
+    together = total(found)
     if as_json:
         for setup, one in zip(judges, found, strict=True):
             print_json(_as_json(setup, folder, heading_of(setup), one, prices.basis(setup.backend), RULES))

@@ -37,7 +37,7 @@ def heading_of(setup: Setup) -> Heading:
     notes += [
         f"Ablation {name}: {ABLATIONS[name].description}; labels tell of the judge, not of the edits." for name in ablations
     ]
-    if setup.main.constrain_labels and not setup.backend.traits.constrains_choices:
+    if setup.judge.constrain_labels and not setup.backend.traits.constrains_choices:
         notes.append(f"Labels were not constrained: {setup.backend.uri} cannot be held to a list (vllm/MODEL can).")
     if setup.toolbox.absent and setup.judge.kind != "measure":
         reasons = dict.fromkeys(setup.toolbox.absent.values())

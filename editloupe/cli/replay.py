@@ -17,8 +17,8 @@ from editloupe.cli.select import findings_of
 from editloupe.errors import ConfigError
 
 if TYPE_CHECKING:
+    from editloupe.agent.recorder import Side
     from editloupe.findings import Finding
-    from editloupe.runs.recorder import Side
     from editloupe.runs.rerun import RecordMode, Replayed
     from editloupe.runs.store import RunStore
 
@@ -39,7 +39,7 @@ def replay(
     as_json: AsJson = False,
 ) -> int:
     """Replay a run from its traces. Recorded model with live tools tells whether tools have drifted (exit code 4)."""
-    from editloupe.runs.recorder import Side
+    from editloupe.agent.recorder import Side
     from editloupe.runs.rerun import RecordMode, exit_code
     from editloupe.runs.store import RunStore
 
@@ -88,7 +88,7 @@ def _replayed(
 ) -> Iterator[Replayed]:
     from editloupe.backends.base import open_backend
     from editloupe.findings import JudgeSpec
-    from editloupe.runs.live import Live
+    from editloupe.runs.recording import Live
     from editloupe.runs.rerun import Replay
 
     model, tools = sides
@@ -120,7 +120,7 @@ def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: in
     verdicts = ", ".join(f"{n} {_WORDS[verdict]}" for verdict, n in counts.items())
     if any(one.compared for one in done):
         console.print(_tools_table(done))
-    changed = {name: v for one in done for name, v in (one.versions or {}).items()}
+    changed = {name: v for one in done for name, v in one.versions.items()}
     for name, (then, now) in changed.items():
         say(f"{name} was recorded as version {then!r} and is {now!r} here.")
     bad = [one for one in done if one.verdict != "same" or any(c.verdict == "not compared" for c in one.compared)]

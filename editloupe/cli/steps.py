@@ -91,7 +91,7 @@ def show_tree(name: str, finding: Finding, judge: str, forks: Mapping[str, tuple
         kept = "from the question" if parent.step == 0 else f"after step {parent.step}"
         changed = "".join(f", {what}: {words}" for what, words in parent.changes.items())
         number = Path(path).name.split(".")[2]
-        branch = f"{parent.kind} {number} {kept}{changed}: {_ended(end)}"
+        branch = f"{parent.why} {number} {kept}{changed}: {_ended(end)}"
         if "backend" not in parent.changes:
             branch += f"  ({trace.header.judge.get('backend')})"
         branches[path] = where.add(plain(branch))

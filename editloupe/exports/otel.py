@@ -194,7 +194,7 @@ def _link(source: Source, episode: Episode) -> dict[str, Any]:
         name, header = above.trace, read_trace(source.folder / above.trace).header
     what = ("model", str(parent.step - 1)) if parent.step else ("task",)
     fork: dict[str, Json] = {
-        semconv.OURS + "fork.why": parent.kind,
+        semconv.OURS + "fork.why": parent.why,
         semconv.OURS + "fork.step": parent.step,
         semconv.OURS + "fork.changes": sorted(parent.changes),
     }

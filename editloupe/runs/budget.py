@@ -41,11 +41,6 @@ class RunBudget:
         """Whether a limit is 0."""
         return 0 in (self.max_tokens, self.max_seconds, self.max_cost)
 
-    @property
-    def limited(self) -> bool:
-        """Whether there is a limit."""
-        return self != RunBudget()
-
 
 @dataclass
 class Ledger:

@@ -63,7 +63,7 @@ def compare(
 
     images: holds the images of both. If the bytes of a recorded image are gone, the verdict is "not compared".
     """
-    if _shown(recorded) == _shown(now):
+    if (recorded.text, recorded.views, recorded.error) == (now.text, now.views, now.error):
         return Compared(step=step, tool=tool, verdict="identical", tolerance=tolerance)
     if recorded.error != now.error or len(recorded.images) != len(now.images):
         return Compared(step=step, tool=tool, verdict="drift", tolerance=tolerance, reasons=(_otherwise(recorded, now),))
@@ -127,10 +127,6 @@ def _boxes_in(value: Json, key: str = "") -> Iterator[Box]:
         else:
             for inner in value:
                 yield from _boxes_in(inner, key)
-
-
-def _shown(observation: Observation) -> tuple[object, ...]:
-    return observation.text, observation.views, observation.error
 
 
 def _otherwise(recorded: Observation, now: Observation) -> str:

@@ -7,13 +7,14 @@ lie all runs; where, only a few samples (`--limit`) tell. Calls are counted exac
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from editloupe.agent.judge import first_message
+from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context
 from editloupe.backends.base import LMM
 from editloupe.backends.prices import Prices
@@ -26,7 +27,6 @@ from editloupe.imaging.views import size_of
 from editloupe.protocols.base import looks_at_outputs
 from editloupe.runs.execute import selected, standing_in
 from editloupe.runs.judges import Entry
-from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.schedule import Place, Schedule
 from editloupe.runs.sent_sizes import SentTarget, sent_targets, shown_whole
 from editloupe.runs.setup import Respondent, Setup
@@ -71,15 +71,20 @@ class Ahead:
 class End:
     """One end of the range."""
 
-    calls: int
-    images: int
+    calls: int = 0
+    images: int = 0
     """Pictures sent, again with each call."""
-    text_tokens: int
-    image_tokens: int | None
+    text_tokens: int = 0
+    image_tokens: int | None = 0
     """None if unknown."""
-    output_tokens: int
-    cost: float | None
+    output_tokens: int = 0
+    cost: float | None = 0.0
     """In USD; None if unknown."""
+
+    def __add__(self, other: End) -> End:
+        pairs = {name: (value, getattr(other, name)) for name, value in vars(self).items()}
+        both: dict[str, Any] = {name: None if None in pair else sum(pair) for name, pair in pairs.items()}
+        return End(**both)
 
     @property
     def input_tokens(self) -> int | None:
@@ -117,7 +122,8 @@ def look_ahead(setup: Setup, out: Path, *, redo: frozenset[str] = PENDING, entri
     """Return what `execute` with the same arguments would do first. Nothing is written. Raises as `execute` does."""
     loaded = selected(setup.config, ImageStore(), outputs=looks_at_outputs(setup.protocol))
     setup.protocol.check(loaded.samples)
-    store = RunStore.look(out, setup.spec, loaded, entries)
+    store = RunStore(out)
+    store.look(setup.spec, entries, loaded)
     schedule = Schedule(setup.protocol, loaded.samples, setup.repeats, standing_in(store, setup, redo))
     due = schedule.ready
 
@@ -131,45 +137,68 @@ def look_ahead(setup: Setup, out: Path, *, redo: frozenset[str] = PENDING, entri
 
 def estimate(setup: Setup, ahead: Ahead, prices: Prices) -> Estimate:
     """Return the calls, tokens and cost of what is ahead, of all roles together."""
-    ends = []
+    least = most = End()
     for role, respondent in setup.respondents.items():
-        tasks = [task for task in ahead.asked if task.role == role]
-        ends.append((respondent, *_ends(setup, respondent, tasks, prices)))
+        ends = _ends(setup, respondent, [task for task in ahead.asked if task.role == role], prices)
+        least, most = least + ends[0], most + ends[1]
     rule, policy = setup.backend.traits.image_tokens, setup.backend.traits.image_policy
     whole = {task.about.key for task in ahead.asked if shown_whole(task)}
     shown = [sample for sample in ahead.loaded.samples if sample.key in whole]
     small = [(sample.key, target) for sample in shown for target in sent_targets(sample, policy) if target.small]
     return Estimate(
         ahead=ahead,
-        least=_together([(respondent.backend, least) for respondent, least, _ in ends]),
-        most=_together([(respondent.backend, most) for respondent, _, most in ends]),
+        least=least,
+        most=most,
         image_rule="" if rule is None else rule.rule,
         small=tuple(small),
     )
 
 
 def _ends(setup: Setup, respondent: Respondent, tasks: Sequence[Ask], prices: Prices) -> tuple[End, End]:
-    rule, policy = respondent.backend.traits.image_tokens, respondent.backend.traits.image_policy
-    crop = 0 if rule is None else rule.count(*policy.size(*CROP_PX))
-    least, most = _Sum(), _Sum()
+    """Return both ends of one role. One who is no LMM is sent nothing."""
+    traits, least, most = respondent.backend.traits, End(), End()
+    crop = 0 if traits.image_tokens is None else traits.image_tokens.count(*traits.image_policy.size(*CROP_PX))
     for task in tasks:
+        calls = most_calls(respondent, task)
+        if not traits.is_lmm:
+            least, most = least + End(calls=1), most + End(calls=calls)
+            continue
         message, offered = _first_message(setup, respondent, task)
         text = (len(message.text) + offered) // CHARACTERS_A_TOKEN
-        sizes = [policy.size(part.image.width, part.image.height) for part in message.images]
-        pictures = 0 if rule is None else sum(rule.count(*size) for size in sizes)
-        least.add(1, text=text, images=len(sizes), image_tokens=pictures, crop_tokens=crop, turns=0)
-        turns = task.budget.max_turns if task.tools else 0
-        calls = most_calls(respondent, task)
-        most.add(calls, text=text, images=len(sizes), image_tokens=pictures, crop_tokens=crop, turns=turns)
-    return _end(least, respondent.backend, prices), _end(most, respondent.backend, prices)
+        sizes = [traits.image_policy.size(part.image.width, part.image.height) for part in message.images]
+        tokens = None if traits.image_tokens is None else sum(traits.image_tokens.count(*size) for size in sizes)
+        conversation = partial(_conversation, text=text, images=len(sizes), image_tokens=tokens, crop_tokens=crop)
+        least += conversation(1, 0)
+        most += conversation(calls, task.budget.max_turns if task.tools else 0)
+    return _priced(least, respondent.backend, prices), _priced(most, respondent.backend, prices)
 
 
-def total(judges: Sequence[tuple[Setup, Estimate]]) -> tuple[End, End]:
-    """Return both ends of several judges together. What is not known of one is not known of all.
+def _conversation(calls: int, turns: int, *, text: int, images: int, image_tokens: int | None, crop_tokens: int) -> End:
+    """Return a conversation of so many calls, each of which sends all that was before it: a reply and, in turns, a crop."""
+    seen = [min(call, turns) for call in range(calls)]
+    sent = sum(images + crops for crops in seen)
+    known = None if sent else 0
+    if image_tokens is not None:
+        known = sum(image_tokens + crops * crop_tokens for crops in seen)
+    return End(
+        calls=calls,
+        images=sent,
+        text_tokens=sum(text + call * REPLY_TOKENS + crops * OBSERVATION_TOKENS for call, crops in enumerate(seen)),
+        image_tokens=known,
+        output_tokens=calls * REPLY_TOKENS,
+    )
 
-    A judge that is no LMM is sent nothing, and adds its calls alone.
-    """
-    return _together([(s.backend, e.least) for s, e in judges]), _together([(s.backend, e.most) for s, e in judges])
+
+def _priced(end: End, backend: LMM, prices: Prices) -> End:
+    if not backend.traits.is_lmm:
+        return end
+    usage = Usage(input_tokens=end.input_tokens, output_tokens=end.output_tokens)
+    return replace(end, cost=None if end.input_tokens is None else prices.of(backend, usage))
+
+
+def total(judges: Sequence[Estimate]) -> tuple[End, End]:
+    """Return both ends of several judges together. What is not known of one is not known of all."""
+    return sum((one.least for one in judges), End()), sum((one.most for one in judges), End())
 
 
 def most_calls(respondent: Respondent, task: Ask) -> int:
@@ -177,69 +206,19 @@ def most_calls(respondent: Respondent, task: Ask) -> int:
     budget = task.budget
     if task.tools:
         return budget.max_turns + budget.max_reminders + 1 if budget.max_turns else 1
-    held = respondent.constrain_labels and respondent.backend.traits.constrains_choices
+    held = respondent.spec.constrain_labels and respondent.backend.traits.constrains_choices
     return 1 + budget.max_reminders + held
-
-
-@dataclass
-class _Sum:
-    calls: int = 0
-    images: int = 0
-    text: int = 0
-    image_tokens: int = 0
-    output: int = 0
-
-    def add(self, calls: int, *, text: int, images: int, image_tokens: int, crop_tokens: int, turns: int) -> None:
-        """Add a conversation of so many calls, each of which sends all that was before it."""
-        for call in range(calls):
-            seen = min(call, turns)
-            self.text += text + call * REPLY_TOKENS + seen * OBSERVATION_TOKENS
-            self.images += images + seen
-            self.image_tokens += image_tokens + seen * crop_tokens
-        self.calls += calls
-        self.output += calls * REPLY_TOKENS
-
-
-def _end(total: _Sum, backend: LMM, prices: Prices) -> End:
-    known = backend.traits.image_tokens is not None or not total.images
-    usage = Usage(input_tokens=total.text + total.image_tokens, output_tokens=total.output)
-    priced = known or not backend.traits.is_lmm
-    return End(
-        calls=total.calls,
-        images=total.images,
-        text_tokens=total.text,
-        image_tokens=total.image_tokens if known else None,
-        output_tokens=total.output,
-        cost=prices.of(backend, usage) if priced else None,
-    )
-
-
-def _together(judges: Sequence[tuple[LMM, End]]) -> End:
-    sent = [end for backend, end in judges if backend.traits.is_lmm]
-    costs = [end.cost for end in sent]
-    images = [end.image_tokens for end in sent]
-    return End(
-        calls=sum(end.calls for _, end in judges),
-        images=sum(end.images for end in sent),
-        text_tokens=sum(end.text_tokens for end in sent),
-        image_tokens=None if None in images else sum(filter(None, images)),
-        output_tokens=sum(end.output_tokens for end in sent),
-        cost=None if None in costs else sum(filter(None, costs), 0.0),
-    )
 
 
 def _first_message(setup: Setup, respondent: Respondent, task: Ask) -> tuple[Message, int]:
     """Return the task's first message, and the characters of natively offered tools beside it."""
     context = Context(
         backend=respondent.backend,
+        judge=respondent.spec,
         toolbox=setup.toolbox,
         images=ImageStore(),
         recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
-        clock=time.monotonic,
-        started=0.0,
-        constrain_labels=respondent.constrain_labels,
-        tool_protocol=respondent.tool_protocol,
     )
     views: Mapping[str, View] = {recipe.alias: View.whole(size_of(recipe)) for recipe in task.views}
     specs = setup.toolbox.specs(task.tools) if context.native else ()

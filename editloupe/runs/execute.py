@@ -7,8 +7,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,18 +21,17 @@ from editloupe.errors import ConfigError, DataError, Interrupted, TraceError
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
-from editloupe.runs.executors import as_ready
+from editloupe.runs.executors import at_once
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Place, Schedule
-from editloupe.runs.sent_sizes import sent_targets, shown_whole, small_targets_message
+from editloupe.runs.sent_sizes import shown_whole, small_targets_message
 from editloupe.runs.setup import Setup, weights_of
 from editloupe.runs.store import RunStore
 from editloupe.runs.worker import Job, Worker, ends_the_same, run_task, tool_cache_of, trace_path
 from editloupe.scores import Score, protocol_faults
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
-from editloupe.traces.events import FindingEvent
-from editloupe.traces.read import read_trace
+from editloupe.traces.read import last_finding, read_trace
 from editloupe.traces.record import set_aside
 from editloupe.values import Json, digest
 
@@ -130,22 +129,24 @@ def execute(
     stop = stop or threading.Event()
     ledger = Ledger(budget=budget or RunBudget(), prices=prices or Prices(), stop=stop)
     ledger.check(setup.backend)
+    if executor is not None:
+        _check_executor(setup, ledger)
     limit = limit_of(setup.backend.endpoint)
     throttled = limit.throttled
     images = ImageStore(out / "blobs")
     narrowed = loaded is not None or plan.narrowed
     found = selected(plan, images, outputs=looks_at_outputs(setup.protocol)) if loaded is None else loaded
     setup.protocol.check(found.samples)
-    store = RunStore.write(out, setup.spec)
-    try:
-        own = [entry_of(setup, role) for role in setup.respondents]
-        store.begin(setup.spec, own, found, config=dict(config or {}), narrowed=narrowed, entries=entries)
+    store = RunStore.begin(out, setup.spec, [*setup.entries(), *entries], found, config=config, narrowed=narrowed)
+    with closing(store):
         refused = rejected_findings(setup, found.rejected)
         for finding in refused:
             if store.latest(finding) != finding:
                 store.add_finding(finding)
         schedule = Schedule(setup.protocol, found.samples, setup.repeats, standing_in(store, setup, redo))
-        _prepare(setup, schedule)
+        if any(p.task.kind == "ask" and p.task.tools and p.task.blocked is None for p in schedule.ready):
+            # Weights that cannot be loaded are found before anything is spent.
+            setup.toolbox.prepare()
         cache = ToolCache(tool_cache_of(out), device=weights_of(plan).device)
         done = schedule.reused + len(refused)
         failed = len(refused) + sum(f.status != "ok" for f in schedule.findings)
@@ -156,31 +157,59 @@ def execute(
                 listener(Progress(done=done, total=total, failed=failed, grows=grows, finding=finding))
 
         report()
-        submit = _submitter(setup, store, found, images, stop, ledger, cache, redo, executor)
+        samples = {sample.key: sample for sample in found.samples}
+        metered = setup.with_backends(lambda backend: Metered(backend, ledger))
+        worker = Worker(setup=metered, images=images, run=out, stop=stop, samples=samples, cache=cache)
+
+        def answer(place: Place) -> Finding | None:
+            if stop.is_set() or ledger.refused:
+                return None
+            begin(place)
+            try:
+                return worker.run_task(place.task, repeat=place.repeat)
+            except Interrupted:
+                return None
+
+        def begin(place: Place) -> None:
+            judge_id = setup.judge_of(place.task).id
+            before = store.findings.get((place.task.id, judge_id, place.repeat))
+            if before is not None and ends_the_same(before):
+                set_aside(trace_path(out, judge_id, place.task.id, place.repeat))
+
+        def job() -> Job | None:
+            place = schedule.next()
+            if place is None:
+                return None
+            begin(place)
+            sample = samples.get(place.task.about.key)
+            return Job(config=plan, run=out, task=place.task, repeat=place.repeat, sample=sample)
+
         width = plan.concurrency or default_concurrency(setup, plan.max_connections)
         with limit.fixed(plan.max_connections):
-            for finding in _answered(schedule, submit, width, stop):
+            answers = (
+                at_once(answer, schedule.next, width=width, stop=stop)
+                if executor is None
+                else at_once(run_task, job, width=width, stop=stop, pool=executor)
+            )
+            for finding in filter(None, answers):
                 task = schedule.places[finding.task_id, finding.repeat].task
-                if task.kind == "measure":
-                    store.add_judge(Entry(judge=setup.judge_of(task), role=task.role))
-                store.add_finding(finding)
+                store.add_finding(finding, by=Entry(judge=setup.judge_of(task), role=task.role))
                 schedule.arrived(finding)
                 ledger.check_time()
                 done += 1
                 failed += finding.status != "ok"
                 report(finding)
-            rate_notes = _rate_notes(limit, limit.throttled - throttled)
-    finally:
-        store.close()
-    problems = schedule.problems()
-    findings = [*schedule.findings, *problems, *refused]
+            notes = tuple(_notes(setup, found, schedule, limit, limit.throttled - throttled))
+    findings = [*schedule.findings, *schedule.problems(), *refused]
+    scores = scored(setup.protocol, found.samples, schedule.findings, setup.repeats)
+    unread = [(row.editor, row.id, row.edit_type) for row in found.rejected]
     asked = schedule.total + len(refused)
     return Outcome(
         store=store,
         setup=setup,
         loaded=found,
         findings=tuple(findings),
-        scores=tuple(_scores(setup, found, schedule.findings)),
+        scores=(*scores, *rejected_scores(unread, setup.metrics)),
         asked=asked,
         reused=schedule.reused,
         interrupted=stop.is_set() and len(findings) < asked,
@@ -188,14 +217,16 @@ def execute(
         ledger=ledger,
         tool_calls=cache.ran,
         cached=cache.hits,
-        notes=(
-            *found.notes,
-            *_target_notes(setup, found, schedule),
-            *rate_notes,
-            *_repeat_notes(setup),
-            *dict.fromkeys(problem.reason for problem in problems),
-        ),
+        notes=notes,
     )
+
+
+def _check_executor(setup: Setup, ledger: Ledger) -> None:
+    """Raise ConfigError for what no other process can be given."""
+    if any(not isinstance(judge.backend, str | None) for judge in (setup.config.judge, *setup.config.role.values())):
+        raise ConfigError("a backend that is an object cannot go to another process; name it by its URI")
+    if ledger.budget != RunBudget():
+        raise ConfigError("a budget of the run is kept by threads only; leave the executor or the budget out")
 
 
 def selected(config: RunConfig, images: ImageStore, *, outputs: bool = True) -> Loaded:
@@ -253,19 +284,12 @@ def standing_in(store: RunStore, setup: Setup, redo: frozenset[str]) -> Callable
     return standing
 
 
-def entry_of(setup: Setup, role: str) -> Entry:
-    """Return how run.json lists who answers in a role."""
-    return Entry(judge=setup.respondents[role].spec, name=setup.respondents[role].name, role=role)
-
-
 def standing_in_trace(trace: Path) -> Finding | None:
     """Return the finding that stands in a trace; None if there is none. One that could only end as before is set aside."""
     try:
-        events = read_trace(trace).events
+        finding = last_finding(read_trace(trace).events)
     except TraceError:
         return None  # no file, or the worker says what is wrong with it and begins anew
-    last = next((event.finding for event in reversed(events) if isinstance(event, FindingEvent)), None)
-    finding = None if last is None else Finding.from_json(last)
     if finding is None or finding.status not in PENDING:
         return finding
     if ends_the_same(finding):
@@ -273,119 +297,24 @@ def standing_in_trace(trace: Path) -> Finding | None:
     return None
 
 
-Submit = Callable[[Executor, Place], "Future[Finding | None]"]
-
-
-def _submitter(
-    setup: Setup,
-    store: RunStore,
-    loaded: Loaded,
-    images: ImageStore,
-    stop: threading.Event,
-    ledger: Ledger,
-    cache: ToolCache,
-    redo: frozenset[str],
-    executor: Executor | None,
-) -> tuple[Executor | None, Submit]:
-    samples = {sample.key: sample for sample in loaded.samples}
-
-    def begin(place: Place) -> Path:
-        """Return the trace of a place, set aside if it could only end as before."""
-        judge_id = setup.judge_of(place.task).id
-        path = trace_path(store.folder, judge_id, place.task.id, place.repeat)
-        before = store.findings.get((place.task.id, judge_id, place.repeat))
-        if before is not None and ends_the_same(before):
-            set_aside(path)
-        return path
-
-    if executor is not None:
-        if any(not isinstance(judge.backend, str | None) for judge in (setup.config.judge, *setup.config.role.values())):
-            raise ConfigError("a backend that is an object cannot go to another process; name it by its URI")
-        if ledger.budget.limited:
-            raise ConfigError("a budget of the run is kept by threads only; leave the executor or the budget out")
-
-        def send(pool: Executor, place: Place) -> Future[Finding | None]:
-            begin(place)
-            sample = samples.get(place.task.about.key)
-            job = Job(config=setup.config, run=store.folder, task=place.task, repeat=place.repeat, sample=sample)
-            return pool.submit(run_task, job)
-
-        return executor, send
-
-    metered = setup.with_backends(lambda backend: Metered(backend, ledger))
-    policy = setup.backend.traits.image_policy
-    targets = {key: sent_targets(sample, policy) for key, sample in samples.items()}
-    worker = Worker(setup=metered, images=images, stop=stop, targets=targets, cache=cache)
-
-    def work(place: Place) -> Finding | None:
-        if stop.is_set() or ledger.refused:
-            return None
-        path = begin(place)
-        try:
-            name = str(path.relative_to(store.folder))
-            return worker.run_task(place.task, trace=path, name=name, repeat=place.repeat)
-        except Interrupted:
-            return None
-
-    return None, lambda pool, place: pool.submit(work, place)
-
-
-def _answered(
-    schedule: Schedule, submitter: tuple[Executor | None, Submit], width: int, stop: threading.Event
-) -> Iterator[Finding]:
-    """Yield findings in the order of completion; `width` tasks at a time, and no queue beyond them."""
-    given, submit = submitter
-    with nullcontext(given) if given else ThreadPoolExecutor(width, thread_name_prefix="judge") as pool:
-
-        def start() -> Future[Finding | None] | None:
-            place = schedule.next()
-            return None if place is None else submit(pool, place)
-
-        yield from filter(None, as_ready(start, width=width, stop=stop))
-
-
-def _prepare(setup: Setup, schedule: Schedule) -> None:
-    """Load the tools' weights before anything is spent. Raises ConfigError if they cannot be loaded."""
-    due = [place.task for place in schedule.ready]
-    if any(task.kind == "ask" and task.tools and task.blocked is None for task in due):
-        setup.toolbox.prepare()
-
-
-def _scores(setup: Setup, loaded: Loaded, findings: Iterable[Finding]) -> list[Score]:
-    rows = [(row.editor, row.id, row.edit_type) for row in loaded.rejected]
-    scores = scored(setup.protocol, loaded.samples, findings, setup.repeats)
-    return [*scores, *rejected_scores(rows, setup.metrics)]
-
-
-def _target_notes(setup: Setup, loaded: Loaded, schedule: Schedule) -> tuple[str, ...]:
-    if not setup.backend.traits.is_lmm:
-        return ()
-    whole = {place.task.about.key for place in schedule.places.values() if shown_whole(place.task)}
-    shown = [sample for sample in loaded.samples if sample.key in whole]
-    message = small_targets_message(shown, setup.backend.traits.image_policy)
-    return () if message is None else (message,)
-
-
-def _repeat_notes(setup: Setup) -> tuple[str, ...]:
-    """Return a warning for repeats that cannot differ: their agreement says nothing."""
-    sampling = setup.main.sampling
-    if setup.repeats.count == 1:
-        return ()
-    if setup.backend.uri == "baseline":
-        return ("The pixel baseline answers the same each time: its repeats say nothing of doubt.",)
-    if sampling.temperature == 0:
-        return (
+def _notes(setup: Setup, loaded: Loaded, schedule: Schedule, limit: ConnectionLimit, throttled: int) -> Iterator[str]:
+    yield from loaded.notes
+    if setup.backend.traits.is_lmm:
+        whole = {place.task.about.key for place in schedule.places.values() if shown_whole(place.task)}
+        shown = [sample for sample in loaded.samples if sample.key in whole]
+        if message := small_targets_message(shown, setup.backend.traits.image_policy):
+            yield message
+    if throttled:
+        times = "once" if throttled == 1 else f"{throttled} times"
+        yield f"The endpoint refused calls for their rate {times}; at the end {limit.limit} at once were tried."
+    if setup.repeats.count > 1 and setup.backend.uri == "baseline":
+        yield "The pixel baseline answers the same each time: its repeats say nothing of doubt."
+    elif setup.repeats.count > 1 and setup.judge.sampling.temperature == 0:
+        yield (
             "Repeats were asked at temperature 0, where most models answer (nearly) the same each time; "
-            "--temperature 1 lets them differ.",
+            "--temperature 1 lets them differ."
         )
-    return ()
-
-
-def _rate_notes(limit: ConnectionLimit, throttled: int) -> tuple[str, ...]:
-    if not throttled:
-        return ()
-    times = "once" if throttled == 1 else f"{throttled} times"
-    return (f"The endpoint refused calls for their rate {times}; at the end {limit.limit} at once were tried.",)
+    yield from dict.fromkeys(problem.reason for problem in schedule.problems())
 
 
 def default_concurrency(setup: Setup, connections: int | None = None) -> int:

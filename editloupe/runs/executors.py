@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
@@ -12,18 +13,31 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def as_ready(start: Callable[[], Future[Result] | None], *, width: int, stop: threading.Event) -> Iterator[Result]:
-    """Return results in the order of completion.
+def at_once(
+    work: Callable[[Item], Result],
+    take: Callable[[], Item | None],
+    *,
+    width: int,
+    stop: threading.Event | None = None,
+    pool: Executor | None = None,
+) -> Iterator[Result]:
+    """Return `work` of every item, in the order of completion. Raises ValueError for no width.
 
-    start: begins the next piece of work; None if there is nothing to begin now. It is asked again after each result.
-    width: pieces at once.   stop: once set, nothing further is begun; what is under way is finished.
+    take: returns the next item; None if there is nothing to begin now. It is asked again after each result.
+    width: items at once.   stop: once set, nothing further is begun; what is under way is finished.
+    pool: what runs the work; None for threads of this process.
     """
+    if width < 1:
+        raise ValueError(f"expected at least 1 at once, found {width}")
+    stop = stop or threading.Event()
     running: set[Future[Result]] = set()
     # Each says itself that it is done: asking all of them costs more with every one that runs.
     ended: SimpleQueue[Future[Result]] = SimpleQueue()
-    try:
+    threads = ThreadPoolExecutor(width, thread_name_prefix="judge")
+    with threads if pool is None else nullcontext(pool) as pool:
         while True:
-            while len(running) < width and not stop.is_set() and (future := start()) is not None:
+            while len(running) < width and not stop.is_set() and (item := take()) is not None:
+                future = pool.submit(work, item)
                 running.add(future)
                 future.add_done_callback(ended.put)
             if not running:
@@ -35,23 +49,3 @@ def as_ready(start: Callable[[], Future[Result] | None], *, width: int, stop: th
                 continue
             running.discard(future)
             yield future.result()
-    finally:
-        for future in running:
-            future.cancel()
-
-
-def in_threads(
-    work: Callable[[Item], Result], items: Iterable[Item], *, width: int, stop: threading.Event | None = None
-) -> Iterator[Result]:
-    """Return `work` of every item, `width` items at a time, in the order of completion. Raises ValueError for no width."""
-    if width < 1:
-        raise ValueError(f"expected at least 1 at once, found {width}")
-    waiting = iter(items)
-    with ThreadPoolExecutor(width, thread_name_prefix="judge") as pool:
-
-        def start() -> Future[Result] | None:
-            for item in waiting:
-                return pool.submit(work, item)
-            return None
-
-        yield from as_ready(start, width=width, stop=stop or threading.Event())

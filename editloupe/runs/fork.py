@@ -8,6 +8,7 @@ from pathlib import Path
 
 from editloupe.agent.judge import finding_of, initial_state, resume_loop, tool_specs
 from editloupe.agent.nodes import run_nodes
+from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context, LoopState
 from editloupe.backends.base import LMM
 from editloupe.chat import Message
@@ -16,9 +17,7 @@ from editloupe.errors import ConfigError, ReplayMiss, TraceError
 from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
-from editloupe.runs.live import Live, begin_child, context_of, judge_of
-from editloupe.runs.recorder import RecorderMode, TraceRecorder
-from editloupe.runs.recording import Recording, read_recording
+from editloupe.runs.recording import Live, Recording, begin_child, context_of, read_recording
 from editloupe.tools.base import Toolbox
 from editloupe.traces.lineage import Parent
 from editloupe.traces.record import TraceWriter
@@ -37,21 +36,11 @@ class Changes:
     call: int | None = None
     """Number of that call in the step, from 1; None if the step has one call."""
 
-    @property
-    def message(self) -> bool:
-        """Whether the model gets a new message."""
-        return self.instruction is not None or self.tools is not None
-
     def summary(self) -> dict[str, str]:
         """Return name → short text of each change, for the header of the new trace."""
-        found: dict[str, str] = {}
-        if self.instruction is not None:
-            found["instruction"] = " ".join(self.instruction.split())[:200]
-        if self.tools is not None:
-            found["tools"] = ", ".join(self.tools) or "none"
-        if self.observation is not None:
-            found["observation"] = " ".join(self.observation.split())[:200]
-        return found
+        tools = None if self.tools is None else ", ".join(self.tools) or "none"
+        texts = {"instruction": self.instruction, "tools": tools, "observation": self.observation}
+        return {name: " ".join(text.split())[:200] for name, text in texts.items() if text is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +63,6 @@ def fork(
     backend: LMM,
     toolbox: Toolbox,
     changes: Changes | None = None,
-    images: ImageStore | None = None,
 ) -> Forked:
     """Continue the trace `name` of a run live after its step `at`, in a new trace in the run's `forks/`.
 
@@ -88,7 +76,14 @@ def fork(
     recording = read_recording(folder, name)
     if recording.trace.tampering:
         raise TraceError(f"{name} cannot be forked: {recording.trace.tampering[0]}")
-    _check(recording, at, changes)
+    steps = len(recording.cassette.models)
+    if not 0 <= at <= steps:
+        raise ConfigError(f"{name} has {steps} steps; --at {at} is none of 0 to {steps}")
+    if at == 0 and changes.summary():
+        raise ConfigError(
+            "before step 1 there is only the question, and a changed question is a new run: judge with another --out, "
+            "or fork after a step (--at 1)"
+        )
     live = Live(backend=backend, toolbox=toolbox)
     live.check(recording.judge)
     missing = [tool for tool in changes.tools or () if tool not in toolbox.tools]
@@ -99,34 +94,25 @@ def fork(
     began: list[Parent] = []
 
     def begin(head: str, step: int, tools: int) -> TraceWriter:
-        began.append(Parent(trace=name, head=head, step=step, tools=tools, kind="fork", changes=summary))
+        began.append(Parent(trace=name, head=head, step=step, tools=tools, why="fork", changes=summary))
         return begin_child(folder, recording, task, live, began[0])
 
-    mode = RecorderMode(edits=_edits(recording, at, changes), drop_carry=live.changes_provider(recording.judge))
-    recorder = TraceRecorder(recording.cassette, mode, open_trace=begin)
-    images = images or ImageStore(folder / "blobs")
+    recorder = TraceRecorder(
+        cassette=recording.cassette,
+        edits=_edits(recording, at, changes),
+        drop_carry=live.changes_provider(recording.judge),
+        open_trace=begin,
+    )
+    images = ImageStore(folder / "blobs")
     try:
         state = _state_after(recording, recorder, at, images)
         context = context_of(recording, recorder, live, images, task)
         recorder.go_live()
         state = resume_loop(_apply(state, context, changes), context)
-        judge = judge_of(recording, live)
-        finding = finding_of(state, context, judge_id=judge.id, repeat=recording.trace.header.repeat, trace=None)
-        finding = recorder.finish(finding, folder)
+        finding = recorder.finish(finding_of(state, context, trace=None), folder)
     finally:
         recorder.close()
     return Forked(trace=str(finding.trace), finding=finding, recorded=recording.finding, parent=began[0])
-
-
-def _check(recording: Recording, at: int, changes: Changes) -> None:
-    steps = len(recording.cassette.models)
-    if not 0 <= at <= steps:
-        raise ConfigError(f"{recording.name} has {steps} steps; --at {at} is none of 0 to {steps}")
-    if at == 0 and changes.summary():
-        raise ConfigError(
-            "before step 1 there is only the question, and a changed question is a new run: judge with another --out, "
-            "or fork after a step (--at 1)"
-        )
 
 
 def _edits(recording: Recording, at: int, changes: Changes) -> Mapping[int, str]:
@@ -147,7 +133,6 @@ def _edits(recording: Recording, at: int, changes: Changes) -> Mapping[int, str]
 
 
 def _state_after(recording: Recording, recorder: TraceRecorder, at: int, images: ImageStore) -> LoopState:
-    """Return the loop's state after the kept steps."""
     prefix = context_of(recording, recorder, Live(), images)
     state = initial_state(prefix, recording.views, recording.question)
     try:
@@ -160,7 +145,7 @@ def _state_after(recording: Recording, recorder: TraceRecorder, at: int, images:
 
 def _apply(state: LoopState, context: Context, changes: Changes) -> LoopState:
     """Return the state from which the loop continues with `think`, with the new message if there is one."""
-    if not changes.message:
+    if changes.instruction is None and changes.tools is None:
         if state["next"] != "think":
             ended = "the judge answered" if state["next"] == "conclude" else "the loop ended"
             raise ConfigError(f"at this step {ended}: keep fewer steps, or say something more with --add-instruction")

@@ -13,7 +13,6 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from editloupe.errors import ConfigError
@@ -106,9 +105,7 @@ class RunIndex:
     def __enter__(self) -> RunIndex:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def refresh(self) -> None:

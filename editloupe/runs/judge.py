@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,14 @@ from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, ToolProtocolCho
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.findings import PENDING, Finding
-from editloupe.runs.execute import default_concurrency, entry_of
-from editloupe.runs.executors import in_threads
+from editloupe.runs.execute import default_concurrency
+from editloupe.runs.executors import at_once
 from editloupe.runs.judges import Entry
-from editloupe.runs.schedule import Place, Schedule
-from editloupe.runs.sent_sizes import sent_targets
+from editloupe.runs.schedule import Schedule
 from editloupe.runs.setup import open_setup, weights_of
 from editloupe.runs.store import RunStore
-from editloupe.runs.worker import Worker, tool_cache_of, trace_path
+from editloupe.runs.worker import Worker, tool_cache_of
+from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
 from editloupe.values import Json, Sample
 
@@ -89,11 +89,9 @@ class Judge:
         self._store: RunStore | None = None
         self._cache: ToolCache | None = None
         if out is not None:
-            self._store = RunStore.write(Path(out), self._setup.spec)
             self._cache = ToolCache(tool_cache_of(Path(out)), device=weights_of(config).device)
             nothing = Loaded(format="python", samples=(), rejected=())
-            own = [entry_of(self._setup, role) for role in self._setup.respondents]
-            self._store.begin(self._setup.spec, own, nothing, config={}, narrowed=False)
+            self._store = RunStore.begin(Path(out), self._setup.spec, self._setup.entries(), nothing)
 
     @property
     def id(self) -> str:
@@ -105,14 +103,24 @@ class Judge:
 
         A failure is a finding with a status, never an exception.
         """
-        if self._store is None:
-            # A store of its own for each sample, so that a long-lived judge does not keep every crop.
-            worker = self._worker(sample, ImageStore())
-            return self._answered(sample, lambda place: worker.run_task(place.task))
         store = self._store
-        with self._lock:
-            store.add_samples(Loaded(format="python", samples=(sample,), rejected=()))
-        return self._answered(sample, lambda place: self._recorded(store, place, sample))
+        if store is not None:
+            with self._lock:
+                store.add_samples(Loaded(format="python", samples=(sample,), rejected=()))
+        worker = Worker(
+            setup=self._setup,
+            # Of its own for each sample, so that a long-lived judge does not keep every crop.
+            images=ImageStore(None if store is None else store.blobs),
+            run=None if store is None else store.folder,
+            stop=self._stop,
+            samples={sample.key: sample},
+            cache=self._cache,
+        )
+        schedule = Schedule(self._setup.protocol, [sample], self._setup.repeats, lambda task, repeat: None)
+        while (place := schedule.next()) is not None:
+            task = place.task
+            schedule.arrived(worker.run_task(task) if store is None else self._recorded(store, worker, task))
+        return [*schedule.findings, *schedule.problems()]
 
     def judge_all(self, samples: Iterable[Sample], *, concurrency: int | None = None) -> list[list[Finding]]:
         """Judge many samples at once. Results come in the order of the samples."""
@@ -122,7 +130,10 @@ class Judge:
             with self._lock:
                 self._store.add_samples(Loaded(format="python", samples=tuple(jobs), rejected=()))
         width = concurrency or default_concurrency(self._setup)
-        results = in_threads(lambda job: (job[0], self.judge(job[1])), enumerate(jobs), width=width, stop=self._stop)
+        waiting = iter(enumerate(jobs))
+        results = at_once(
+            lambda job: (job[0], self.judge(job[1])), lambda: next(waiting, None), width=width, stop=self._stop
+        )
         return [findings for _, findings in sorted(results, key=lambda r: r[0])]
 
     def close(self) -> None:
@@ -136,30 +147,16 @@ class Judge:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _answered(self, sample: Sample, answer: Callable[[Place], Finding]) -> list[Finding]:
-        schedule = Schedule(self._setup.protocol, [sample], self._setup.repeats, lambda task, repeat: None)
-        while (place := schedule.next()) is not None:
-            schedule.arrived(answer(place))
-        return [*schedule.findings, *schedule.problems()]
-
-    def _worker(self, sample: Sample, images: ImageStore) -> Worker:
-        targets = {sample.key: sent_targets(sample, self._setup.backend.traits.image_policy)}
-        return Worker(setup=self._setup, images=images, stop=self._stop, targets=targets, cache=self._cache)
-
-    def _recorded(self, store: RunStore, place: Place, sample: Sample) -> Finding:
+    def _recorded(self, store: RunStore, worker: Worker, task: Task) -> Finding:
         """Return the finding of a task in the run folder: the one that stands, or a new one."""
-        task, judge = place.task, self._setup.judge_of(place.task)
+        judge = self._setup.judge_of(task)
         with self._lock:
             busy = self._busy[task.id]
         with busy:
             known = store.findings.get((task.id, judge.id, 0))
             if known is not None and known.status not in PENDING:
                 return known
-            worker = self._worker(sample, ImageStore(store.blobs))
-            path = trace_path(store.folder, judge.id, task.id, 0)
-            finding = worker.run_task(task, trace=path, name=str(path.relative_to(store.folder)))
+            finding = worker.run_task(task)
             with self._lock:
-                if task.kind == "measure":
-                    store.add_judge(Entry(judge=judge, role=task.role))
-                store.add_finding(finding)
+                store.add_finding(finding, by=Entry(judge=judge, role=task.role))
             return finding

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from editloupe.config import OF_A_JUDGE
+from editloupe.config import OF_A_JUDGE, RunSpec
 from editloupe.errors import RunMismatch
 from editloupe.findings import JudgeSpec
 from editloupe.values import Json
@@ -59,11 +59,14 @@ def joined(known: Json, entries: Iterable[Entry], folder: Path) -> dict[str, Jso
     """
     found = dict(known) if isinstance(known, Mapping) else {}
     for entry in entries:
-        before = found.get(entry.judge.id)
-        found[entry.judge.id] = {**(before if isinstance(before, Mapping) else {}), **entry.to_json()}
+        earlier = found.get(entry.judge.id)
+        found[entry.judge.id] = {**(earlier if isinstance(earlier, Mapping) else {}), **entry.to_json()}
         for id_, other in found.items():
             if entry.name and id_ != entry.judge.id and isinstance(other, Mapping) and other.get("name") == entry.name:
-                changes = "; ".join(_differences(other, entry.judge.to_json()))
+                now = entry.judge.to_json()
+                before = RunSpec(identity={field: other.get(field) for field in now})
+                different = before.differs_from(RunSpec(identity=now))
+                changes = "; ".join(f"{field.replace('.', ' ')} was {a!r} and is {b!r}" for field, a, b in different)
                 raise RunMismatch(
                     f"{folder} has a judge {entry.name!r} already, and it is another one: {changes}. "
                     "Give the new one a name of its own"
@@ -94,11 +97,12 @@ def with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
     known = {id_: j for id_, j in found.items() if isinstance(j, Mapping) and isinstance(j.get("options"), Mapping)}
     if not known:
         return dict(config)
+    rest = {name: value for name, value in config.items() if name not in ("judges", *OF_A_JUDGE)}
     if len(known) == 1 and not any(j.get("name") for j in known.values()):
         (only,) = known.values()
         options, several = only["options"], config.get("judges") or isinstance(config.get("backend"), list)
         assert isinstance(options, Mapping)
-        return {**_without(config, ("judges", *OF_A_JUDGE)), **options} if several else dict(config)
+        return {**rest, **options} if several else dict(config)
     listed: dict[str, Json] = {}
     for id_, judge in known.items():
         options = judge["options"]
@@ -106,18 +110,4 @@ def with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
         # A judge without a name stands under its backend as it was asked for, by which it is known to have none.
         key = str(judge.get("name") or options.get("backend") or judge.get("backend"))
         listed[f"{key} ({id_[:6]})" if key in listed else key] = dict(options)
-    return {**_without(config, ("judges", *OF_A_JUDGE)), "judges": listed}
-
-
-def _without(config: Mapping[str, Json], names: Iterable[str]) -> dict[str, Json]:
-    gone = set(names)
-    return {name: value for name, value in config.items() if name not in gone}
-
-
-def _differences(ours: Mapping[str, Json], theirs: Mapping[str, Json]) -> Iterable[str]:
-    for name, new in theirs.items():
-        old = ours.get(name)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            yield from (f"{name} {change}" for change in _differences(old, new))
-        elif old != new:
-            yield f"{name} was {old!r} and is {new!r}"
+    return {**rest, "judges": listed}

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from editloupe.config import RunSpec
+import yaml
+
+from editloupe.backends.request_diff import short
 from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import PENDING, Finding
 from editloupe.runs.folders import bring, place, same_file
-from editloupe.runs.judges import joined
-from editloupe.runs.store import RunStore, short
+from editloupe.runs.store import RunStore
 from editloupe.traces.lineage import FORKS, family
 from editloupe.traces.record import aside_path, set_aside
+from editloupe.values import Json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +49,8 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
     """
     if len({path.resolve() for path in (out, *shards)}) <= len(shards):
         raise ConfigError("a run cannot be merged with itself; name every shard once, and another folder for the whole")
-    stores: list[RunStore] = []
-    try:
-        stores.extend(RunStore.edit(shard) for shard in shards)
+    with ExitStack() as opened:
+        stores = [opened.enter_context(closing(RunStore.edit(shard))) for shard in shards]
         for store in stores:
             # What is malformed would be lost, or lead out of the folder.
             if bad := [problem for problem in store.problems if "not of the expected shape" in problem]:
@@ -59,53 +60,40 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
             for name, ours, theirs in spec.differs_from(store.spec):
                 difference = f"{name} is {short(theirs)}, and {short(ours)} in {stores[0].folder}"
                 raise RunMismatch(f"{store.folder} is no shard of the same run: {difference}")
-        # Refuse a name that means two judges before anything is written.
-        known = RunStore.read(out).info.get("judges") if (out / "run.json").exists() else {}
-        for store in stores:
-            known = joined(known, store.entries().values(), out)
         # Only shards with repeats know how repeats are joined.
-        rules = [record["repeats"] for record in (store.spec.record for store in stores) if "repeats" in record]
-        spec = replace(spec, record={**spec.record, **({"repeats": rules[0]} if rules else {})})
+        if rules := [store.spec.record["repeats"] for store in stores if "repeats" in store.spec.record]:
+            spec = replace(spec, record={**spec.record, "repeats": rules[0]})
+        judges = [entry for store in stores for entry in store.entries().values()]
+        nothing = Loaded(format="merged", samples=(), rejected=())
+        # A name that means two judges is refused before the folder is made.
+        RunStore(out).look(spec, judges, nothing)
+        target = RunStore.begin(out, spec, judges, nothing, config=_config((out, *shards)))
+        opened.callback(target.close)
         total = Merged()
         for store in stores:
-            total = _joined(total, store, out, spec)
+            total = _joined(total, store, target)
         return total
-    finally:
-        for store in stores:
-            store.close()
 
 
-def _joined(total: Merged, shard: RunStore, out: Path, spec: RunSpec) -> Merged:
-    judges = shard.entries().values()
-    loaded = Loaded(
-        format="merged",
-        samples=tuple(shard.samples.values()),
-        rejected=tuple(RejectedRow.from_json(row) for row in shard.rejected.values()),
-    )
-    found = stayed = known = 0
-    # Begin once even for a shard without a judge, so that its samples are merged.
-    for entry in judges:
-        target = RunStore.write(out, spec)
-        try:
-            known = known or len(target.samples)
-            target.begin(spec, [entry], loaded, config={}, narrowed=False)
-            for finding in (f for f in shard.findings.values() if f.judge_id == entry.judge.id):
-                if _take(target, shard, finding):
-                    found += 1
-                else:
-                    stayed += 1
-            now = len(target.samples)
-        finally:
-            target.close()
-    if (shard.folder / "config.yaml").exists() and not (out / "config.yaml").exists():
-        shutil.copyfile(shard.folder / "config.yaml", out / "config.yaml")
-    forks, problems = _bring_forks(shard.folder / FORKS, out / FORKS)
+def _config(folders: Iterable[Path]) -> Mapping[str, Json] | None:
+    """Return the options of the first config.yaml in some folders; None if there is none."""
+    path = next((path for folder in folders if (path := folder / "config.yaml").exists()), None)
+    options = None if path is None else yaml.safe_load(path.read_text(encoding="utf-8"))
+    return options if isinstance(options, Mapping) else None
+
+
+def _joined(total: Merged, shard: RunStore, target: RunStore) -> Merged:
+    before = len(target.samples)
+    rejected = tuple(RejectedRow.from_json(row) for row in shard.rejected.values())
+    target.add_samples(Loaded(format="merged", samples=tuple(shard.samples.values()), rejected=rejected))
+    taken = [_take(target, shard, finding) for finding in shard.findings.values()]
+    forks, problems = _bring_forks(shard.folder / FORKS, target.folder / FORKS)
     return Merged(
-        samples=total.samples + (now - known if judges else 0),
-        findings=total.findings + found,
-        stayed=total.stayed + stayed,
+        samples=total.samples + len(target.samples) - before,
+        findings=total.findings + sum(taken),
+        stayed=total.stayed + taken.count(False),
         # A trace may be continued later; an image never changes.
-        pictures=total.pictures + bring(shard.blobs, out / "blobs", link=True),
+        pictures=total.pictures + bring(shard.blobs, target.blobs, link=True),
         forks=total.forks + forks,
         problems=(*total.problems, *problems),
     )

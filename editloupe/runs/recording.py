@@ -1,25 +1,30 @@
-"""A trace made ready for a replay: its task, judge, question, recorded answers and finding."""
+"""Run a recorded task again: its recording, what answers live instead, and the new trace in `forks/`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import editloupe
 from editloupe import plugins
-from editloupe.backends.base import NOT_LMMS, Traits, parse_uri
+from editloupe.agent.cassette import Cassette
+from editloupe.agent.judge import agent_digest
+from editloupe.agent.recorder import TraceRecorder
+from editloupe.agent.state import Context, stopwatch
+from editloupe.backends.base import LMM, NOT_LMMS, Traits, parse_uri
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.chat import ImagePart, Message, Reply, Request
 from editloupe.data.images import ImageStore
-from editloupe.errors import ReplayMiss, TraceError, UnknownPlugin
+from editloupe.errors import ConfigError, ReplayMiss, StorageError, TraceError, UnknownPlugin
 from editloupe.findings import Finding, JudgeSpec
-from editloupe.runs.cassette import Cassette
 from editloupe.tasks import Ask, Recipe, task_from_json
 from editloupe.tools.base import Tool, Toolbox
-from editloupe.traces.events import FindingEvent
-from editloupe.traces.lineage import read_whole
-from editloupe.traces.read import Trace
+from editloupe.traces.events import Header, Note
+from editloupe.traces.lineage import FORKS, Parent, family, read_whole
+from editloupe.traces.read import Trace, last_finding
+from editloupe.traces.record import TraceWriter
 from editloupe.values import Box, View, digest
 
 MALFORMED = (KeyError, TypeError, ValueError, AssertionError, IndexError, AttributeError)
@@ -35,8 +40,8 @@ class Recording:
     trace: Trace
     task: Ask
     judge: JudgeSpec
-    first: str
-    """Hash of the question."""
+    question: Message
+    """The first message."""
     views: Mapping[str, View]
     """The images of the question by name."""
     cassette: Cassette
@@ -44,22 +49,30 @@ class Recording:
     finding: Finding | None
     """The last finding; None if the task was interrupted."""
 
-    @property
-    def question(self) -> Message:
-        """The first message."""
-        return self.cassette.messages[self.first]
-
-    @property
-    def constrained(self) -> bool:
-        """Whether the last answer was held to the labels."""
-        return any(call.choices is not None for call in self.cassette.models)
-
 
 def read_recording(folder: Path, name: str) -> Recording:
     """Read the trace `name` of a run folder. Raises TraceError if there is none, or if it cannot be replayed."""
     trace = read_whole(folder, folder / name)
     try:
-        return _recording(name, trace)
+        task, cassette = task_from_json(trace.header.task), Cassette.of(trace.events)
+        if task.kind != "ask":
+            raise TraceError(f"{name} holds a measure, not a conversation")
+        if cassette.question is None:
+            raise TraceError(f"{name} cannot be replayed: it holds no question")
+        shown = {part.alias: part for part in cassette.question.images}
+        return Recording(
+            name=name,
+            trace=trace,
+            task=task,
+            judge=JudgeSpec.from_json(trace.header.judge),
+            question=cassette.question,
+            views={recipe.alias: _view(recipe, shown[recipe.alias]) for recipe in task.views},
+            cassette=cassette,
+            finding=last_finding(trace.events),
+        )
+    except ReplayMiss as error:
+        problem = trace.problems[0] if trace.problems else "the trace does not say why"
+        raise TraceError(f"{name} cannot be replayed: {error} ({problem})") from error
     except MALFORMED as error:
         more = f"; {trace.problems[0]}" if trace.problems else ""
         raise TraceError(
@@ -67,45 +80,14 @@ def read_recording(folder: Path, name: str) -> Recording:
         ) from error
 
 
-def _recording(name: str, trace: Trace) -> Recording:
-    task = task_from_json(trace.header.task)
-    if task.kind != "ask":
-        raise TraceError(f"{name} holds a measure, not a conversation")
-    try:
-        cassette = Cassette.of(trace.events)
-    except ReplayMiss as error:
-        problem = trace.problems[0] if trace.problems else "the trace does not say why"
-        raise TraceError(f"{name} cannot be replayed: {error} ({problem})") from error
-    if None not in cassette.following:
-        raise TraceError(f"{name} cannot be replayed: it holds no question")
-    first = cassette.following[None]
-    findings = [event for event in trace.events if isinstance(event, FindingEvent)]
-    return Recording(
-        name=name,
-        trace=trace,
-        task=task,
-        judge=JudgeSpec.from_json(trace.header.judge),
-        first=first,
-        views=_views(task, cassette.messages[first]),
-        cassette=cassette,
-        finding=Finding.from_json(findings[-1].finding) if findings else None,
-    )
-
-
-def _views(task: Ask, question: Message) -> dict[str, View]:
-    """Return the images of the question by name, as they were shown. Nothing is decoded."""
-    shown = {part.alias: part for part in question.images}
-    return {recipe.alias: _view(recipe, shown[recipe.alias]) for recipe in task.views}
-
-
 def _view(recipe: Recipe, shown: ImagePart) -> View:
+    """Return an image of the question as it was shown. Nothing is decoded."""
     if recipe.op == "whole":
         return View.whole(recipe.origin)
-    region = recipe.region or Box.whole(width=recipe.origin.width, height=recipe.origin.height)
     return View(
         image=shown.image,
         origin=recipe.origin,
-        region=region,
+        region=recipe.region or Box.whole(width=recipe.origin.width, height=recipe.origin.height),
         window=Box.whole(width=shown.image.width, height=shown.image.height),
         op=recipe.op,
         params=recipe.params,
@@ -125,7 +107,7 @@ class RecordedTraits:
             image_tokens=image_tokens_of(recorded.model),
             max_image_side=int(recorded.params["max_image_side"]) if "max_image_side" in recorded.params else None,
             native_tools=judge.tool_protocol == "native",
-            constrains_choices=recording.constrained,
+            constrains_choices=any(call.choices is not None for call in recording.cassette.models),
         )
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
@@ -152,3 +134,96 @@ def offered_tools(recording: Recording) -> Toolbox:
         except UnknownPlugin:
             continue
     return Toolbox(tools=tools)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live:
+    """What answers live."""
+
+    backend: LMM | None = None
+    """The model; None if replies are recorded."""
+    toolbox: Toolbox | None = None
+    """The tools; None if observations are recorded."""
+
+    def check(self, judge: JudgeSpec) -> None:
+        """Raise ConfigError if the backend cannot continue a recording of this judge."""
+        if self.backend is not None and judge.tool_protocol == "native" and not self.backend.traits.native_tools:
+            raise ConfigError(
+                f"the recording calls tools natively and {self.backend.uri} cannot: judge anew with --tool-protocol text"
+            )
+
+    def changes_provider(self, judge: JudgeSpec) -> bool:
+        """Return whether the live provider differs from the recorded one, whose private data must then be left out."""
+        return self.backend is not None and parse_uri(self.backend.uri).provider != parse_uri(judge.backend).provider
+
+
+def context_of(
+    recording: Recording, recorder: TraceRecorder, live: Live, images: ImageStore, task: Ask | None = None
+) -> Context:
+    """Return the loop's context. Where no model is live, the clock stands still: recorded time is not spent again."""
+    return Context(
+        backend=live.backend or RecordedTraits(recording),
+        judge=judge_of(recording, live),
+        toolbox=live.toolbox or offered_tools(recording),
+        images=images,
+        recorder=recorder,
+        task=task or recording.task,
+        repeat=recording.trace.header.repeat,
+        elapsed=stopwatch() if live.backend else lambda: 0.0,
+    )
+
+
+def judge_of(recording: Recording, live: Live) -> JudgeSpec:
+    """Return who answers: the recorded judge, with the live parts put in where a model is live."""
+    if live.backend is None:
+        return recording.judge
+    return replace(
+        recording.judge,
+        backend=live.backend.uri,
+        backend_version=live.backend.version,
+        endpoint=live.backend.endpoint,
+        image_policy=str(live.backend.traits.image_policy),
+        prompts=agent_digest(),
+        tools=recording.judge.tools if live.toolbox is None else live.toolbox.versions(),
+    )
+
+
+def begin_child(folder: Path, recording: Recording, task: Ask, live: Live, parent: Parent) -> TraceWriter:
+    """Create a trace in the run's `forks/` and write its header. Raises StorageError."""
+    judge, old = judge_of(recording, live), recording.trace.header
+    header = Header(
+        editloupe=editloupe.__version__,
+        run=old.run,
+        task_id=task.id,
+        judge_id=judge.id,
+        repeat=old.repeat,
+        task=task.to_json(),
+        judge=judge.to_json(),
+        tools=old.tools if live.toolbox is None else listed_tools(live.toolbox, task.tools),
+        absent={} if live.toolbox is None else dict(live.toolbox.absent),
+        parent=parent.to_json(),
+    )
+    try:
+        writer = TraceWriter(_free(folder, recording.name))
+        writer.append(header)
+    except OSError as error:
+        raise StorageError(f"{folder / FORKS} cannot be written: {error.strerror or error}") from error
+    if live.changes_provider(recording.judge) and any(m.carry is not None for m in recording.cassette.messages.values()):
+        writer.append(Note(text=f"left out of the shared messages: what only {recording.judge.backend} understands"))
+    return writer
+
+
+def _free(folder: Path, name: str) -> Path:
+    """Create the next free file of the family, so that no other process takes its name."""
+    stem = family(name)
+    where = folder / FORKS / stem[:2]
+    where.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        path = where / f"{stem}.{number}.jsonl"
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            number += 1
+            continue
+        return path

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
+from editloupe.agent.cassette import RecordingEnds
 from editloupe.agent.judge import finding_of, initial_state, resume_loop
 from editloupe.agent.nodes import run_nodes
-from editloupe.agent.state import ToolOutcome
+from editloupe.agent.recorder import Side, ToolOutcome, TraceRecorder
 from editloupe.data.images import ImageStore
 from editloupe.errors import ImageError, MeasureError, ReplayMiss, TraceError
 from editloupe.findings import PENDING, Finding, Observation
 from editloupe.imaging.views import make_view
 from editloupe.measures.base import Models, run_measure
-from editloupe.runs.cassette import RecordingEnds
 from editloupe.runs.drift import Compared, compare
-from editloupe.runs.executors import in_threads
-from editloupe.runs.live import Live, begin_child, context_of, judge_of, versions_changed
-from editloupe.runs.recorder import RecorderMode, Side, TraceRecorder
-from editloupe.runs.recording import MALFORMED, Recording, read_recording
+from editloupe.runs.executors import at_once
+from editloupe.runs.recording import MALFORMED, Live, Recording, begin_child, context_of, read_recording
 from editloupe.tasks import About, Ask, Measure, Status, task_from_json
 from editloupe.tools.tolerance import EXACT, tolerance_of
-from editloupe.traces.events import FindingEvent, ToolResult
+from editloupe.traces.events import ToolResult
 from editloupe.traces.lineage import Parent, mismatches, read_whole
+from editloupe.traces.read import last_finding
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json
 
@@ -67,7 +66,7 @@ class Replayed:
     """Path of the new trace inside the run folder; None if nothing ran live."""
     problems: tuple[str, ...] = ()
     """Problems of the trace that was read."""
-    versions: Mapping[str, tuple[str, str]] | None = None
+    versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Tool → (recorded version, version here), where they differ."""
 
     @classmethod
@@ -111,11 +110,8 @@ class Replay:
 
     def tasks(self, findings: Sequence[Finding], *, concurrency: int = 1) -> Iterator[Replayed]:
         """Replay each finding that has a trace. With `concurrency` above 1, results come as they are ready."""
-        traced = [f for f in findings if f.trace is not None]
-        if concurrency == 1:
-            yield from (self.task(str(f.trace), f) for f in traced)
-            return
-        yield from in_threads(lambda f: self.task(str(f.trace), f), traced, width=concurrency)
+        traced = (f for f in findings if f.trace is not None)
+        yield from at_once(lambda f: self.task(str(f.trace), f), lambda: next(traced, None), width=concurrency)
 
     def task(self, name: str, listed: Finding | None = None) -> Replayed:
         """Replay one trace. A problem with the trace becomes a verdict, not an exception.
@@ -142,10 +138,9 @@ class Replay:
         """Hold a measure's trace against the run's finding. With live tools, it is computed again first."""
         trace = read_whole(self.folder, self.folder / name)
         task = task_from_json(trace.header.task)
-        found = [event.finding for event in trace.events if isinstance(event, FindingEvent)]
-        if task.kind != "measure" or not found:
+        recorded = last_finding(trace.events)
+        if task.kind != "measure" or recorded is None:
             raise TraceError(f"{name} cannot be replayed: it holds no measure with a finding")
-        recorded = Finding.from_json(found[-1])
         now = recorded
         if self.tools == "live":
             images = ImageStore(self.folder / "blobs", writes=False)
@@ -169,35 +164,30 @@ class Replay:
 
         def open_trace(head: str, step: int, tools: int) -> TraceWriter:
             changes = {} if self.live.backend is None else {"backend": self.live.backend.uri}
-            parent = Parent(trace=recording.name, head=head, step=step, tools=tools, kind="replay", changes=changes)
+            parent = Parent(trace=recording.name, head=head, step=step, tools=tools, why="replay", changes=changes)
             return begin_child(self.folder, recording, recording.task, self.live, parent)
 
         recorder = TraceRecorder(
-            recording.cassette,
-            RecorderMode(
-                model=model,
-                tools=tools,
-                exact=(model, tools) == ("recorded", "recorded") and mode != "new_episodes",
-                on_miss="live" if mode == "new_episodes" else "raise",
-                drop_carry=self.live.changes_provider(recording.judge),
-            ),
+            cassette=recording.cassette,
+            model=model,
+            tools=tools,
+            exact=(model, tools) == ("recorded", "recorded") and mode != "new_episodes",
+            on_miss="live" if mode == "new_episodes" else "raise",
+            drop_carry=self.live.changes_provider(recording.judge),
             open_trace=open_trace if self.live.backend is not None else None,
             compare_tool=lambda step, result, live: compared.append(self._compare(step, result, live, images)),
         )
         context = context_of(recording, recorder, self.live, images)
-        header, recorded = recording.trace.header, recording.finding
-        judge_id = header.judge_id if self.live.backend is None else judge_of(recording, self.live).id
+        recorded = recording.finding
         result = Replayed.of(recording.name, recording.task, recorded)
         try:
             # The recorded question is asked, whatever this version would write today.
             state = initial_state(context, recording.views, recording.question)
             recorded_only = model == "recorded" and mode != "new_episodes"
             state = run_nodes(state, context) if recorded_only else resume_loop(state, context)
-            finding = finding_of(state, context, judge_id=judge_id, repeat=header.repeat, trace=recording.name)
-            finding = recorder.finish(finding, self.folder)
+            finding = recorder.finish(finding_of(state, context, trace=recording.name), self.folder)
         except (ReplayMiss, ImageError) as miss:
-            ended = isinstance(miss, RecordingEnds) and recorded is not None and recorded.status in PENDING
-            if recorded is None or not ended:
+            if not isinstance(miss, RecordingEnds) or recorded is None or recorded.status not in PENDING:
                 recorder.note(f"the replay ends here: {miss}")
                 trace = recorder.trace_name(self.folder)
                 verdict: Verdict = "miss" if isinstance(miss, ReplayMiss) else "damaged"
@@ -206,19 +196,20 @@ class Replay:
             finding = recorded
         finally:
             recorder.close()
-        if recorded is None or not same(recorded, finding):
+        if recorded is None or _differing(recorded, finding):
             result = replace(result, verdict="differs", message=_difference(recorded, finding))
+        old = {str(tool["name"]): str(tool["version"]) for tool in recording.trace.header.tools}
+        here = {} if self.live.toolbox is None else self.live.toolbox.versions()
         return replace(
             result,
             verdict="drift" if any(c.verdict == "drift" for c in compared) else result.verdict,
             finding=finding,
             compared=tuple(compared),
             trace=recorder.trace_name(self.folder),
-            versions=None if self.live.toolbox is None else versions_changed(recording, self.live.toolbox),
+            versions={name: (old[name], new) for name, new in here.items() if old.get(name, new) != new},
         )
 
     def _compare(self, step: int, result: ToolResult, live: Callable[[], ToolOutcome], images: ImageStore) -> Compared:
-        """Compare a live tool call with its recorded result."""
         name = str(result.call["name"])
         toolbox = self.live.toolbox
         tool = None if toolbox is None else toolbox.tools.get(name)
@@ -234,20 +225,13 @@ class Replay:
         return compare(recorded, now, step=step, tool=name, tolerance=tolerance, images=images)
 
 
-def same(recorded: Finding, now: Finding) -> bool:
-    """Return whether two findings are equal apart from time, place and judge id."""
-    return not _differing(recorded, now)
-
-
 def exit_code(replayed: Iterable[Replayed], *, live_model: bool) -> int:
     """Return the exit code of a replay: 4, 1 or 0.
 
     4: a replay drifted, missed or, with a recorded model, differs.   1: a trace is damaged, or an observation could not be
     compared.
     """
-    verdicts: set[str] = set()
-    for one in replayed:
-        verdicts |= {one.verdict, *(c.verdict for c in one.compared)}
+    verdicts: set[str] = {verdict for one in replayed for verdict in (one.verdict, *(c.verdict for c in one.compared))}
     if verdicts & ({"drift", "miss"} if live_model else {"drift", "miss", "differs"}):
         return 4
     return 1 if verdicts & {"damaged", "not compared"} else 0

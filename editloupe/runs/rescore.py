@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
 import editloupe
 from editloupe.agent.answer import parse_reply
-from editloupe.answers import Answer, AnswerSpec
+from editloupe.answers import AnswerSpec
 from editloupe.chat import Reply
 from editloupe.config import RunSpec
 from editloupe.data.samples import Loaded
@@ -86,14 +88,9 @@ def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
             yield Rescored(before=finding, now=now)
             continue
         try:
-            status, answer, reason = _read(store.folder, finding, spec)
+            yield Rescored(before=finding, now=_read(store.folder, now, spec))
         except (TraceError, KeyError, TypeError, ValueError, AssertionError) as error:
             yield Rescored(before=finding, now=None, reason=f"its trace cannot be re-scored: {error}")
-            continue
-        if status == "ok":
-            yield Rescored(before=finding, now=replace(now, status=status, answer=answer, reason=reason))
-        else:
-            yield Rescored(before=finding, now=replace(now, status=status, answer=None, reason=reason, evidence=()))
 
 
 def judges_with(store: RunStore, protocol: EvalProtocol) -> dict[str, Entry]:
@@ -122,14 +119,10 @@ def write_rescored(store: RunStore, protocol: EvalProtocol, rescored: Sequence[R
         },
     )
     samples = Loaded(format="rescored", samples=tuple(store.samples.values()), rejected=())
-    target = RunStore.write(out, spec)
-    try:
-        target.begin(spec, list(judges_with(store, protocol).values()), samples, config={}, narrowed=False)
+    with closing(RunStore.begin(out, spec, judges_with(store, protocol).values(), samples)) as target:
         for one in rescored:
             if one.now is not None:
                 target.add_finding(one.now)
-    finally:
-        target.close()
     for name in ("traces", "blobs", "forks"):
         # A trace may be continued later; an image never changes.
         bring(store.folder / name, out / name, link=name == "blobs")
@@ -169,8 +162,8 @@ def _specs(store: RunStore, protocol: EvalProtocol) -> dict[tuple[str, str, str,
     return found
 
 
-def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> tuple[Status, Answer | None, str]:
-    """Return (status, answer, reason) of the trace's last reply."""
+def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
+    """Return a finding with what the trace's last reply says now."""
     trace = read_whole(folder, folder / str(finding.trace))
     if trace.tampering:
         raise TraceError(trace.tampering[0])
@@ -181,14 +174,14 @@ def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> tuple[Status, Ans
     native = trace.header.judge.get("tool_protocol") == "native" and bool(trace.header.task.get("tools"))
     choices = None if last.choices is None else tuple(last.choices)
     parsed = parse_reply(Reply.from_json(last.reply), turn=1, native=native, choices=choices)
+    without = partial(replace, finding, answer=None, evidence=())
     if parsed.answer is None:
-        return "unparsed", None, "the last reply holds no answer between the tags"
+        return without(status="unparsed", reason="the last reply holds no answer between the tags")
     try:
         answer = spec.parse(without_name(parsed.answer, finding.metric))
     except ReplyError as error:
-        reason = f"{error}: {parsed.thought}" if parsed.thought else str(error)
-        return cast(Status, error.status), None, reason
-    return "ok", answer, parsed.thought or finding.reason
+        return without(status=cast(Status, error.status), reason=": ".join(filter(None, (str(error), parsed.thought))))
+    return replace(finding, status="ok", answer=answer, reason=parsed.thought or finding.reason)
 
 
 def _metric(protocol: EvalProtocol, store: RunStore, wanted: str) -> str | None:

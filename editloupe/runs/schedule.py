@@ -6,10 +6,10 @@ from an earlier visit arrives at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import count
+from itertools import chain, count
 
 from editloupe.errors import EditLoupeError, ProtocolError
 from editloupe.findings import Finding
@@ -29,11 +29,6 @@ class Place:
     task: Task
     repeat: int
     """Which time it is asked, from 0."""
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """(task id, repeat)."""
-        return self.task.id, self.repeat
 
 
 @dataclass
@@ -76,13 +71,9 @@ class Schedule:
         return len(self.places) + len(self.problems())
 
     @property
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> list[Finding]:
         """Findings so far, group by group, task by task."""
-        for group in self._groups:
-            for task in group.tasks.values():
-                for repeat in range(self._count(task)):
-                    if (finding := group.findings.get((task.id, repeat))) is not None:
-                        yield finding
+        return [f for group in self._groups for task in group.tasks.values() for f in self._answers(group, task)]
 
     def next(self) -> Place | None:
         """Return a task to be answered now; None if all that are known are under way.
@@ -129,13 +120,25 @@ class Schedule:
         ]
 
     def _grow(self, group: _Group) -> None:
+        where, most = described(self.protocol), TASKS_PER_SAMPLE * len(group.samples)
         grown = True
         while grown and not group.problem:
-            known = known_of(self._complete_findings(group), self.repeats)
+            complete = (self._answers(group, task) for task in group.tasks.values() if self._complete(group, task))
+            known = known_of(chain.from_iterable(complete), self.repeats)
             try:
-                tasks = planned(self.protocol, group.samples, known, most=TASKS_PER_SAMPLE * len(group.samples))
+                tasks = planned(self.protocol, group.samples, known, most=most)
                 new = [task for task in tasks if task.id not in group.tasks]
-                self._check(group, new)
+                if len(group.tasks) + len(new) > most:
+                    raise ProtocolError(
+                        f"{where} plans without an end: more than {most:,} tasks for the {len(group.samples)} samples with "
+                        f"the source and instructions of {group.samples[0].key!r}"
+                    )
+                questions = {task.question for task in group.tasks.values()}
+                if again := next((task for task in new if task.question in questions), None):
+                    raise ProtocolError(
+                        f"{where} planned another task for a question that was planned before ({again.metric}, "
+                        f"{again.about}); tell them apart by metric, turn or part"
+                    )
             except EditLoupeError as error:
                 group.problem = str(error)
                 return
@@ -144,39 +147,17 @@ class Schedule:
             stood = [self._add(group, task) for task in new]
             grown = any(stood) and group.consults
 
-    def _check(self, group: _Group, new: Sequence[Task]) -> None:
-        where, most = described(self.protocol), TASKS_PER_SAMPLE * len(group.samples)
-        if len(group.tasks) + len(new) > most:
-            raise ProtocolError(
-                f"{where} plans without an end: more than {most:,} tasks for the {len(group.samples)} samples with the "
-                f"source and instructions of {group.samples[0].key!r}"
-            )
-        questions = {task.question for task in group.tasks.values()}
-        for task in new:
-            if (other := self._group_of.get(task.id)) is not None:
-                raise ProtocolError(
-                    f"{where} planned the same task twice: {task.metric}, {task.about}, for the samples with the source "
-                    f"and instructions of {other.samples[0].key!r} and for those of {group.samples[0].key!r}"
-                )
-            if task.question in questions:
-                raise ProtocolError(
-                    f"{where} planned another task for a question that was planned before ({task.metric}, {task.about}); "
-                    "tell them apart by metric, turn or part"
-                )
-
     def _add(self, group: _Group, task: Task) -> bool:
-        """Add a task; whether a finding on it stands from before."""
+        """Add a task. Return whether a finding on it stands from before."""
         group.tasks[task.id] = task
         self._group_of[task.id] = group
         stood = False
         for repeat in range(self._count(task)):
-            place = Place(task=task, repeat=repeat)
-            self.places[place.key] = place
-            finding = self._standing(task, repeat)
-            if finding is None:
+            self.places[task.id, repeat] = place = Place(task=task, repeat=repeat)
+            if (finding := self._standing(task, repeat)) is None:
                 heappush(self._ready, (repeat, next(self._numbers), place))
             else:
-                group.findings[place.key] = finding
+                group.findings[task.id, repeat] = finding
                 self.reused += 1
                 stood = True
         return stood
@@ -184,14 +165,13 @@ class Schedule:
     def _count(self, task: Task) -> int:
         return self.repeats.count if repeatable(task) else 1
 
-    def _complete(self, group: _Group, task: Task) -> bool:
-        return all((task.id, repeat) in group.findings for repeat in range(self._count(task)))
+    def _answers(self, group: _Group, task: Task) -> list[Finding]:
+        """Return the findings of a task so far, by repeat."""
+        keys = ((task.id, repeat) for repeat in range(self._count(task)))
+        return [group.findings[key] for key in keys if key in group.findings]
 
-    def _complete_findings(self, group: _Group) -> Iterator[Finding]:
-        for task in group.tasks.values():
-            if self._complete(group, task):
-                for repeat in range(self._count(task)):
-                    yield group.findings[task.id, repeat]
+    def _complete(self, group: _Group, task: Task) -> bool:
+        return len(self._answers(group, task)) == self._count(task)
 
 
 def repeatable(task: Task) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import editloupe
 from editloupe.agent.judge import agent_digest
 from editloupe.backends.base import LMM, Traits, open_backend
-from editloupe.chat import Reply, Request, Sampling, ToolProtocol
+from editloupe.chat import Reply, Request
 from editloupe.config import JudgeConfig, RunConfig, RunSpec
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError
@@ -18,6 +18,7 @@ from editloupe.findings import JudgeSpec
 from editloupe.measures import base as measures
 from editloupe.protocols.base import EvalProtocol, make_protocol
 from editloupe.protocols.repeats import Repeats
+from editloupe.runs.judges import Entry
 from editloupe.tasks import Task
 from editloupe.tools.base import PAPER_TOOLS, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings
@@ -35,14 +36,7 @@ class Respondent:
     """As the user gave it; "" for none."""
     backend: LMM
     spec: JudgeSpec
-    sampling: Sampling
-    tool_protocol: ToolProtocol
-    constrain_labels: bool = False
-
-    @property
-    def title(self) -> str:
-        """The name in tables."""
-        return self.name or self.spec.backend
+    """How it is asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +70,7 @@ class Setup:
     @property
     def name(self) -> str:
         """What the judge is called."""
-        return self.main.title
+        return self.main.name or self.judge.backend
 
     @property
     def repeats(self) -> Repeats:
@@ -99,6 +93,10 @@ class Setup:
         if task.kind == "measure":
             return measures.judge_of(task.measure, self.models)
         return self.respondents[task.role].spec
+
+    def entries(self) -> list[Entry]:
+        """Return how run.json lists those who answer, a role each."""
+        return [Entry(judge=one.spec, name=one.name, role=role) for role, one in self.respondents.items()]
 
     def with_backends(self, wrap: Callable[[LMM], LMM]) -> Setup:
         """Return the same with every backend wrapped."""
@@ -200,9 +198,7 @@ def _respondents(config: RunConfig, protocol: EvalProtocol, toolbox: Toolbox, qu
         if config.judge.backend is not None and not protocol.roles:
             raise ConfigError(f"protocol {protocol.name!r} asks no model; leave --backend out")
         spec = JudgeSpec(kind="measure", backend=MeasuresOnly.uri, endpoint="in process", questions=questions)
-        found[JUDGE] = Respondent(
-            name=config.judge.name, backend=MeasuresOnly(), spec=spec, sampling=Sampling(), tool_protocol="text"
-        )
+        found[JUDGE] = Respondent(name=config.judge.name, backend=MeasuresOnly(), spec=spec)
     for role in protocol.roles:
         given = config.judge if role == JUDGE else config.role.get(role)
         if given is None:
@@ -217,32 +213,19 @@ def _respondents(config: RunConfig, protocol: EvalProtocol, toolbox: Toolbox, qu
 def _respondent(given: JudgeConfig, toolbox: Toolbox, questions: str) -> Respondent:
     opened = given.backend if given.backend is not None else "baseline"
     backend: LMM = open_backend(opened) if isinstance(opened, str) else opened
-    tool_protocol = _tool_protocol(given, backend)
+    native = backend.traits.native_tools
+    if given.tool_protocol == "native" and not native:
+        raise ConfigError(f"{backend.uri} cannot call tools natively; use the tool protocol text (the default) or auto")
     spec = JudgeSpec(
         backend=backend.uri,
         backend_version=backend.version,
         endpoint=backend.endpoint,
         sampling=given.sampling,
-        tool_protocol=tool_protocol,
+        tool_protocol="text" if given.tool_protocol == "text" or not native else "native",
         image_policy=str(backend.traits.image_policy),
         constrain_labels=given.constrain_labels,
         prompts=agent_digest(),
         questions=questions,
         tools=toolbox.versions(),
     )
-    return Respondent(
-        name=given.name,
-        backend=backend,
-        spec=spec,
-        sampling=given.sampling,
-        tool_protocol=tool_protocol,
-        constrain_labels=given.constrain_labels,
-    )
-
-
-def _tool_protocol(given: JudgeConfig, backend: LMM) -> ToolProtocol:
-    """Return how the judge calls tools. Raises ConfigError for native tools that the backend cannot call."""
-    can = backend.traits.native_tools
-    if given.tool_protocol == "native" and not can:
-        raise ConfigError(f"{backend.uri} cannot call tools natively; use the tool protocol text (the default) or auto")
-    return "native" if can and given.tool_protocol in ("native", "auto") else "text"
+    return Respondent(name=given.name, backend=backend, spec=spec)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
+from editloupe.backends.request_diff import short
 from editloupe.config import RunSpec
 from editloupe.data import human
 from editloupe.data.samples import Loaded
@@ -24,8 +25,7 @@ from editloupe.runs.folders import is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
 from editloupe.scores import Metric, MetricSet
-from editloupe.traces.events import FindingEvent
-from editloupe.traces.read import complete_lines, cut_torn_line, read_trace
+from editloupe.traces.read import complete_lines, last_finding, read_trace
 from editloupe.values import Json, Sample, digest, sample_key
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _CONFIG_HEAD = "# editloupe judge --config THIS_FILE runs this again.\n"
 
 
 class RunStore:
-    """One run folder. Open with `RunStore.read` to look, with `RunStore.write` to work (which takes the lock)."""
+    """One run folder. Open with `RunStore.read` to look, with `RunStore.begin` to work (which takes the lock)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,18 +50,12 @@ class RunStore:
         self.info: dict[str, Json] = {}
         self._lock: FileLock | None = None
         self._findings_file: IO[bytes] | None = None
+        self._torn: dict[str, int] = {}
+        """File → where its last complete line ends, if something follows."""
 
     @property
     def blobs(self) -> Path:
         return self.folder / "blobs"
-
-    @property
-    def probes_folder(self) -> Path:
-        return self.folder / "probes"
-
-    @property
-    def report(self) -> Path:
-        return self.folder / "report"
 
     @classmethod
     def read(cls, folder: Path) -> RunStore:
@@ -71,36 +65,49 @@ class RunStore:
         return store
 
     @classmethod
-    def look(cls, folder: Path, spec: RunSpec, loaded: Loaded, entries: Iterable[Entry] = ()) -> RunStore:
-        """Return what `write` and `begin` would find in a folder, which need not exist. Nothing is written or locked.
+    def begin(
+        cls,
+        folder: Path,
+        spec: RunSpec,
+        judges: Iterable[Entry],
+        loaded: Loaded,
+        *,
+        config: Mapping[str, Json] | None = None,
+        narrowed: bool = False,
+    ) -> RunStore:
+        """Return a new run, or an existing one with the same identity, locked for this process, with what is to be judged.
 
-        Raises RunMismatch and ConfigError as they do, but for what only writing shows.
-        """
-        store = cls(folder)
-        store._open(spec)
-        joined(store.info.get("judges"), entries, folder)
-        store._refuse_changed(loaded.samples)
-        return store
-
-    @classmethod
-    def write(cls, folder: Path, spec: RunSpec) -> RunStore:
-        """Return a new run, or an existing one with the same identity, locked for this process. Nothing is written yet.
-
-        Raises RunMismatch (naming the fields that differ) and ConfigError (not writable, in use, not a run folder).
+        judges: who answers, a role each, and others that are to come; they join those of before.
+        config: the options for config.yaml; without any, none is written.
+        narrowed: they ask for a part of the data only, so that those of an earlier visit stay.
+        Raises RunMismatch if another identity was judged here (naming the fields that differ), if a sample's content is no
+        longer what was judged, or if a name is another judge's already; then the run stays as it is. Raises ConfigError
+        (not writable, in use, not a run folder) and StorageError.
         """
         store = cls(folder)
         store._refuse_strangers()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            store._take_lock()
-            # Another process may have begun a run in between.
-            store._open(spec)
-        except OSError as error:
-            store.close()
-            raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
-        except ConfigError:
-            store.close()
-            raise
+        with ExitStack() as on_error:
+            on_error.callback(store.close)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                store._take_lock()
+                # Another process may have begun a run in between.
+                listed = store.look(spec, judges, loaded)
+            except OSError as error:
+                raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
+            rebuilt = [] if (folder / "findings.jsonl").exists() else list(store.findings.values())
+            keep = not config or (narrowed and (folder / "config.yaml").exists())
+            with _storage(folder):
+                store._write_info(store._visited(spec, listed))
+                store._write_config(None if keep else config)
+                for name, end in store._torn.items():
+                    os.truncate(folder / name, end)
+            store._append_samples(loaded)
+            with _storage(folder):
+                store._findings_file = (folder / "findings.jsonl").open("ab")
+            for finding in rebuilt:
+                store.add_finding(finding)
+            on_error.pop_all()
         return store
 
     @classmethod
@@ -116,16 +123,12 @@ class RunStore:
 
         If nothing is known of the sample, or no index is given and the run is small, it is the whole run. Raises as `read`.
         """
-        if not (folder / "run.json").exists() or not (folder / "findings.jsonl").exists():
-            return cls.read(folder)
-        if index is None and not RunIndex.worth(folder):
-            return cls.read(folder)
-        with RunIndex(folder) if index is None else nullcontext(index) as opened:
-            lines = opened.lines(sample)
-        if not lines:
-            return cls.read(folder)
-        store = cls(folder)
-        store._load(lines)
+        store, lines = cls(folder), None
+        indexed = all((folder / name).exists() for name in ("run.json", "findings.jsonl"))
+        if indexed and (index is not None or RunIndex.worth(folder)):
+            with RunIndex(folder) if index is None else nullcontext(index) as opened:
+                lines = opened.lines(sample)
+        store._load(lines or None)
         return store
 
     @classmethod
@@ -140,41 +143,6 @@ class RunStore:
         except OSError as error:
             raise ConfigError(f"{folder} cannot be written: {error.strerror or error}") from error
         return store
-
-    def begin(
-        self,
-        spec: RunSpec,
-        own: Sequence[Entry],
-        loaded: Loaded,
-        *,
-        config: Mapping[str, Json],
-        narrowed: bool,
-        entries: Iterable[Entry] = (),
-    ) -> None:
-        """Record what is to be judged and by whom; nothing is written where a sample is refused.
-
-        config: the options for config.yaml; without any, none is written.
-        narrowed: they ask for a part of the data only, so that those of an earlier visit stay.
-        own: who answers, a role each.
-        entries: the judge again with its name and options, and others that are to come; each joins those of before.
-        Raises RunMismatch if a sample's content is no longer what was judged, or if a name is another judge's already.
-        Raises StorageError.
-        """
-        judges = joined(self.info.get("judges"), [*own, *entries], self.folder)
-        self._refuse_changed(loaded.samples)
-        rebuilt = [] if (self.folder / "findings.jsonl").exists() else list(self.findings.values())
-        keep = not config or (narrowed and (self.folder / "config.yaml").exists())
-        with _storage(self.folder):
-            self._write_info(self._visited(spec, judges))
-            self._write_config(None if keep else config)
-            for name in ("samples.jsonl", "findings.jsonl"):
-                if (self.folder / name).exists():
-                    cut_torn_line(self.folder / name)
-        self._append_samples(loaded)
-        with _storage(self.folder):
-            self._findings_file = (self.folder / "findings.jsonl").open("ab")
-        for finding in rebuilt:
-            self.add_finding(finding)
 
     def add_judge(self, entry: Entry) -> None:
         """List one more judge of a run that has begun, if it is not listed yet. Raises StorageError."""
@@ -202,7 +170,11 @@ class RunStore:
 
     def _append_samples(self, loaded: Loaded) -> None:
         """Append the samples and rejected rows that are new. Raises StorageError."""
-        samples = [sample for sample in loaded.samples if not self._has(sample)]
+        samples = []
+        for sample in loaded.samples:
+            known = self.samples.get(sample.key)
+            if known is None or known.content != sample.content or sample.key in self.rejected:
+                samples.append(sample)
         rows = [row for row in loaded.rejected if self.rejected.get(row.key) != row.to_json()]
         for sample in samples:
             self.samples[sample.key] = sample
@@ -213,13 +185,11 @@ class RunStore:
             file.writelines(_line(sample.to_json()) for sample in samples)
             file.writelines(_line({"rejected": row.to_json()}) for row in rows)
 
-    def _has(self, sample: Sample) -> bool:
-        known = self.samples.get(sample.key)
-        return known is not None and known.content == sample.content and sample.key not in self.rejected
-
-    def add_finding(self, finding: Finding) -> None:
-        """Append one finding and make sure that it is on disk."""
+    def add_finding(self, finding: Finding, by: Entry | None = None) -> None:
+        """Append one finding and make sure that it is on disk. by: who answered, to be listed. Raises StorageError."""
         assert self._findings_file is not None, "the run is open for reading only"
+        if by is not None:
+            self.add_judge(by)
         with _storage(self.folder):
             self._findings_file.write(_line(finding.to_json()))
             self._findings_file.flush()
@@ -264,30 +234,15 @@ class RunStore:
 
     def options(self) -> dict[str, Json]:
         """Return the options by which the run's protocol can be made again."""
-        identity, record = self.spec.identity, self.spec.record
-        if self.schema >= 2:
-            return dict(_object(record.get("options")))
-        # Version 1 knew one protocol, and kept its options in several places.
-        return {**_object(identity.get("options")), "mode": identity.get("mode"), "rubric": record.get("rubric")}
+        return dict(_object(self.spec.record.get("options")))
 
     def metrics(self) -> dict[str, Metric]:
         """Return the metrics of the run's protocol by id, in its order. Raises ConfigError where run.json has none."""
-        record = self.spec.record
         try:
-            if self.schema >= 2:
-                metrics = [Metric.from_json(m) for m in _list(record.get("metrics"))]
-            else:
-                metrics = [_metric_of_criterion(c) for c in _list(_object(record.get("rubric")).get("criteria"))]
+            metrics = [Metric.from_json(m) for m in _list(self.spec.record.get("metrics"))]
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{self.folder / 'run.json'}: its metrics are not of the expected shape: {error}") from error
         return {metric.id: metric for metric in metrics}
-
-    def _known_metrics(self) -> Iterable[Metric]:
-        """Return the metrics, or none if they cannot be read. `metrics` raises for those who need them."""
-        try:
-            return self.metrics().values()
-        except ConfigError:
-            return ()
 
     def metric_set(self) -> MetricSet:
         """Return the run's metrics with a name for all of them. Raises ConfigError where run.json has none."""
@@ -297,12 +252,6 @@ class RunStore:
                 f"{self.folder / 'run.json'} records no metric; expected some, as editloupe judge writes them"
             )
         return MetricSet(id=str(_object(self.options().get("rubric")).get("id") or self.protocol), metrics=metrics)
-
-    @property
-    def schema(self) -> int:
-        """The version of the run's files."""
-        schema = self.info.get("schema")
-        return schema if isinstance(schema, int) else 1
 
     def entries(self) -> dict[str, Entry]:
         """Return the listed judges: id → entry. Raises ValueError for an entry of another shape."""
@@ -340,10 +289,6 @@ class RunStore:
         """
         wanted = {id_ for id_, role in self.roles().items() if role != "judge"} | {judge_id}
         latest = {_place(f): f for f in self.findings.values() if judge_id is None or f.judge_id in wanted}
-        return self._sorted(latest.values())
-
-    def _sorted(self, findings: Iterable[Finding]) -> list[Finding]:
-        """Return findings by sample, metric, turn, part and repeat."""
         order = {key: i for i, key in enumerate(self.samples)}
         metrics = {id_: number for number, id_ in enumerate(self.metrics())}
 
@@ -352,7 +297,7 @@ class RunStore:
             # Questions that are no metric come first: later ones rest on them.
             return order.get(key, len(order)), key, metrics.get(f.metric, -1), f.turn, _natural(f.part), f.repeat
 
-        return sorted(findings, key=place)
+        return sorted(latest.values(), key=place)
 
     def write_probe(self, probed: Mapping[str, Json]) -> Path:
         """Write what a backend was found to be able to do into `probes/`, one file a backend; the latest one stays.
@@ -361,15 +306,16 @@ class RunStore:
         """
         name = str(probed["backend"])
         plain = "".join(c if c.isalnum() or c in "._" else "-" for c in name).strip("-")[:80]
+        probes = self.folder / "probes"
         with _storage(self.folder):
-            self.probes_folder.mkdir(exist_ok=True)
+            probes.mkdir(exist_ok=True)
             text = json.dumps(dict(probed), indent=2, ensure_ascii=False) + "\n"
-            return _replace(self.probes_folder / f"{plain}-{digest(name)[:6]}.json", text)
+            return _replace(probes / f"{plain}-{digest(name)[:6]}.json", text)
 
     def probes(self) -> list[Mapping[str, Json]]:
         """Return what `write_probe` has written. Files of another shape are named in `problems`."""
         found: list[Mapping[str, Json]] = []
-        for path in sorted(self.probes_folder.glob("*.json")):
+        for path in sorted((self.folder / "probes").glob("*.json")):
             try:
                 data = json.loads(path.read_text(encoding="utf-8"))
             except (OSError, ValueError) as error:
@@ -383,9 +329,10 @@ class RunStore:
 
     def write_report(self, name: str, text: str) -> Path:
         """Write a file into `report/`, whole or not at all. Raises StorageError."""
+        report = self.folder / "report"
         with _storage(self.folder):
-            self.report.mkdir(exist_ok=True)
-            return _replace(self.report / name, text)
+            report.mkdir(exist_ok=True)
+            return _replace(report / name, text)
 
     def forget(self) -> None:
         """Drop what is on disk from memory, for a writer that runs for long and looks nothing up here."""
@@ -420,15 +367,22 @@ class RunStore:
         self._lock = lock
         _replace(owner, json.dumps({"process": os.getpid(), "host": socket.gethostname()}) + "\n")
 
-    def _open(self, spec: RunSpec) -> None:
-        """Load the run that the folder holds, if any. Raises ConfigError, and RunMismatch for another run."""
+    def look(self, spec: RunSpec, judges: Iterable[Entry], loaded: Loaded) -> dict[str, Json]:
+        """Load the run that the folder holds, if any, and return its judges with these. Nothing is written or locked.
+
+        Raises RunMismatch and ConfigError as `begin` does, but for what only writing shows.
+        """
         self._refuse_strangers()
-        if not (self.folder / "run.json").exists():
-            return
-        self._load()
-        if differences := self.spec.differs_from(spec):
-            listed = "; ".join(f"{name}: the run has {short(old)}, now {short(new)}" for name, old, new in differences)
-            raise RunMismatch(f"{self.folder} belongs to another run: {listed}. Choose another --out, or the same settings")
+        if (self.folder / "run.json").exists():
+            self._load()
+            found = [f"{name}: the run has {short(a)}, now {short(b)}" for name, a, b in self.spec.differs_from(spec)]
+            if found:
+                listed = "; ".join(found)
+                raise RunMismatch(
+                    f"{self.folder} belongs to another run: {listed}. Choose another --out, or the same settings"
+                )
+        self._refuse_changed(loaded.samples)
+        return joined(self.info.get("judges"), judges, self.folder)
 
     def _refuse_strangers(self) -> None:
         """Raise ConfigError for a file, and for a folder with files of anything but a run, even one killed at its start."""
@@ -442,7 +396,6 @@ class RunStore:
                 )
 
     def _visited(self, spec: RunSpec, judges: Mapping[str, Json]) -> dict[str, Json]:
-        """Return the content of run.json after one more visit."""
         before = self.spec.record
         # The rule for repeats stays if the new judge is asked once.
         kept = {"repeats": before["repeats"]} if "repeats" in before else {}
@@ -484,8 +437,11 @@ class RunStore:
             raise ConfigError(f"{path} cannot be read as JSON: {error}") from error
         if not isinstance(info, dict) or not isinstance(info.get("identity"), dict):
             raise ConfigError(f"{path} holds no run; expected an object with the key 'identity'")
-        if isinstance(info.get("schema"), int) and info["schema"] > RUN_SCHEMA:
-            raise ConfigError(f"{path}: run schema {info['schema']} is newer than {RUN_SCHEMA}; update editloupe")
+        schema = info.get("schema")
+        if isinstance(schema, int) and schema > RUN_SCHEMA:
+            raise ConfigError(f"{path}: run schema {schema} is newer than {RUN_SCHEMA}; update editloupe")
+        if not isinstance(schema, int) or schema < RUN_SCHEMA:
+            info["record"] = _record_of_1(info["identity"], _object(info.get("record")))
         self.info = info
 
     def _load(self, part: Mapping[str, bytes] | None = None) -> None:
@@ -498,7 +454,10 @@ class RunStore:
             self._keep(finding)
 
     def _load_samples(self, part: Mapping[str, bytes] | None) -> None:
-        known = human.names_of(self._known_metrics())
+        try:
+            known = human.names_of(self.metrics().values())
+        except ConfigError:
+            known = human.names_of(())  # those who need the metrics say what is wrong with them
         for sample in self._parsed("samples.jsonl", _sample_or_row, part):
             if isinstance(sample, Sample):
                 own = human.named(sample.human, known) if sample.human else sample.human
@@ -510,12 +469,32 @@ class RunStore:
     def _parsed(
         self, name: str, parse: Callable[[Mapping[str, Json]], Parsed], part: Mapping[str, bytes] | None
     ) -> Iterator[Parsed]:
-        """Yield the lines of a file as values. Those of another shape are named in `problems`."""
-        for number, data in self._lines(name, part):
+        """Yield the lines of a JSONL file as values. Those that are none are named in `problems`."""
+        path = self.folder / name
+        if not path.exists():
+            return
+        content = path.read_bytes() if part is None else part.get(name, b"")
+        lines, end = complete_lines(content)
+        if end < len(content):
+            self._torn[name] = end
+            # One that writes just now may be in the middle of a line.
+            if not is_written(self.folder):
+                cut = f"the last line is cut off ({len(content) - end} bytes), left out"
+                self.problems.append(f"{name}, line {len(lines) + 1}: {cut}")
+        for number, line in enumerate(lines, start=1):
+            problem = ""
             try:
-                yield parse(data)
+                data = json.loads(line)
+                if isinstance(data, dict):
+                    yield parse(data)
+                else:
+                    problem = "not an object"
+            except (json.JSONDecodeError, UnicodeDecodeError):
+                problem = "not JSON"
             except (KeyError, TypeError, ValueError, AssertionError) as error:
-                self.problems.append(f"{name}, line {number}: not of the expected shape ({error!r}), left out")
+                problem = f"not of the expected shape ({error!r})"
+            if problem:
+                self.problems.append(f"{name}, line {number}: {problem}, left out")
 
     def findings_from_traces(self, *, since: float = 0.0) -> Iterator[Finding]:
         """Yield the findings of the traces. findings.jsonl can be rebuilt from these; blocked tasks have no trace.
@@ -530,31 +509,8 @@ class RunStore:
             except TraceError as error:
                 self.problems.append(str(error))
                 continue
-            last = next((e for e in reversed(trace.events) if isinstance(e, FindingEvent)), None)
-            if last is not None:
-                yield Finding.from_json(last.finding)
-
-    def _lines(self, name: str, part: Mapping[str, bytes] | None) -> Iterator[tuple[int, dict[str, Json]]]:
-        """Yield the valid lines of a JSONL file with their numbers. Others are named in `problems`."""
-        path = self.folder / name
-        if not path.exists():
-            return
-        data = path.read_bytes() if part is None else part.get(name, b"")
-        lines, end = complete_lines(data)
-        # One that writes just now may be in the middle of a line.
-        if end < len(data) and not is_written(self.folder):
-            cut = f"the last line is cut off ({len(data) - end} bytes), left out"
-            self.problems.append(f"{name}, line {len(lines) + 1}: {cut}")
-        for number, line in enumerate(lines, start=1):
-            try:
-                data = json.loads(line)
-            except ValueError:
-                self.problems.append(f"{name}, line {number}: not JSON, left out")
-                continue
-            if isinstance(data, dict):
-                yield number, data
-            else:
-                self.problems.append(f"{name}, line {number}: not an object, left out")
+            if (finding := last_finding(trace.events)) is not None:
+                yield finding
 
 
 def _line(data: Mapping[str, Json]) -> bytes:
@@ -572,10 +528,14 @@ def _natural(text: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(word), "") if word.isdigit() else (-1, word) for word in text.split())
 
 
-def _metric_of_criterion(criterion: Json) -> Metric:
-    """Return the metric that a criterion of a version 1 run is."""
-    data = _object(criterion)
-    return Metric.from_json({**data, "domain": {"kind": "levels", "levels": data["levels"]}})
+def _record_of_1(identity: Mapping[str, Json], record: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the record of a run of version 1, which knew one protocol and kept its options in several places."""
+    criteria = [_object(criterion) for criterion in _list(_object(record.get("rubric")).get("criteria"))]
+    return {
+        **record,
+        "options": {**_object(identity.get("options")), "mode": identity.get("mode"), "rubric": record.get("rubric")},
+        "metrics": [{**data, "domain": {"kind": "levels", "levels": data.get("levels")}} for data in criteria],
+    }
 
 
 def _list(value: Json) -> list[Json]:
@@ -595,7 +555,6 @@ def _sample_or_row(data: Mapping[str, Json]) -> Sample | Mapping[str, Json]:
 
 @contextmanager
 def _storage(folder: Path) -> Iterator[None]:
-    """Raise errors of the file system as StorageError."""
     try:
         yield
     except OSError as error:
@@ -605,7 +564,6 @@ def _storage(folder: Path) -> Iterator[None]:
 
 
 def _named(owner: Path) -> str:
-    """Return who writes a run, for a message."""
     try:
         data = json.loads(owner.read_bytes())
         return f"process {data['process']} on {data['host']}"
@@ -620,7 +578,6 @@ def _replace(path: Path, text: str) -> Path:
 
 
 def _changed(old: Sample, new: Sample) -> str:
-    """Return in words which part of a sample differs."""
     if old.source != new.source:
         return "the source image has changed"
     if old.edited != new.edited:
@@ -628,9 +585,3 @@ def _changed(old: Sample, new: Sample) -> str:
     if old.instruction != new.instruction:
         return f"the instruction was {old.instruction!r} and is {new.instruction!r}"
     return "its targets, masks, reference or edit type have changed"
-
-
-def short(value: Json) -> str:
-    """Return JSON, cut to 60 characters."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,33 +1,59 @@
-"""The factory that langgraph.json names: LangGraph Studio opens the judge with files and URIs."""
+"""The judge as a graph of one node, for LangGraph Studio: files and URIs in, the verdict out. langgraph.json names it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from editloupe.agent.judge import run_loop
+from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context
-from editloupe.agent.studio import Question, Wiring, studio_graph
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load_sample
 from editloupe.errors import ConfigError
-from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.schedule import Schedule
 from editloupe.runs.setup import open_setup
 from editloupe.traces.record import TraceWriter
-from editloupe.values import View
+from editloupe.values import Json, View
 
 if TYPE_CHECKING:
     from editloupe.agent.graph import StudioGraph
 
 
+class Question(TypedDict, total=False):
+    """Inputs: two image paths, an instruction, a criterion (id or short name). Outputs: `status`, `label`, `reason`."""
+
+    source: str
+    edited: str
+    instruction: str
+    criterion: str
+    status: str
+    label: str | None
+    reason: str
+    turns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wiring:
+    """Runtime context by URIs: swap `backend` to swap the backbone."""
+
+    backend: str = "baseline"
+    mode: str = "tool"
+    rubric: str = "dlebench"
+    max_turns: int = 6
+
+
 def graph() -> StudioGraph:
-    """Return the judge as a compiled graph. Input: `agent.studio.Question`. Context: `agent.studio.Wiring`."""
-    return studio_graph(_open)
+    """Return the judge as a compiled graph. Input: `Question`. Context: `Wiring`."""
+    from editloupe.agent.graph import build_single_node
+
+    return build_single_node("judge", _judge, state=Question, context=Wiring)
 
 
-def _open(question: Question, wiring: Wiring) -> tuple[Context, Mapping[str, View]]:
+def _judge(question: Question, wiring: Wiring | None) -> dict[str, Any]:
+    wiring = wiring or Wiring()
     missing = [name for name in ("source", "edited", "instruction") if not question.get(name)]
     if missing:
         raise ConfigError(f"the input lacks {', '.join(missing)}; expected two image paths and an instruction")
@@ -40,16 +66,22 @@ def _open(question: Question, wiring: Wiring) -> tuple[Context, Mapping[str, Vie
     task = None if place is None else place.task
     if task is None or task.kind != "ask":
         raise ConfigError(f"protocol {setup.protocol.name!r} asks nothing about this edit")
-    images = ImageStore()
-    for recipe in task.views:
-        images.array(recipe.origin)
     context = Context(
         backend=setup.backend,
+        judge=setup.judge,
         toolbox=setup.toolbox,
-        images=images,
+        images=ImageStore(),
         recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
-        clock=time.monotonic,
-        started=time.monotonic(),
     )
-    return context, {recipe.alias: View.whole(recipe.origin) for recipe in task.views}
+    for recipe in task.views:
+        context.images.array(recipe.origin)
+    loop = run_loop(context, {recipe.alias: View.whole(recipe.origin) for recipe in task.views})
+    outcome: Mapping[str, Json] = loop["outcome"] or {}
+    answer = outcome.get("answer")
+    return {
+        "status": outcome.get("status"),
+        "label": answer.get("name") if isinstance(answer, Mapping) else None,
+        "reason": outcome.get("reason"),
+        "turns": loop["turns"],
+    }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal
 
 from editloupe.backends.request_diff import message_difference
+from editloupe.chat import Message
 from editloupe.traces.events import MessageEvent
 from editloupe.traces.read import Trace
 
@@ -24,20 +26,20 @@ class Divergence:
 
 def first_divergence(one: Trace, other: Trace) -> Divergence | None:
     """Return where two conversations begin to differ; None if they are the same to the end."""
-    first = [e.hash for e in one.events if isinstance(e, MessageEvent)]
-    second = [e.hash for e in other.events if isinstance(e, MessageEvent)]
-    # Equal hashes mean equal beginnings.
-    shared = next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second)))
-    messages, others = one.messages(), other.messages()
-    step = sum(message.role == "assistant" for message in messages[:shared])
-    if shared == len(first) == len(second):
-        return None
-    if shared in (len(first), len(second)):
-        longer = "the other one" if shared == len(first) else "this one"
-        return Divergence(step=step, part="length", message=f"{longer} goes on after it")
-    text = message_difference(messages[shared], others[shared], was="here", is_="there")
-    if shared == 0:
-        return Divergence(step=0, part="question", message=text)
-    if messages[shared].role == "assistant":
-        return Divergence(step=step + 1, part="reply", message=text)
-    return Divergence(step=step, part="observation", message=text)
+    mine, others = ([e for e in trace.events if isinstance(e, MessageEvent)] for trace in (one, other))
+    step = 0
+    for a, b in zip_longest(mine, others):
+        if a is None or b is None:
+            longer = "the other one" if a is None else "this one"
+            return Divergence(step=step, part="length", message=f"{longer} goes on after it")
+        here, there = Message.from_json(a.message), Message.from_json(b.message)
+        # Equal hashes mean equal beginnings.
+        if a.hash != b.hash:
+            message = message_difference(here, there, was="here", is_="there")
+            if a is mine[0]:
+                return Divergence(step=0, part="question", message=message)
+            if here.role == "assistant":
+                return Divergence(step=step + 1, part="reply", message=message)
+            return Divergence(step=step, part="observation", message=message)
+        step += here.role == "assistant"
+    return None

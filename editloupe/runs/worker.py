@@ -5,31 +5,31 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 
 import editloupe
-from editloupe.agent.judge import answer
-from editloupe.agent.state import Context
-from editloupe.chat import Sampling
+from editloupe.agent.judge import finding_of, run_loop
+from editloupe.agent.recorder import TraceRecorder
+from editloupe.agent.state import Context, stopwatch
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError, ImageError, MeasureError, ProtocolError, ReplayMiss, StorageError
-from editloupe.findings import PENDING, Ending, Finding
+from editloupe.findings import PENDING, Finding
 from editloupe.imaging.views import make_view
 from editloupe.measures.base import run_measure
 from editloupe.protocols.base import described
-from editloupe.runs.recorder import TraceRecorder
 from editloupe.runs.recording import listed_tools
-from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, SentTarget, sent_targets, shown_whole
+from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, sent_targets, shown_whole
 from editloupe.runs.setup import Respondent, Setup, open_setup, weights_of
-from editloupe.tasks import Ask, Measure, Status, Task
+from editloupe.tasks import Ask, Measure, Task
 from editloupe.tools.cache import ToolCache
-from editloupe.traces.events import End, FindingEvent, Header, ModelCall, Note, ToolResult
+from editloupe.traces.events import End, Header, ModelCall, Note, ToolResult
+from editloupe.traces.read import last_finding
 from editloupe.traces.record import TraceWriter, set_aside
-from editloupe.values import Json, Sample, View, digest
+from editloupe.values import Sample, View, digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,57 +38,60 @@ class Worker:
 
     setup: Setup
     images: ImageStore
+    run: Path | None = None
+    """The run folder, into which traces go; None keeps them in memory."""
     stop: threading.Event = field(default_factory=threading.Event)
     clock: Callable[[], float] = time.monotonic
-    targets: Mapping[str, Sequence[SentTarget]] = field(default_factory=dict)
-    """By sample key: what the trace says of the size at which the targets are sent."""
+    samples: Mapping[str, Sample] = field(default_factory=dict)
+    """By key: the trace says at which size their targets are sent."""
     cache: ToolCache | None = None
     """What tools have said before in this run; None runs every call."""
 
-    def run_task(
-        self, task: Task, *, trace: Path | None = None, name: str | None = None, repeat: int = 0, anew: str = ""
-    ) -> Finding:
-        """Return the finding of one task. Every end but a stop is a finding.
+    def run_task(self, task: Task, *, repeat: int = 0, anew: str = "") -> Finding:
+        """Return the finding of one task, whose trace is continued where it exists. Every end but a stop is a finding.
 
-        trace: the trace file, continued where it exists; None keeps the trace in memory.   name: its path in the run.
         anew: why the earlier trace was set aside; that is done once.
         Raises Interrupted when asked to stop, StorageError if the run cannot be written, ConfigError for a
         measure that cannot be opened.
         """
-        end = partial(self._ended, task, repeat)
+        judge_id, trace, name = self.setup.judge_of(task).id, None, None
+        if self.run is not None:
+            trace = trace_path(self.run, judge_id, task.id, repeat)
+            name = str(trace.relative_to(self.run))
+        end = partial(Finding.of, task, judge_id=judge_id, repeat=repeat)
         if task.blocked is not None:
-            return end(*task.blocked, ending="blocked", trace=None)
+            return end(status=task.blocked[0], reason=task.blocked[1], ending="blocked")
         try:
             try:
                 views = {recipe.alias: make_view(recipe, self.images) for recipe in task.views}
             except ImageError as error:
-                return end("input_error", str(error), ending="input", trace=None)
+                return end(status="input_error", reason=str(error), ending="input")
             except ProtocolError as error:
                 reason = f"{described(self.setup.protocol)} planned {task.metric}, {task.about}: {error}"
-                return end("input_error", reason, ending="protocol", trace=None)
+                return end(status="input_error", reason=reason, ending="protocol")
             if task.kind == "measure":
                 return self._measured(task, views, trace, name)
             return self._answered(task, views, trace, name, repeat, anew)
         except (ReplayMiss, ImageError) as miss:
             # Another conversation, a damaged file, a picture that is gone: what is recorded cannot be gone on from.
             if trace is None or anew or not _recorded_calls(trace):
-                return end("tool_failed", str(miss), ending="recording", trace=name)
+                return end(status="tool_failed", reason=str(miss), ending="recording", trace=name)
             kept = set_aside(trace)
-            why = f"begun anew, the old trace is {kept and kept.name}: {miss}"
-            return self.run_task(task, trace=trace, name=name, repeat=repeat, anew=why)
+            return self.run_task(task, repeat=repeat, anew=f"begun anew, the old trace is {kept and kept.name}: {miss}")
         except EditLoupeError:
             raise
         except OSError as error:
             raise StorageError(f"the run cannot be written ({error}); make room, then give the same command") from error
         except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the other samples; it is recorded, and pending
             reason = f"editloupe itself failed ({type(error).__name__}: {error}); please report it"
-            return end("tool_failed", f"{reason}\n{traceback.format_exc(limit=-3)}", ending="fault", trace=name)
+            reason += f"\n{traceback.format_exc(limit=-3)}"
+            return end(status="tool_failed", reason=reason, ending="fault", trace=name)
 
     def _measured(self, task: Measure, views: Mapping[str, View], trace: Path | None, name: str | None) -> Finding:
         began = self.clock()
-        judge = self.setup.judge_of(task)
         pixels = {alias: self.images.array(view.image) for alias, view in views.items()}
-        made = partial(Finding.of, task, judge_id=judge.id, repeat=0, ending="measure", trace=name)
+        judge_id = self.setup.judge_of(task).id
+        made = partial(Finding.of, task, judge_id=judge_id, repeat=0, ending="measure", trace=name)
         try:
             result = run_measure(task.measure, task.args, pixels, self.setup.models)
             finding = made(status="ok", answer=result, seconds=self.clock() - began)
@@ -98,8 +101,7 @@ class Worker:
             set_aside(trace)
         with TraceWriter(trace) as writer:
             writer.append(self._header(task, 0))
-            writer.append(FindingEvent(finding=finding.to_json()))
-            writer.append(End())
+            writer.finish(finding)
         return finding
 
     def _answered(
@@ -107,51 +109,57 @@ class Worker:
     ) -> Finding:
         respondent = self.setup.respondents[task.role]
         with TraceWriter(trace) as writer:
-            recorded = _finished(writer)
-            if recorded is not None:
+            ended = bool(writer.events) and isinstance(writer.events[-1], End)
+            recorded = last_finding(writer.events) if ended else None
+            if recorded is not None and recorded.status not in PENDING:
                 return recorded
             if writer.problems or (writer.events and not isinstance(writer.events[0], Header)):
                 raise ReplayMiss(f"the trace is damaged: {'; '.join(writer.problems) or 'it has no header'}")
             if not writer.events:
                 writer.append(self._header(task, repeat))
-                if anew:
-                    writer.append(Note(text=anew))
-                for alias, view in views.items():
-                    for remark in self.images.notes(view.image):
-                        writer.append(Note(text=f"{alias}: {remark}"))
-                for remark, data in self._as_sent(task, respondent, views):
-                    writer.append(Note(text=remark, data=data))
+                for note in self._notes(task, respondent, views, anew):
+                    writer.append(note)
+            if repeat and (seed := respondent.spec.sampling.of_repeat(repeat).seed) is not None:
+                data = {"repeat": repeat, "seed": seed}
+                if not any(isinstance(event, Note) and event.data == data for event in writer.events):
+                    writer.append(Note(text=f"repeat {repeat + 1}: seed {seed}", data=data))
             context = Context(
                 backend=respondent.backend,
+                judge=respondent.spec,
                 toolbox=self.setup.toolbox,
                 images=self.images,
                 recorder=TraceRecorder.resume(writer, stop=self.stop),
                 task=task,
-                clock=self.clock,
-                started=self.clock(),
-                sampling=_sampling(respondent, repeat, writer),
+                repeat=repeat,
+                elapsed=stopwatch(self.clock),
                 cache=self.cache,
-                constrain_labels=respondent.constrain_labels,
-                tool_protocol=respondent.tool_protocol,
             )
-            finding = answer(context, views, judge_id=respondent.spec.id, repeat=repeat, trace=name)
-            writer.append(FindingEvent(finding=finding.to_json()))
-            writer.append(End())
+            finding = finding_of(run_loop(context, views), context, trace=name)
+            writer.finish(finding)
             return finding
 
-    def _as_sent(self, task: Ask, respondent: Respondent, views: dict[str, View]) -> Iterable[tuple[str, dict[str, Json]]]:
-        """Yield what the backend gets of each image and of the sample's targets; nothing for one that sees the pixels."""
+    def _notes(self, task: Ask, respondent: Respondent, views: dict[str, View], anew: str) -> Iterator[Note]:
+        """Yield the remarks at the beginning of a trace: on the images, and on the sizes at which an LMM gets them."""
+        if anew:
+            yield Note(text=anew)
+        for alias, view in views.items():
+            yield from (Note(text=f"{alias}: {remark}") for remark in self.images.notes(view.image))
         if not respondent.backend.traits.is_lmm:
             return
         policy = respondent.backend.traits.image_policy
         for alias, view in views.items():
             made = self.images.encoded(view.image, policy)
-            note = f"{alias} is sent as {made.media_type}, {made.width}×{made.height} px, {len(made.data):,} bytes"
-            yield note, {"alias": alias, "px": [made.width, made.height], "bytes": len(made.data), "type": made.media_type}
-        for target in self.targets.get(task.about.key, ()) if shown_whole(task) else ():
+            text = f"{alias} is sent as {made.media_type}, {made.width}×{made.height} px, {len(made.data):,} bytes"
+            data = {"alias": alias, "px": [made.width, made.height], "bytes": len(made.data), "type": made.media_type}
+            yield Note(text=text, data=data)
+        sample = self.samples.get(task.about.key)
+        if sample is None or not shown_whole(task):
+            return
+        for target in sent_targets(sample, self.setup.backend.traits.image_policy):
             small = f", under {SMALLEST_TARGET_PX:.0f} px: the model may not see it" if target.small else ""
             size = f"{target.sent_width:.0f}×{target.sent_height:.0f} px"
-            yield f"{target.name} is {size} of the {target.role} image as sent{small}", {"target": target.to_json()}
+            text = f"{target.name} is {size} of the {target.role} image as sent{small}"
+            yield Note(text=text, data={"target": target.to_json()})
 
     def _header(self, task: Task, repeat: int) -> Header:
         box, judge = self.setup.toolbox, self.setup.judge_of(task)
@@ -166,10 +174,6 @@ class Worker:
             tools=listed_tools(box, task.tools) if task.kind == "ask" else [],
             absent=dict(box.absent) if task.kind == "ask" else {},
         )
-
-    def _ended(self, task: Task, repeat: int, status: Status, reason: str, *, ending: Ending, trace: str | None) -> Finding:
-        judge_id = self.setup.judge_of(task).id
-        return Finding.of(task, judge_id=judge_id, repeat=repeat, status=status, ending=ending, reason=reason, trace=trace)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,18 +197,15 @@ def run_task(job: Job) -> Finding:
     `open_setup` and `Worker.run_task` raise.
     """
     worker = _opened(job.config.model_dump_json(), job.run)
-    if job.sample is not None:
-        policy = worker.setup.backend.traits.image_policy
-        worker = replace(worker, targets={job.sample.key: sent_targets(job.sample, policy)})
-    path = trace_path(job.run, worker.setup.judge_of(job.task).id, job.task.id, job.repeat)
-    return worker.run_task(job.task, trace=path, name=str(path.relative_to(job.run)), repeat=job.repeat)
+    samples = {} if job.sample is None else {job.sample.key: job.sample}
+    return replace(worker, samples=samples).run_task(job.task, repeat=job.repeat)
 
 
 @cache
 def _opened(config: str, run: Path) -> Worker:
     setup = open_setup(RunConfig.model_validate_json(config))
     cache = ToolCache(tool_cache_of(run), device=weights_of(setup.config).device)
-    return Worker(setup=setup, images=ImageStore(run / "blobs"), cache=cache)
+    return Worker(setup=setup, images=ImageStore(run / "blobs"), run=run, cache=cache)
 
 
 def trace_path(run: Path, judge_id: str, task_id: str, repeat: int) -> Path:
@@ -227,26 +228,7 @@ def ends_the_same(finding: Finding) -> bool:
     return finding.status not in PENDING or finding.status == "tool_failed"
 
 
-def _sampling(respondent: Respondent, repeat: int, writer: TraceWriter) -> Sampling:
-    sampling = respondent.sampling.of_repeat(repeat)
-    if repeat and sampling.seed is not None:
-        data = {"repeat": repeat, "seed": sampling.seed}
-        if not any(isinstance(event, Note) and event.data == data for event in writer.events):
-            writer.append(Note(text=f"repeat {repeat + 1}: seed {sampling.seed}", data=data))
-    return sampling
-
-
 def _recorded_calls(trace: Path) -> bool:
     """Return whether a trace file holds more than a task that was begun anew: setting it aside once is enough."""
     with TraceWriter(trace) as writer:
         return bool(writer.problems) or any(isinstance(e, ModelCall | ToolResult) for e in writer.events)
-
-
-def _finished(writer: TraceWriter) -> Finding | None:
-    """Return the finding of a trace that has ended with a status that stands; None for other traces."""
-    if len(writer.events) >= 2 and isinstance(writer.events[-1], End):
-        before = writer.events[-2]
-        if isinstance(before, FindingEvent):
-            finding = Finding.from_json(before.finding)
-            return None if finding.status in PENDING else finding
-    return None

@@ -20,10 +20,9 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import Interrupted
 from editloupe.findings import Finding
 from editloupe.protocols.repeats import Repeats
-from editloupe.runs.execute import entry_of, standing_in_trace
+from editloupe.runs.execute import standing_in_trace
 from editloupe.runs.judges import Entry
 from editloupe.runs.schedule import Schedule, repeatable
-from editloupe.runs.sent_sizes import sent_targets
 from editloupe.runs.setup import Setup
 from editloupe.runs.store import RunStore
 from editloupe.runs.worker import Worker, trace_path
@@ -97,7 +96,7 @@ class JudgeQueue:
         """Open the run folder `out`.
 
         workers: tasks at once.   max_queue: edits that may wait beside them.   timeout_s: of a request, waiting included.
-        Raises ConfigError, RunMismatch and StorageError as `RunStore.write` does.
+        Raises ConfigError, RunMismatch and StorageError as `RunStore.begin` does.
         """
         self.setup, self.workers, self.timeout_s = setup, workers, timeout_s
         self.store = _open_store(setup, out)
@@ -238,9 +237,8 @@ class JudgeQueue:
             return Result(finding=recorded, reused=True)
         if not trace.exists():
             self._list(sample, Entry(judge=judge, role=task.role))
-        targets = {sample.key: sent_targets(sample, self.setup.backend.traits.image_policy)}
-        worker = Worker(setup=self.setup, images=images, stop=stop, targets=targets)
-        finding = worker.run_task(task, trace=trace, name=str(trace.relative_to(folder)), repeat=repeat)
+        worker = Worker(setup=self.setup, images=images, run=folder, stop=stop, samples={sample.key: sample})
+        finding = worker.run_task(task, repeat=repeat)
         with self._writing() as store:
             store.add_finding(finding)
         return Result(finding=finding, reused=False)
@@ -289,11 +287,9 @@ class JudgeQueue:
 
 
 def _open_store(setup: Setup, out: Path) -> RunStore:
-    store = RunStore.write(out, setup.spec)
     written = out / "findings.jsonl"
     since = written.stat().st_mtime - RECENT_S if written.exists() else 0.0
-    own = [entry_of(setup, role) for role in setup.respondents]
-    store.begin(setup.spec, own, Loaded(format="http", samples=(), rejected=()), config={}, narrowed=False)
+    store = RunStore.begin(out, setup.spec, setup.entries(), Loaded(format="http", samples=(), rejected=()))
     # A service that was killed has traces that ended, and no line yet for their findings.
     for finding in store.findings_from_traces(since=since):
         if finding.key not in store.findings:

@@ -15,15 +15,11 @@ SCHEMA_VERSION = 1
 """Increased when an older reader would misread a newer trace."""
 
 
-def now() -> str:
-    """Return the time in UTC, ISO 8601 with milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
 class _Event(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    time: str = Field(default_factory=now)
+    time: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    """UTC, ISO 8601 with milliseconds."""
 
 
 class Header(_Event):
@@ -129,7 +125,3 @@ Event: TypeAlias = Annotated[
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 """Parses one event."""
-
-KINDS = frozenset(
-    {"header", "message", "model_call", "model_failure", "tool_started", "tool_call", "note", "finding", "end"}
-)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from editloupe.errors import TraceError
 from editloupe.findings import Finding
-from editloupe.traces.events import End, Event, FindingEvent, Header, MessageEvent, ModelCall, ToolResult
+from editloupe.traces.events import Event, Header, MessageEvent, ModelCall, ToolResult
 from editloupe.traces.read import Trace, read_trace
+from editloupe.values import Serialisable
 
 FORKS = "forks"
 """Folder of a run with the traces that continue another one."""
@@ -19,7 +19,7 @@ _DEEPEST = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parent:
+class Parent(Serialisable):
     """The point where a fork leaves the trace that it continues."""
 
     trace: str
@@ -30,21 +30,10 @@ class Parent:
     """Number of shared model replies."""
     tools: int
     """Number of shared tool results."""
-    kind: str
-    """"fork" or "replay"; "why" in the file."""
+    why: str
+    """"fork" or "replay"."""
     changes: dict[str, str]
     """What was changed at this point: name → text."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the header's `parent`."""
-        return {
-            "trace": self.trace,
-            "head": self.head,
-            "step": self.step,
-            "tools": self.tools,
-            "why": self.kind,
-            "changes": self.changes,
-        }
 
     @classmethod
     def of(cls, header: Header) -> Parent | None:
@@ -52,8 +41,8 @@ class Parent:
         if header.parent is None:
             return None
         try:
-            found = cls(**{"kind" if name == "why" else name: value for name, value in header.parent.items()})
-        except TypeError as error:
+            found = cls.from_json(header.parent)
+        except ValueError as error:
             raise TraceError(f"the header names its parent in an unknown form ({error})") from error
         if Path(found.trace).is_absolute() or ".." in Path(found.trace).parts:
             raise TraceError(f"the header names a parent outside its run: {found.trace!r}")
@@ -122,16 +111,9 @@ def _shared(trace: Trace, at: Parent, path: Path) -> Iterable[Event]:
         kept.add(head)
         head = parents.get(head)
     for event in trace.events:
-        match event:
-            case MessageEvent():
-                wanted = event.hash in kept
-            case ModelCall():
-                wanted = event.ordinal < at.step
-            case ToolResult():
-                wanted = event.ordinal < at.tools
-            case Header() | FindingEvent() | End():
-                wanted = False
-            case _:
-                continue
-        if wanted:
+        if (
+            (isinstance(event, MessageEvent) and event.hash in kept)
+            or (isinstance(event, ModelCall) and event.ordinal < at.step)
+            or (isinstance(event, ToolResult) and event.ordinal < at.tools)
+        ):
             yield event

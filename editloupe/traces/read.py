@@ -14,7 +14,6 @@ from editloupe.errors import TraceError
 from editloupe.findings import Finding, Observation, Step
 from editloupe.traces.events import (
     EVENT,
-    KINDS,
     SCHEMA_VERSION,
     Event,
     FindingEvent,
@@ -56,16 +55,6 @@ def complete_lines(data: bytes) -> tuple[list[bytes], int]:
     return data[:end].splitlines(), end
 
 
-def cut_torn_line(path: Path) -> list[bytes]:
-    """Return the complete lines of a JSONL file, and cut a torn last line off the file. Raises OSError."""
-    data = path.read_bytes()
-    lines, end = complete_lines(data)
-    if end < len(data):
-        with path.open("r+b") as file:
-            file.truncate(end)
-    return lines
-
-
 def parse_lines(lines: Iterable[bytes], *, name: str) -> tuple[list[Event], list[str]]:
     """Parse lines into events and problems. Raises TraceError for a trace of a newer schema."""
     events: list[Event] = []
@@ -82,16 +71,14 @@ def parse_lines(lines: Iterable[bytes], *, name: str) -> tuple[list[Event], list
                 f"{name}: written with trace schema {data['version']}, this version reads up to {SCHEMA_VERSION}; "
                 "update editloupe"
             )
-        if not isinstance(kind, str) or kind not in KINDS:
-            problems.append(f"{name}, line {number}: unknown event {kind!r}, left out")
-            continue
         try:
             event = EVENT.validate_python(data)
             _check_shape(event)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
-            problems.append(f"{name}, line {number}: {kind} event: {where}: {first['msg']}")
+            known = f"{kind} event: {where}: {first['msg']}" if where else f"unknown event {kind!r}, left out"
+            problems.append(f"{name}, line {number}: {known}")
         except (KeyError, TypeError, ValueError, AssertionError, AttributeError) as error:
             problems.append(f"{name}, line {number}: {kind} event: not of the expected shape ({error!r}), left out")
         else:
@@ -113,6 +100,12 @@ def _check_shape(event: Event) -> None:
                 raise ValueError(f"{len(event.aliases)} names for {len(images)} pictures")
         case FindingEvent():
             Finding.from_json(event.finding)
+
+
+def last_finding(events: Iterable[Event]) -> Finding | None:
+    """Return the last finding of a trace; None if it has none."""
+    data = next((event.finding for event in reversed(list(events)) if isinstance(event, FindingEvent)), None)
+    return None if data is None else Finding.from_json(data)
 
 
 def read_trace(path: Path) -> Trace:
@@ -137,51 +130,39 @@ def verify(events: Iterable[Event], *, name: str) -> list[str]:
     A problem is a message whose hash does not fit its content, a missing parent, or a reply that differs from the message
     made of it.
     """
+    events = list(events)
+    # The last one of a place: what was asked again was said again.
+    replies = {event.head: event for event in events if isinstance(event, ModelCall)}
     known: set[str | None] = {None}
     problems: list[str] = []
-    events = list(events)
     for event in events:
         if isinstance(event, Header) and event.parent is not None:
             # A fork's first message follows one that lies in its parent's file.
             known.add(str(event.parent.get("head")))
         if not isinstance(event, MessageEvent):
             continue
-        if not _fits(event):
-            problems.append(f"{name}: message {event.hash[:12]} was changed after it was recorded (hash mismatch)")
+        message, place = Message.from_json(event.message), event.hash[:12]
+        if message_hash(message, event.parent) != event.hash:
+            problems.append(f"{name}: message {place} was changed after it was recorded (hash mismatch)")
         if event.parent not in known:
-            problems.append(f"{name}: message {event.hash[:12]} follows {str(event.parent)[:12]}, which is missing")
+            problems.append(f"{name}: message {place} follows {str(event.parent)[:12]}, which is missing")
         known.add(event.hash)
-    # The last one of a place: what was asked again was said again.
-    replies = {event.head: event for event in events if isinstance(event, ModelCall)}
-    for event in events:
-        reply = replies.get(str(event.parent)) if isinstance(event, MessageEvent) else None
-        if reply is not None and isinstance(event, MessageEvent) and not _says(event, reply):
+        call = replies.get(str(event.parent))
+        if call is not None and not _says(message, Reply.from_json(call.reply)):
             problems.append(
-                f"{name}: model call {reply.ordinal + 1} was changed after it was recorded: its reply is not that of "
-                f"message {event.hash[:12]} recorded from it"
+                f"{name}: model call {call.ordinal + 1} was changed after it was recorded: its reply is not that of "
+                f"message {place} recorded from it"
             )
     return problems
 
 
-def _says(event: MessageEvent, call: ModelCall) -> bool:
+def _says(message: Message, reply: Reply) -> bool:
     """Return whether a message has the text and the calls of a reply. Call ids may differ: the loop makes them unique."""
-    try:
-        message, reply = Message.from_json(event.message), Reply.from_json(call.reply)
-    except (KeyError, TypeError, ValueError, AssertionError):
-        return False
     if message.role != "assistant":
         # A user's message, where the loop asked once more without an answer in between.
         return True
     calls = [(c.name, c.arguments) for c in message.tool_calls]
     return message.text == reply.text and calls in ([], [(c.name, c.arguments) for c in reply.tool_calls])
-
-
-def _fits(event: MessageEvent) -> bool:
-    """Return whether a message has the hash that the event says."""
-    try:
-        return message_hash(Message.from_json(event.message), event.parent) == event.hash
-    except (KeyError, TypeError, ValueError, AssertionError):
-        return False
 
 
 def _steps(events: Iterable[Event]) -> Iterable[Step]:

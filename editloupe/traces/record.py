@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Final
 
-from editloupe.traces.events import Event
-from editloupe.traces.read import cut_torn_line, parse_lines
+from editloupe.findings import Finding
+from editloupe.traces.events import End, Event, FindingEvent
+from editloupe.traces.read import complete_lines, parse_lines
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -29,7 +30,9 @@ class TraceWriter:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
-            self.events, self.problems = parse_lines(cut_torn_line(path), name=path.name)
+            lines, end = complete_lines(path.read_bytes())
+            self.events, self.problems = parse_lines(lines, name=path.name)
+            os.truncate(path, end)
         self._file = path.open("ab")
 
     def append(self, event: Event) -> None:
@@ -41,6 +44,11 @@ class TraceWriter:
             self._file.write(text.encode("utf-8", "backslashreplace") + b"\n")
             self._file.flush()
 
+    def finish(self, finding: Finding) -> None:
+        """Append the finding and the end."""
+        self.append(FindingEvent(finding=finding.to_json()))
+        self.append(End())
+
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
@@ -50,9 +58,7 @@ class TraceWriter:
     def __enter__(self) -> TraceWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

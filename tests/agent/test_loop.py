@@ -256,14 +256,12 @@ def test_labels_are_constrained_on_the_last_turn_where_the_backend_can(sample: S
 
 
 def test_the_graph_takes_any_langgraph_checkpointer(sample: Sample, store: ImageStore):
-    import time
-
     from langgraph.checkpoint.memory import InMemorySaver
 
     from editloupe.agent.graph import build_graph
     from editloupe.agent.judge import initial_state
+    from editloupe.agent.recorder import TraceRecorder
     from editloupe.agent.state import Context
-    from editloupe.runs.recorder import TraceRecorder
     from editloupe.traces.record import TraceWriter
     from editloupe.values import View
 
@@ -271,12 +269,11 @@ def test_the_graph_takes_any_langgraph_checkpointer(sample: Sample, store: Image
     (task,) = setup.protocol.plan([sample], {})
     context = Context(
         backend=setup.backend,
+        judge=setup.judge,
         toolbox=setup.toolbox,
         images=store,
         recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
-        clock=time.monotonic,
-        started=time.monotonic(),
     )
     graph = build_graph(InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}

@@ -120,6 +120,14 @@ def test_a_finding_that_stands_goes_before_a_pending_one_and_no_trace_is_lost(ed
     assert [name.partition(".0.")[2] for name in kept] == ["aside-1.jsonl", "jsonl"]
 
 
+def test_a_merge_keeps_the_findings_of_a_judge_that_a_shard_does_not_list(gallery: Path, tmp_path: Path):
+    info = json.loads((gallery / "run.json").read_text())
+    info["judges"].popitem()
+    (gallery / "run.json").write_text(json.dumps(info))
+    merge(tmp_path / "whole", [gallery])
+    assert RunStore.read(tmp_path / "whole").findings == RunStore.read(gallery).findings
+
+
 def test_forks_of_two_shards_keep_apart(gallery: Path, tmp_path: Path):
     other = Path(shutil.copytree(gallery, tmp_path / "other"))
     name = next(str(f.trace) for f in RunStore.read(gallery).current() if f.metric == "visual_consistency")

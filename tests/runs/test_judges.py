@@ -21,8 +21,8 @@ from editloupe.protocols.repeats import Repeats
 from editloupe.reports.judged import judged_in
 from editloupe.runs.execute import Outcome
 from editloupe.runs.judges import Entry
-from editloupe.runs.live import Live
 from editloupe.runs.merge import merge
+from editloupe.runs.recording import Live
 from editloupe.runs.rerun import Replay
 from editloupe.runs.rescore import protocol_with, rescore, write_rescored
 from editloupe.runs.store import RunStore

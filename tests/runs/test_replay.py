@@ -12,15 +12,14 @@ import pytest
 
 from editloupe.agent.judge import initial_state, run_loop
 from editloupe.agent.nodes import run_nodes
+from editloupe.agent.recorder import TraceRecorder
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.baseline.backend import PixelBaseline
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.findings import Observation
 from editloupe.runs.drift import compare
-from editloupe.runs.live import Live, context_of
-from editloupe.runs.recorder import TraceRecorder
-from editloupe.runs.recording import read_recording
+from editloupe.runs.recording import Live, context_of, read_recording
 from editloupe.runs.rerun import Replay, Replayed, exit_code
 from editloupe.runs.store import RunStore
 from editloupe.tasks import task_from_json
@@ -78,7 +77,7 @@ def test_walking_the_nodes_is_the_graph():
         images = ImageStore(GALLERY / "blobs")
         states = []
         for how in (lambda c, v: run_loop(c, v), lambda c, v: run_nodes(initial_state(c, v), c)):
-            recorder = TraceRecorder(recording.cassette)
+            recorder = TraceRecorder(cassette=recording.cassette)
             states.append(how(context_of(recording, recorder, Live(), images), recording.views))
         assert states[0] == states[1]
 
@@ -190,7 +189,7 @@ def test_new_episodes_runs_what_is_not_recorded_and_writes_a_child(gallery: Path
     trace = read_trace(gallery / str(one.trace))
     parent = Parent.of(trace.header)
     assert parent is not None
-    assert (parent.trace, parent.step, parent.kind) == (one.name, 0, "replay")
+    assert (parent.trace, parent.step, parent.why) == (one.name, 0, "replay")
     assert [step.calls[0].name for step in trace.steps() if step.calls] == ["zoom_in"]
     assert trace.problems == ()
 

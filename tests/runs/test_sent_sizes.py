@@ -54,9 +54,8 @@ def test_the_trace_says_what_was_sent(store: ImageStore, tmp_path: Path):
     setup = open_with(backend=lmm, criteria=("if",))
     sample = with_target(store, Box(0, 0, 40, 20))
     (task,) = setup.protocol.plan([sample], {})
-    targets = {sample.key: sent_targets(sample, ImagePolicy(max_side=200))}
-    Worker(setup=setup, images=store, targets=targets).run_task(task, trace=tmp_path / "trace.jsonl", name="trace.jsonl")
-    with TraceWriter(tmp_path / "trace.jsonl") as writer:
+    finding = Worker(setup=setup, images=store, run=tmp_path, samples={sample.key: sample}).run_task(task)
+    with TraceWriter(tmp_path / str(finding.trace)) as writer:
         notes = [event for event in writer.events if isinstance(event, Note)]
     assert [note.data.get("px") for note in notes] == [[200, 150], [200, 150], None]
     assert notes[0].text.startswith("Original Image is sent as image/png, 200×150 px, ")

@@ -1,6 +1,6 @@
 """The recorder of one task: it answers from a recording, goes live where it may, and writes what is new to a trace.
 
-A live task, a resume, a replay and a fork differ only in the recording and in `RecorderMode`.
+A live task, a resume, a replay and a fork differ only in the recording and in the settings of `TraceRecorder`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from editloupe.agent.state import ToolOutcome
+from editloupe.agent.cassette import Cassette, content_key
 from editloupe.chat import Message, Reply, Request, ToolCall, message_hash
 from editloupe.errors import BackendError, Interrupted
 from editloupe.findings import Finding, Observation
-from editloupe.runs.cassette import Cassette, content_key
 from editloupe.traces.events import (
-    End,
     Event,
-    FindingEvent,
     MessageEvent,
     ModelCall,
     ModelFailure,
@@ -30,75 +27,68 @@ from editloupe.traces.events import (
     ToolStarted,
 )
 from editloupe.traces.record import TraceWriter
-from editloupe.values import Json
+from editloupe.values import Json, Serialisable
 
 Side: TypeAlias = Literal["recorded", "live"]
 
-OpenTrace: TypeAlias = Callable[[str, int, int], TraceWriter]
-"""Opens the trace for what is new: (hash of the last shared message, shared model calls, shared tool results)."""
-
-CompareTool: TypeAlias = Callable[[int, ToolResult, Callable[[], ToolOutcome]], None]
-"""Compares a recorded tool result with a live call: (step from 1, recorded result, the live call)."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class RecorderMode:
-    """Where the answers of a task come from."""
+class ToolOutcome(Serialisable):
+    """The outcome of one tool call."""
 
-    model: Side = "recorded"
-    """Where replies come from."""
-    tools: Side = "recorded"
-    """Where observations come from."""
-
-    exact: bool = False
-    """Whether requests and calls must equal the recorded ones. Otherwise the recorded conversation is followed, whatever
-    this version would write today."""
-
-    on_miss: Literal["raise", "live"] = "raise"
-    """What happens where the recording ends. "raise": ReplayMiss. "live": the model goes live; later tool calls are looked
-    up in the recording by content, or with `exact` go live too."""
-
-    edits: Mapping[int, str] = field(default_factory=dict)
-    """Ordinal of a tool result → another text of its observation."""
-    drop_carry: bool = False
-    """Whether recorded messages are sent without the data that only their own provider understands."""
+    observation: Observation
+    aliases: tuple[str, ...] = ()
+    """Names under which the observation's images are shown."""
+    crashed: str | None = None
+    """Type and text of an unexpected exception of the tool."""
+    cached: bool = False
+    """Whether the result of an equal call was used, and the tool did not run."""
 
 
+@dataclass(kw_only=True, eq=False)
 class TraceRecorder:
     """Answers the calls of one task and records them. Not thread-safe: each task has its own.
 
     Up to the first thing that is not recorded, all is shared with the recording and nothing is written.
     """
 
-    def __init__(
-        self,
-        cassette: Cassette,
-        mode: RecorderMode | None = None,
-        *,
-        open_trace: OpenTrace | None = None,
-        compare_tool: CompareTool | None = None,
-        stop: threading.Event | None = None,
-    ) -> None:
-        """Begin at the start of the recording.
+    cassette: Cassette
+    """The recording."""
+    model: Side = "recorded"
+    """Where replies come from."""
+    tools: Side = "recorded"
+    """Where observations come from."""
+    exact: bool = False
+    """Whether requests and calls must equal the recorded ones. Otherwise the recorded conversation is followed, whatever
+    this version would write today."""
+    on_miss: Literal["raise", "live"] = "raise"
+    """What happens where the recording ends. "raise": ReplayMiss. "live": the model goes live; later tool calls are looked
+    up in the recording by content, or with `exact` go live too."""
+    edits: Mapping[int, str] = field(default_factory=dict)
+    """Ordinal of a tool result → another text of its observation."""
+    drop_carry: bool = False
+    """Whether recorded messages are sent without the data that only their own provider understands."""
 
-        open_trace: called at the first event that is not shared; None keeps nothing.
-        compare_tool: called where a recorded model meets live tools. The loop still gets the recorded result, so that a
-        difference has no consequences.
-        stop: once it is set, each live call raises Interrupted.
-        """
-        self.cassette = cassette
-        self.mode = mode or RecorderMode()
-        self.models_answered = self.tools_answered = 0
-        self.writer: TraceWriter | None = None
-        self._open_trace, self._compare_tool = open_trace, compare_tool
-        self._stop = stop or threading.Event()
-        self._model, self._tools = self.mode.model, self.mode.tools
-        self._messages = dict(cassette.messages)
+    open_trace: Callable[[str, int, int], TraceWriter] | None = None
+    """Opens the trace at the first event that is not shared: (hash of the last shared message, shared model calls, shared
+    tool results). None keeps nothing."""
+    compare_tool: Callable[[int, ToolResult, Callable[[], ToolOutcome]], None] | None = None
+    """Called where a recorded model meets live tools: (step from 1, recorded result, the live call). The loop still gets
+    the recorded result, so that a difference has no consequences."""
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Once it is set, each live call raises Interrupted."""
+
+    writer: TraceWriter | None = field(default=None, init=False)
+    """The new trace, once there is one."""
+    models_answered: int = field(default=0, init=False)
+    tools_answered: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._messages = dict(self.cassette.messages)
         self._shared = True
-        self._shared_head = cassette.following.get(None, "")
-        self._shared_models = self._shared_tools = 0
+        self._shared_head = self.cassette.following.get(None, "")
         self._added: set[str] = set()
-        self._image_names = cassette.question_images()
+        self._image_names = self.cassette.question_images()
         self._asked: defaultdict[str, int] = defaultdict(int)
 
     @classmethod
@@ -106,12 +96,17 @@ class TraceRecorder:
         """Return a recorder that continues the trace of `writer`, which may be empty: first recorded answers, then live
         ones. Raises ReplayMiss if a call in the middle of the trace is missing.
         """
-        mode = RecorderMode(exact=True, on_miss="live")
-        return cls(Cassette.of(writer.events), mode, open_trace=lambda *_: writer, stop=stop)
+        return cls(
+            cassette=Cassette.of(writer.events),
+            exact=True,
+            on_miss="live",
+            open_trace=lambda *_: writer,
+            stop=stop or threading.Event(),
+        )
 
     def go_live(self) -> None:
         """Answer nothing more from the recording, and share nothing more with it."""
-        self._model = self._tools = "live"
+        self.model = self.tools = "live"
         self._shared = False
 
     def trace_name(self, folder: Path) -> str | None:
@@ -123,8 +118,7 @@ class TraceRecorder:
         """Write the finding and the end to the new trace, if there is one. Return the finding with the trace's path."""
         finding = replace(finding, trace=self.trace_name(folder) or finding.trace)
         if self.writer is not None:
-            self.writer.append(FindingEvent(finding=finding.to_json()))
-            self.writer.append(End())
+            self.writer.finish(finding)
         return finding
 
     def close(self) -> None:
@@ -132,11 +126,11 @@ class TraceRecorder:
         if self.writer is not None:
             self.writer.close()
 
-    # The `Recorder` protocol, for the loop
+    # For the loop
 
     def add(self, message: Message, parent: str | None) -> str:
         """Record a message behind `parent` and return its hash."""
-        follows = self._model == "recorded" and not self.mode.exact and self._shared
+        follows = self.model == "recorded" and not self.exact and self._shared
         key = (self.cassette.following.get(parent) if follows else None) or message_hash(message, parent)
         if self._shared and key in self.cassette.messages:
             self._shared_head = key
@@ -151,31 +145,29 @@ class TraceRecorder:
         """Return the messages with these hashes."""
         messages = [(key, self._messages[key]) for key in history]
         return tuple(
-            replace(m, carry=None) if self.mode.drop_carry and key in self.cassette.messages else m for key, m in messages
+            replace(m, carry=None) if self.drop_carry and key in self.cassette.messages else m for key, m in messages
         )
 
     def complete(self, request: Request, head: str, live: Callable[[], Reply]) -> Reply:
         """Return the recorded reply, else the live one, recorded. Raises ReplayMiss, Interrupted and what `live` raises."""
         ordinal = self.models_answered
-        if self._model == "recorded":
+        if self.model == "recorded":
             recorded = self.cassette.models[ordinal] if ordinal < len(self.cassette.models) else None
-            if recorded is not None and (not self.mode.exact or recorded.request_key == request.key()):
-                self.models_answered += 1
-                if self._shared:
-                    self._shared_models = self.models_answered
-                else:
+            if recorded is not None and (not self.exact or recorded.request_key == request.key()):
+                if not self._shared:
                     self._write(recorded)
+                self.models_answered += 1
                 return Reply.from_json(recorded.reply)
-            if recorded is not None or self.mode.on_miss == "raise":
+            if recorded is not None or self.on_miss == "raise":
                 raise self.cassette.request_miss(ordinal, request)
-            self._model = "live"
-            self._tools = "live" if self.mode.exact else self._tools
+            self.model = "live"
+            self.tools = "live" if self.exact else self.tools
         self._begin_live()
         key, began = request.key(), time.monotonic()
         try:
             reply = live()
         except BackendError as error:
-            if self._stop.is_set():
+            if self.stop.is_set():
                 raise Interrupted("the run was asked to stop while the backend was failing") from error
             name = type(error).__name__
             self._write(ModelFailure(ordinal=ordinal, request_key=key, error=name, message=str(error), status=error.status))
@@ -197,13 +189,13 @@ class TraceRecorder:
         """Return the recorded outcome, else the live one, recorded. Raises as `complete`."""
         ordinal = self.tools_answered
         recorded = self._recorded_result(call, ordinal)
-        if recorded is None and self._tools == "recorded" and self.mode.on_miss == "raise":
+        if recorded is None and self.tools == "recorded" and self.on_miss == "raise":
             raise self.cassette.tool_miss(ordinal, call)
-        if recorded is None or (self._tools == "live" and self._compare_tool is None):
+        if recorded is None or (self.tools == "live" and self.compare_tool is None):
             outcome = self._run_tool(call, ordinal, live)
         else:
-            if self._tools == "live" and self._compare_tool is not None:
-                self._compare_tool(self.cassette.tool_steps[ordinal], recorded, live)
+            if self.tools == "live" and self.compare_tool is not None:
+                self.compare_tool(self.cassette.tool_steps[ordinal], recorded, live)
             outcome = self._reuse_result(recorded, call, ordinal)
         self.tools_answered += 1
         images = outcome.observation.images
@@ -218,29 +210,29 @@ class TraceRecorder:
     # Inside
 
     def _write(self, event: Event) -> None:
-        if self.writer is None and self._open_trace is not None:
-            self.writer = self._open_trace(self._shared_head, self._shared_models, self._shared_tools)
+        if self.writer is None and self.open_trace is not None:
+            self.writer = self.open_trace(self._shared_head, self.models_answered, self.tools_answered)
         if self.writer is not None:
             self.writer.append(event)
 
     def _begin_live(self) -> None:
-        if self._stop.is_set():
+        if self.stop.is_set():
             raise Interrupted("the run was asked to stop; this task goes on from here next time")
         self._shared = False
 
     def _recorded_result(self, call: ToolCall, ordinal: int) -> ToolResult | None:
         """Return the recorded result: the next one while the model is recorded, else one of the same call on the same
         images whose own images would get the same names."""
-        if self._model == "recorded":
+        if self.model == "recorded":
             if ordinal >= len(self.cassette.tools):
                 return None
             recorded = self.cassette.tools[ordinal]
             if recorded.call == call.to_json():
                 return recorded
-            if self.mode.exact or self.mode.on_miss == "raise":
+            if self.exact or self.on_miss == "raise":
                 raise self.cassette.order_miss(ordinal, call)
             return None
-        if self._tools == "live":
+        if self.tools == "live":
             return None
         key = content_key(call, self._image_names)
         found, at = self.cassette.tools_by_content.get(key, []), self._asked[key]
@@ -248,36 +240,20 @@ class TraceRecorder:
         return found[at] if at < len(found) else None
 
     def _reuse_result(self, recorded: ToolResult, call: ToolCall, ordinal: int) -> ToolOutcome:
-        observation = Observation.from_json(recorded.observation)
-        if ordinal in self.mode.edits:
-            observation = replace(observation, text=self.mode.edits[ordinal])
+        outcome = ToolOutcome.from_json(dict(recorded))
+        if ordinal in self.edits:
+            outcome = replace(outcome, observation=replace(outcome.observation, text=self.edits[ordinal]))
             self._shared = False
-        if self._shared:
-            self._shared_tools = ordinal + 1
-        else:
-            update = {"ordinal": ordinal, "call": call.to_json(), "observation": observation.to_json()}
+        if not self._shared:
+            update = {"ordinal": ordinal, "call": call.to_json(), "observation": outcome.observation.to_json()}
             self._write(recorded.model_copy(update=update))
-        return ToolOutcome(
-            observation=observation,
-            aliases=tuple(recorded.aliases),
-            crashed=recorded.crashed,
-            cached=recorded.cached,
-        )
+        return outcome
 
     def _run_tool(self, call: ToolCall, ordinal: int, live: Callable[[], ToolOutcome]) -> ToolOutcome:
         self._begin_live()
         self._write(ToolStarted(ordinal=ordinal, call=call.to_json()))
         began = time.monotonic()
         outcome = live()
-        self._write(
-            ToolResult(
-                ordinal=ordinal,
-                call=call.to_json(),
-                observation=outcome.observation.to_json(),
-                aliases=list(outcome.aliases),
-                crashed=outcome.crashed,
-                cached=outcome.cached,
-                seconds=round(time.monotonic() - began, 4),
-            )
-        )
+        took = {"ordinal": ordinal, "call": call.to_json(), "seconds": round(time.monotonic() - began, 4)}
+        self._write(ToolResult.model_validate({**took, **outcome.to_json()}))
         return outcome

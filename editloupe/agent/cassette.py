@@ -41,30 +41,18 @@ class Cassette:
     def of(cls, events: Iterable[Event]) -> Cassette:
         """Index the events of a trace. Raises ReplayMiss if a call in the middle is missing."""
         events = tuple(events)
-        messages: dict[str, Message] = {}
-        following: dict[str | None, str] = {}
+        messages = [event for event in events if isinstance(event, MessageEvent)]
         # By ordinal: a resumed trace holds each call once.
-        models: dict[int, ModelCall] = {}
-        tools: dict[int, ToolResult] = {}
-        failures: dict[int, ModelFailure] = {}
-        for event in events:
-            match event:
-                case MessageEvent():
-                    messages[event.hash] = Message.from_json(event.message)
-                    following[event.parent] = event.hash
-                case ModelCall():
-                    models[event.ordinal] = event
-                case ToolResult():
-                    tools[event.ordinal] = event
-                case ModelFailure():
-                    failures[event.ordinal] = event
+        models = {event.ordinal: event for event in events if isinstance(event, ModelCall)}
+        tools = {event.ordinal: event for event in events if isinstance(event, ToolResult)}
+        failures = {event.ordinal: event for event in events if isinstance(event, ModelFailure)}
         for kind, ordinals in (("model", models), ("tool", tools)):
             if sorted(ordinals) != list(range(len(ordinals))):
                 raise ReplayMiss(f"a {kind} call is missing from the trace")
         return cls(
             events=events,
-            messages=messages,
-            following=following,
+            messages={event.hash: Message.from_json(event.message) for event in messages},
+            following={event.parent: event.hash for event in messages},
             models=tuple(models[i] for i in range(len(models))),
             tools=tuple(tools[i] for i in range(len(tools))),
             failures={i: failure for i, failure in failures.items() if i not in models},
@@ -82,10 +70,14 @@ class Cassette:
                 steps.append(step)
         return steps
 
+    @property
+    def question(self) -> Message | None:
+        """The first message; None if there is none."""
+        return self.messages.get(self.following.get(None, ""))
+
     def question_images(self) -> dict[str, str]:
         """Return alias → SHA-256 of the images in the question."""
-        question = self.messages.get(self.following.get(None, ""))
-        return {} if question is None else {part.alias: part.image.sha256 for part in question.images}
+        return {} if self.question is None else {part.alias: part.image.sha256 for part in self.question.images}
 
     @cached_property
     def tools_by_content(self) -> dict[str, list[ToolResult]]:
