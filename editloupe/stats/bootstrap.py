@@ -10,7 +10,7 @@ figure's own range is read rightly. With fewer than some twenty clusters it is t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Final, Literal, TypeAlias
@@ -22,8 +22,8 @@ from pydantic import PlainSerializer
 from editloupe.values import Serialisable
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-Statistic: TypeAlias = Callable[[Floats], Floats]
-"""B×n weights (how often each of n items was drawn in each of B resamples) → B values, NaN where a resample has none."""
+OrNull: TypeAlias = Annotated[str, PlainSerializer(lambda text: text or None)]
+"""Text that JSON gives as null where there is none."""
 
 Aggregate: TypeAlias = Literal["fisher", "mean", "tanh-mean"]
 
@@ -34,8 +34,6 @@ LEAST_DEFINED: Final = 0.9
 """Share of resamples that must have a value; below it the values left are a selection, and there is no interval."""
 
 _NOTHING: Final = {True: "nothing was judged", False: "nothing was asked"}
-_BLOCK: Final = 4_000_000
-"""Weights that are held at once: 32 MB."""
 
 
 class Undefined(ValueError):
@@ -84,35 +82,13 @@ class Estimate(Serialisable):
     clusters: int = 0
     """Source images judged."""
 
-    why: Annotated[str, PlainSerializer(lambda why: why or None)] = ""
+    why: OrNull = ""
     """Why there is no value; "" if there is one."""
 
     @property
     def coverage(self) -> float | None:
         """Return judged / asked, 0 to 1; None if nothing was asked."""
         return self.judged / self.asked if self.asked else None
-
-
-def bootstrap(
-    statistic: Statistic,
-    clusters: Sequence[Hashable],
-    *,
-    resamples: int = RESAMPLES,
-    level: float = LEVEL,
-    seed: int = SEED,
-) -> ConfidenceInterval | None:
-    """The percentile interval of `statistic` over resampled clusters.
-
-    clusters: one name for each of the n items; items of one cluster are drawn together.
-    None with fewer than two clusters, or where fewer than `LEAST_DEFINED` of the resamples have a value.
-    """
-    index, count = numbered(clusters)
-    if count < 2:
-        return None
-    drawn = draws(count, resamples=resamples, seed=seed)
-    step = max(1, _BLOCK // max(1, len(index)))
-    blocks = [statistic(drawn[at : at + step][:, index]) for at in range(0, resamples, step)]
-    return interval(np.concatenate(blocks), level=level)
 
 
 def interval(values: Floats, *, level: float = LEVEL) -> ConfidenceInterval | None:
