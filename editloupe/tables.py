@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from editloupe.stats.bootstrap import Estimate
+from editloupe.stats.bootstrap import Estimate, ends
 from editloupe.values import Json
 
 NONE = "–"
@@ -109,13 +109,14 @@ def estimated(
     """
     if found is None:
         return Cell(name=name, bounds=bounds, judged=0 if counts else None, asked=0 if counts else None)
+    low, high = ends(found.interval)
     return Cell(
         value=found.value,
         name=name,
         digits=digits,
         signed=signed,
-        low=None if found.interval is None else found.interval.low,
-        high=None if found.interval is None else found.interval.high,
+        low=low,
+        high=high,
         interval_digits=interval_digits,
         bounds=bounds,
         judged=found.judged if counts else None,

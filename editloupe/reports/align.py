@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from editloupe.reports.columns import DIMENSIONS, Dimension, HumanLabels, Item, JudgeColumn, Key, groups, mask
-from editloupe.reports.pages import TablePage, TableSection
+from editloupe.reports.pages import Agreement, TableSection
 from editloupe.reports.readings import MetricReading
 from editloupe.scores import Metric
 from editloupe.stats.agreement import Cells, Figure, Paired, Scale, confusion, correlation, figures
@@ -23,6 +23,7 @@ from editloupe.stats.bootstrap import (
     Undefined,
     aggregate,
     aggregate_each,
+    ends,
     interval,
 )
 from editloupe.stats.raters import Panel, ceiling, rater_vs_others
@@ -126,30 +127,16 @@ class MetricAgreement(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeAgreement(Serialisable):
+class JudgeAgreement(Agreement):
     """One judge and people on every metric that both have."""
 
-    judge: str
-    people: str
-    """Where the labels are from."""
-
-    bootstrap: Drawing
-    notes: tuple[str, ...]
     criteria: tuple[MetricAgreement, ...]
 
-    @property
-    def page(self) -> TablePage:
-        """The tables of all metrics."""
-        sections = (
-            TableSection(
-                title=f"{a.title}: {a.raters} rater" + ("" if a.raters == 1 else "s"),
-                notes=a.notes,
-                tables=tuple(tables(a, self.bootstrap.level)),
-            )
-            for a in self.criteria
-        )
-        heading = f"Judge: {self.judge}; people: {self.people}"
-        return TablePage(heading=heading, notes=self.notes, sections=tuple(sections), drawing=self.bootstrap)
+    def sections(self) -> Iterator[TableSection]:
+        """Yield the tables of each metric."""
+        for a in self.criteria:
+            title = f"{a.title}: {a.raters} rater" + ("" if a.raters == 1 else "s")
+            yield TableSection(title=title, notes=a.notes, tables=tuple(tables(a, self.bootstrap.level)))
 
     def records(self) -> Iterator[dict[str, Json]]:
         """Yield one record a figure."""
@@ -169,7 +156,7 @@ class JudgeAgreement(Serialisable):
 
 def figure_record(found: Estimate) -> dict[str, Json]:
     """Return a figure's fields in a line of a file."""
-    low, high = (None, None) if found.interval is None else (found.interval.low, found.interval.high)
+    low, high = ends(found.interval)
     adjusted = found.adjusted if isinstance(found, Figure) else None
     counts: dict[str, Json] = {"judged": found.judged, "asked": found.asked, "clusters": found.clusters}
     return {"value": found.value, "low": low, "high": high, **counts, "adjusted": adjusted, "why": found.why or None}

@@ -14,7 +14,7 @@ from editloupe.reports.columns import DIMENSIONS
 from editloupe.reports.compare import GROUPED, Comparison, Cost, JudgePair
 from editloupe.reports.report import write_files
 from editloupe.stats.agreement import Figure
-from editloupe.stats.bootstrap import Estimate
+from editloupe.stats.bootstrap import Estimate, ends
 from editloupe.stats.significance import Significance
 from editloupe.tables import NONE, Cell, Column, Row, Table, estimated, label_columns, words
 from editloupe.values import Json
@@ -383,7 +383,7 @@ def _whys(tests: Iterable[Significance]) -> str:
 
 def _fields(name: str, found: Estimate) -> dict[str, Json]:
     """A figure and its interval in a line of a file."""
-    low, high = (None, None) if found.interval is None else (found.interval.low, found.interval.high)
+    low, high = ends(found.interval)
     return {name: found.value, f"{name}_low": low, f"{name}_high": high}
 
 

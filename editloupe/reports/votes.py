@@ -13,9 +13,9 @@ from pydantic import Field
 from editloupe.errors import ConfigError
 from editloupe.reports.align import TITLES, Confusion, confusion_table, figure_record, figure_table
 from editloupe.reports.label_tables import find_roles, lines_named, read_labels, text_of
-from editloupe.reports.pages import TablePage, TableSection
+from editloupe.reports.pages import Agreement, TableSection
 from editloupe.stats.agreement import Figure, Paired, Scale, confusion, label_figures
-from editloupe.stats.bootstrap import DRAWING, Drawing
+from editloupe.stats.bootstrap import DRAWING, Drawing, ends
 from editloupe.stats.bradley_terry import EditorRanking, Match, rank
 from editloupe.tables import Cell, Column, Row, Table, label_columns, words
 from editloupe.values import Json, Serialisable
@@ -83,18 +83,6 @@ class VoteTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rankings(Serialisable):
-    """Editors ranked by people and by a judge."""
-
-    people: EditorRanking
-
-    people_judged: EditorRanking
-    """By people, on the pairs that the judge judged too, which is what the judge's compares with."""
-
-    judge: EditorRanking
-
-
-@dataclass(frozen=True, kw_only=True)
 class PairAgreement(Serialisable):
     """People's votes beside one reading of the judge: a metric, or its own votes."""
 
@@ -110,7 +98,11 @@ class PairAgreement(Serialisable):
     """four_*: of four answers; three_*: with both kinds of tie as one; decided_*: of the votes for A or B alone."""
 
     confusion: Confusion
-    ranking: Rankings
+    ranking: Mapping[Literal["people", "people_judged", "judge"], EditorRanking]
+    """Editors ranked by people; by people on the pairs that the judge judged too, which is what the judge's compares with;
+    and by the judge.
+    """
+
     notes: tuple[str, ...]
     scale: Annotated[Scale, Field(exclude=True)]
 
@@ -121,27 +113,16 @@ class PairAgreement(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VoteAgreement(Serialisable):
+class VoteAgreement(Agreement):
     """People's votes beside one judge."""
 
-    judge: str
-    people: str
-    """Where the votes are from."""
-
-    bootstrap: Drawing
-    notes: tuple[str, ...]
     pairs: tuple[PairAgreement, ...]
     """One a metric, or one for the judge's own votes."""
 
-    @property
-    def page(self) -> TablePage:
-        """The tables of all readings."""
-        sections = (
-            TableSection(title=_title(pair), notes=_notes(pair), tables=tuple(_tables(pair, self.bootstrap.level)))
-            for pair in self.pairs
-        )
-        heading = f"Judge: {self.judge}; people: {self.people}"
-        return TablePage(heading=heading, notes=self.notes, sections=tuple(sections), drawing=self.bootstrap)
+    def sections(self) -> Iterator[TableSection]:
+        """Yield the tables of each reading."""
+        for pair in self.pairs:
+            yield TableSection(title=_title(pair), notes=_notes(pair), tables=tuple(_tables(pair, self.bootstrap.level)))
 
     def records(self) -> Iterator[dict[str, Json]]:
         """Yield one record a figure, and one an editor's strength."""
@@ -149,10 +130,9 @@ class VoteAgreement(Serialisable):
             head: dict[str, Json] = {"judge": self.judge, "criterion": pair.title}
             for name, figure in pair.figures.items():
                 yield {**head, "figure": name, "editor": None, **figure_record(figure)}
-            for who in ("people", "people_judged", "judge"):
-                found: EditorRanking = getattr(pair.ranking, who)
+            for who, found in pair.ranking.items():
                 for s in found.strengths:
-                    low, high = (None, None) if s.interval is None else (s.interval.low, s.interval.high)
+                    low, high = ends(s.interval)
                     place: dict[str, Json] = {"figure": f"strength_{who}", "editor": s.editor, "value": s.strength}
                     yield {**head, **place, "low": low, "high": high, "judged": found.votes}
                 if found.why:
@@ -264,11 +244,11 @@ def agree_on_pairs(
         scale=scale,
         figures=figures,
         confusion=Confusion(columns=(*scale.names, None), rows=tuple(map(tuple, confusion(table, scale)))),
-        ranking=Rankings(
-            people=whole,
-            people_judged=ranking(votes, judged, drawing) if unjudged else whole,
-            judge=ranking(votes, verdicts, drawing),
-        ),
+        ranking={
+            "people": whole,
+            "people_judged": ranking(votes, judged, drawing) if unjudged else whole,
+            "judge": ranking(votes, verdicts, drawing),
+        },
         notes=(f"{unjudged} of {len(votes)} votes are on pairs without the judge's word",) if unjudged else (),
     )
 
@@ -334,30 +314,33 @@ def _tables(pair: PairAgreement, level: float) -> Iterator[Table]:
             titled = {"Accuracy" if name == "exact" else TITLES[name]: figure for name, figure in named.items()}
             yield figure_table(prefix, f"Answers: {answers}", titled, level)
     yield confusion_table(pair.scale, pair.confusion.rows, "Votes: people's in rows, the judge's in columns")
-    if pair.ranking.people.strengths or pair.ranking.judge.strengths:
+    if pair.ranking["people"].strengths or pair.ranking["judge"].strengths:
         yield _rankings(pair)
 
 
 def _notes(pair: PairAgreement) -> tuple[str, ...]:
     found = pair.ranking
-    why = {"people": found.people.why, "the judge": found.judge.why}
-    if pair.unjudged and found.judge.strengths:
-        why["people on the pairs that the judge judged"] = found.people_judged.why
+    why = {"people": found["people"].why, "the judge": found["judge"].why}
+    if pair.unjudged and found["judge"].strengths:
+        why["people on the pairs that the judge judged"] = found["people_judged"].why
     return (*pair.notes, *(f"No ranking of the editors by {who}: {reason}" for who, reason in why.items() if reason))
 
 
 def _rankings(pair: PairAgreement) -> Table:
     """Editors in people's order; people's also on the pairs that the judge judged, if these are not all."""
-    found = pair.ranking
-    both = {"People": found.people, "People, judged pairs": found.people_judged, "Judge": found.judge}
-    if not pair.unjudged:
-        del both["People, judged pairs"]
+    titles = {"people": "People", "people_judged": "People, judged pairs", "judge": "Judge"}
+    both = {titles[who]: one for who, one in pair.ranking.items() if pair.unjudged or who != "people_judged"}
     rows = []
-    for strength in found.people.strengths or found.judge.strengths:
+    for strength in pair.ranking["people"].strengths or pair.ranking["judge"].strengths:
         cells = [words(strength.editor)]
         for one in both.values():
             at = next((i for i, s in enumerate(one.strengths) if s.editor == strength.editor), None)
-            cells += [Cell(), words("")] if at is None else [_strength(one, at), Cell(value=at + 1)]
+            if at is None:
+                cells += [Cell(), words("")]
+                continue
+            low, high = ends(one.strengths[at].interval)
+            figure = Cell(value=one.strengths[at].strength, digits=2, low=low, high=high, interval_digits=2)
+            cells += [figure, Cell(value=at + 1)]
         rows.append(Row(cells=tuple(cells)))
     heads = (head for who, one in both.items() for head in (f"{who} (n = {one.votes})", "Rank"))
     return Table(
@@ -366,12 +349,6 @@ def _rankings(pair: PairAgreement) -> Table:
         columns=(*label_columns("Editor"), *(Column(title=head) for head in heads)),
         rows=tuple(rows),
     )
-
-
-def _strength(found: EditorRanking, at: int) -> Cell:
-    inside = found.strengths[at].interval
-    low, high = (None, None) if inside is None else (inside.low, inside.high)
-    return Cell(value=found.strengths[at].strength, digits=2, low=low, high=high, interval_digits=2)
 
 
 def _title(pair: PairAgreement) -> str:

@@ -107,6 +107,11 @@ def interval(values: Floats, *, level: float = LEVEL) -> ConfidenceInterval | No
     return ConfidenceInterval(low=float(low), high=float(high), level=level)
 
 
+def ends(found: ConfidenceInterval | None) -> tuple[float, float] | tuple[None, None]:
+    """Return an interval's ends; None twice where there is none."""
+    return (None, None) if found is None else (found.low, found.high)
+
+
 @lru_cache(maxsize=4)
 def draws(count: int, *, resamples: int = RESAMPLES, seed: int = SEED) -> Floats:
     """resamples×count: how often each cluster is drawn when `count` are drawn with replacement. Read-only.
