@@ -272,23 +272,30 @@ def label_tables(
     found, numbers = [], []
     for metric in metrics:
         own = counted(BY_EDITOR, [score for score in scores if score.metric == metric.id])
-        if labels := [level.name for level in reversed(metric.levels)] or _given(own):
-            found.append(_label_table(metric, own, labels, caption, keys or {}))
+        given = sorted({score.label for score in own if score.label is not None})
+        if labels := [level.name for level in reversed(metric.levels)] or given:
+            found.append(_label_table(metric, _by_editor(own), labels, caption, keys or {}))
         else:
             numbers.append(metric)
-    missing = _missing_table(numbers, scores, keys or {})
+    missing = _missing_table(numbers, _by_editor(counted(BY_EDITOR, scores)), keys or {})
     return found if missing is None else [*found, missing]
 
 
-def _missing_table(metrics: Sequence[Metric], scores: Sequence[Score], keys: Mapping[str, Json]) -> Table | None:
+def _by_editor(scores: Iterable[Score]) -> dict[str, list[Score]]:
+    """Editors in order of appearance."""
+    found: dict[str, list[Score]] = {}
+    for score in scores:
+        found.setdefault(score.editor, []).append(score)
+    return found
+
+
+def _missing_table(metrics: Sequence[Metric], editors: Mapping[str, list[Score]], keys: Mapping[str, Json]) -> Table | None:
     """A row an editor and status, a column a metric; None if nothing is missing."""
     rows = []
-    scores = counted(BY_EDITOR, scores)
-    for editor in dict.fromkeys(score.editor for score in scores):
-        own = {metric.id: [s for s in scores if (s.editor, s.metric) == (editor, metric.id)] for metric in metrics}
-        lost = {metric: statuses(of) for metric, of in own.items()}
-        for status in dict.fromkeys(status for of in lost.values() for status in of):
-            counts = (Cell(value=lost[metric.id].get(status, 0), name="count") for metric in metrics)
+    for editor, own in editors.items():
+        lost = [statuses([score for score in own if score.metric == metric.id]) for metric in metrics]
+        for status in dict.fromkeys(status for of in lost for status in of):
+            counts = (Cell(value=of.get(status, 0), name="count") for of in lost)
             cells = (words(editor or "(not named)"), words(status), *counts)
             rows.append(Row(cells=cells, keys={"editor": editor, "status": status}))
     if not rows:
@@ -306,54 +313,36 @@ def _missing_table(metrics: Sequence[Metric], scores: Sequence[Score], keys: Map
 
 
 def _label_table(
-    metric: Metric, scores: Sequence[Score], labels: Sequence[str], caption: str, keys: Mapping[str, Json]
+    metric: Metric, editors: Mapping[str, list[Score]], labels: Sequence[str], caption: str, keys: Mapping[str, Json]
 ) -> Table:
-    editors = list(dict.fromkeys(score.editor for score in scores))
-    own = [[score for score in scores if score.editor == editor] for editor in editors]
-    lost = [statuses(of) for of in own]
-    missing = list(dict.fromkeys(status for of in lost for status in of))
-    counts = [{label: sum(s.label == label for s in of) for label in labels} for of in own]
-    judged = [sum(s.value is not None for s in of) for of in own]
-    rows = [
-        Row(
-            cells=(words(label), *(_share(count[label], n) for count, n in zip(counts, judged, strict=True))),
-            keys={"metric": metric.id, "label": label},
-        )
-        for label in labels
-    ]
-    rows.append(
-        Row(cells=(words("Judged"), *(words(f"{n}/{len(of)}") for n, of in zip(judged, own, strict=True))), strong=True)
-    )
-    for status in missing:
-        cells = (Cell(value=of.get(status, 0), name="count", more={"share": None}) for of in lost)
+    lost = [statuses(own) for own in editors.values()]
+    counts = [{label: sum(s.label == label for s in own) for label in labels} for own in editors.values()]
+    judged = [sum(s.value is not None for s in own) for own in editors.values()]
+    rows = []
+    for label in labels:
+        cells = []
+        for count, of in zip(counts, judged, strict=True):
+            n, share = count[label], count[label] / of if of else None
+            note = "" if share is None else f"{100 * n / of:.0f} %"
+            cells.append(Cell(value=n, name="count", note=note, more={"share": share}))
+        rows.append(Row(cells=(words(label), *cells), keys={"metric": metric.id, "label": label}))
+    shares = (words(f"{n}/{len(own)}") for n, own in zip(judged, editors.values(), strict=True))
+    rows.append(Row(cells=(words("Judged"), *shares), strong=True))
+    for status in dict.fromkeys(status for of in lost for status in of):
+        cells = [Cell(value=of.get(status, 0), name="count", more={"share": None}) for of in lost]
         rows.append(Row(cells=(words(f"({status})"), *cells), keys={"metric": metric.id, "label": f"({status})"}))
-    names = [editor or "(not named)" for editor in editors]
-    name = f"labels-{metric.id.replace('_', '-')}"
-    bars = tuple((editor, tuple(count.items())) for editor, count in zip(names, counts, strict=True))
-    columns = (Column(title=title, keys={"editor": editor}) for title, editor in zip(names, editors, strict=True))
+    names = {editor: editor or "(not named)" for editor in editors}
+    name, title = f"labels-{metric.id.replace('_', '-')}", f"{metric.name}: labels"
+    bars = tuple((editor, tuple(count.items())) for editor, count in zip(names.values(), counts, strict=True))
     return Table(
         name=name,
-        title=f"{metric.name}: labels",
-        columns=(*label_columns("Label"), *columns),
+        title=title,
+        columns=(*label_columns("Label"), *(Column(title=n, keys={"editor": editor}) for editor, n in names.items())),
         rows=tuple(rows),
         caption=" ".join(filter(None, (_LABELS, caption))),
         keys=keys,
         at_once=6,
-        plots=(BarPlot(name=name, title=f"{metric.name}: labels", rows=bars),),
-    )
-
-
-def _given(scores: Sequence[Score]) -> list[str]:
-    """The labels of a metric that lists none."""
-    return sorted({score.label for score in scores if score.label is not None})
-
-
-def _share(count: int, of: int) -> Cell:
-    return Cell(
-        value=count,
-        name="count",
-        note=f"{100 * count / of:.0f} %" if of else "",
-        more={"share": count / of if of else None},
+        plots=(BarPlot(name=name, title=title, rows=bars),),
     )
 
 
@@ -364,31 +353,21 @@ def consistency_table(
     if rule.count == 1:
         return None
     rows = []
-    for editor in dict.fromkeys(score.editor for score in scores):
+    for editor, scores_ in _by_editor(scores).items():
         for metric in metrics:
-            own = [s for s in scores if (s.editor, s.metric) == (editor, metric.id)]
-            if not own:
-                continue
-            bits = [s.entropy for s in own if s.entropy is not None]
-            same = sum(b == 0 for b in bits)
-            lost = {status: sum(s.missing == status for s in own) for status in ("abstained", "contradictory")}
-            rows.append(
-                Row(
-                    cells=(
-                        words(editor or "(not named)"),
-                        words(metric.short),
-                        Cell(value=f"{same}/{len(bits)}", name="", more={"compared": len(bits), "unanimous": same}),
-                        Cell(
-                            value=sum(bits) / len(bits) if bits else None,
-                            name="mean_entropy_bits",
-                            digits=2,
-                            more={"highest_entropy_bits": max(bits) if bits else None},
-                        ),
-                        *(Cell(value=n, name=status) for status, n in lost.items()),
-                    ),
-                    keys={"editor": editor, "metric": metric.id, "repeats": rule.count},
-                )
+            own = [score for score in scores_ if score.metric == metric.id]
+            bits = [score.entropy for score in own if score.entropy is not None]
+            same, mean = sum(b == 0 for b in bits), sum(bits) / len(bits) if bits else None
+            highest: dict[str, Json] = {"highest_entropy_bits": max(bits, default=None)}
+            cells = (
+                words(editor or "(not named)"),
+                words(metric.short),
+                Cell(value=f"{same}/{len(bits)}", name="", more={"compared": len(bits), "unanimous": same}),
+                Cell(value=mean, name="mean_entropy_bits", digits=2, more=highest),
+                *(Cell(value=sum(s.missing == x for s in own), name=x) for x in ("abstained", "contradictory")),
             )
+            if own:
+                rows.append(Row(cells=cells, keys={"editor": editor, "metric": metric.id, "repeats": rule.count}))
     above = "" if rule.abstain_above is None else f" Above {rule.abstain_above:g} bits a question is abstained from."
     titles = ("All the same", "Mean entropy", "Abstained", "Contradictory")
     return Table(
