@@ -149,6 +149,9 @@ class Row:
     keys: Mapping[str, Json] = field(default_factory=dict)
     """What its figures are of, for files: {"edit_type": "Change Color"}."""
 
+    records: tuple[Mapping[str, Json], ...] | None = None
+    """What files hold of the row; None for the figures of its cells."""
+
     strong: bool = False
     """True for a row that sums up others."""
 
@@ -197,6 +200,9 @@ class Table:
         """Return one object a figure, or a group of figures of the same keys, for files: row by row."""
         found: list[dict[str, Json]] = []
         for row in self.rows:
+            if row.records is not None:
+                found += [{**self.keys, **row.keys, **record} for record in row.records]
+                continue
             groups: dict[tuple[object, ...], dict[str, Json]] = {}
             for column, cell in zip(self.columns, row.cells, strict=True):
                 if fields := cell.record:
@@ -223,6 +229,30 @@ def words(text: str, *, name: str = "", strong: bool = False) -> Cell:
 def label_columns(*titles: str) -> tuple[Column, ...]:
     """Return columns of words that name the row."""
     return tuple(Column(title=title, words=True) for title in titles)
+
+
+def numbers(
+    name: str,
+    title: str,
+    head: Sequence[str],
+    rows: Iterable[Row],
+    *,
+    fixed: int = 1,
+    at_once: int = 6,
+    caption: str = "",
+    keys: Mapping[str, Json] | None = None,
+) -> Table:
+    """Return a table whose first columns, as many as `fixed`, are words that name the row; the others hold numbers."""
+    return Table(
+        name=name,
+        title=title,
+        columns=(*label_columns(*head[:fixed]), *(Column(title=text) for text in head[fixed:])),
+        rows=tuple(rows),
+        fixed=fixed,
+        at_once=at_once,
+        caption=caption,
+        keys=keys or {},
+    )
 
 
 def simple(name: str, title: str, head: Sequence[str], rows: Iterable[Sequence[str | Cell]], **more: object) -> Table:

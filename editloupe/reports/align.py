@@ -28,7 +28,7 @@ from editloupe.stats.bootstrap import (
 )
 from editloupe.stats.raters import Panel, ceiling, rater_vs_others
 from editloupe.stats.weighted import CORRELATIONS
-from editloupe.tables import Cell, Column, Row, Table, label_columns, words
+from editloupe.tables import Cell, Column, Row, Table, numbers, words
 from editloupe.values import Json, Serialisable
 
 TITLES: Final[Mapping[str, str]] = {
@@ -341,14 +341,13 @@ def figure_table(name: str, title: str, found: Mapping[str, Figure], level: floa
 
 def confusion_table(scale: Scale, counts: Sequence[Sequence[int]], title: str) -> Table:
     """Return counts by label; equal labels stand out."""
-    numbers = tuple(f"{value:g}" for value in scale.values) if scale.ordered else scale.names
-    names = [n if n == name or not scale.ordered else f"{n} {name}" for n, name in zip(numbers, scale.names, strict=True)]
+    short = tuple(f"{value:g}" for value in scale.values) if scale.ordered else scale.names
+    names = [n if n == name or not scale.ordered else f"{n} {name}" for n, name in zip(short, scale.names, strict=True)]
     rows = [
         Row(cells=(words(name), *(words(str(n), strong=i == j) for j, n in enumerate(counts[i]))))
         for i, name in enumerate(names)
     ]
-    columns = (*label_columns(""), *(Column(title=name) for name in (*numbers, "none")))
-    return Table(name="labels", title=title, columns=columns, rows=tuple(rows))
+    return numbers("labels", title, ("", *short, "none"), rows)
 
 
 def _table(name: str, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> Table:
@@ -388,8 +387,7 @@ def _averages(found: Averages, inside: str) -> Iterator[Table]:
     yield _table("averages", title, ("Figure", "Value", inside, "Judged", over.capitalize()), rows)
     if groups:
         lines = [Row(cells=(words(g), words(", ".join(names)), words(why))) for (g, why), names in groups.items()]
-        columns = label_columns("", "Figures", "Because")
-        yield Table(name="left-out", title="Left out of the averages", columns=columns, rows=tuple(lines), fixed=3)
+        yield numbers("left-out", "Left out of the averages", ("", "Figures", "Because"), lines, fixed=3)
 
 
 def _by(title: str, found: Sequence[GroupAgreement]) -> Table:

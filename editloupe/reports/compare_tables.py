@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,7 @@ from editloupe.reports.report import write_files
 from editloupe.stats.agreement import Figure
 from editloupe.stats.bootstrap import Estimate, ends
 from editloupe.stats.significance import Significance
-from editloupe.tables import NONE, Cell, Column, Row, Table, estimated, label_columns, words
+from editloupe.tables import NONE, Cell, Row, Table, estimated, numbers, words
 from editloupe.values import Json
 
 _SHORT: Final[Mapping[str, str]] = {
@@ -116,8 +115,8 @@ def _summaries(found: Comparison) -> Table:
         record = {"judge": s.judge, "criterion": s.criterion, **_fields("mean", s.mean)}
         record |= {"judged": s.mean.judged, "asked": s.mean.asked}
         record |= {**_fields("common", s.common), "label_entropy_bits": s.label_entropy_bits, "statuses": why}
-        rows.append(_Line(cells, record))
-    return _table(
+        rows.append(Row(cells=cells, records=(record,)))
+    return numbers(
         "judges",
         "Judges",
         ("Judge", "", "Mean", "Mean, all judged", "Entropy", "Not judged"),
@@ -137,13 +136,12 @@ def _matrix(found: Comparison, metric: str) -> Table:
     upper, lower = matrix_of(found, metric, above), matrix_of(found, metric, below)
     rows = []
     for i, name in enumerate(names):
-        cells = [
-            words("·") if i == j else Cell(value=(upper if i < j else lower)[i][j], digits=2) for j in range(len(names))
-        ]
-        rows.append(_Line((words(f"{i + 1} {name}"), *cells)))
+        cells = [Cell(value=(upper if i < j else lower)[i][j], digits=2) for j in range(len(names))]
+        cells[i] = words("·")
+        rows.append(Row(cells=(words(f"{i + 1} {name}"), *cells), records=()))
     text = {"weighted_kappa": "quadratic κ", "kappa": "Cohen's κ", "spearman": "Spearman's ρ"}[above]
     share = "the share of equal labels" if below == "exact" else "the mean absolute error"
-    return _table(
+    return numbers(
         f"agreement-{metric.replace('_', '-')}",
         f"{found.titles[metric][0]}: agreement",
         ("", *(str(i + 1) for i in range(len(names)))),
@@ -170,8 +168,8 @@ def _pairs(found: Comparison) -> Table:
         record |= {**_fields("difference", p.difference), **p.test.to_json()}
         for name, figure in p.figures.items():
             record |= _fields(name, figure)
-        rows.append(_Line(cells, record))
-    return _table(
+        rows.append(Row(cells=cells, records=(record,)))
+    return numbers(
         "pairs",
         "Pairs of judges",
         ("First / second", "", "n", *(_SHORT[n] for n in names), "First − second", "p"),
@@ -193,8 +191,8 @@ def _human(found: Comparison) -> Table:
         first = next(iter(one.figures.values()))
         head = (words(str(_number(found, one.judge))), words(_title(found, one.criterion)))
         cells = (*head, words(f"{first.judged}/{first.asked}"), *(_figure(one.figures, name) for name in names))
-        rows.append(_Line(cells, {"judge": one.judge, "criterion": one.criterion}, one.figures))
-    return _table(
+        rows.append(_figures_row(cells, {"judge": one.judge, "criterion": one.criterion}, one.figures))
+    return numbers(
         "people",
         f"Judges and people ({found.human})",
         ("Judge", "", "Judged", *(_SHORT[n] for n in names)),
@@ -218,9 +216,9 @@ def _versus(found: Comparison) -> Table:
             record: dict[str, Json] = {"first": one.judge, "second": other, "criterion": one.criterion}
             record |= {"first_right_alone": test.right_alone, "second_right_alone": test.other_right_alone}
             record |= {"p": test.p, "p_holm": test.p_holm, "n": test.n, "why": test.why or None}
-            rows.append(_Line((*head, *counts, _p(test)), record))
+            rows.append(Row(cells=(*head, *counts, _p(test)), records=(record,)))
             tests.append(test)
-    return _table(
+    return numbers(
         "people-versus",
         "Which of two judges is right more often",
         ("First / second", "", "First alone", "Second alone", "p"),
@@ -254,9 +252,9 @@ def _costs(found: Comparison) -> Table:
         record = {name: value for name, value in c.to_json().items() if name not in ("usage", "tools")}
         record |= {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
         record |= {"image_tokens": usage.image_tokens, **{f"calls of {name}": c.tools.get(name, 0) for name in tools}}
-        rows.append(_Line(cells, record))
+        rows.append(Row(cells=cells, records=(record,)))
     head = ("Judge", "Verdicts", "Input", "Output", "of images", "USD", "USD a verdict")
-    return _table(
+    return numbers(
         "costs",
         "What the verdicts took",
         (*head, *(["USD an agreeing one"] if people else []), "Seconds", "Turns", *tools),
@@ -271,10 +269,10 @@ def _costs(found: Comparison) -> Table:
 def _confusion(found: Comparison, pair: JudgePair) -> Table:
     short = _title(found, pair.criterion)
     rows = [
-        _Line((words(name), *(Cell(value=n) for n in counts)))
+        Row(cells=(words(name), *(Cell(value=n) for n in counts)), records=())
         for name, counts in zip(pair.labels, pair.confusion, strict=True)
     ]
-    return _table(
+    return numbers(
         f"labels-{short}-{_number(found, pair.first)}-{_number(found, pair.second)}",
         f"{short} labels: {pair.second} in rows, {pair.first} in columns",
         ("", *pair.labels, "none"),
@@ -292,8 +290,8 @@ def _grouped(found: Comparison, dimension: str) -> Table:
             count = next(iter(figures.values())).judged
             cells = (*map(words, (*head, str(count))), *(_estimate(figures.get(name)) for name in names))
             keys = {"first": pair.first, "second": pair.second, "criterion": pair.criterion, dimension: group}
-            rows.append(_Line(cells, keys, figures))
-    return _table(
+            rows.append(_figures_row(cells, keys, figures))
+    return numbers(
         f"pairs-by-{dimension.replace('_', '-')}",
         f"Pairs of judges, by {title.lower()}",
         ("First / second", "", title, "n", *(_SHORT[name] for name in names)),
@@ -310,9 +308,9 @@ def _disagreements(found: Comparison, most: int) -> Table:
         cells = (name, _title(found, d.criterion), *(d.labels.get(name, NONE) for name in names))
         record: dict[str, Json] = {"sample": name, "criterion": d.criterion, "spread": d.spread}
         record |= {f"label of {n}": v for n, v in d.labels.items()}
-        rows.append(_Line(tuple(map(words, cells)), record))
+        rows.append(Row(cells=tuple(map(words, cells)), records=(record,)))
     more = len(found.disagreements) - len(rows)
-    return _table(
+    return numbers(
         "disagreements",
         "Where judges disagree, the furthest apart first",
         ("Sample", "", *names),
@@ -322,45 +320,10 @@ def _disagreements(found: Comparison, most: int) -> Table:
     )
 
 
-@dataclass(frozen=True)
-class _Line:
-    """One row, and what files say of it."""
-
-    cells: Sequence[Cell]
-    record: Mapping[str, Json] = field(default_factory=dict)
-    figures: Mapping[str, Figure] = field(default_factory=dict)
-    """One record each; without any, the row is one record."""
-
-
-def _table(
-    name: str,
-    title: str,
-    head: Sequence[str],
-    lines: Sequence[_Line],
-    *,
-    fixed: int = 1,
-    at_once: int = 6,
-    caption: str = "",
-) -> Table:
-    """A table whose first columns name the row; the records for files are in columns that are not shown."""
-    names = list(dict.fromkeys(name for line in lines for name in line.figures))
-    hidden = [Column(title=n, keys={"figure": n}, files_only=True) for n in names] or [Column(title="", files_only=True)]
-
-    def row(line: _Line) -> Row:
-        found: list[Mapping[str, Json]] = [figure_record(f) if (f := line.figures.get(n)) else {} for n in names]
-        found = found or [line.record]
-        shown = (replace(cell, name="") for cell in line.cells)
-        return Row(cells=(*shown, *(Cell(name="", more=fields) for fields in found)), keys=line.record if names else {})
-
-    return Table(
-        name=name,
-        title=title,
-        columns=(*label_columns(*head[:fixed]), *(Column(title=text) for text in head[fixed:]), *hidden),
-        rows=tuple(map(row, lines)),
-        fixed=fixed,
-        at_once=at_once,
-        caption=caption,
-    )
+def _figures_row(cells: Sequence[Cell], keys: Mapping[str, Json], figures: Mapping[str, Figure]) -> Row:
+    """A row with a record a figure."""
+    records = ({**keys, "figure": name, **figure_record(figure)} for name, figure in figures.items())
+    return Row(cells=tuple(cells), records=tuple(records))
 
 
 def _number(found: Comparison, name: str) -> int:

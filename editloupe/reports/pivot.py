@@ -30,7 +30,7 @@ from editloupe.reports.summary import (
 from editloupe.scores import Metric, Score, TableSpec
 from editloupe.stats import bootstrap
 from editloupe.stats.bootstrap import ConfidenceInterval
-from editloupe.tables import BarPlot, Cell, Column, Plot, RadarPlot, Row, Table, label_columns, words
+from editloupe.tables import BarPlot, Cell, Column, Plot, RadarPlot, Row, Table, label_columns, numbers, words
 from editloupe.values import Json
 
 Cluster: TypeAlias = Callable[[Score], Hashable]
@@ -369,13 +369,12 @@ def consistency_table(
             if own:
                 rows.append(Row(cells=cells, keys={"editor": editor, "metric": metric.id, "repeats": rule.count}))
     above = "" if rule.abstain_above is None else f" Above {rule.abstain_above:g} bits a question is abstained from."
-    titles = ("All the same", "Mean entropy", "Abstained", "Contradictory")
-    return Table(
-        name="self-consistency",
-        title=f"Self-consistency: {rule.count} repeats a question, the {rule.by} label counts",
-        columns=(*label_columns("Editor", ""), *(Column(title=title) for title in titles)),
-        rows=tuple(rows),
+    return numbers(
+        "self-consistency",
+        f"Self-consistency: {rule.count} repeats a question, the {rule.by} label counts",
+        ("Editor", "", "All the same", "Mean entropy", "Abstained", "Contradictory"),
+        rows,
         fixed=2,
         caption=f"Entropy of a question's labels in bits: 0 where all repeats give the same.{above}",
-        keys=keys or {},
+        keys=keys,
     )

@@ -17,7 +17,7 @@ from editloupe.reports import render
 from editloupe.reports.summary import BY_EDITOR, counted
 from editloupe.scores import Score
 from editloupe.stats.bootstrap import OrNull
-from editloupe.tables import NONE, Cell, Column, Row, Table, label_columns, simple, words
+from editloupe.tables import NONE, Cell, Row, Table, numbers, simple, words
 from editloupe.tasks import About
 from editloupe.values import Json, Sample, Serialisable, is_empty, sample_key
 
@@ -260,12 +260,11 @@ class RankReport:
                 Cell(value=f"{len(ranks)} of {len(own)}", name="", more={"ranked": len(ranks), "of": len(own)}),
             )
             found.append((math.inf if mean is None else mean, name, Row(cells=cells, keys={"editor": name})))
-        titles = ("First", "First, shared", "Mean rank", "Ranked")
-        return Table(
-            name="editors",
-            title="Editors",
-            columns=(*label_columns("Editor"), *(Column(title=title) for title in titles)),
-            rows=tuple(row for *_, row in sorted(found, key=lambda one: one[:2])),
+        return numbers(
+            "editors",
+            "Editors",
+            ("Editor", "First", "First, shared", "Mean rank", "Ranked"),
+            (row for *_, row in sorted(found, key=lambda one: one[:2])),
             caption="Mean rank over the sources where the editor's edit could be ranked; 1 is best.",
         )
 

@@ -17,7 +17,7 @@ from editloupe.reports.pages import Agreement, TableSection
 from editloupe.stats.agreement import Figure, Paired, Scale, confusion, label_figures
 from editloupe.stats.bootstrap import DRAWING, Drawing, ends
 from editloupe.stats.bradley_terry import EditorRanking, Match, rank
-from editloupe.tables import Cell, Column, Row, Table, label_columns, words
+from editloupe.tables import Cell, Row, Table, numbers, words
 from editloupe.values import Json, Serialisable
 
 Preference: TypeAlias = Literal["A", "B", "good", "bad", "tie"]
@@ -343,12 +343,8 @@ def _rankings(pair: PairAgreement) -> Table:
             cells += [figure, Cell(value=at + 1)]
         rows.append(Row(cells=tuple(cells)))
     heads = (head for who, one in both.items() for head in (f"{who} (n = {one.votes})", "Rank"))
-    return Table(
-        name="ranking",
-        title="Editors: Bradley–Terry strength (log, mean 0), by people and by the judge; n: votes",
-        columns=(*label_columns("Editor"), *(Column(title=head) for head in heads)),
-        rows=tuple(rows),
-    )
+    title = "Editors: Bradley–Terry strength (log, mean 0), by people and by the judge; n: votes"
+    return numbers("ranking", title, ("Editor", *heads), rows)
 
 
 def _title(pair: PairAgreement) -> str:
