@@ -59,13 +59,10 @@ class AlignOptions:
 
     how: Aggregate = "fisher"
     """Average of the correlations of groups."""
-
     over: Dimension | None = None
     """The groups to average over; None for none."""
-
     good: str | None = None
     """The label from which on an item is good."""
-
     drawing: Drawing = DRAWING
 
 
@@ -76,7 +73,6 @@ class GroupAgreement(Serialisable):
     name: str
     figures: Mapping[str, Figure]
     """Judge and people."""
-
     ceiling: Mapping[str, Estimate]
     """People among themselves; empty if nobody shares an item."""
 
@@ -90,7 +86,6 @@ class Averages(Serialisable):
     groups: int
     figures: Mapping[str, Estimate]
     """By name, with rater_vs_others for people among themselves."""
-
     left_out: Mapping[str, Mapping[str, str]]
     """Figure → group → why it has none."""
 
@@ -109,20 +104,16 @@ class MetricAgreement(Serialisable):
 
     criterion: str
     """The metric's id."""
-
     title: str
     raters: int
     all: GroupAgreement
     by: Mapping[Dimension, tuple[GroupAgreement, ...]]
     """Dimension → groups."""
-
     averages: Averages | None
     confusion: Confusion | None
     """None without a closed set of labels."""
-
     notes: tuple[str, ...]
     """What was left out, and why."""
-
     scale: Annotated[Scale | None, Field(exclude=True)]
 
 

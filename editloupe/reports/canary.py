@@ -33,20 +33,15 @@ class Canary(Serialisable):
     """What became of the recorded answers."""
 
     judge: str
-
     flip_rates: Mapping[str, Estimate]
     """Metric → share of answers that flipped, with an exact (Clopper–Pearson) interval; judged: those that have an answer
     now, of those asked.
     """
-
     flips: tuple[Flip, ...]
-
     not_judged_now: Mapping[str, int]
     """What has no answer now, by status."""
-
     models_before: tuple[str, ...]
     """The names (and fingerprints) under which the endpoint answered."""
-
     models_now: tuple[str, ...]
 
     @property

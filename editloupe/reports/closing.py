@@ -29,19 +29,14 @@ class Heading(Serialisable):
 
     judge: str
     """URI, with the judge's name."""
-
     describes: str
     """What kind of judge: "pixel baseline: ... not an LMM"."""
-
     mode: str
     """The protocol's option of this name; "" if it has none."""
-
     rubric: str
     """The rubric's id, or the protocol's name."""
-
     ablations: Annotated[tuple[str, ...], Field(exclude_if=is_empty)] = ()
     """What of the tools was hidden."""
-
     notes: tuple[str, ...] = ()
     """Absent tools and the like."""
 

@@ -35,12 +35,9 @@ class Item:
     """What is judged."""
 
     key: Key
-
     source: Hashable
     """Shared by the edits of one source image, which are resampled together."""
-
     edit_type: str | None = None
-
     area: float | None = None
     """Of the targets, 0 to 1 of the image; None if no box is known."""
 
@@ -51,16 +48,12 @@ class HumanLabels:
 
     source: str
     """The file that they are from."""
-
     items: Mapping[Key, Item]
     """In the order of the file."""
-
     ratings: Mapping[Key, Mapping[str, Mapping[str, float | str]]]
     """By item, metric and rater."""
-
     metrics: tuple[str, ...]
     """Those that have a rating or a column."""
-
     notes: tuple[str, ...] = ()
     """What could not be used."""
 
@@ -70,11 +63,8 @@ class JudgeColumn:
     """One judge's answers."""
 
     name: str
-
     kind: JudgeKind = "lmm"
-
     items: Mapping[Key, Item]
-
     answers: Mapping[str, Mapping[Key, Answer]] = field(default_factory=dict)
     """By metric and item."""
 

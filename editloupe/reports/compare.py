@@ -59,7 +59,6 @@ class ComparedJudge(Serialisable):
     mode: str
     run: str
     """The run's folder."""
-
     description: Annotated[str, Field(exclude=True)]
     """All of that in words."""
 
@@ -72,13 +71,10 @@ class JudgeSummary(Serialisable):
     criterion: str
     mean: Estimate
     """0 to 100, or in the unit of a metric without bounds."""
-
     common: Estimate
     """The same on the samples that all judges with any verdict could judge."""
-
     label_entropy_bits: float | None
     """0 if it always says the same; None without a label."""
-
     statuses: Mapping[str, int]
     """What it could not judge, by status."""
 
@@ -93,21 +89,16 @@ class JudgePair(Serialisable):
     common: int
     figures: Mapping[str, Figure]
     """By name; `bias` is the mean of first − second in the metric's unit."""
-
     difference: Estimate
     """Mean of first − second, 0 to 100 or in the unit of a metric without bounds."""
-
     test: Significance
     """Wilcoxon's signed ranks of the differences of source images."""
-
     confusion: tuple[tuple[int, ...], ...]
     """Counts by the second's label (rows) and the first's, worst first; the last column holds those that only the second
     judged. Empty for numbers without labels.
     """
-
     by: Mapping[str, Mapping[str, Mapping[str, Figure]]]
     """Dimension → group → figures."""
-
     labels: Annotated[tuple[str, ...], Field(exclude=True)]
 
 
@@ -118,25 +109,19 @@ class Cost(Serialisable):
     judge: str
     verdicts: int
     """Scores with a value."""
-
     findings: int
     usage: Usage
     """Of all findings, those without an answer included."""
-
     cost_usd: float | None
     """None if the price is not known or the endpoint did not tell the tokens of every finding."""
-
     cost_a_verdict_usd: float | None
     agreeing: int | None
     """Verdicts that are people's label; None without people."""
-
     cost_an_agreeing_verdict_usd: float | None
     seconds_median: float | None
     """Of a finding."""
-
     turns_mean: float | None
     """Turns with tool calls."""
-
     tools: Mapping[str, int]
     """How often each was called."""
 
@@ -166,13 +151,11 @@ class Disagreement(Serialisable):
 
     sample: str
     """The sample's key."""
-
     turn: Annotated[int, Field(exclude_if=lambda turn: not turn)] = 0
     part: Annotated[str, Field(exclude_if=is_empty)] = ""
     criterion: str
     labels: Mapping[str, str]
     """By judge."""
-
     spread: float
     """How far they are apart, 0 to 1 of the scale, or in the unit of a metric without bounds."""
 
@@ -188,7 +171,6 @@ class Comparison(Serialisable):
     costs: tuple[Cost, ...]
     human: str | None
     """Where human labels are from; None without."""
-
     human_agreement: tuple[HumanAgreement, ...]
     disagreements: tuple[Disagreement, ...]
     notes: tuple[str, ...]

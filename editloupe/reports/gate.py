@@ -75,11 +75,9 @@ class Requirement:
 
     text: str
     """As it was written."""
-
     metric: str
     arguments: tuple[str, ...]
     """As written, without spaces around them."""
-
     operator: str
     bound: float
 
@@ -97,10 +95,8 @@ class Checked:
     requirement: Requirement
     value: float | None = None
     """What was found; None where there is none, and then `why` says so."""
-
     rests: str = ""
     """On how much it rests, in words."""
-
     why: str = ""
     of: str = ""
     """What the figure is of, where the requirement speaks of several criteria."""

@@ -25,38 +25,28 @@ class Judged:
 
     name: str
     """Unique in a report."""
-
     title: str = ""
     """What the run calls the judge."""
-
     folder: Path
     judge_id: str
     """"" for the scores of a protocol in which nobody has the role "judge"."""
-
     backend: str
     """URI; "" where nobody has the role "judge"."""
-
     mode: str
     """The protocol's option of this name; "" if it has none."""
-
     ablations: tuple[str, ...]
     """What of the tools was hidden."""
-
     metrics: MetricSet
     protocol: EvalProtocol
     criteria: tuple[str, ...]
     """Ids of the metrics that were asked."""
-
     samples: Mapping[str, Sample]
     """By key."""
-
     findings: tuple[Finding, ...]
     scores: tuple[Score, ...]
     """In the order of the samples; those without a value say why."""
-
     repeats: Repeats = field(default_factory=Repeats)
     """How often each question was asked, and how the answers were joined."""
-
     notes: tuple[str, ...] = ()
     """What could not be read."""
 

@@ -32,7 +32,6 @@ class Agreement(Serialisable):
     judge: str
     people: str
     """Where the labels are from."""
-
     bootstrap: Drawing
     notes: tuple[str, ...]
     """Warnings, above the sections."""

@@ -80,7 +80,6 @@ class _Column:
     title: str
     metrics: Sequence[Metric]
     """A figure of several is the mean of theirs."""
-
     keys: Mapping[str, Json]
     """What its figures are of, for files."""
 

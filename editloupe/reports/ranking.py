@@ -35,7 +35,6 @@ class Tally(Serialisable):
     losses: int = 0
     inconsistent: int = 0
     """Of the ties, those whose two orders said different things."""
-
     open: int = 0
     """Pairs without two verdicts."""
 
@@ -58,18 +57,14 @@ class Place(Serialisable):
 
     rank: int | None = None
     """From 1; None where it is not ranked and `missing` says why."""
-
     tied: bool = False
     """Whether others share the rank."""
-
     edit: str
     editor: OrNull
     figures: Mapping[str, float | None] = field(default_factory=dict)
     """By criterion, what it is ranked by, in that order."""
-
     pairs: Annotated[Mapping[str, Tally], Field(exclude_if=is_empty)] = field(default_factory=dict)
     """By criterion, where pairs were asked."""
-
     missing: OrNull = ""
 
 
@@ -80,7 +75,6 @@ class Ranking(Serialisable):
     instruction: str
     source: str
     """SHA-256 of the source image."""
-
     places: tuple[Place, ...]
 
 
@@ -189,14 +183,11 @@ class RankReport:
 
     judge: str
     """Who, in words."""
-
     notes: tuple[str, ...]
     by: tuple[str, ...]
     """What is ranked by, in order."""
-
     names: Mapping[str, str]
     """Criterion → heading."""
-
     pairwise: bool
     rankings: tuple[Ranking, ...]
     unread: tuple[Place, ...] = ()

@@ -27,10 +27,8 @@ class Mean(Serialisable):
 
     mean: float | None
     """0 to 100, or in the metric's unit; None if nothing was judged."""
-
     judged: int
     """Scores with a value."""
-
     asked: int
     """All scores."""
 
@@ -42,25 +40,18 @@ class Summary(Serialisable):
     editor: str
     metrics: tuple[str, ...]
     """Ids of the metrics."""
-
     rows: Mapping[str, Mapping[str, Mean]]
     """Row, such as an edit type → metric (and "overall", where all metrics are on 0 to 100) → cell."""
-
     macro: Mapping[str, Mean]
     """Metric → mean over the rows that the protocol lists and that are present."""
-
     micro: Mapping[str, Mean]
     """Metric → the same of all samples."""
-
     types_present: Mapping[str, int]
     """Metric → listed rows with a mean."""
-
     types_known: int
     """How many rows the protocol lists."""
-
     histogram: Mapping[str, Mapping[str, int]]
     """Metric → label → count, every label of the metric."""
-
     statuses: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Metric → status → count, for what is not ok."""
 

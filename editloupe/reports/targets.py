@@ -62,29 +62,21 @@ class TargetRow(Serialisable):
 
     item: str
     """The sample's id."""
-
     instruction: str = ""
     phrase: str | None = None
     """The object's name; "image" for the whole image."""
-
     phrase_by: str = ""
     """Who named it."""
-
     box: Box | None = None
     """In px of the source image."""
-
     area_ratio: float | None = None
     """Area of the box ÷ area of the image, above 0 up to 1; None exactly if the status is not "ok"."""
-
     how: str = ""
     """"boxes" of the data, "detector" or "whole image"; "" where nothing is known."""
-
     score: float | None = None
     """The detector's score of the box."""
-
     detections: int | None = None
     """How many boxes the detector found; None where no detector was asked."""
-
     status: str = "ok"
     reason: str = ""
     source: Annotated[str, Field(exclude=True)] = ""

@@ -55,15 +55,11 @@ class Vote:
 
     item: str
     source: Hashable
-
     a: str
     """The first editor; "" if the editors are not named."""
-
     b: str
     """The second editor."""
-
     preference: Preference
-
     verdict: Preference | None = None
     """A judge's own vote; None if it has none that can be read."""
 
@@ -74,10 +70,8 @@ class VoteTable:
 
     file: Path
     votes: tuple[Vote, ...]
-
     verdicts: str | None
     """The column of a judge's own votes; None if there is none."""
-
     notes: tuple[str, ...] = ()
     """What could not be used."""
 
@@ -87,22 +81,17 @@ class PairAgreement(Serialisable):
     """People's votes beside one reading of the judge: a metric, or its own votes."""
 
     title: str
-
     tie: float | None
     """Difference of scores up to which two edits tie; None if the judge votes itself."""
-
     tie_fitted: bool
     """Whether that difference was chosen on these very votes."""
-
     figures: Mapping[str, Figure]
     """four_*: of four answers; three_*: with both kinds of tie as one; decided_*: of the votes for A or B alone."""
-
     confusion: Confusion
     ranking: Mapping[Literal["people", "people_judged", "judge"], EditorRanking]
     """Editors ranked by people; by people on the pairs that the judge judged too, which is what the judge's compares with;
     and by the judge.
     """
-
     notes: tuple[str, ...]
     scale: Annotated[Scale, Field(exclude=True)]
 

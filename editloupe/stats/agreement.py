@@ -34,10 +34,8 @@ class Scale:
 
     values: tuple[float, ...]
     """Ascending: a label's place on the scale."""
-
     names: tuple[str, ...]
     """One for each value."""
-
     ordered: bool = True
     """False if the values only stand for names, so that nothing but equality counts."""
 

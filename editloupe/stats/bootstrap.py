@@ -47,7 +47,6 @@ class Drawing(Serialisable):
     resamples: int = RESAMPLES
     level: float = LEVEL
     """Coverage of the intervals, 0 to 1."""
-
     seed: int = SEED
 
 
@@ -69,19 +68,14 @@ class Estimate(Serialisable):
 
     value: float | None
     """None if it does not exist; `why` then gives the reason."""
-
     interval: ConfidenceInterval | None = None
     """None if it cannot be computed."""
-
     judged: int
     """Items with what the figure needs."""
-
     asked: int
     """All items that should have it."""
-
     clusters: int = 0
     """Source images judged."""
-
     why: OrNull = ""
     """Why there is no value; "" if there is one."""
 

@@ -25,12 +25,10 @@ class Strength(Serialisable):
     """One editor."""
 
     editor: str
-
     strength: float
     """Log strength, the mean of all editors being 0. An editor that is d stronger than another is preferred with
     probability 1 / (1 + exp(−d)).
     """
-
     interval: ConfidenceInterval | None
 
 
@@ -40,7 +38,6 @@ class EditorRanking(Serialisable):
 
     strengths: tuple[Strength, ...]
     """Empty if there is no ranking; `why` then gives the reason."""
-
     votes: int
     why: OrNull = ""
 

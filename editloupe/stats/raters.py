@@ -36,10 +36,8 @@ class Panel:
 
     ratings: Floats
     """raters×n float64; NaN where one did not rate."""
-
     raters: tuple[str, ...]
     """Their names."""
-
     clusters: tuple[Hashable, ...]
     """The source image of each item."""
 

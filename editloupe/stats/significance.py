@@ -20,13 +20,10 @@ class Significance(Serialisable):
 
     p: float | None
     """Two-sided; None if `why` says why there is none."""
-
     p_holm: float | None = None
     """p corrected by Holm for all tests of its table."""
-
     n: int
     """Source images or samples that it rests on."""
-
     why: OrNull = ""
 
 
