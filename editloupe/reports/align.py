@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import numpy as np
 from pydantic import Field
 
-from editloupe.reports.columns import DIMENSIONS, Dimension, HumanLabels, Item, JudgeColumn, Key, groups, mask
+from editloupe.reports.columns import DIMENSIONS, Dimension, HumanLabels, Item, JudgeColumn, Key, groups
 from editloupe.reports.pages import Agreement, TableSection
 from editloupe.reports.readings import MetricReading
 from editloupe.scores import Metric
@@ -223,8 +223,8 @@ class _Frames:
 
     def group(self, name: str, members: Sequence[int]) -> GroupAgreement:
         """The figures of the items at these places."""
-        ruler, drawing, keep = self.reading.ruler, self.options.drawing, self._mask(members)
-        found = figures(self.means.where(keep), self.labels.where(keep), ruler.scale, good=ruler.good, drawing=drawing)
+        ruler, drawing = self.reading.ruler, self.options.drawing
+        found = figures(self.means.at(members), self.labels.at(members), ruler.scale, good=ruler.good, drawing=drawing)
         among: Mapping[str, Estimate] = {}
         if any(len(r) > 1 for r in self.reading.ratings):
             among = ceiling(self._panel(members), ordered=ruler.ordered, how=self.options.how, drawing=drawing)
@@ -249,7 +249,7 @@ class _Frames:
         used: set[Hashable] = set()
         judged = asked = 0
         for group, places in members.items():
-            pair = self.means.where(self._mask(places))
+            pair = self.means.at(places)
             asked += pair.asked
             try:
                 found.append(correlation(name, pair))
@@ -296,9 +296,6 @@ class _Frames:
     def _frame(self) -> tuple[Hashable, ...]:
         """The source images that are drawn."""
         return tuple(dict.fromkeys(self.sources))
-
-    def _mask(self, members: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        return mask(members, len(self.items))
 
     def _panel(self, members: Sequence[int]) -> Panel:
         return Panel.of([self.reading.ratings[i] for i in members], [self.sources[i] for i in members])

@@ -9,9 +9,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from editloupe.errors import ConfigError
 from editloupe.findings import JudgeKind
 from editloupe.imaging.targets import AREAS, area_name, relative_area
@@ -166,13 +163,6 @@ def groups(items: Sequence[Item], dimension: Dimension) -> dict[str, list[int]]:
         order = [name for _, name in AREAS]
         found = dict(sorted(found.items(), key=lambda pair: order.index(pair[0]) if pair[0] else len(order)))
     return {name or ("(no area)" if dimension == "area" else "(none)"): places for name, places in found.items()}
-
-
-def mask(places: Iterable[int], count: int) -> npt.NDArray[np.bool_]:
-    """Return `count` booleans, True at the places."""
-    keep = np.zeros(count, dtype=bool)
-    keep[list(places)] = True
-    return keep
 
 
 def _with_facts(item: Item, rated: Item | None) -> Item:

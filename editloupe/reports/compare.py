@@ -31,7 +31,6 @@ from editloupe.reports.columns import (
     groups,
     join,
     key_of,
-    mask,
 )
 from editloupe.reports.human_labels import labels_in, read_human
 from editloupe.reports.judged import Judged
@@ -250,7 +249,17 @@ def compare(
     pairs = [pair for one in joined for pair in one.pairs()]
     human = [] if people is None else [agreement for one in joined for agreement in one.human_agreement()]
     return Comparison(
-        judges=tuple(map(_compared, judges)),
+        judges=tuple(
+            ComparedJudge(
+                name=judge.name,
+                backend=judge.backend,
+                judge_id=judge.judge_id,
+                mode=judge.mode,
+                run=str(judge.folder),
+                description=judge.describe(),
+            )
+            for judge in judges
+        ),
         bootstrap=drawing,
         summaries=tuple(summary for one in joined for summary in one.summaries()),
         pairs=tuple(replace(p, test=test) for p, test in zip(pairs, holm([p.test for p in pairs]), strict=True)),
@@ -260,17 +269,6 @@ def compare(
         disagreements=tuple(sorted((d for one in joined for d in one.disagreements()), key=lambda d: -d.spread)),
         notes=tuple(notes),
         titles={m.id: (m.name, m.short) for m in metrics},
-    )
-
-
-def _compared(judge: Judged) -> ComparedJudge:
-    return ComparedJudge(
-        name=judge.name,
-        backend=judge.backend,
-        judge_id=judge.judge_id,
-        mode=judge.mode,
-        run=str(judge.folder),
-        description=judge.describe(),
     )
 
 
@@ -317,12 +315,13 @@ class _Joined:
         common = [k for k in self.keys if able and all(k in own and own[k].value is not None for own in able)]
         for judge, own, some in zip(self.judges, self.scores, self.able, strict=True):
             mine = [k for k in self.keys if k in own]
+            labels = Counter(own[k].label for k in mine if own[k].label is not None)
             yield JudgeSummary(
                 judge=judge.name,
                 criterion=self.metric.id,
                 mean=self._mean([self._shown(own[k]) for k in mine], mine),
                 common=self._mean([self._shown(own[k]) for k in common] if some else [], common if some else []),
-                label_entropy_bits=entropy([own[k].label for k in mine if own[k].label is not None]),
+                label_entropy_bits=entropy_of(labels.values()) if labels else None,
                 statuses=Counter(missing for k in mine if (missing := own[k].missing) is not None),
             )
 
@@ -418,7 +417,7 @@ class _Joined:
 
     def _grouped(self, pair: Paired, members: Sequence[int]) -> dict[str, Figure]:
         """The two figures that are given by group."""
-        part, scale = pair.where(mask(members, len(pair.x))), self.ruler.scale
+        part, scale = pair.at(members), self.ruler.scale
         found = figures(part, drawing=self.drawing) if scale is None else label_figures(part.on(scale), scale, self.drawing)
         wanted = ("spearman", "mae") if scale is None else ("exact", "weighted_kappa" if scale.ordered else "kappa")
         return {name: found[name] for name in wanted}
@@ -445,11 +444,6 @@ def _check_same_data(judges: Sequence[Judged]) -> None:
     if not set.intersection(*(set(j.samples) for j in judges)):
         text = "; ".join(f"{j.folder} has {', '.join(list(j.samples)[:3])}, …" for j in judges)
         raise ConfigError(f"the judges have no sample in common: {text}")
-
-
-def entropy(labels: Sequence[str | None]) -> float | None:
-    """Return Shannon's entropy of the labels in bits, 0 if all are the same; None without a label."""
-    return entropy_of(Counter(labels).values()) if labels else None
 
 
 def _corrected(found: Sequence[HumanAgreement]) -> list[HumanAgreement]:

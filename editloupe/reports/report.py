@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pydantic import TypeAdapter
+
 from editloupe.errors import ConfigError, StorageError
 from editloupe.protocols.base import described
 from editloupe.reports import plots, render
@@ -158,12 +160,9 @@ def write_files(files: Iterable[tuple[str, str]], folder: Path, *, kind: str) ->
 def _listed(folder: Path) -> dict[str, list[str]]:
     """Names by kind; nothing where there is no list, or one that is not ours."""
     try:
-        found = json.loads((folder / LISTED).read_text(encoding="utf-8"))
+        return TypeAdapter(dict[str, list[str]]).validate_json((folder / LISTED).read_bytes())
     except (OSError, ValueError):
         return {}
-    if not isinstance(found, dict):
-        return {}
-    return {kind: [n for n in names if isinstance(n, str)] for kind, names in found.items() if isinstance(names, list)}
 
 
 def _remove(folder: Path, name: str) -> None:

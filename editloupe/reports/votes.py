@@ -222,8 +222,8 @@ def agree_on_pairs(
         table, scale = _paired(verdicts, votes, merge=False), FOUR
         figures |= {f"four_{name}": f for name, f in label_figures(table, FOUR, drawing).items()}
     figures |= {f"three_{name}": f for name, f in label_figures(three, THREE, drawing).items()}
-    decided = np.array([preference in ("A", "B") for preference in people])
-    figures["decided_exact"] = label_figures(three.where(decided), THREE, drawing)["exact"]
+    decided = three.at([i for i, preference in enumerate(people) if preference in ("A", "B")])
+    figures["decided_exact"] = label_figures(decided, THREE, drawing)["exact"]
     whole = ranking(votes, people, drawing)
     judged = [None if v is None else preference for preference, v in zip(people, verdicts, strict=True)]
     return PairAgreement(

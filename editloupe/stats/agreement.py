@@ -68,10 +68,10 @@ class Paired:
         a, b = (np.array([np.nan if v is None else round(v, DECIMALS) for v in values], dtype=float) for values in (x, y))
         return cls(x=a, y=b, clusters=tuple(clusters), names=names)
 
-    def where(self, keep: npt.NDArray[np.bool_]) -> Paired:
-        """The items where `keep` (n bool) is True."""
-        kept = tuple(c for c, k in zip(self.clusters, keep, strict=True) if k)
-        return Paired(x=self.x[keep], y=self.y[keep], clusters=kept, names=self.names)
+    def at(self, places: Sequence[int]) -> Paired:
+        """The items at these places, 0 to n − 1."""
+        index, clusters = np.array(places, dtype=np.intp), tuple(self.clusters[i] for i in places)
+        return Paired(x=self.x[index], y=self.y[index], clusters=clusters, names=self.names)
 
     def on(self, scale: Scale) -> Paired:
         """Return the same with readings that are labels of the scale; a median of repeats may lie between two."""
