@@ -138,8 +138,9 @@ class JudgeAgreement(Agreement):
                 for between, found in (("judge and people", group.figures), ("people", group.ceiling)):
                     for name, figure in found.items():
                         yield {**head, "between": between, **place, "figure": name, **figure_record(figure)}
-            for name, figure in {} if a.averages is None else a.averages.figures.items():
-                assert a.averages is not None, "there are none without"
+            if a.averages is None:
+                continue
+            for name, figure in a.averages.figures.items():
                 who = "people" if name == "rater_vs_others" else "judge and people"
                 place = {"dimension": a.averages.over, "group": f"average ({a.averages.how})"}
                 yield {**head, "between": who, **place, "figure": name, **figure_record(figure)}

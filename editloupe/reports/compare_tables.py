@@ -65,8 +65,8 @@ def _files(found: Comparison) -> Iterator[tuple[str, str]]:
     yield "compare.md", "\n".join(["# Judges compared\n", *(render.markdown(table) for table in made)])
     yield "compare.json", render.json_text(found.to_json())
     for table in made:
-        if table.records():
-            yield f"{table.name}.csv", render.csv_text(table)
+        if records := table.records():
+            yield f"{table.name}.csv", render.records_csv(records)
     for metric in _metrics(found):
         name = _best(found, metric)
         title = f"{found.titles[metric][0]}: who agrees with whom"

@@ -26,6 +26,11 @@ People: TypeAlias = tuple[JudgeColumn, Mapping[Key, Item], HumanLabels]
 
 Verdict: TypeAlias = Literal["passed", "failed", "undefined"]
 
+AGREEMENT: Final = (
+    "spearman", "kendall", "pearson", "mae", "bias", "exact", "kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal",
+    "alpha_interval", "accuracy", "f1",
+)  # fmt: skip
+
 METRICS: Final[Mapping[str, str]] = {
     "asked, asked(C)": "verdicts that were asked for, of all criteria or of C",
     "judged, judged(C)": "verdicts that there are",
@@ -35,16 +40,11 @@ METRICS: Final[Mapping[str, str]] = {
     "overall: the mean of the criteria",
     "macro(C), macro(overall)": "the same, every edit type of the benchmark counting alike",
     "share(C, LABEL)": "share of this label among the verdicts of C, 0..1",
-    "F(human), F(human, C)": "agreement with people in every criterion that they rated, or in C; F is one of spearman, "
-    "kendall, pearson, mae, bias, exact, kappa, weighted_kappa, alpha_nominal, alpha_ordinal, alpha_interval, accuracy, f1",
+    "F(human), F(human, C)": "agreement with people in every criterion that they rated, or in C; F is one of "
+    + ", ".join(AGREEMENT),
     "accuracy(human, C, LABEL), f1(human, C, LABEL)": "the same of good or not, from this label on",
 }
 """What a requirement may speak of; C is a criterion by id or short name."""
-
-AGREEMENT: Final = (
-    "spearman", "kendall", "pearson", "mae", "bias", "exact", "kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal",
-    "alpha_interval", "accuracy", "f1",
-)  # fmt: skip
 
 _ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
     "asked": (0, 1),

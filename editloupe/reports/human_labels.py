@@ -113,12 +113,7 @@ def read_label_table(
     Raises ConfigError and SampleError if nothing in it can be used; lines that cannot be used are in its notes.
     """
     table = read_labels(file)
-    roles, named = find_roles(table, columns, option, ROLES)
-    if "item" not in roles:
-        raise ConfigError(
-            f"{file}: no column names the item; expected one of {', '.join(ROLES['item'])}, "
-            f"found {', '.join(table.columns)}; or say which: {option} item=COLUMN"
-        )
+    roles, named = find_roles(table, columns, option, ROLES, "item")
     wide, strays = _named_wide(named, known, option), list[str]()
     if not wide and "criterion" not in roles and (known is not None or "label" not in roles):
         wide, strays = _wide(table, set(roles.values()), known)

@@ -12,7 +12,7 @@ from editloupe.reports import render
 from editloupe.reports.escape import plain, safe
 from editloupe.stats.bootstrap import Drawing
 from editloupe.tables import Table
-from editloupe.values import Json, Serialisable
+from editloupe.values import Serialisable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +38,6 @@ class Agreement(Serialisable):
 
     def sections(self) -> Iterator[TableSection]:
         """Yield the tables of each metric."""
-        raise NotImplementedError
-
-    def records(self) -> Iterator[dict[str, Json]]:
-        """Yield one record a figure."""
         raise NotImplementedError
 
     @property

@@ -42,13 +42,8 @@ def markdown(table: Table, *, level: int = 2) -> str:
     return "\n".join([*lines, *(["", safe(table.caption)] if table.caption else [])]) + "\n"
 
 
-def csv_text(tables: Table | Iterable[Table]) -> str:
-    """Return the records of a table, or of several, a line each. What is missing is empty."""
-    return records_csv([r for table in ([tables] if isinstance(tables, Table) else tables) for r in table.records()])
-
-
 def records_csv(records: Sequence[Mapping[str, Json]]) -> str:
-    """Return records as CSV: the columns in order of appearance, floats with a decimal point in all lines."""
+    """Return records as CSV, a line each: the columns in order of appearance, empty where something is missing."""
     names = list(dict.fromkeys(name for record in records for name in record))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")

@@ -86,11 +86,11 @@ class Report:
         yield "report.md", self.markdown()
         yield "report.json", render.json_text(self.to_json())
         if self.together is not None:
-            yield f"{self.together.name}.csv", render.csv_text(self.together)
+            yield f"{self.together.name}.csv", render.records_csv(self.together.records())
         for number, section in enumerate(self.sections, start=1):
             below = f"judge-{number}/" if len(self.sections) > 1 else ""
             for table in section.tables:
-                yield f"{below}{table.name}.csv", render.csv_text(table)
+                yield f"{below}{table.name}.csv", render.records_csv(table.records())
             for name, text in section.plots.items():
                 yield f"{below}{name}.svg", text
 

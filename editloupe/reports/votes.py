@@ -134,15 +134,10 @@ def read_votes(file: Path, columns: Mapping[str, str], option: str) -> VoteTable
     Raises ConfigError and SampleError if nothing in it can be used; rows that cannot be used are in its notes.
     """
     table = read_labels(file)
-    roles, unknown = find_roles(table, columns, option, ROLES)
-    if unknown:
-        raise ConfigError(f"{option} {next(iter(unknown))}=…: no role of a table of votes; expected {', '.join(ROLES)}")
-    for role, what in (("item", "the item"), ("vote", "the vote")):
-        if role not in roles:
-            raise ConfigError(
-                f"{file}: no column names {what}; expected one of {', '.join(ROLES[role])}, found "
-                f"{', '.join(table.columns)}; or say which: {option} {role}=COLUMN"
-            )
+    unknown = next((role for role in columns if role not in ROLES), None)
+    if unknown is not None:
+        raise ConfigError(f"{option} {unknown}=…: no role of a table of votes; expected {', '.join(ROLES)}")
+    roles, _ = find_roles(table, columns, option, ROLES, "item", "vote")
     if ("a" in roles) != ("b" in roles):
         raise ConfigError(f"{file}: names one editor of each pair only; expected columns editor_a and editor_b, or neither")
     left_out: dict[str, list[int]] = {}

@@ -9,7 +9,6 @@ figure's own range is read rightly. With fewer than some twenty clusters it is t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -168,14 +167,10 @@ def aggregate(correlations: Sequence[float], how: Aggregate = "fisher") -> float
     """
     if not len(correlations):
         raise Undefined("no group has a correlation")
-    if how == "mean":
-        return math.fsum(correlations) / len(correlations)
-    if how == "tanh-mean":
-        return math.tanh(math.fsum(correlations) / len(correlations))
     # What is 1 on paper is often a bit below it in floating point, and arctanh makes 18 of that bit.
-    if any(abs(r) > 1 - 1e-12 for r in correlations):
+    if how == "fisher" and any(abs(r) > 1 - 1e-12 for r in correlations):
         raise Undefined("a group correlates at exactly 1 or -1, where Fisher's z is infinite; see --aggregate mean")
-    return math.tanh(math.fsum(map(math.atanh, correlations)) / len(correlations))
+    return float(aggregate_each(np.array(correlations)[:, None], how)[0])
 
 
 def aggregate_each(rows: Floats, how: Aggregate = "fisher") -> Floats:
