@@ -42,11 +42,10 @@ def markdown(table: Table, *, level: int = 2) -> str:
     return "\n".join([*lines, *(["", safe(table.caption)] if table.caption else [])]) + "\n"
 
 
-def records_csv(records: Sequence[Mapping[str, Json]]) -> str:
-    """Return records as CSV, a line each: the columns in order of appearance, empty where something is missing."""
-    names = list(dict.fromkeys(name for record in records for name in record))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
+def records_csv(records: Sequence[Mapping[str, Json]], names: Sequence[str] = ()) -> str:
+    """Return records as CSV, a line each; empty where something is missing. names: the columns; () as they appear."""
+    text, found = io.StringIO(), dict.fromkeys(name for record in records for name in record)
+    writer = csv.DictWriter(text, names or list(found), lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     return text.getvalue()
