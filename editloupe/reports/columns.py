@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from editloupe.errors import ConfigError
-from editloupe.findings import JudgeKind
 from editloupe.imaging.targets import AREAS, area_name, relative_area
 from editloupe.reports.judged import Judged
 from editloupe.scores import Binary, Metric, Score
@@ -60,7 +59,6 @@ class JudgeColumn:
     """One judge's answers."""
 
     name: str
-    kind: JudgeKind = "lmm"
     items: Mapping[Key, Item]
     answers: Mapping[str, Mapping[Key, Answer]] = field(default_factory=dict)
     """By metric and item."""

@@ -217,7 +217,7 @@ def _majority(
         # Options are kept as words: a judge may have chosen one that no person chose.
         name_of = (lambda v: v) if scale is None or metric.levels else scale.name
         answers[metric.id] = {key: name_of(v) for key, v in zip(items, found, strict=True) if v is not None}
-    return JudgeColumn(name=name, kind="human", items=items, answers=answers), tuple(notes)
+    return JudgeColumn(name=name, items=items, answers=answers), tuple(notes)
 
 
 def compare(
@@ -427,15 +427,12 @@ def _check_same_data(judges: Sequence[Judged]) -> None:
     """Raises ConfigError for samples that differ between runs, and for judges without a sample in common."""
     content: dict[str, tuple[str, Judged]] = {}
     for judge in judges:
-        # Samples that differ, by the name of the judge whose run has them otherwise.
-        parted: dict[str, tuple[Judged, list[str]]] = {}
-        for key, sample in judge.samples.items():
-            known, other = content.setdefault(key, (sample.content, judge))
-            if known != sample.content:
-                parted.setdefault(other.name, (other, []))[1].append(key)
+        known = {key: content.setdefault(key, (sample.content, judge)) for key, sample in judge.samples.items()}
+        parted = [(other, key) for key, (found, other) in known.items() if found != judge.samples[key].content]
         if not parted:
             continue
-        other, differing = next(iter(parted.values()))
+        other = parted[0][0]
+        differing = [key for whose, key in parted if whose is other]
         named = ", ".join(differing[:5]) + (f" and {len(differing) - 5} more" if len(differing) > 5 else "")
         raise ConfigError(
             f"{other.folder} and {judge.folder} judged different data: {named} differ in image, instruction or "

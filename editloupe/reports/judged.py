@@ -16,7 +16,7 @@ from editloupe.protocols.unscored import told, unscored
 from editloupe.runs.judges import names_of, titled
 from editloupe.runs.store import RunStore
 from editloupe.scores import NOT_JUDGED, Metric, MetricSet, Score
-from editloupe.values import Json, Sample, sample_key
+from editloupe.values import Sample, sample_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +120,11 @@ def judged_in(store: RunStore) -> list[Judged]:
 
     Raises ConfigError: no findings, or a protocol that is not installed.
     """
-    folder, identity = store.folder, _object(store.info.get("identity"))
+    folder, identity = store.folder, store.info.get("identity")
     if not store.findings:
         raise ConfigError(f"{folder} holds no finding yet; judge something first: editloupe judge PATH --out {folder}")
-    options, metrics, ablations = store.options(), store.metric_set(), identity.get("ablations")
+    options, metrics = store.options(), store.metric_set()
+    ablations = identity.get("ablations") if isinstance(identity, Mapping) else None
     try:
         protocol = make_protocol(store.protocol, options)
     except UnknownPlugin as error:
@@ -140,7 +141,10 @@ def judged_in(store: RunStore) -> list[Judged]:
         findings = store.current(judge_id or None)
         if not findings:
             continue
-        rows = [(str(r["editor"]), str(r["id"]), _text(r.get("edit_type"))) for r in store.rejected.values()]
+        rows = [
+            (str(row["editor"]), str(row["id"]), None if (kind := row.get("edit_type")) is None else str(kind))
+            for row in store.rejected.values()
+        ]
         samples = [s for key, s in store.samples.items() if key not in store.rejected]
         rule = Repeats.of_run(store.info, findings)
         scores = _asked(scored(protocol, samples, findings, rule))
@@ -217,11 +221,3 @@ def _telling(folders: Collection[Path]) -> dict[Path, str]:
         alone = (e for e in ends if sum(other.parts[-len(e.parts) :] == e.parts for other in folders) == 1)
         found[folder] = next(alone, folder).as_posix()
     return found
-
-
-def _object(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: Json) -> str | None:
-    return None if value is None else str(value)
