@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Final
 
 from editloupe.reports import plots, render
 from editloupe.reports.align import figure_record
 from editloupe.reports.columns import DIMENSIONS
-from editloupe.reports.compare import GROUPED, Comparison, Cost, JudgePair
+from editloupe.reports.compare import GROUPED, Comparison, JudgePair
 from editloupe.reports.report import write_files
 from editloupe.stats.agreement import Figure
 from editloupe.stats.bootstrap import Estimate, ends
@@ -89,14 +88,13 @@ def _best(found: Comparison, metric: str) -> str:
     return next(name for name in _PLOTTED if name in names)
 
 
-def matrix_of(found: Comparison, metric: str, figure: str = "weighted_kappa") -> list[list[float | None]]:
+def matrix_of(found: Comparison, metric: str, figure: str) -> list[list[float | None]]:
     """Return the figure of every two judges, None on the diagonal and where there is none."""
-    names = [judge.name for judge in found.judges]
-    table: list[list[float | None]] = [[None] * len(names) for _ in names]
-    for (i, a), (j, b) in combinations(enumerate(names), 2):
-        for pair in found.pairs:
-            if (pair.first, pair.second, pair.criterion) == (a, b, metric) and figure in pair.figures:
-                table[i][j] = table[j][i] = pair.figures[figure].value
+    table: list[list[float | None]] = [[None] * len(found.judges) for _ in found.judges]
+    for pair in found.pairs:
+        if pair.criterion == metric and figure in pair.figures:
+            i, j = _number(found, pair.first) - 1, _number(found, pair.second) - 1
+            table[i][j] = table[j][i] = pair.figures[figure].value
     return table
 
 
@@ -111,7 +109,8 @@ def _summaries(found: Comparison) -> Table:
         name = f"{_number(found, s.judge)} {s.judge}"
         entropy = Cell(value=s.label_entropy_bits, digits=2)
         head = (words(name), words(_title(found, s.criterion)))
-        cells = (*head, _mean(s.mean), _mean(s.common), entropy, words(why or NONE))
+        means = (estimated(mean, digits=1) for mean in (s.mean, s.common))
+        cells = (*head, *means, entropy, words(why or NONE))
         record = {"judge": s.judge, "criterion": s.criterion, **_fields("mean", s.mean)}
         record |= {"judged": s.mean.judged, "asked": s.mean.asked}
         record |= {**_fields("common", s.common), "label_entropy_bits": s.label_entropy_bits, "statuses": why}
@@ -139,14 +138,14 @@ def _matrix(found: Comparison, metric: str) -> Table:
         cells = [Cell(value=(upper if i < j else lower)[i][j], digits=2) for j in range(len(names))]
         cells[i] = words("·")
         rows.append(Row(cells=(words(f"{i + 1} {name}"), *cells), records=()))
-    text = {"weighted_kappa": "quadratic κ", "kappa": "Cohen's κ", "spearman": "Spearman's ρ"}[above]
+    what = _PLOTTED[above].split(" of ")[0]
     share = "the share of equal labels" if below == "exact" else "the mean absolute error"
     return numbers(
         f"agreement-{metric.replace('_', '-')}",
         f"{found.titles[metric][0]}: agreement",
         ("", *(str(i + 1) for i in range(len(names)))),
         rows,
-        caption=f"Above the diagonal {text}, below it {share}, on the samples that both judged.",
+        caption=f"Above the diagonal {what}, below it {share}, on the samples that both judged.",
     )
 
 
@@ -161,7 +160,7 @@ def _pairs(found: Comparison) -> Table:
             words(_title(found, p.criterion)),
             words(str(p.common)),
             *(_figure(p.figures, name) for name in names),
-            _difference(p.difference),
+            estimated(p.difference, digits=1, signed=True, counts=False),
             _p(p.test),
         )
         record: dict[str, Json] = {"first": p.first, "second": p.second, "criterion": p.criterion, "common": p.common}
@@ -236,12 +235,13 @@ def _costs(found: Comparison) -> Table:
     people = any(cost.agreeing is not None for cost in found.costs)
     rows = []
     for c in found.costs:
-        usage = c.usage
+        usage, each = c.usage, c.verdicts
+        tokens = (usage.input_tokens, usage.output_tokens, usage.image_tokens)
         agreeing = [_dollars(c.cost_an_agreeing_verdict_usd)] if people else []
         cells = (
             words(f"{_number(found, c.judge)} {c.judge}"),
             Cell(value=c.verdicts),
-            *(_tokens(count, c) for count in (usage.input_tokens, usage.output_tokens, usage.image_tokens)),
+            *(words(NONE if count is None or not each else f"{count / each:,.0f}") for count in tokens),
             words("unknown" if c.cost_usd is None else f"{c.cost_usd:.4g}"),
             _dollars(c.cost_a_verdict_usd),
             *agreeing,
@@ -350,19 +350,11 @@ def _fields(name: str, found: Estimate) -> dict[str, Json]:
     return {name: found.value, f"{name}_low": low, f"{name}_high": high}
 
 
-def _mean(found: Estimate) -> Cell:
-    return estimated(found, digits=1)
-
-
 def _estimate(found: Estimate | None, *, digits: int = 2, signed: bool = False) -> Cell:
     """A figure with its interval; "undefined" if it was wanted and has no value."""
     if found is not None and found.value is None:
         return words("undefined")
     return estimated(found, digits=digits, interval_digits=digits, signed=signed, counts=False)
-
-
-def _difference(found: Estimate) -> Cell:
-    return estimated(found, digits=1, signed=True, counts=False)
 
 
 def _figure(figures: Mapping[str, Figure], name: str) -> Cell:
@@ -371,10 +363,6 @@ def _figure(figures: Mapping[str, Figure], name: str) -> Cell:
     if name in _WITH_INTERVAL or (name == "spearman" and "exact" not in figures):
         return _estimate(found, signed=name == "bias")
     return Cell(value=None if found is None else found.value, digits=2)
-
-
-def _tokens(count: int | None, cost: Cost) -> Cell:
-    return words(NONE if count is None or not cost.verdicts else f"{count / cost.verdicts:,.0f}")
 
 
 def _dollars(value: float | None) -> Cell:
