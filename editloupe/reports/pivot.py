@@ -100,7 +100,8 @@ class _Pivot:
             for m in metrics:
                 columns[m.id] = _Column(f"{m.short} ({m.unit})" if m.unit else m.short, (m,), {"metric": m.id})
             if len(metrics) > 1 and self.hundred:
-                columns[OVERALL] = _Column("Overall", metrics, {"metric": OVERALL})
+                # A metric may be called "overall" itself.
+                columns[""] = _Column("Overall", metrics, {"metric": OVERALL})
         else:
             for name in dict.fromkeys(column_of(score, spec.columns) for score in scores):
                 own = asked_in(spec, metrics, (s for s in scores if column_of(s, spec.columns) == name))
@@ -143,7 +144,7 @@ class _Pivot:
         found: dict[str, dict[str, list[Score]]] = {name: {} for name in self.columns}
         for score in scores:
             row, place = column_of(score, self.spec.rows), column_of(score, self.spec.columns)
-            for name in (place, OVERALL) if self.by_metric and OVERALL in found else (place,):
+            for name in (place, "") if self.by_metric and "" in found else (place,):
                 found[name].setdefault(row, []).append(score)
         return [(column, found[name]) for name, column in self.columns.items()]
 
