@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from editloupe.stats.bootstrap import Estimate
+from editloupe.stats.bootstrap import Estimate, ends
 from editloupe.values import Json
 
 NONE = "–"
@@ -22,46 +22,32 @@ class Cell:
 
     value: float | str | None = None
     """The figure or the words; None if there is none."""
-
     name: str = "value"
     """The figure's name in files; "" keeps the cell out of them."""
-
     digits: int | None = None
     """Decimals shown; None shows a number as it is."""
-
     signed: bool = False
     """Show a plus sign."""
-
     low: float | None = None
     """Lower end of the interval."""
-
     high: float | None = None
     """Upper end of the interval."""
-
     interval_digits: int = 1
     """Decimals of the interval."""
-
     bounds: tuple[str, str] | None = None
     """Names of the interval's ends in files; None leaves them out."""
-
     judged: int | None = None
     """How many were judged."""
-
     asked: int | None = None
     """How many were asked; shown as (judged/asked)."""
-
     note: str = ""
     """Words behind the figure, in brackets or behind judged/asked."""
-
     why: str = ""
     """Why there is no value; shown behind the dash."""
-
     more: Mapping[str, Json] = field(default_factory=dict)
     """Further fields of the record in files."""
-
     meter: float | None = None
     """0 to 100: how far the value is up its scale, for a bar in pages."""
-
     strong: bool = False
     """Show in bold."""
 
@@ -109,13 +95,14 @@ def estimated(
     """
     if found is None:
         return Cell(name=name, bounds=bounds, judged=0 if counts else None, asked=0 if counts else None)
+    low, high = ends(found.interval)
     return Cell(
         value=found.value,
         name=name,
         digits=digits,
         signed=signed,
-        low=None if found.interval is None else found.interval.low,
-        high=None if found.interval is None else found.interval.high,
+        low=low,
+        high=high,
         interval_digits=interval_digits,
         bounds=bounds,
         judged=found.judged if counts else None,
@@ -132,10 +119,8 @@ class Column:
     title: str
     words: bool = False
     """True for words, which stand at the left and may be broken; numbers stand at the right and are never broken."""
-
     keys: Mapping[str, Json] = field(default_factory=dict)
     """What its figures are of, for files: {"editor": "alpha"}. Cells of a row with equal keys share a record."""
-
     files_only: bool = False
     """Do not show the column."""
 
@@ -147,10 +132,10 @@ class Row:
     cells: tuple[Cell, ...]
     keys: Mapping[str, Json] = field(default_factory=dict)
     """What its figures are of, for files: {"edit_type": "Change Color"}."""
-
+    records: tuple[Mapping[str, Json], ...] | None = None
+    """What files hold of the row; None for the figures of its cells."""
     strong: bool = False
     """True for a row that sums up others."""
-
     dim: bool = False
     """True for a row that says little: shown grey in a terminal."""
 
@@ -161,25 +146,19 @@ class Table:
 
     name: str
     """Of its files, without ending."""
-
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     fixed: int = 1
     """How many of the first columns name the row. They stand in every part of a table that is wider than the terminal."""
-
     caption: str = ""
     """How to read it, below the table."""
-
     notes: tuple[str, ...] = ()
     """Warnings, above the table."""
-
     keys: Mapping[str, Json] = field(default_factory=dict)
     """What all figures are of, for files: {"judge": "strict"}."""
-
     at_once: int = 4
     """How many columns behind the fixed ones a terminal shows side by side, at most."""
-
     plots: tuple[Plot, ...] = ()
     """Pictures of the same figures."""
 
@@ -196,6 +175,9 @@ class Table:
         """Return one object a figure, or a group of figures of the same keys, for files: row by row."""
         found: list[dict[str, Json]] = []
         for row in self.rows:
+            if row.records is not None:
+                found += [{**self.keys, **row.keys, **record} for record in row.records]
+                continue
             groups: dict[tuple[object, ...], dict[str, Json]] = {}
             for column, cell in zip(self.columns, row.cells, strict=True):
                 if fields := cell.record:
@@ -222,6 +204,30 @@ def words(text: str, *, name: str = "", strong: bool = False) -> Cell:
 def label_columns(*titles: str) -> tuple[Column, ...]:
     """Return columns of words that name the row."""
     return tuple(Column(title=title, words=True) for title in titles)
+
+
+def numbers(
+    name: str,
+    title: str,
+    head: Sequence[str],
+    rows: Iterable[Row],
+    *,
+    fixed: int = 1,
+    at_once: int = 6,
+    caption: str = "",
+    keys: Mapping[str, Json] | None = None,
+) -> Table:
+    """Return a table whose first columns, as many as `fixed`, are words that name the row; the others hold numbers."""
+    return Table(
+        name=name,
+        title=title,
+        columns=(*label_columns(*head[:fixed]), *(Column(title=text) for text in head[fixed:])),
+        rows=tuple(rows),
+        fixed=fixed,
+        at_once=at_once,
+        caption=caption,
+        keys=keys or {},
+    )
 
 
 def simple(name: str, title: str, head: Sequence[str], rows: Iterable[Sequence[str | Cell]], **more: object) -> Table:
@@ -256,13 +262,11 @@ class ScatterPlot:
 
     name: str
     """Of its file, without ending."""
-
     title: str
     groups: tuple[Dots, ...]
     trend: tuple[tuple[float, float], ...]
     trend_title: str
     """Name of the line, or why there is none."""
-
     description: str
     """Read out instead of the picture."""
 

@@ -222,9 +222,9 @@ def _print(found: Sequence[JudgeAgreement | VoteAgreement], *, as_json: bool, as
     elif as_csv:
         typer.echo(render.records_csv([record for one in found for record in one.records()]), nl=False)
     elif as_markdown:
-        typer.echo("\n".join(pages.markdown(one.page) for one in found), nl=False)
+        typer.echo("\n".join(pages.markdown(one) for one in found), nl=False)
     else:
         for index, one in enumerate(found):
             if index:
                 out().print()
-            out().print(pages.terminal(one.page))
+            out().print(pages.terminal(one))

@@ -9,8 +9,8 @@ from typing import Annotated, Final
 import numpy as np
 from pydantic import Field
 
-from editloupe.reports.columns import DIMENSIONS, Dimension, HumanLabels, Item, JudgeColumn, Key, groups, mask
-from editloupe.reports.pages import TablePage, TableSection
+from editloupe.reports.columns import DIMENSIONS, Dimension, HumanLabels, Item, JudgeColumn, Key, groups
+from editloupe.reports.pages import Agreement, TableSection
 from editloupe.reports.readings import MetricReading
 from editloupe.scores import Metric
 from editloupe.stats.agreement import Cells, Figure, Paired, Scale, confusion, correlation, figures
@@ -23,11 +23,12 @@ from editloupe.stats.bootstrap import (
     Undefined,
     aggregate,
     aggregate_each,
+    ends,
     interval,
 )
 from editloupe.stats.raters import Panel, ceiling, rater_vs_others
 from editloupe.stats.weighted import CORRELATIONS
-from editloupe.tables import Cell, Column, Row, Table, label_columns, words
+from editloupe.tables import Cell, Column, Row, Table, numbers, words
 from editloupe.values import Json, Serialisable
 
 TITLES: Final[Mapping[str, str]] = {
@@ -58,13 +59,10 @@ class AlignOptions:
 
     how: Aggregate = "fisher"
     """Average of the correlations of groups."""
-
     over: Dimension | None = None
     """The groups to average over; None for none."""
-
     good: str | None = None
     """The label from which on an item is good."""
-
     drawing: Drawing = DRAWING
 
 
@@ -75,7 +73,6 @@ class GroupAgreement(Serialisable):
     name: str
     figures: Mapping[str, Figure]
     """Judge and people."""
-
     ceiling: Mapping[str, Estimate]
     """People among themselves; empty if nobody shares an item."""
 
@@ -89,7 +86,6 @@ class Averages(Serialisable):
     groups: int
     figures: Mapping[str, Estimate]
     """By name, with rater_vs_others for people among themselves."""
-
     left_out: Mapping[str, Mapping[str, str]]
     """Figure → group → why it has none."""
 
@@ -108,48 +104,30 @@ class MetricAgreement(Serialisable):
 
     criterion: str
     """The metric's id."""
-
     title: str
     raters: int
     all: GroupAgreement
     by: Mapping[Dimension, tuple[GroupAgreement, ...]]
     """Dimension → groups."""
-
     averages: Averages | None
     confusion: Confusion | None
     """None without a closed set of labels."""
-
     notes: tuple[str, ...]
     """What was left out, and why."""
-
     scale: Annotated[Scale | None, Field(exclude=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeAgreement(Serialisable):
+class JudgeAgreement(Agreement):
     """One judge and people on every metric that both have."""
 
-    judge: str
-    people: str
-    """Where the labels are from."""
-
-    bootstrap: Drawing
-    notes: tuple[str, ...]
     criteria: tuple[MetricAgreement, ...]
 
-    @property
-    def page(self) -> TablePage:
-        """The tables of all metrics."""
-        sections = (
-            TableSection(
-                title=f"{a.title}: {a.raters} rater" + ("" if a.raters == 1 else "s"),
-                notes=a.notes,
-                tables=tuple(tables(a, self.bootstrap.level)),
-            )
-            for a in self.criteria
-        )
-        heading = f"Judge: {self.judge}; people: {self.people}"
-        return TablePage(heading=heading, notes=self.notes, sections=tuple(sections), drawing=self.bootstrap)
+    def sections(self) -> Iterator[TableSection]:
+        """Yield the tables of each metric."""
+        for a in self.criteria:
+            title = f"{a.title}: {a.raters} rater" + ("" if a.raters == 1 else "s")
+            yield TableSection(title=title, notes=a.notes, tables=tuple(tables(a, self.bootstrap.level)))
 
     def records(self) -> Iterator[dict[str, Json]]:
         """Yield one record a figure."""
@@ -160,8 +138,9 @@ class JudgeAgreement(Serialisable):
                 for between, found in (("judge and people", group.figures), ("people", group.ceiling)):
                     for name, figure in found.items():
                         yield {**head, "between": between, **place, "figure": name, **figure_record(figure)}
-            for name, figure in {} if a.averages is None else a.averages.figures.items():
-                assert a.averages is not None, "there are none without"
+            if a.averages is None:
+                continue
+            for name, figure in a.averages.figures.items():
                 who = "people" if name == "rater_vs_others" else "judge and people"
                 place = {"dimension": a.averages.over, "group": f"average ({a.averages.how})"}
                 yield {**head, "between": who, **place, "figure": name, **figure_record(figure)}
@@ -169,7 +148,7 @@ class JudgeAgreement(Serialisable):
 
 def figure_record(found: Estimate) -> dict[str, Json]:
     """Return a figure's fields in a line of a file."""
-    low, high = (None, None) if found.interval is None else (found.interval.low, found.interval.high)
+    low, high = ends(found.interval)
     adjusted = found.adjusted if isinstance(found, Figure) else None
     counts: dict[str, Json] = {"judged": found.judged, "asked": found.asked, "clusters": found.clusters}
     return {"value": found.value, "low": low, "high": high, **counts, "adjusted": adjusted, "why": found.why or None}
@@ -245,8 +224,8 @@ class _Frames:
 
     def group(self, name: str, members: Sequence[int]) -> GroupAgreement:
         """The figures of the items at these places."""
-        ruler, drawing, keep = self.reading.ruler, self.options.drawing, self._mask(members)
-        found = figures(self.means.where(keep), self.labels.where(keep), ruler.scale, good=ruler.good, drawing=drawing)
+        ruler, drawing = self.reading.ruler, self.options.drawing
+        found = figures(self.means.at(members), self.labels.at(members), ruler.scale, good=ruler.good, drawing=drawing)
         among: Mapping[str, Estimate] = {}
         if any(len(r) > 1 for r in self.reading.ratings):
             among = ceiling(self._panel(members), ordered=ruler.ordered, how=self.options.how, drawing=drawing)
@@ -271,7 +250,7 @@ class _Frames:
         used: set[Hashable] = set()
         judged = asked = 0
         for group, places in members.items():
-            pair = self.means.where(self._mask(places))
+            pair = self.means.at(places)
             asked += pair.asked
             try:
                 found.append(correlation(name, pair))
@@ -319,9 +298,6 @@ class _Frames:
         """The source images that are drawn."""
         return tuple(dict.fromkeys(self.sources))
 
-    def _mask(self, members: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        return mask(members, len(self.items))
-
     def _panel(self, members: Sequence[int]) -> Panel:
         return Panel.of([self.reading.ratings[i] for i in members], [self.sources[i] for i in members])
 
@@ -354,14 +330,13 @@ def figure_table(name: str, title: str, found: Mapping[str, Figure], level: floa
 
 def confusion_table(scale: Scale, counts: Sequence[Sequence[int]], title: str) -> Table:
     """Return counts by label; equal labels stand out."""
-    numbers = tuple(f"{value:g}" for value in scale.values) if scale.ordered else scale.names
-    names = [n if n == name or not scale.ordered else f"{n} {name}" for n, name in zip(numbers, scale.names, strict=True)]
+    short = tuple(f"{value:g}" for value in scale.values) if scale.ordered else scale.names
+    names = [n if n == name or not scale.ordered else f"{n} {name}" for n, name in zip(short, scale.names, strict=True)]
     rows = [
         Row(cells=(words(name), *(words(str(n), strong=i == j) for j, n in enumerate(counts[i]))))
         for i, name in enumerate(names)
     ]
-    columns = (*label_columns(""), *(Column(title=name) for name in (*numbers, "none")))
-    return Table(name="labels", title=title, columns=columns, rows=tuple(rows))
+    return numbers("labels", title, ("", *short, "none"), rows)
 
 
 def _table(name: str, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> Table:
@@ -401,8 +376,7 @@ def _averages(found: Averages, inside: str) -> Iterator[Table]:
     yield _table("averages", title, ("Figure", "Value", inside, "Judged", over.capitalize()), rows)
     if groups:
         lines = [Row(cells=(words(g), words(", ".join(names)), words(why))) for (g, why), names in groups.items()]
-        columns = label_columns("", "Figures", "Because")
-        yield Table(name="left-out", title="Left out of the averages", columns=columns, rows=tuple(lines), fixed=3)
+        yield numbers("left-out", "Left out of the averages", ("", "Figures", "Because"), lines, fixed=3)
 
 
 def _by(title: str, found: Sequence[GroupAgreement]) -> Table:

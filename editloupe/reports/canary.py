@@ -10,7 +10,7 @@ from pathlib import Path
 from editloupe.errors import TraceError
 from editloupe.findings import Finding
 from editloupe.stats.bootstrap import LEVEL, ConfidenceInterval, Estimate
-from editloupe.tables import Cell, Column, Row, Table, label_columns, words
+from editloupe.tables import Row, Table, numbers, words
 from editloupe.traces.events import ModelCall
 from editloupe.traces.read import read_trace
 from editloupe.values import Json, Serialisable, digest
@@ -33,20 +33,15 @@ class Canary(Serialisable):
     """What became of the recorded answers."""
 
     judge: str
-
     flip_rates: Mapping[str, Estimate]
     """Metric → share of answers that flipped, with an exact (Clopper–Pearson) interval; judged: those that have an answer
     now, of those asked.
     """
-
     flips: tuple[Flip, ...]
-
     not_judged_now: Mapping[str, int]
     """What has no answer now, by status."""
-
     models_before: tuple[str, ...]
     """The names (and fingerprints) under which the endpoint answered."""
-
     models_now: tuple[str, ...]
 
     @property
@@ -145,12 +140,11 @@ def table(found: Canary, titles: Mapping[str, str]) -> Table:
         inside = "" if e.interval is None else f"{100 * e.interval.low:.1f} to {100 * e.interval.high:.1f} %"
         flips = sum(flip.criterion == metric for flip in found.flips)
         texts = (titles.get(metric, metric), str(flips), f"{e.judged}/{e.asked}", share, inside or e.why)
-        rows.append(Row(cells=(*map(words, texts), Cell(name="", more={"criterion": metric, **e.to_json()}))))
-    heads = (Column(title=title) for title in ("Flipped", "Judged now", "Share", "95 % interval"))
-    return Table(
-        name="canary",
-        title="Answers that are others now",
-        columns=(*label_columns(""), *heads, Column(title="", files_only=True)),
-        rows=tuple(rows),
+        rows.append(Row(cells=tuple(map(words, texts)), records=({"criterion": metric, **e.to_json()},)))
+    return numbers(
+        "canary",
+        "Answers that are others now",
+        ("", "Flipped", "Judged now", "Share", "95 % interval"),
+        rows,
         caption="Exact intervals, which take questions as independent. What has no answer now is not among the flips.",
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 
+from pydantic import Field
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -16,31 +17,26 @@ from editloupe.reports.pivot import label_tables, spec_table
 from editloupe.reports.summary import specs, summarise
 from editloupe.scores import Score
 from editloupe.tables import Table
-from editloupe.values import Json
+from editloupe.values import Json, Serialisable, is_empty
 
 MANY_EDITORS: Final = 3
 """Above this number a table for each editor would bury the reader: they share one, and another has all together."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heading:
+class Heading(Serialisable):
     """What stands above the numbers, so that no table travels without it."""
 
     judge: str
     """URI, with the judge's name."""
-
     describes: str
     """What kind of judge: "pixel baseline: ... not an LMM"."""
-
     mode: str
     """The protocol's option of this name; "" if it has none."""
-
     rubric: str
     """The rubric's id, or the protocol's name."""
-
-    ablations: tuple[str, ...] = ()
+    ablations: Annotated[tuple[str, ...], Field(exclude_if=is_empty)] = ()
     """What of the tools was hidden."""
-
     notes: tuple[str, ...] = ()
     """Absent tools and the like."""
 
@@ -90,12 +86,4 @@ def markdown(tables: Sequence[Table], heading: Heading) -> str:
 
 def as_json(protocol: EvalProtocol, scores: Sequence[Score], heading: Heading) -> dict[str, Json]:
     """Return the numbers for programs, by editor; a mean that does not exist is null."""
-    return {
-        "judge": heading.judge,
-        "describes": heading.describes,
-        "mode": heading.mode,
-        "rubric": heading.rubric,
-        **({"ablations": list(heading.ablations)} if heading.ablations else {}),
-        "notes": list(heading.notes),
-        "editors": [one.to_json() for one in summarise(protocol, scores)],
-    }
+    return {**heading.to_json(), "editors": [one.to_json() for one in summarise(protocol, scores)]}

@@ -9,11 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from editloupe.errors import ConfigError
-from editloupe.findings import JudgeKind
 from editloupe.imaging.targets import AREAS, area_name, relative_area
 from editloupe.reports.judged import Judged
 from editloupe.scores import Binary, Metric, Score
@@ -35,12 +31,9 @@ class Item:
     """What is judged."""
 
     key: Key
-
     source: Hashable
     """Shared by the edits of one source image, which are resampled together."""
-
     edit_type: str | None = None
-
     area: float | None = None
     """Of the targets, 0 to 1 of the image; None if no box is known."""
 
@@ -51,16 +44,12 @@ class HumanLabels:
 
     source: str
     """The file that they are from."""
-
     items: Mapping[Key, Item]
     """In the order of the file."""
-
     ratings: Mapping[Key, Mapping[str, Mapping[str, float | str]]]
     """By item, metric and rater."""
-
     metrics: tuple[str, ...]
     """Those that have a rating or a column."""
-
     notes: tuple[str, ...] = ()
     """What could not be used."""
 
@@ -70,11 +59,7 @@ class JudgeColumn:
     """One judge's answers."""
 
     name: str
-
-    kind: JudgeKind = "lmm"
-
     items: Mapping[Key, Item]
-
     answers: Mapping[str, Mapping[Key, Answer]] = field(default_factory=dict)
     """By metric and item."""
 
@@ -176,13 +161,6 @@ def groups(items: Sequence[Item], dimension: Dimension) -> dict[str, list[int]]:
         order = [name for _, name in AREAS]
         found = dict(sorted(found.items(), key=lambda pair: order.index(pair[0]) if pair[0] else len(order)))
     return {name or ("(no area)" if dimension == "area" else "(none)"): places for name, places in found.items()}
-
-
-def mask(places: Iterable[int], count: int) -> npt.NDArray[np.bool_]:
-    """Return `count` booleans, True at the places."""
-    keep = np.zeros(count, dtype=bool)
-    keep[list(places)] = True
-    return keep
 
 
 def _with_facts(item: Item, rated: Item | None) -> Item:

@@ -31,7 +31,6 @@ from editloupe.reports.columns import (
     groups,
     join,
     key_of,
-    mask,
 )
 from editloupe.reports.human_labels import labels_in, read_human
 from editloupe.reports.judged import Judged
@@ -59,7 +58,6 @@ class ComparedJudge(Serialisable):
     mode: str
     run: str
     """The run's folder."""
-
     description: Annotated[str, Field(exclude=True)]
     """All of that in words."""
 
@@ -72,13 +70,10 @@ class JudgeSummary(Serialisable):
     criterion: str
     mean: Estimate
     """0 to 100, or in the unit of a metric without bounds."""
-
     common: Estimate
     """The same on the samples that all judges with any verdict could judge."""
-
     label_entropy_bits: float | None
     """0 if it always says the same; None without a label."""
-
     statuses: Mapping[str, int]
     """What it could not judge, by status."""
 
@@ -93,21 +88,16 @@ class JudgePair(Serialisable):
     common: int
     figures: Mapping[str, Figure]
     """By name; `bias` is the mean of first − second in the metric's unit."""
-
     difference: Estimate
     """Mean of first − second, 0 to 100 or in the unit of a metric without bounds."""
-
     test: Significance
     """Wilcoxon's signed ranks of the differences of source images."""
-
     confusion: tuple[tuple[int, ...], ...]
     """Counts by the second's label (rows) and the first's, worst first; the last column holds those that only the second
     judged. Empty for numbers without labels.
     """
-
     by: Mapping[str, Mapping[str, Mapping[str, Figure]]]
     """Dimension → group → figures."""
-
     labels: Annotated[tuple[str, ...], Field(exclude=True)]
 
 
@@ -118,25 +108,19 @@ class Cost(Serialisable):
     judge: str
     verdicts: int
     """Scores with a value."""
-
     findings: int
     usage: Usage
     """Of all findings, those without an answer included."""
-
     cost_usd: float | None
     """None if the price is not known or the endpoint did not tell the tokens of every finding."""
-
     cost_a_verdict_usd: float | None
     agreeing: int | None
     """Verdicts that are people's label; None without people."""
-
     cost_an_agreeing_verdict_usd: float | None
     seconds_median: float | None
     """Of a finding."""
-
     turns_mean: float | None
     """Turns with tool calls."""
-
     tools: Mapping[str, int]
     """How often each was called."""
 
@@ -166,13 +150,11 @@ class Disagreement(Serialisable):
 
     sample: str
     """The sample's key."""
-
     turn: Annotated[int, Field(exclude_if=lambda turn: not turn)] = 0
     part: Annotated[str, Field(exclude_if=is_empty)] = ""
     criterion: str
     labels: Mapping[str, str]
     """By judge."""
-
     spread: float
     """How far they are apart, 0 to 1 of the scale, or in the unit of a metric without bounds."""
 
@@ -188,7 +170,6 @@ class Comparison(Serialisable):
     costs: tuple[Cost, ...]
     human: str | None
     """Where human labels are from; None without."""
-
     human_agreement: tuple[HumanAgreement, ...]
     disagreements: tuple[Disagreement, ...]
     notes: tuple[str, ...]
@@ -236,7 +217,7 @@ def _majority(
         # Options are kept as words: a judge may have chosen one that no person chose.
         name_of = (lambda v: v) if scale is None or metric.levels else scale.name
         answers[metric.id] = {key: name_of(v) for key, v in zip(items, found, strict=True) if v is not None}
-    return JudgeColumn(name=name, kind="human", items=items, answers=answers), tuple(notes)
+    return JudgeColumn(name=name, items=items, answers=answers), tuple(notes)
 
 
 def compare(
@@ -268,7 +249,17 @@ def compare(
     pairs = [pair for one in joined for pair in one.pairs()]
     human = [] if people is None else [agreement for one in joined for agreement in one.human_agreement()]
     return Comparison(
-        judges=tuple(map(_compared, judges)),
+        judges=tuple(
+            ComparedJudge(
+                name=judge.name,
+                backend=judge.backend,
+                judge_id=judge.judge_id,
+                mode=judge.mode,
+                run=str(judge.folder),
+                description=judge.describe(),
+            )
+            for judge in judges
+        ),
         bootstrap=drawing,
         summaries=tuple(summary for one in joined for summary in one.summaries()),
         pairs=tuple(replace(p, test=test) for p, test in zip(pairs, holm([p.test for p in pairs]), strict=True)),
@@ -278,17 +269,6 @@ def compare(
         disagreements=tuple(sorted((d for one in joined for d in one.disagreements()), key=lambda d: -d.spread)),
         notes=tuple(notes),
         titles={m.id: (m.name, m.short) for m in metrics},
-    )
-
-
-def _compared(judge: Judged) -> ComparedJudge:
-    return ComparedJudge(
-        name=judge.name,
-        backend=judge.backend,
-        judge_id=judge.judge_id,
-        mode=judge.mode,
-        run=str(judge.folder),
-        description=judge.describe(),
     )
 
 
@@ -335,12 +315,13 @@ class _Joined:
         common = [k for k in self.keys if able and all(k in own and own[k].value is not None for own in able)]
         for judge, own, some in zip(self.judges, self.scores, self.able, strict=True):
             mine = [k for k in self.keys if k in own]
+            labels = Counter(own[k].label for k in mine if own[k].label is not None)
             yield JudgeSummary(
                 judge=judge.name,
                 criterion=self.metric.id,
                 mean=self._mean([self._shown(own[k]) for k in mine], mine),
                 common=self._mean([self._shown(own[k]) for k in common] if some else [], common if some else []),
-                label_entropy_bits=entropy([own[k].label for k in mine if own[k].label is not None]),
+                label_entropy_bits=entropy_of(labels.values()) if labels else None,
                 statuses=Counter(missing for k in mine if (missing := own[k].missing) is not None),
             )
 
@@ -436,7 +417,7 @@ class _Joined:
 
     def _grouped(self, pair: Paired, members: Sequence[int]) -> dict[str, Figure]:
         """The two figures that are given by group."""
-        part, scale = pair.where(mask(members, len(pair.x))), self.ruler.scale
+        part, scale = pair.at(members), self.ruler.scale
         found = figures(part, drawing=self.drawing) if scale is None else label_figures(part.on(scale), scale, self.drawing)
         wanted = ("spearman", "mae") if scale is None else ("exact", "weighted_kappa" if scale.ordered else "kappa")
         return {name: found[name] for name in wanted}
@@ -446,15 +427,12 @@ def _check_same_data(judges: Sequence[Judged]) -> None:
     """Raises ConfigError for samples that differ between runs, and for judges without a sample in common."""
     content: dict[str, tuple[str, Judged]] = {}
     for judge in judges:
-        # Samples that differ, by the name of the judge whose run has them otherwise.
-        parted: dict[str, tuple[Judged, list[str]]] = {}
-        for key, sample in judge.samples.items():
-            known, other = content.setdefault(key, (sample.content, judge))
-            if known != sample.content:
-                parted.setdefault(other.name, (other, []))[1].append(key)
+        known = {key: content.setdefault(key, (sample.content, judge)) for key, sample in judge.samples.items()}
+        parted = [(other, key) for key, (found, other) in known.items() if found != judge.samples[key].content]
         if not parted:
             continue
-        other, differing = next(iter(parted.values()))
+        other = parted[0][0]
+        differing = [key for whose, key in parted if whose is other]
         named = ", ".join(differing[:5]) + (f" and {len(differing) - 5} more" if len(differing) > 5 else "")
         raise ConfigError(
             f"{other.folder} and {judge.folder} judged different data: {named} differ in image, instruction or "
@@ -463,11 +441,6 @@ def _check_same_data(judges: Sequence[Judged]) -> None:
     if not set.intersection(*(set(j.samples) for j in judges)):
         text = "; ".join(f"{j.folder} has {', '.join(list(j.samples)[:3])}, …" for j in judges)
         raise ConfigError(f"the judges have no sample in common: {text}")
-
-
-def entropy(labels: Sequence[str | None]) -> float | None:
-    """Return Shannon's entropy of the labels in bits, 0 if all are the same; None without a label."""
-    return entropy_of(Counter(labels).values()) if labels else None
 
 
 def _corrected(found: Sequence[HumanAgreement]) -> list[HumanAgreement]:

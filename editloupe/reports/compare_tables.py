@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import combinations
 from pathlib import Path
 from typing import Final
 
 from editloupe.reports import plots, render
 from editloupe.reports.align import figure_record
 from editloupe.reports.columns import DIMENSIONS
-from editloupe.reports.compare import GROUPED, Comparison, Cost, JudgePair
+from editloupe.reports.compare import GROUPED, Comparison, JudgePair
 from editloupe.reports.report import write_files
 from editloupe.stats.agreement import Figure
-from editloupe.stats.bootstrap import Estimate
+from editloupe.stats.bootstrap import Estimate, ends
 from editloupe.stats.significance import Significance
-from editloupe.tables import NONE, Cell, Column, Row, Table, estimated, label_columns, words
+from editloupe.tables import NONE, Cell, Row, Table, estimated, numbers, words
 from editloupe.values import Json
 
 _SHORT: Final[Mapping[str, str]] = {
@@ -66,8 +64,8 @@ def _files(found: Comparison) -> Iterator[tuple[str, str]]:
     yield "compare.md", "\n".join(["# Judges compared\n", *(render.markdown(table) for table in made)])
     yield "compare.json", render.json_text(found.to_json())
     for table in made:
-        if table.records():
-            yield f"{table.name}.csv", render.csv_text(table)
+        if records := table.records():
+            yield f"{table.name}.csv", render.records_csv(records)
     for metric in _metrics(found):
         name = _best(found, metric)
         title = f"{found.titles[metric][0]}: who agrees with whom"
@@ -90,14 +88,13 @@ def _best(found: Comparison, metric: str) -> str:
     return next(name for name in _PLOTTED if name in names)
 
 
-def matrix_of(found: Comparison, metric: str, figure: str = "weighted_kappa") -> list[list[float | None]]:
+def matrix_of(found: Comparison, metric: str, figure: str) -> list[list[float | None]]:
     """Return the figure of every two judges, None on the diagonal and where there is none."""
-    names = [judge.name for judge in found.judges]
-    table: list[list[float | None]] = [[None] * len(names) for _ in names]
-    for (i, a), (j, b) in combinations(enumerate(names), 2):
-        for pair in found.pairs:
-            if (pair.first, pair.second, pair.criterion) == (a, b, metric) and figure in pair.figures:
-                table[i][j] = table[j][i] = pair.figures[figure].value
+    table: list[list[float | None]] = [[None] * len(found.judges) for _ in found.judges]
+    for pair in found.pairs:
+        if pair.criterion == metric and figure in pair.figures:
+            i, j = _number(found, pair.first) - 1, _number(found, pair.second) - 1
+            table[i][j] = table[j][i] = pair.figures[figure].value
     return table
 
 
@@ -112,12 +109,13 @@ def _summaries(found: Comparison) -> Table:
         name = f"{_number(found, s.judge)} {s.judge}"
         entropy = Cell(value=s.label_entropy_bits, digits=2)
         head = (words(name), words(_title(found, s.criterion)))
-        cells = (*head, _mean(s.mean), _mean(s.common), entropy, words(why or NONE))
+        means = (estimated(mean, digits=1) for mean in (s.mean, s.common))
+        cells = (*head, *means, entropy, words(why or NONE))
         record = {"judge": s.judge, "criterion": s.criterion, **_fields("mean", s.mean)}
         record |= {"judged": s.mean.judged, "asked": s.mean.asked}
         record |= {**_fields("common", s.common), "label_entropy_bits": s.label_entropy_bits, "statuses": why}
-        rows.append(_Line(cells, record))
-    return _table(
+        rows.append(Row(cells=cells, records=(record,)))
+    return numbers(
         "judges",
         "Judges",
         ("Judge", "", "Mean", "Mean, all judged", "Entropy", "Not judged"),
@@ -137,18 +135,17 @@ def _matrix(found: Comparison, metric: str) -> Table:
     upper, lower = matrix_of(found, metric, above), matrix_of(found, metric, below)
     rows = []
     for i, name in enumerate(names):
-        cells = [
-            words("·") if i == j else Cell(value=(upper if i < j else lower)[i][j], digits=2) for j in range(len(names))
-        ]
-        rows.append(_Line((words(f"{i + 1} {name}"), *cells)))
-    text = {"weighted_kappa": "quadratic κ", "kappa": "Cohen's κ", "spearman": "Spearman's ρ"}[above]
+        cells = [Cell(value=(upper if i < j else lower)[i][j], digits=2) for j in range(len(names))]
+        cells[i] = words("·")
+        rows.append(Row(cells=(words(f"{i + 1} {name}"), *cells), records=()))
+    what = _PLOTTED[above].split(" of ")[0]
     share = "the share of equal labels" if below == "exact" else "the mean absolute error"
-    return _table(
+    return numbers(
         f"agreement-{metric.replace('_', '-')}",
         f"{found.titles[metric][0]}: agreement",
         ("", *(str(i + 1) for i in range(len(names)))),
         rows,
-        caption=f"Above the diagonal {text}, below it {share}, on the samples that both judged.",
+        caption=f"Above the diagonal {what}, below it {share}, on the samples that both judged.",
     )
 
 
@@ -163,15 +160,15 @@ def _pairs(found: Comparison) -> Table:
             words(_title(found, p.criterion)),
             words(str(p.common)),
             *(_figure(p.figures, name) for name in names),
-            _difference(p.difference),
+            estimated(p.difference, digits=1, signed=True, counts=False),
             _p(p.test),
         )
         record: dict[str, Json] = {"first": p.first, "second": p.second, "criterion": p.criterion, "common": p.common}
         record |= {**_fields("difference", p.difference), **p.test.to_json()}
         for name, figure in p.figures.items():
             record |= _fields(name, figure)
-        rows.append(_Line(cells, record))
-    return _table(
+        rows.append(Row(cells=cells, records=(record,)))
+    return numbers(
         "pairs",
         "Pairs of judges",
         ("First / second", "", "n", *(_SHORT[n] for n in names), "First − second", "p"),
@@ -193,8 +190,8 @@ def _human(found: Comparison) -> Table:
         first = next(iter(one.figures.values()))
         head = (words(str(_number(found, one.judge))), words(_title(found, one.criterion)))
         cells = (*head, words(f"{first.judged}/{first.asked}"), *(_figure(one.figures, name) for name in names))
-        rows.append(_Line(cells, {"judge": one.judge, "criterion": one.criterion}, one.figures))
-    return _table(
+        rows.append(_figures_row(cells, {"judge": one.judge, "criterion": one.criterion}, one.figures))
+    return numbers(
         "people",
         f"Judges and people ({found.human})",
         ("Judge", "", "Judged", *(_SHORT[n] for n in names)),
@@ -218,9 +215,9 @@ def _versus(found: Comparison) -> Table:
             record: dict[str, Json] = {"first": one.judge, "second": other, "criterion": one.criterion}
             record |= {"first_right_alone": test.right_alone, "second_right_alone": test.other_right_alone}
             record |= {"p": test.p, "p_holm": test.p_holm, "n": test.n, "why": test.why or None}
-            rows.append(_Line((*head, *counts, _p(test)), record))
+            rows.append(Row(cells=(*head, *counts, _p(test)), records=(record,)))
             tests.append(test)
-    return _table(
+    return numbers(
         "people-versus",
         "Which of two judges is right more often",
         ("First / second", "", "First alone", "Second alone", "p"),
@@ -238,12 +235,13 @@ def _costs(found: Comparison) -> Table:
     people = any(cost.agreeing is not None for cost in found.costs)
     rows = []
     for c in found.costs:
-        usage = c.usage
+        usage, each = c.usage, c.verdicts
+        tokens = (usage.input_tokens, usage.output_tokens, usage.image_tokens)
         agreeing = [_dollars(c.cost_an_agreeing_verdict_usd)] if people else []
         cells = (
             words(f"{_number(found, c.judge)} {c.judge}"),
             Cell(value=c.verdicts),
-            *(_tokens(count, c) for count in (usage.input_tokens, usage.output_tokens, usage.image_tokens)),
+            *(words(NONE if count is None or not each else f"{count / each:,.0f}") for count in tokens),
             words("unknown" if c.cost_usd is None else f"{c.cost_usd:.4g}"),
             _dollars(c.cost_a_verdict_usd),
             *agreeing,
@@ -254,9 +252,9 @@ def _costs(found: Comparison) -> Table:
         record = {name: value for name, value in c.to_json().items() if name not in ("usage", "tools")}
         record |= {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
         record |= {"image_tokens": usage.image_tokens, **{f"calls of {name}": c.tools.get(name, 0) for name in tools}}
-        rows.append(_Line(cells, record))
+        rows.append(Row(cells=cells, records=(record,)))
     head = ("Judge", "Verdicts", "Input", "Output", "of images", "USD", "USD a verdict")
-    return _table(
+    return numbers(
         "costs",
         "What the verdicts took",
         (*head, *(["USD an agreeing one"] if people else []), "Seconds", "Turns", *tools),
@@ -271,10 +269,10 @@ def _costs(found: Comparison) -> Table:
 def _confusion(found: Comparison, pair: JudgePair) -> Table:
     short = _title(found, pair.criterion)
     rows = [
-        _Line((words(name), *(Cell(value=n) for n in counts)))
+        Row(cells=(words(name), *(Cell(value=n) for n in counts)), records=())
         for name, counts in zip(pair.labels, pair.confusion, strict=True)
     ]
-    return _table(
+    return numbers(
         f"labels-{short}-{_number(found, pair.first)}-{_number(found, pair.second)}",
         f"{short} labels: {pair.second} in rows, {pair.first} in columns",
         ("", *pair.labels, "none"),
@@ -292,8 +290,8 @@ def _grouped(found: Comparison, dimension: str) -> Table:
             count = next(iter(figures.values())).judged
             cells = (*map(words, (*head, str(count))), *(_estimate(figures.get(name)) for name in names))
             keys = {"first": pair.first, "second": pair.second, "criterion": pair.criterion, dimension: group}
-            rows.append(_Line(cells, keys, figures))
-    return _table(
+            rows.append(_figures_row(cells, keys, figures))
+    return numbers(
         f"pairs-by-{dimension.replace('_', '-')}",
         f"Pairs of judges, by {title.lower()}",
         ("First / second", "", title, "n", *(_SHORT[name] for name in names)),
@@ -310,9 +308,9 @@ def _disagreements(found: Comparison, most: int) -> Table:
         cells = (name, _title(found, d.criterion), *(d.labels.get(name, NONE) for name in names))
         record: dict[str, Json] = {"sample": name, "criterion": d.criterion, "spread": d.spread}
         record |= {f"label of {n}": v for n, v in d.labels.items()}
-        rows.append(_Line(tuple(map(words, cells)), record))
+        rows.append(Row(cells=tuple(map(words, cells)), records=(record,)))
     more = len(found.disagreements) - len(rows)
-    return _table(
+    return numbers(
         "disagreements",
         "Where judges disagree, the furthest apart first",
         ("Sample", "", *names),
@@ -322,45 +320,10 @@ def _disagreements(found: Comparison, most: int) -> Table:
     )
 
 
-@dataclass(frozen=True)
-class _Line:
-    """One row, and what files say of it."""
-
-    cells: Sequence[Cell]
-    record: Mapping[str, Json] = field(default_factory=dict)
-    figures: Mapping[str, Figure] = field(default_factory=dict)
-    """One record each; without any, the row is one record."""
-
-
-def _table(
-    name: str,
-    title: str,
-    head: Sequence[str],
-    lines: Sequence[_Line],
-    *,
-    fixed: int = 1,
-    at_once: int = 6,
-    caption: str = "",
-) -> Table:
-    """A table whose first columns name the row; the records for files are in columns that are not shown."""
-    names = list(dict.fromkeys(name for line in lines for name in line.figures))
-    hidden = [Column(title=n, keys={"figure": n}, files_only=True) for n in names] or [Column(title="", files_only=True)]
-
-    def row(line: _Line) -> Row:
-        found: list[Mapping[str, Json]] = [figure_record(f) if (f := line.figures.get(n)) else {} for n in names]
-        found = found or [line.record]
-        shown = (replace(cell, name="") for cell in line.cells)
-        return Row(cells=(*shown, *(Cell(name="", more=fields) for fields in found)), keys=line.record if names else {})
-
-    return Table(
-        name=name,
-        title=title,
-        columns=(*label_columns(*head[:fixed]), *(Column(title=text) for text in head[fixed:]), *hidden),
-        rows=tuple(map(row, lines)),
-        fixed=fixed,
-        at_once=at_once,
-        caption=caption,
-    )
+def _figures_row(cells: Sequence[Cell], keys: Mapping[str, Json], figures: Mapping[str, Figure]) -> Row:
+    """A row with a record a figure."""
+    records = ({**keys, "figure": name, **figure_record(figure)} for name, figure in figures.items())
+    return Row(cells=tuple(cells), records=tuple(records))
 
 
 def _number(found: Comparison, name: str) -> int:
@@ -383,12 +346,8 @@ def _whys(tests: Iterable[Significance]) -> str:
 
 def _fields(name: str, found: Estimate) -> dict[str, Json]:
     """A figure and its interval in a line of a file."""
-    low, high = (None, None) if found.interval is None else (found.interval.low, found.interval.high)
+    low, high = ends(found.interval)
     return {name: found.value, f"{name}_low": low, f"{name}_high": high}
-
-
-def _mean(found: Estimate) -> Cell:
-    return estimated(found, digits=1)
 
 
 def _estimate(found: Estimate | None, *, digits: int = 2, signed: bool = False) -> Cell:
@@ -398,20 +357,12 @@ def _estimate(found: Estimate | None, *, digits: int = 2, signed: bool = False) 
     return estimated(found, digits=digits, interval_digits=digits, signed=signed, counts=False)
 
 
-def _difference(found: Estimate) -> Cell:
-    return estimated(found, digits=1, signed=True, counts=False)
-
-
 def _figure(figures: Mapping[str, Figure], name: str) -> Cell:
     """One of a row's figures: the main ones with their interval."""
     found = figures.get(name)
     if name in _WITH_INTERVAL or (name == "spearman" and "exact" not in figures):
         return _estimate(found, signed=name == "bias")
     return Cell(value=None if found is None else found.value, digits=2)
-
-
-def _tokens(count: int | None, cost: Cost) -> Cell:
-    return words(NONE if count is None or not cost.verdicts else f"{count / cost.verdicts:,.0f}")
 
 
 def _dollars(value: float | None) -> Cell:

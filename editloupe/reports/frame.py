@@ -41,6 +41,8 @@ the source image, by which intervals are resampled; null for a row that could no
 (edit_type, task …), then `SPENT`.
 """
 
+_OF_SCORE: Final = ("editor", "turn", "part", "metric", "value", "normalised", "label", "missing", "reason", "entropy")
+
 SPENT: Final[Mapping[str, type]] = {
     "findings": int,
     "tool_turns": int,
@@ -82,20 +84,15 @@ def score_rows(judged: Judged, prices: Prices) -> list[dict[str, Any]]:
 def human_rows(judged: Judged) -> Iterator[dict[str, Any]]:
     """Yield the ratings of a run's samples as rows by column; one that is no label or number of its metric is off_menu."""
     for sample in judged.samples.values():
-        about: dict[str, Any] = {
-            "run": str(judged.folder),
-            "protocol": judged.protocol.name,
-            "sample": sample.id,
-            "editor": sample.editor,
-        }
-        about |= {"source": sample.source.sha256, "turn": 0, "part": "", "edit_type": sample.edit_type}
+        about: dict[str, Any] = {"run": str(judged.folder), "protocol": judged.protocol.name, "turn": 0, "part": ""}
+        about |= {"sample": sample.id, "editor": sample.editor, "source": sample.source.sha256}
+        about |= {"edit_type": sample.edit_type, "kind": "human"}
         for metric in judged.metrics.metrics:
             for rater, given in sample.human.get(metric.id, {}).items():
                 value = value_on(metric, given)
                 yield {
                     **about,
                     "judge": rater,
-                    "kind": "human",
                     "metric": metric.id,
                     "value": value,
                     "normalised": None if value is None else metric.normalise(value),
@@ -114,16 +111,7 @@ def _row(judged: Judged, score: Score) -> dict[str, Any]:
         "protocol": judged.protocol.name,
         "sample": score.sample_id,
         "source": None if sample is None else sample.source.sha256,
-        "editor": score.editor,
-        "turn": score.turn,
-        "part": score.part,
-        "metric": score.metric,
-        "value": score.value,
-        "normalised": score.normalised,
-        "label": score.label,
-        "missing": score.missing,
-        "reason": score.reason,
-        "entropy": score.entropy,
+        **{name: getattr(score, name) for name in _OF_SCORE},
     }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
@@ -14,8 +16,8 @@ from editloupe.parsing import fold
 from editloupe.reports.align import AlignOptions, align
 from editloupe.reports.columns import HumanLabels, Item, JudgeColumn, Key
 from editloupe.reports.judged import Judged
-from editloupe.reports.summary import OVERALL, Mean, specs, summary
-from editloupe.scores import Metric, MetricSet, Score
+from editloupe.reports.summary import OVERALL, specs, summary
+from editloupe.scores import Metric, MetricSet
 from editloupe.tables import Table, simple
 from editloupe.values import Json
 
@@ -23,6 +25,11 @@ People: TypeAlias = tuple[JudgeColumn, Mapping[Key, Item], HumanLabels]
 """A judge's column, the items, and people's ratings of them."""
 
 Verdict: TypeAlias = Literal["passed", "failed", "undefined"]
+
+AGREEMENT: Final = (
+    "spearman", "kendall", "pearson", "mae", "bias", "exact", "kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal",
+    "alpha_interval", "accuracy", "f1",
+)  # fmt: skip
 
 METRICS: Final[Mapping[str, str]] = {
     "asked, asked(C)": "verdicts that were asked for, of all criteria or of C",
@@ -33,16 +40,11 @@ METRICS: Final[Mapping[str, str]] = {
     "overall: the mean of the criteria",
     "macro(C), macro(overall)": "the same, every edit type of the benchmark counting alike",
     "share(C, LABEL)": "share of this label among the verdicts of C, 0..1",
-    "F(human), F(human, C)": "agreement with people in every criterion that they rated, or in C; F is one of spearman, "
-    "kendall, pearson, mae, bias, exact, kappa, weighted_kappa, alpha_nominal, alpha_ordinal, alpha_interval, accuracy, f1",
+    "F(human), F(human, C)": "agreement with people in every criterion that they rated, or in C; F is one of "
+    + ", ".join(AGREEMENT),
     "accuracy(human, C, LABEL), f1(human, C, LABEL)": "the same of good or not, from this label on",
 }
 """What a requirement may speak of; C is a criterion by id or short name."""
-
-AGREEMENT: Final = (
-    "spearman", "kendall", "pearson", "mae", "bias", "exact", "kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal",
-    "alpha_interval", "accuracy", "f1",
-)  # fmt: skip
 
 _ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
     "asked": (0, 1),
@@ -58,11 +60,8 @@ _ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
 """Least and most arguments of each metric."""
 
 _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
-    ">=": lambda a, b: a >= b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    "<": lambda a, b: a < b,
-}
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
+}  # fmt: skip
 _FORM = re.compile(
     r"\s*([a-z][a-z0-9_]*)\s*(?:\(([^()]*)\))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*", re.I
 )
@@ -72,11 +71,13 @@ _DECIMALS: Final = 9
 
 @dataclass(frozen=True, kw_only=True)
 class Requirement:
-    """One line.   text: as it was written.   arguments: as written, without spaces around them."""
+    """One line."""
 
     text: str
+    """As it was written."""
     metric: str
     arguments: tuple[str, ...]
+    """As written, without spaces around them."""
     operator: str
     bound: float
 
@@ -85,21 +86,6 @@ class Requirement:
         """Whether it needs people's labels."""
         return self.metric in AGREEMENT
 
-    def holds(self, value: float) -> bool:
-        return _OPERATORS[self.operator](round(value, _DECIMALS), round(self.bound, _DECIMALS))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """What was found.   value: None where there is none, and then `why` says so.   of: what it is of, where the requirement
-    speaks of several criteria.   rests: on how much, in words.
-    """
-
-    value: float | None
-    rests: str = ""
-    why: str = ""
-    of: str = ""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
@@ -107,37 +93,51 @@ class Checked:
 
     judge: str
     requirement: Requirement
-    figure: Figure
+    value: float | None = None
+    """What was found; None where there is none, and then `why` says so."""
+    rests: str = ""
+    """On how much it rests, in words."""
+    why: str = ""
+    of: str = ""
+    """What the figure is of, where the requirement speaks of several criteria."""
 
     @property
     def verdict(self) -> Verdict:
-        if self.figure.value is None:
+        """Whether the requirement holds."""
+        if self.value is None:
             return "undefined"
-        return "passed" if self.requirement.holds(self.figure.value) else "failed"
+        holds = _OPERATORS[self.requirement.operator]
+        return "passed" if holds(round(self.value, _DECIMALS), round(self.requirement.bound, _DECIMALS)) else "failed"
 
     @property
     def name(self) -> str:
         """The requirement, and the criterion where it speaks of several."""
-        return f"{self.requirement.text} ({self.figure.of})" if self.figure.of else self.requirement.text
+        return f"{self.requirement.text} ({self.of})" if self.of else self.requirement.text
 
     @property
     def found(self) -> str:
-        return "undefined" if self.figure.value is None else f"{self.figure.value:.6g}"
+        """The figure as text."""
+        return "undefined" if self.value is None else f"{self.value:.6g}"
+
+    @property
+    def about(self) -> str:
+        """On what the figure rests, or why there is none."""
+        return self.why if self.value is None else self.rests
 
     @property
     def told(self) -> str:
         """In one line: what was required, what was found, and on what it rests or why there is nothing."""
-        about = self.figure.why if self.figure.value is None else self.figure.rests
-        return f"{self.name}: {self.found}" + (f" ({about})" if about else "")
+        return f"{self.name}: {self.found}" + (f" ({self.about})" if self.about else "")
 
     def to_json(self) -> dict[str, Json]:
+        """Return the outcome as JSON."""
         return {
             "judge": self.judge,
             "require": self.requirement.text,
-            "of": self.figure.of or None,
-            "value": self.figure.value,
-            "rests": self.figure.rests or None,
-            "why": self.figure.why or None,
+            "of": self.of or None,
+            "value": self.value,
+            "rests": self.rests or None,
+            "why": self.why or None,
             "verdict": self.verdict,
         }
 
@@ -149,7 +149,7 @@ def parse(text: str, rubric: MetricSet) -> Requirement:
         raise ConfigError(
             f"--require {text!r}: expected METRIC OPERATOR NUMBER with >=, <=, > or <, such as 'unjudged<=0.02'"
         )
-    metric, inside, operator, bound = match[1].lower(), match[2], match[3], float(match[4])
+    metric, inside, bound = match[1].lower(), match[2], float(match[4])
     arguments = () if inside is None else tuple(part.strip() for part in inside.split(","))
     if metric not in _ARGUMENTS:
         raise ConfigError(f"--require {text!r}: unknown metric {metric!r}; known: {', '.join(_ARGUMENTS)}")
@@ -159,7 +159,7 @@ def parse(text: str, rubric: MetricSet) -> Requirement:
         raise ConfigError(f"--require {text!r}: expected {form.replace('F(', f'{metric}(')}")
     if not math.isfinite(bound):
         raise ConfigError(f"--require {text!r}: the bound is not finite")
-    found = Requirement(text=" ".join(text.split()), metric=metric, arguments=arguments, operator=operator, bound=bound)
+    found = Requirement(text=" ".join(text.split()), metric=metric, arguments=arguments, operator=match[3], bound=bound)
     _check_arguments(found, rubric)
     return found
 
@@ -199,13 +199,12 @@ def check(judged: Judged, requirements: Iterable[Requirement], people: Callable[
     """
     joined: People | None = None
     for requirement in requirements:
+        checked = Checked(judge=judged.name, requirement=requirement)
         if requirement.human:
             joined = people() if joined is None else joined
-            figures: Iterable[Figure] = _agreement(judged, requirement, joined)
+            yield from _agreement(judged, checked, joined)
         else:
-            figures = [_figure(judged, requirement)]
-        for figure in figures:
-            yield Checked(judge=judged.name, requirement=requirement, figure=figure)
+            yield _figure(judged, checked)
 
 
 def of_editor(judged: Judged, editor: str) -> Judged:
@@ -217,90 +216,80 @@ def of_editor(judged: Judged, editor: str) -> Judged:
     return replace(judged, name=f"{judged.name}, {editor}", scores=kept)
 
 
-def _figure(judged: Judged, requirement: Requirement) -> Figure:
-    metric, arguments = requirement.metric, requirement.arguments
+def _figure(judged: Judged, checked: Checked) -> Checked:
+    metric, arguments = checked.requirement.metric, checked.requirement.arguments
     if metric in ("mean", "macro"):
-        return _mean(judged, arguments[0], macro=metric == "macro")
+        return _mean(judged, checked, arguments[0], by_type=metric == "macro")
     criterion = judged.metrics.metric(arguments[0]).id if arguments and metric != "status" else None
     scores = [s for s in judged.scores if criterion in (None, s.metric)]
     if not scores:
-        return Figure(value=None, why=f"{criterion or 'nothing'} was not asked in this run")
+        return replace(checked, why=f"{criterion or 'nothing'} was not asked in this run")
     there = [s for s in scores if s.value is not None]
     rests = f"{len(there)} of {len(scores)} judged"
     match metric:
-        case "asked":
-            return Figure(value=len(scores), rests=rests)
-        case "judged":
-            return Figure(value=len(there), rests=rests)
+        case "asked" | "judged":
+            return replace(checked, value=len(scores if metric == "asked" else there), rests=rests)
         case "unjudged":
-            return Figure(value=1 - len(there) / len(scores), rests=_missing(scores) or rests)
+            counts = sorted(Counter(score.missing for score in scores if score.missing is not None).items())
+            why = ", ".join(f"{n} {status}" for status, n in counts)
+            return replace(checked, value=1 - len(there) / len(scores), rests=f"{why} of {len(scores)}" if why else rests)
         case "status":
             ended = sum(s.missing == arguments[0] for s in scores)
-            return Figure(value=ended / len(scores), rests=f"{ended} of {len(scores)}")
+            return replace(checked, value=ended / len(scores), rests=f"{ended} of {len(scores)}")
         case _:
-            label = _label(judged.metrics.metric(arguments[0]), arguments[1], requirement.text)
+            label = _label(judged.metrics.metric(arguments[0]), arguments[1], checked.requirement.text)
             if not there:
-                return Figure(value=None, why="nothing was judged")
+                return replace(checked, why="nothing was judged")
             if all(s.label is None for s in there):
-                return Figure(value=None, why=f"{criterion} has numbers and no labels")
+                return replace(checked, why=f"{criterion} has numbers and no labels")
             named = sum(fold(s.label or "") == fold(label) for s in there)
-            return Figure(value=named / len(there), rests=f"{named} of {len(there)}; {rests}")
+            return replace(checked, value=named / len(there), rests=f"{named} of {len(there)}; {rests}")
 
 
-def _mean(judged: Judged, name: str, *, macro: bool) -> Figure:
+def _mean(judged: Judged, checked: Checked, name: str, *, by_type: bool) -> Checked:
     column = OVERALL if name.casefold() == OVERALL else judged.metrics.metric(name).id
     if column != OVERALL and column not in judged.criteria:
-        return Figure(value=None, why=f"{column} was not asked in this run")
+        return replace(checked, why=f"{column} was not asked in this run")
     # In the unit of the protocol's tables: 0 to 100, or the metric's own.
     spec = replace(specs(judged.protocol)[0], metrics=(), cell="mean")
     found = summary(spec, judged.asked, judged.scores)
     if column not in found.micro:
-        return Figure(value=None, why="the metrics have no scale in common; name one of them")
-    if macro and not spec.order:
+        return replace(checked, why="the metrics have no scale in common; name one of them")
+    if by_type and not spec.order:
         why = f"protocol {judged.protocol.name!r} lists no groups that count alike; require mean({name})"
-        return Figure(value=None, why=why)
-    cell: Mean = (found.macro if macro else found.micro)[column]
+        return replace(checked, why=why)
+    cell = (found.macro if by_type else found.micro)[column]
     rests = f"{cell.judged} of {cell.asked} judged"
-    if macro:
+    if by_type:
         rests += f"; {found.types_present[column]} of {found.types_known} {spec.rows.replace('_', ' ')}s"
     if cell.mean is None:
-        return Figure(value=None, why="no edit type of the benchmark was judged" if macro and cell.judged else rests)
-    return Figure(value=cell.mean, rests=rests)
+        return replace(checked, why="no edit type of the benchmark was judged" if by_type and cell.judged else rests)
+    return replace(checked, value=cell.mean, rests=rests)
 
 
-def _missing(scores: Sequence[Score]) -> str:
-    """Why scores are missing, counted."""
-    counts: dict[str, int] = {}
-    for score in scores:
-        if score.missing is not None:
-            counts[score.missing] = counts.get(score.missing, 0) + 1
-    return ", ".join(f"{n} {status}" for status, n in sorted(counts.items())) + (f" of {len(scores)}" if counts else "")
-
-
-def _agreement(judged: Judged, requirement: Requirement, joined: People) -> Iterator[Figure]:
+def _agreement(judged: Judged, checked: Checked, joined: People) -> Iterator[Checked]:
     column, items, people = joined
+    metric, arguments = checked.requirement.metric, checked.requirement.arguments
     rated = {name for key in items for name in people.ratings.get(key, ())}
-    wanted = [judged.metrics.metric(name).id for name in requirement.arguments[1:2]]
-    options = AlignOptions(good=requirement.arguments[2] if len(requirement.arguments) > 2 else None)
-    names = wanted or [c.id for c in judged.metrics.metrics if c.id in rated and c.id in judged.criteria]
-    if not names:
-        yield Figure(value=None, why="people rated no criterion that was judged")
-    for name in names:
-        of = judged.metrics.metric(name).short if not wanted else ""
-        if name not in rated or name not in judged.criteria:
-            why = "people did not rate it" if name not in rated else "it was not asked in this run"
-            yield Figure(value=None, of=of, why=f"{name}: {why}")
+    wanted = [judged.metrics.metric(name) for name in arguments[1:2]]
+    options = AlignOptions(good=arguments[2] if len(arguments) > 2 else None)
+    criteria = wanted or [c for c in judged.metrics.metrics if c.id in rated and c.id in judged.criteria]
+    if not criteria:
+        yield replace(checked, why="people rated no criterion that was judged")
+    for criterion in criteria:
+        one = replace(checked, of="" if wanted else criterion.short)
+        if criterion.id not in rated or criterion.id not in judged.criteria:
+            why = "people did not rate it" if criterion.id not in rated else "it was not asked in this run"
+            yield replace(one, why=f"{criterion.id}: {why}")
             continue
-        figures = align(column, items, people, judged.metrics.metric(name), options).all.figures
-        if requirement.metric not in figures:
-            short = judged.metrics.metric(name).short
-            why = f"say from which label on an edit is good: {requirement.metric}(human, {short}, LABEL)"
-            yield Figure(value=None, of=of, why=why)
+        figures = align(column, items, people, criterion, options).all.figures
+        if metric not in figures:
+            yield replace(one, why=f"say from which label on an edit is good: {metric}(human, {criterion.short}, LABEL)")
             continue
-        found = figures[requirement.metric]
+        found = figures[metric]
         between = "" if found.interval is None else f"; {found.interval.low:.3g} to {found.interval.high:.3g}"
         rests = f"{found.judged} of {found.asked} rated ones judged{between}"
-        yield Figure(value=found.value, of=of, rests=rests, why=found.why)
+        yield replace(one, value=found.value, rests=rests, why=found.why)
 
 
 def table(checked: Sequence[Checked], title: str) -> Table:
@@ -313,7 +302,7 @@ def table(checked: Sequence[Checked], title: str) -> Table:
             one.name,
             "–" if one.verdict == "undefined" else one.found,
             one.verdict if one.verdict == "passed" else one.verdict.upper(),
-            one.figure.rests if one.figure.value is not None else one.figure.why,
+            one.about,
         )
         for one in checked
     ]

@@ -113,12 +113,7 @@ def read_label_table(
     Raises ConfigError and SampleError if nothing in it can be used; lines that cannot be used are in its notes.
     """
     table = read_labels(file)
-    roles, named = find_roles(table, columns, option, ROLES)
-    if "item" not in roles:
-        raise ConfigError(
-            f"{file}: no column names the item; expected one of {', '.join(ROLES['item'])}, "
-            f"found {', '.join(table.columns)}; or say which: {option} item=COLUMN"
-        )
+    roles, named = find_roles(table, columns, option, ROLES, "item")
     wide, strays = _named_wide(named, known, option), list[str]()
     if not wide and "criterion" not in roles and (known is not None or "label" not in roles):
         wide, strays = _wide(table, set(roles.values()), known)
@@ -161,27 +156,26 @@ class _Reader:
         self.metrics |= dict.fromkeys(metric for metric, _ in self.wide.values())
 
     def add(self, line: TableLine) -> None:
-        if line.fault is not None:
-            return self._leave(line, line.fault)
         item, turn = self._text(line, "item"), self._text(line, "turn") or "0"
-        if item is None:
-            return self._leave(line, "names no item")
-        if not turn.isdecimal():
-            return self._leave(line, f"names the turn {turn!r}, which is no whole number")
-        key = self._text(line, "editor") or "", item, int(turn), self._text(line, "part") or ""
+        if line.fault is not None:
+            self._leave(line, line.fault)
+        elif item is None:
+            self._leave(line, "names no item")
+        elif not turn.isdecimal():
+            self._leave(line, f"names the turn {turn!r}, which is no whole number")
+        else:
+            self._take(line, (self._text(line, "editor") or "", item, int(turn), self._text(line, "part") or ""))
+
+    def _take(self, line: TableLine, key: Key) -> None:
         if key not in self.items:
             area = number_of(line.values.get(self.roles["area"])) if "area" in self.roles else None
-            source, edit_type = self._text(line, "source") or item, self._text(line, "edit_type")
+            source, edit_type = self._text(line, "source") or key[1], self._text(line, "edit_type")
             self.items[key] = Item(key=key, source=source, edit_type=edit_type, area=area)
             self.ratings[key] = {}
-        if self.wide:
-            for column, (metric, rater) in self.wide.items():
-                self._rate(line, key, metric, rater, line.values.get(column))
-            return None
-        named = self._metric(line)
-        if named is not None:
+        for column, (metric, rater) in self.wide.items():
+            self._rate(line, key, metric, rater, line.values.get(column))
+        if not self.wide and (named := self._metric(line)) is not None:
             self._rate(line, key, named, self._text(line, "rater") or NO_RATER, line.values.get(self.roles["label"]))
-        return None
 
     def notes(self, name: str) -> list[str]:
         """Return what could not be used; ratings that were given twice with different values are taken out."""
@@ -217,9 +211,10 @@ class _Reader:
         try:
             rating = as_rating(value)
         except ValueError as error:
-            return self._leave(line, f"holds no rating: {error}")
+            self._leave(line, f"holds no rating: {error}")
+            return
         if rating is None:
-            return None
+            return
         given = self.ratings[key].setdefault(metric, {})
         if rater not in given:
             given[rater] = rating
@@ -227,7 +222,6 @@ class _Reader:
             self.twice.append(line.number)
         else:
             self.split.setdefault((key, metric, rater), []).append(line.number)
-        return None
 
     def _leave(self, line: TableLine, what: str) -> None:
         self.left_out.setdefault(what, []).append(line.number)

@@ -15,7 +15,7 @@ from editloupe.protocols.repeats import Repeats
 from editloupe.runs.judges import names_of, titled
 from editloupe.runs.store import RunStore
 from editloupe.scores import NOT_JUDGED, Metric, MetricSet, Score, fault_messages, protocol_faults
-from editloupe.values import Json, Sample, sample_key
+from editloupe.values import Sample, sample_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,38 +24,28 @@ class Judged:
 
     name: str
     """Unique in a report."""
-
     title: str = ""
     """What the run calls the judge."""
-
     folder: Path
     judge_id: str
     """"" for the scores of a protocol in which nobody has the role "judge"."""
-
     backend: str
     """URI; "" where nobody has the role "judge"."""
-
     mode: str
     """The protocol's option of this name; "" if it has none."""
-
     ablations: tuple[str, ...]
     """What of the tools was hidden."""
-
     metrics: MetricSet
     protocol: EvalProtocol
     criteria: tuple[str, ...]
     """Ids of the metrics that were asked."""
-
     samples: Mapping[str, Sample]
     """By key."""
-
     findings: tuple[Finding, ...]
     scores: tuple[Score, ...]
     """In the order of the samples; those without a value say why."""
-
     repeats: Repeats = field(default_factory=Repeats)
     """How often each question was asked, and how the answers were joined."""
-
     notes: tuple[str, ...] = ()
     """What could not be read."""
 
@@ -129,10 +119,11 @@ def judged_in(store: RunStore) -> list[Judged]:
 
     Raises ConfigError: no findings, or a protocol that is not installed.
     """
-    folder, identity = store.folder, _object(store.info.get("identity"))
+    folder, identity = store.folder, store.info.get("identity")
     if not store.findings:
         raise ConfigError(f"{folder} holds no finding yet; judge something first: editloupe judge PATH --out {folder}")
-    options, metrics, ablations = store.options(), store.metric_set(), identity.get("ablations")
+    options, metrics = store.options(), store.metric_set()
+    ablations = identity.get("ablations") if isinstance(identity, Mapping) else None
     try:
         protocol = make_protocol(store.protocol, options)
     except UnknownPlugin as error:
@@ -149,7 +140,10 @@ def judged_in(store: RunStore) -> list[Judged]:
         findings = store.current(judge_id or None)
         if not findings:
             continue
-        rows = [(str(r["editor"]), str(r["id"]), _text(r.get("edit_type"))) for r in store.rejected.values()]
+        rows = [
+            (str(row["editor"]), str(row["id"]), None if (kind := row.get("edit_type")) is None else str(kind))
+            for row in store.rejected.values()
+        ]
         samples = [s for key, s in store.samples.items() if key not in store.rejected]
         rule = Repeats.of_run(store.info, findings)
         scores = _asked(scored(protocol, samples, findings, rule))
@@ -228,11 +222,3 @@ def _telling(folders: Collection[Path]) -> dict[Path, str]:
         alone = (e for e in ends if sum(other.parts[-len(e.parts) :] == e.parts for other in folders) == 1)
         found[folder] = next(alone, folder).as_posix()
     return found
-
-
-def _object(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: Json) -> str | None:
-    return None if value is None else str(value)

@@ -40,11 +40,12 @@ def read_labels(file: Path) -> Table:
 
 
 def find_roles(
-    table: Table, columns: Mapping[str, str], option: str, known: Mapping[str, Sequence[str]]
+    table: Table, columns: Mapping[str, str], option: str, known: Mapping[str, Sequence[str]], *needed: str
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return role → column, and what the user named that is no role → column. The user's names come before the usual ones.
 
-    known: role → usual names, the likeliest first.   Raises ConfigError for a column that is not there.
+    known: role → usual names, the likeliest first.   needed: roles that must be there.
+    Raises ConfigError for a column that is not there.
     """
     for role, column in columns.items():
         if column not in table.columns:
@@ -60,6 +61,12 @@ def find_roles(
         if role not in roles and found is not None:
             roles[role] = found
             taken.add(found)
+    for role in needed:
+        if role not in roles:
+            raise ConfigError(
+                f"{table.file}: no column names the {role}; expected one of {', '.join(known[role])}, "
+                f"found {', '.join(table.columns)}; or say which: {option} {role}=COLUMN"
+            )
     return roles, named
 
 

@@ -1,7 +1,8 @@
-"""Tables under headings, as `align` prints them: a page a judge, a section a metric."""
+"""One judge beside people, as `align` shows it: a section a metric, with tables."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
@@ -11,6 +12,7 @@ from editloupe.reports import render
 from editloupe.reports.escape import plain, safe
 from editloupe.stats.bootstrap import Drawing
 from editloupe.tables import Table
+from editloupe.values import Serialisable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,38 +26,48 @@ class TableSection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TablePage:
-    """One judge beside people."""
+class Agreement(Serialisable):
+    """One judge beside people: of ratings (`align`) or of votes on pairs (`votes`)."""
 
-    heading: str
-    sections: tuple[TableSection, ...]
+    judge: str
+    people: str
+    """Where the labels are from."""
+    bootstrap: Drawing
     notes: tuple[str, ...]
     """Warnings, above the sections."""
 
-    drawing: Drawing
+    def sections(self) -> Iterator[TableSection]:
+        """Yield the tables of each metric."""
+        raise NotImplementedError
+
+    @property
+    def heading(self) -> str:
+        """Who is compared with whom."""
+        return f"Judge: {self.judge}; people: {self.people}"
 
     @property
     def caption(self) -> str:
         """How to read the figures."""
+        drawing = self.bootstrap
         return (
             "Judged: items with a score, of those with a human label. Adjusted: the same with the unjudged against the "
-            f"judge. Intervals: bootstrap over source images, {self.drawing.resamples} resamples, seed {self.drawing.seed}."
+            f"judge. Intervals: bootstrap over source images, {drawing.resamples} resamples, seed {drawing.seed}."
         )
 
 
-def terminal(page: TablePage) -> RenderableType:
-    """Return the page for a Rich console."""
-    parts: list[RenderableType] = [plain(page.heading, "bold"), *(plain(note, "yellow") for note in page.notes)]
-    for section in page.sections:
+def terminal(found: Agreement) -> RenderableType:
+    """Return the tables for a Rich console."""
+    parts: list[RenderableType] = [plain(found.heading, "bold"), *(plain(note, "yellow") for note in found.notes)]
+    for section in found.sections():
         parts += [Text(), plain(section.title, "bold cyan"), *(plain(note, "yellow") for note in section.notes)]
         parts += [render.terminal(table, at_once=len(table.columns)) for table in section.tables]
-    return Group(*parts, Text(), plain(page.caption, "dim"))
+    return Group(*parts, Text(), plain(found.caption, "dim"))
 
 
-def markdown(page: TablePage) -> str:
-    """Return the page as Markdown."""
-    lines = [safe(page.heading), *(f"\n> {safe(note)}" for note in page.notes)]
-    for section in page.sections:
+def markdown(found: Agreement) -> str:
+    """Return the tables as Markdown."""
+    lines = [safe(found.heading), *(f"\n> {safe(note)}" for note in found.notes)]
+    for section in found.sections():
         lines += ["", f"## {safe(section.title)}", *(f"\n> {safe(note)}" for note in section.notes)]
         lines += ["\n" + render.markdown(table, level=3).rstrip("\n") for table in section.tables]
-    return "\n".join([*lines, "", page.caption]) + "\n"
+    return "\n".join([*lines, "", found.caption]) + "\n"

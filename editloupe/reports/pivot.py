@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from editloupe.errors import ConfigError
@@ -14,21 +14,23 @@ from editloupe.reports.summary import (
     BY_EDITOR,
     OVERALL,
     Mean,
-    Summary,
+    asked_in,
     check_columns,
     column_of,
     counted,
+    figure,
+    macro,
     on_hundred,
+    present,
     row_order,
     share_a_scale,
     statuses,
-    summary,
     value_of,
 )
 from editloupe.scores import Metric, Score, TableSpec
 from editloupe.stats import bootstrap
 from editloupe.stats.bootstrap import ConfidenceInterval
-from editloupe.tables import BarPlot, Cell, Column, Plot, RadarPlot, Row, Table, label_columns, words
+from editloupe.tables import BarPlot, Cell, Column, Plot, RadarPlot, Row, Table, label_columns, numbers, words
 from editloupe.values import Json
 
 Cluster: TypeAlias = Callable[[Score], Hashable]
@@ -57,8 +59,7 @@ def spec_table(
     Raises ConfigError if the scores lack a column of the spec, or metrics in one cell have no scale in common.
     """
     scores = counted(spec, scores)
-    asked = {score.metric for score in scores}
-    metrics = [m for m in metrics if m.id in asked and (not spec.metrics or m.id in spec.metrics)]
+    metrics = asked_in(spec, metrics, scores)
     if not metrics or (spec.columns != "metric" and len(metrics) == 1 < len(spec.metrics)):
         return None
     scores = [score for score in scores if score.metric in {metric.id for metric in metrics}]
@@ -69,7 +70,18 @@ def spec_table(
             f"table {spec.title!r}: {shorts} would share a cell and have no common scale; name one of them in `metrics`, "
             "set `normalise`, or give each a column (columns='metric')"
         )
-    return _Pivot(spec, scores, metrics, cluster).table(keys or {})
+    return _Pivot(spec, scores, metrics, cluster).table(scores, keys or {})
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One column of figures."""
+
+    title: str
+    metrics: Sequence[Metric]
+    """A figure of several is the mean of theirs."""
+    keys: Mapping[str, Json]
+    """What its figures are of, for files."""
 
 
 class _Pivot:
@@ -80,114 +92,103 @@ class _Pivot:
     ) -> None:
         self.spec, self.metrics, self.cluster = spec, metrics, cluster
         self.by_metric = spec.columns == "metric"
-        self.columns = self._columns(scores)
-        self.readings = [("", scores)]
+        self.hundred = all(on_hundred(spec, metric) for metric in metrics)
         # A row over the only row would say the same again.
         self.sums = spec.overall and (bool(spec.order) or len(row_order(spec, scores)) > 1)
-        if self.sums and spec.normalise and any(score.missing == "missing_output" for score in scores):
-            self.readings.append((", missing outputs as the worst", [_as_worst(metrics, s) for s in scores]))
+        columns: dict[str, _Column] = {}
+        if self.by_metric:
+            for m in metrics:
+                columns[m.id] = _Column(f"{m.short} ({m.unit})" if m.unit else m.short, (m,), {"metric": m.id})
+            if len(metrics) > 1 and self.hundred:
+                # A metric may be called "overall" itself.
+                columns[""] = _Column("Overall", metrics, {"metric": OVERALL})
+        else:
+            for name in dict.fromkeys(column_of(score, spec.columns) for score in scores):
+                own = asked_in(spec, metrics, (s for s in scores if column_of(s, spec.columns) == name))
+                columns[name] = _Column(name, own, {spec.columns: _raw(name)})
+        self.columns = columns
 
-    def _columns(self, scores: Sequence[Score]) -> list[tuple[str, tuple[str, ...], str | None]]:
-        """(title, ids of the metrics, value of the column's dimension) of each column."""
-        ids = tuple(metric.id for metric in self.metrics)
-        if not self.by_metric:
-            found = dict.fromkeys(column_of(score, self.spec.columns) for score in scores)
-            return [(name, ids, name) for name in found]
-        columns: list[tuple[str, tuple[str, ...], str | None]] = [
-            (f"{m.short} ({m.unit})" if m.unit else m.short, (m.id,), None) for m in self.metrics
-        ]
-        if len(ids) > 1 and all(on_hundred(self.spec, metric) for metric in self.metrics):
-            columns.append(("Overall", ids, None))
-        return columns
-
-    def table(self, keys: Mapping[str, Json]) -> Table:
-        spec, scores = self.spec, self.readings[0][1]
-        names = row_order(spec, scores)
-        summaries = self._summaries(scores)
-        rows = [self._body(name, summaries, scores) for name in names]
+    def table(self, scores: Sequence[Score], keys: Mapping[str, Json]) -> Table:
+        spec, names, split = self.spec, row_order(self.spec, scores), self._split(scores)
+        rows = []
+        for name in names:
+            cells = []
+            for column, found in split:
+                own = found.get(name, [])
+                # A column of a metric counts 0 where another column does not exist.
+                mean = figure(spec, column.metrics, own) if own or self.by_metric else None
+                cells.append(self._cell(column, mean, [] if self.sums else own))
+            rows.append(Row(cells=(words(name), *cells), keys={spec.rows: _raw(name)}))
         if self.sums:
-            for words_, found in self.readings:
-                rows += self._sums(words_, self._summaries(found), found, any(name in spec.order for name in names))
+            rows += self._sums("", split)
+            if spec.normalise and any(score.missing == "missing_output" for score in scores):
+                worst = [_as_worst(self.metrics, score) for score in scores]
+                rows += self._sums(", missing outputs as the worst", self._split(worst))
         name = spec.name or re.sub(r"[^a-z0-9]+", "-", spec.title.lower()).strip("-")
         single = {} if self.by_metric else {"metric": self.metrics[0].id if len(self.metrics) == 1 else OVERALL}
         return Table(
             name=name,
             title=spec.title,
-            columns=(*label_columns(_titled(spec.rows)), *self._heads()),
+            columns=(
+                *label_columns(spec.rows.replace("_", " ").capitalize()),
+                *(Column(title=column.title, keys=column.keys) for column in self.columns.values()),
+            ),
             rows=tuple(replace(row, keys={**single, **row.keys}) for row in rows),
             caption=" ".join(filter(None, (self._caption(), spec.caption))),
             keys=keys,
-            plots=tuple(self._plots(name, summaries)),
+            plots=tuple(self._plots(name, split)),
         )
 
-    def _heads(self) -> list[Column]:
-        heads = []
-        for title, ids, value in self.columns:
-            key: dict[str, Json] = {"metric": ids[0] if len(ids) == 1 else OVERALL}
-            heads.append(Column(title=title, keys=key if value is None else {self.spec.columns: _raw(value)}))
-        return heads
-
-    def _summaries(self, scores: Sequence[Score]) -> list[Summary]:
-        """The summary that each column shows."""
-        if self.by_metric:
-            return [summary(self.spec, self.metrics, scores)] * len(self.columns)
-        return [summary(self.spec, self.metrics, of) for of in self._split(scores)]
-
-    def _split(self, scores: Sequence[Score]) -> list[list[Score]]:
-        """The scores of each column."""
-        if self.by_metric:
-            return [[score for score in scores if score.metric in ids] for _, ids, _ in self.columns]
-        found: dict[str | None, list[Score]] = {value: [] for _, _, value in self.columns}
+    def _split(self, scores: Sequence[Score]) -> list[tuple[_Column, dict[str, list[Score]]]]:
+        """Each column with its scores by row."""
+        found: dict[str, dict[str, list[Score]]] = {name: {} for name in self.columns}
         for score in scores:
-            found[column_of(score, self.spec.columns)].append(score)
-        return list(found.values())
+            row, place = column_of(score, self.spec.rows), column_of(score, self.spec.columns)
+            for name in (place, "") if self.by_metric and "" in found else (place,):
+                found[name].setdefault(row, []).append(score)
+        return [(column, found[name]) for name, column in self.columns.items()]
 
-    def _body(self, name: str, summaries: Sequence[Summary], scores: Sequence[Score]) -> Row:
-        cells = []
-        for (_, ids, _), found, own in zip(self.columns, summaries, self._split(scores), strict=True):
-            figure = _figure(found.rows.get(name, {}), ids)
-            mine = [] if self.sums else [s for s in own if column_of(s, self.spec.rows) == name]
-            cells.append(self._cell(figure, ids, self._interval(mine, macro=False)))
-        return Row(cells=(words(name), *cells), keys={self.spec.rows: _raw(name)})
-
-    def _sums(self, reading: str, summaries: Sequence[Summary], scores: Sequence[Score], listed: bool) -> list[Row]:
+    def _sums(self, reading: str, split: Sequence[tuple[_Column, Mapping[str, list[Score]]]]) -> list[Row]:
         """The rows that sum up: over the listed rows, each counting alike, and over all samples."""
-        spec, split, rows = self.spec, self._split(scores), []
-        noun = _plural(spec.rows)
-        if listed and spec.cell == "macro":
-            present = [_present(found, ids) for (_, ids, _), found in zip(self.columns, summaries, strict=True)]
-            alike = len(set(present)) == 1
+        spec, rows = self.spec, []
+        noun = spec.rows.split("_")[-1]
+        nouns = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+        known = [[found[row] for row in spec.order if row in found] for _, found in split]
+        if any(known) and spec.cell == "macro":
+            counts = [present(spec, column.metrics, own) for (column, _), own in zip(split, known, strict=True)]
+            alike = len(set(counts)) == 1
             cells = []
-            for (_, ids, _), found, own, n in zip(self.columns, summaries, split, present, strict=True):
+            for (column, _), own, n in zip(split, known, counts, strict=True):
                 # Where columns rest on different rows, each says on how many.
-                note = "" if alike or self.by_metric else f"{n} {noun if n != 1 else _noun(spec.rows)}"
-                interval = self._interval([s for s in own if column_of(s, spec.rows) in spec.order], macro=True)
-                cells.append(replace(self._cell(_figure(found.macro, ids), ids, interval), note=note))
-            least, most = min(present), max(present)
-            told = f"Mean of {least if alike else f'{least} to {most}'} of {len(spec.order)} {noun}{reading}"
-            rows.append(Row(cells=(words(told), *cells), keys={spec.rows: f"mean over {noun}{reading}"}, strong=True))
-        cells = [
-            self._cell(_figure(found.micro, ids), ids, self._interval(own, macro=False))
-            for (_, ids, _), found, own in zip(self.columns, summaries, split, strict=True)
-        ]
+                note = "" if alike or self.by_metric else f"{n} {nouns if n != 1 else noun}"
+                cell = self._cell(column, macro(spec, column.metrics, own), [s for of in own for s in of], macro=True)
+                cells.append(replace(cell, note=note))
+            least, most = min(counts), max(counts)
+            told = f"Mean of {least if alike else f'{least} to {most}'} of {len(spec.order)} {nouns}{reading}"
+            rows.append(Row(cells=(words(told), *cells), keys={spec.rows: f"mean over {nouns}{reading}"}, strong=True))
+        cells = []
+        for column, found in split:
+            every = [score for of in found.values() for score in of]
+            cells.append(self._cell(column, figure(spec, column.metrics, every), every))
         kind = {"rate": "Rate", "geometric_mean": "Geometric mean", "count": "Count"}.get(spec.cell, "Mean")
         told = f"{kind} of all samples{reading}"
         return [*rows, Row(cells=(words(told), *cells), keys={spec.rows: told.lower()}, strong=True)]
 
-    def _cell(self, figure: Mean | None, ids: Sequence[str], interval: ConfidenceInterval | None) -> Cell:
-        first = next(metric for metric in self.metrics if metric.id == ids[0])
-        hundred = on_hundred(self.spec, first)
+    def _cell(self, column: _Column, figure: Mean | None, scores: Sequence[Score], *, macro: bool = False) -> Cell:
+        """One figure, with the interval of these scores."""
+        first, kind = column.metrics[0], self.spec.cell
+        hundred, interval = on_hundred(self.spec, first), self._interval(scores, macro=macro)
         mean = None if figure is None else figure.mean
         narrow = first.domain.bounds is not None and first.domain.bounds[1] - first.domain.bounds[0] <= 1
-        digits = 0 if self.spec.cell == "count" else 3 if narrow and not hundred and self.spec.cell != "rate" else 2
+        digits = 0 if kind == "count" else 3 if narrow and not hundred and kind != "rate" else 2
         return Cell(
             value=mean,
-            name=self.spec.cell if self.spec.cell in _NAMES else "mean",
+            name=kind if kind in _NAMES else "mean",
             digits=digits,
             low=None if interval is None else interval.low,
             high=None if interval is None else interval.high,
-            interval_digits=1 if hundred or self.spec.cell == "rate" else digits,
-            bounds=None if self.spec.cell == "count" or self.cluster is None else ("low", "high"),
+            interval_digits=1 if hundred or kind == "rate" else digits,
+            bounds=None if kind == "count" or self.cluster is None else ("low", "high"),
             judged=0 if figure is None else figure.judged,
             asked=0 if figure is None else figure.asked,
             meter=mean if hundred else None,
@@ -219,8 +220,9 @@ class _Pivot:
     def _caption(self) -> str:
         interval = "with their 95 % interval, resampled by source image, where there is one"
         drawn = self.cluster is not None and self.spec.cell != "count"
-        if all(on_hundred(self.spec, metric) for metric in self.metrics):
-            each = ", in Overall each once a metric" if any(len(ids) > 1 for _, ids, _ in self.columns) else ""
+        if self.hundred:
+            several = len(self.metrics) > 1
+            each = ", in Overall each once a metric" if several else ""
             told = f"Scores 0 to 100, higher is better; (samples judged/asked{each})."
             return f"{told} Means {interval}." if drawn else told
         what = {"rate": "Rates in percent", "geometric_mean": "Geometric means", "count": "Counts"}
@@ -229,14 +231,13 @@ class _Pivot:
         lower = [metric.short for metric in self.metrics if metric.better == "lower"]
         return f"{told} Lower is better: {', '.join(lower)}." if lower else told
 
-    def _plots(self, name: str, summaries: Sequence[Summary]) -> Iterable[Plot]:
+    def _plots(self, name: str, split: Sequence[tuple[_Column, Mapping[str, list[Score]]]]) -> Iterable[Plot]:
         """A radar of the listed rows, a polygon a column."""
-        listed = [row for row in self.spec.order if any(row in found.rows for found in summaries)]
-        if len(listed) < _LEAST_AXES or self.by_metric or not all(on_hundred(self.spec, m) for m in self.metrics):
+        listed = [row for row in self.spec.order if any(row in found for _, found in split)]
+        if len(listed) < _LEAST_AXES or self.by_metric or not self.hundred:
             return
         series = tuple(
-            (title, tuple(None if (f := _figure(found.rows.get(row, {}), ids)) is None else f.mean for row in listed))
-            for (title, ids, _), found in zip(self.columns, summaries, strict=True)
+            (c.title, tuple(figure(self.spec, c.metrics, found.get(row, [])).mean for row in listed)) for c, found in split
         )
         if any(value is not None for _, values in series for value in values):
             yield RadarPlot(
@@ -247,31 +248,8 @@ class _Pivot:
             )
 
 
-def _figure(cells: Mapping[str, Mean], ids: Sequence[str]) -> Mean | None:
-    if len(ids) == 1:
-        return cells.get(ids[0])
-    return cells.get(OVERALL)
-
-
-def _present(found: Summary, ids: Sequence[str]) -> int:
-    return found.types_present.get(ids[0] if len(ids) == 1 else OVERALL, 0)
-
-
 def _raw(value: str) -> str:
     return "" if value == "(not named)" else value
-
-
-def _titled(column: str) -> str:
-    return column.replace("_", " ").capitalize()
-
-
-def _noun(column: str) -> str:
-    return column.split("_")[-1]
-
-
-def _plural(column: str) -> str:
-    noun = _noun(column)
-    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
 
 
 def _as_worst(metrics: Sequence[Metric], score: Score) -> Score:
@@ -294,23 +272,30 @@ def label_tables(
     found, numbers = [], []
     for metric in metrics:
         own = counted(BY_EDITOR, [score for score in scores if score.metric == metric.id])
-        if labels := [level.name for level in reversed(metric.levels)] or _given(own):
-            found.append(_label_table(metric, own, labels, caption, keys or {}))
+        given = sorted({score.label for score in own if score.label is not None})
+        if labels := [level.name for level in reversed(metric.levels)] or given:
+            found.append(_label_table(metric, _by_editor(own), labels, caption, keys or {}))
         else:
             numbers.append(metric)
-    missing = _missing_table(numbers, scores, keys or {})
+    missing = _missing_table(numbers, _by_editor(counted(BY_EDITOR, scores)), keys or {})
     return found if missing is None else [*found, missing]
 
 
-def _missing_table(metrics: Sequence[Metric], scores: Sequence[Score], keys: Mapping[str, Json]) -> Table | None:
+def _by_editor(scores: Iterable[Score]) -> dict[str, list[Score]]:
+    """Editors in order of appearance."""
+    found: dict[str, list[Score]] = {}
+    for score in scores:
+        found.setdefault(score.editor, []).append(score)
+    return found
+
+
+def _missing_table(metrics: Sequence[Metric], editors: Mapping[str, list[Score]], keys: Mapping[str, Json]) -> Table | None:
     """A row an editor and status, a column a metric; None if nothing is missing."""
     rows = []
-    scores = counted(BY_EDITOR, scores)
-    for editor in dict.fromkeys(score.editor for score in scores):
-        own = {metric.id: [s for s in scores if (s.editor, s.metric) == (editor, metric.id)] for metric in metrics}
-        lost = {metric: statuses(of) for metric, of in own.items()}
-        for status in dict.fromkeys(status for of in lost.values() for status in of):
-            counts = (Cell(value=lost[metric.id].get(status, 0), name="count") for metric in metrics)
+    for editor, own in editors.items():
+        lost = [statuses([score for score in own if score.metric == metric.id]) for metric in metrics]
+        for status in dict.fromkeys(status for of in lost for status in of):
+            counts = (Cell(value=of.get(status, 0), name="count") for of in lost)
             cells = (words(editor or "(not named)"), words(status), *counts)
             rows.append(Row(cells=cells, keys={"editor": editor, "status": status}))
     if not rows:
@@ -328,54 +313,36 @@ def _missing_table(metrics: Sequence[Metric], scores: Sequence[Score], keys: Map
 
 
 def _label_table(
-    metric: Metric, scores: Sequence[Score], labels: Sequence[str], caption: str, keys: Mapping[str, Json]
+    metric: Metric, editors: Mapping[str, list[Score]], labels: Sequence[str], caption: str, keys: Mapping[str, Json]
 ) -> Table:
-    editors = list(dict.fromkeys(score.editor for score in scores))
-    own = [[score for score in scores if score.editor == editor] for editor in editors]
-    lost = [statuses(of) for of in own]
-    missing = list(dict.fromkeys(status for of in lost for status in of))
-    counts = [{label: sum(s.label == label for s in of) for label in labels} for of in own]
-    judged = [sum(s.value is not None for s in of) for of in own]
-    rows = [
-        Row(
-            cells=(words(label), *(_share(count[label], n) for count, n in zip(counts, judged, strict=True))),
-            keys={"metric": metric.id, "label": label},
-        )
-        for label in labels
-    ]
-    rows.append(
-        Row(cells=(words("Judged"), *(words(f"{n}/{len(of)}") for n, of in zip(judged, own, strict=True))), strong=True)
-    )
-    for status in missing:
-        cells = (Cell(value=of.get(status, 0), name="count", more={"share": None}) for of in lost)
+    lost = [statuses(own) for own in editors.values()]
+    counts = [{label: sum(s.label == label for s in own) for label in labels} for own in editors.values()]
+    judged = [sum(s.value is not None for s in own) for own in editors.values()]
+    rows = []
+    for label in labels:
+        cells = []
+        for count, of in zip(counts, judged, strict=True):
+            n, share = count[label], count[label] / of if of else None
+            note = "" if share is None else f"{100 * n / of:.0f} %"
+            cells.append(Cell(value=n, name="count", note=note, more={"share": share}))
+        rows.append(Row(cells=(words(label), *cells), keys={"metric": metric.id, "label": label}))
+    shares = (words(f"{n}/{len(own)}") for n, own in zip(judged, editors.values(), strict=True))
+    rows.append(Row(cells=(words("Judged"), *shares), strong=True))
+    for status in dict.fromkeys(status for of in lost for status in of):
+        cells = [Cell(value=of.get(status, 0), name="count", more={"share": None}) for of in lost]
         rows.append(Row(cells=(words(f"({status})"), *cells), keys={"metric": metric.id, "label": f"({status})"}))
-    names = [editor or "(not named)" for editor in editors]
-    name = f"labels-{metric.id.replace('_', '-')}"
-    bars = tuple((editor, tuple(count.items())) for editor, count in zip(names, counts, strict=True))
-    columns = (Column(title=title, keys={"editor": editor}) for title, editor in zip(names, editors, strict=True))
+    names = {editor: editor or "(not named)" for editor in editors}
+    name, title = f"labels-{metric.id.replace('_', '-')}", f"{metric.name}: labels"
+    bars = tuple((editor, tuple(count.items())) for editor, count in zip(names.values(), counts, strict=True))
     return Table(
         name=name,
-        title=f"{metric.name}: labels",
-        columns=(*label_columns("Label"), *columns),
+        title=title,
+        columns=(*label_columns("Label"), *(Column(title=n, keys={"editor": editor}) for editor, n in names.items())),
         rows=tuple(rows),
         caption=" ".join(filter(None, (_LABELS, caption))),
         keys=keys,
         at_once=6,
-        plots=(BarPlot(name=name, title=f"{metric.name}: labels", rows=bars),),
-    )
-
-
-def _given(scores: Sequence[Score]) -> list[str]:
-    """The labels of a metric that lists none."""
-    return sorted({score.label for score in scores if score.label is not None})
-
-
-def _share(count: int, of: int) -> Cell:
-    return Cell(
-        value=count,
-        name="count",
-        note=f"{100 * count / of:.0f} %" if of else "",
-        more={"share": count / of if of else None},
+        plots=(BarPlot(name=name, title=title, rows=bars),),
     )
 
 
@@ -386,39 +353,28 @@ def consistency_table(
     if rule.count == 1:
         return None
     rows = []
-    for editor in dict.fromkeys(score.editor for score in scores):
+    for editor, scores_ in _by_editor(scores).items():
         for metric in metrics:
-            own = [s for s in scores if (s.editor, s.metric) == (editor, metric.id)]
-            if not own:
-                continue
-            bits = [s.entropy for s in own if s.entropy is not None]
-            same = sum(b == 0 for b in bits)
-            lost = {status: sum(s.missing == status for s in own) for status in ("abstained", "contradictory")}
-            rows.append(
-                Row(
-                    cells=(
-                        words(editor or "(not named)"),
-                        words(metric.short),
-                        Cell(value=f"{same}/{len(bits)}", name="", more={"compared": len(bits), "unanimous": same}),
-                        Cell(
-                            value=sum(bits) / len(bits) if bits else None,
-                            name="mean_entropy_bits",
-                            digits=2,
-                            more={"highest_entropy_bits": max(bits) if bits else None},
-                        ),
-                        *(Cell(value=n, name=status) for status, n in lost.items()),
-                    ),
-                    keys={"editor": editor, "metric": metric.id, "repeats": rule.count},
-                )
+            own = [score for score in scores_ if score.metric == metric.id]
+            bits = [score.entropy for score in own if score.entropy is not None]
+            same, mean = sum(b == 0 for b in bits), sum(bits) / len(bits) if bits else None
+            highest: dict[str, Json] = {"highest_entropy_bits": max(bits, default=None)}
+            cells = (
+                words(editor or "(not named)"),
+                words(metric.short),
+                Cell(value=f"{same}/{len(bits)}", name="", more={"compared": len(bits), "unanimous": same}),
+                Cell(value=mean, name="mean_entropy_bits", digits=2, more=highest),
+                *(Cell(value=sum(s.missing == x for s in own), name=x) for x in ("abstained", "contradictory")),
             )
+            if own:
+                rows.append(Row(cells=cells, keys={"editor": editor, "metric": metric.id, "repeats": rule.count}))
     above = "" if rule.abstain_above is None else f" Above {rule.abstain_above:g} bits a question is abstained from."
-    titles = ("All the same", "Mean entropy", "Abstained", "Contradictory")
-    return Table(
-        name="self-consistency",
-        title=f"Self-consistency: {rule.count} repeats a question, the {rule.by} label counts",
-        columns=(*label_columns("Editor", ""), *(Column(title=title) for title in titles)),
-        rows=tuple(rows),
+    return numbers(
+        "self-consistency",
+        f"Self-consistency: {rule.count} repeats a question, the {rule.by} label counts",
+        ("Editor", "", "All the same", "Mean entropy", "Abstained", "Contradictory"),
+        rows,
         fixed=2,
         caption=f"Entropy of a question's labels in bits: 0 where all repeats give the same.{above}",
-        keys=keys or {},
+        keys=keys,
     )

@@ -1,6 +1,6 @@
 """Plots as SVG text, written by hand: no plotting library, readable in light and dark, with words for screen readers.
 
-A plot is `svg(...)` around a `Panel`'s axes and the marks drawn in it. Colours are classes (`line s0`, `dot s1`), so that
+A plot is `svg(...)` around a grid of two axes and the marks drawn in it. Colours are classes (`line s0`, `dot s1`), so that
 one style sheet serves light and dark, and each series has a dash of its own, since colour alone does not tell lines apart.
 """
 
@@ -28,6 +28,10 @@ COLOURS: Final = (
 )
 """(on light, on dark) in the order of the series; each has a contrast of at least 4.5 with its background."""
 
+_LEFT, _TOP, _BOTTOM = 76, 44, 344
+"""Px of the plots of target areas."""
+
+_AREA: Final = "Target area, share of the image (log scale)"
 _DASHES: Final = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2")
 _EDGE: Final = 16
 """Px that text keeps free of the picture's right edge."""
@@ -60,29 +64,21 @@ class Axis:
         return self.start + share * (self.end - self.start)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Panel:
-    """Two axes and the grid between them."""
-
-    x: Axis
-    y: Axis
-
-    def drawn(self) -> list[str]:
-        """Grid, tick labels, frame and titles."""
-        x, y, parts = self.x, self.y, []
-        for value, label in y.ticks:
-            at = y.px(value)
-            parts.append(f'<path class="grid" d="M{x.start:.1f} {at:.1f}H{x.end:.1f}"/>')
-            parts.append(text(label, x.start - 8, at + 4, anchor="end"))
-        for value, label in x.ticks:
-            at = x.px(value)
-            parts.append(f'<path class="grid" d="M{at:.1f} {y.start:.1f}V{y.end:.1f}"/>')
-            parts.append(text(label, at, y.start + 18, anchor="middle"))
-        parts.append(f'<path class="axis" d="M{x.start:.1f} {y.end:.1f}V{y.start:.1f}H{x.end:.1f}"/>')
-        parts.append(text(x.title, (x.start + x.end) / 2, y.start + 40, anchor="middle"))
-        middle = (y.start + y.end) / 2
-        parts.append(text(y.title, 16, middle, anchor="middle", turned=True))
-        return parts
+def grid(x: Axis, y: Axis) -> list[str]:
+    """Grid, tick labels, frame and titles of two axes."""
+    parts = []
+    for value, label in y.ticks:
+        at = y.px(value)
+        parts.append(f'<path class="grid" d="M{x.start:.1f} {at:.1f}H{x.end:.1f}"/>')
+        parts.append(text(label, x.start - 8, at + 4, anchor="end"))
+    for value, label in x.ticks:
+        at = x.px(value)
+        parts.append(f'<path class="grid" d="M{at:.1f} {y.start:.1f}V{y.end:.1f}"/>')
+        parts.append(text(label, at, y.start + 18, anchor="middle"))
+    parts.append(f'<path class="axis" d="M{x.start:.1f} {y.end:.1f}V{y.start:.1f}H{x.end:.1f}"/>')
+    parts.append(text(x.title, (x.start + x.end) / 2, y.start + 40, anchor="middle"))
+    parts.append(text(y.title, 16, (y.start + y.end) / 2, anchor="middle", turned=True))
+    return parts
 
 
 def percent_axis(*, start: float, end: float, title: str) -> Axis:
@@ -91,13 +87,11 @@ def percent_axis(*, start: float, end: float, title: str) -> Axis:
     return Axis(low=0.0, high=1.0, start=start, end=end, title=title, ticks=ticks)
 
 
-def log_percent_axis(values: Iterable[float], *, start: float, end: float, title: str, top: float = 1.0) -> Axis:
-    """Shares above 0 on a log axis over whole decades, from that of the smallest value (at most 0.1 %) to `top`."""
-    least = min(values, default=top)
-    decade = min(-3, math.floor(math.log10(least) + 1e-9))
-    highest = math.ceil(math.log10(top) - 1e-9)
-    ticks = tuple((10.0**n, f"{100 * 10.0**n:.10f}".rstrip("0").rstrip(".") + " %") for n in range(decade, highest + 1))
-    return Axis(low=10.0**decade, high=10.0**highest, start=start, end=end, title=title, ticks=ticks, log=True)
+def log_percent_axis(values: Iterable[float], *, start: float, end: float, title: str) -> Axis:
+    """Shares above 0 on a log axis over whole decades, from that of the smallest value (at most 0.1 %) to 100 %."""
+    decade = min(-3, math.floor(math.log10(min(values, default=1.0)) + 1e-9))
+    ticks = tuple((10.0**n, f"{100 * 10.0**n:.10f}".rstrip("0").rstrip(".") + " %") for n in range(decade, 1))
+    return Axis(low=10.0**decade, high=1.0, start=start, end=end, title=title, ticks=ticks, log=True)
 
 
 def text(words: str, x: float, y: float, *, anchor: str = "start", turned: bool = False, style: str = "") -> str:
@@ -155,17 +149,21 @@ def line_class(index: int) -> str:
     return f"line s{index % len(COLOURS)} d{(index + turns) % len(_DASHES)}"
 
 
-def svg(parts: Iterable[str], *, height: float, title: str, desc: str, width: float = WIDTH) -> str:
-    """The parts as one SVG file, to be written alone or set into a page; `title` and `desc` are read out."""
-    body = "".join(f"{part}\n" for part in parts)
+def svg(parts: Iterable[str], *, height: float, title: str, desc: str, left: float = 16) -> str:
+    """The parts under a heading as one SVG file, to be written alone or set into a page; `title` and `desc` are read out.
+
+    left: where the heading begins, in px.
+    """
+    heading = fitted(title, left, 26, room=WIDTH - _EDGE - left, style="heading")
+    body = "".join(f"{part}\n" for part in (heading, *parts))
     # Several plots may stand in one page, where ids have to differ.
     name = f"plot-{digest([title, desc, body])[:10]}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-labelledby="{name}-title {name}-desc" '
-        f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" style="max-width:100%;height:auto">\n'
+        f'viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" height="{height:g}" style="max-width:100%;height:auto">\n'
         f'<title id="{name}-title">{escape(safe(title))}</title>\n<desc id="{name}-desc">{escape(safe(desc))}</desc>\n'
         f"<style>{_style()}</style>\n"
-        f'<rect class="paper" width="{width:g}" height="{height:g}"/>\n{body}</svg>\n'
+        f'<rect class="paper" width="{WIDTH}" height="{height:g}"/>\n{body}</svg>\n'
     )
 
 
@@ -200,13 +198,7 @@ class Shares:
     unknown: int = 0
 
 
-def cumulative(
-    series: Sequence[Shares],
-    *,
-    title: str = "Target objects by area",
-    x_title: str = "Target area, share of the image (log scale)",
-    y_title: str = "Targets of at most this area",
-) -> str:
+def cumulative(series: Sequence[Shares]) -> str:
     """Cumulative distributions of area shares, one step line a series, as SVG (DLEBench, Figure 3).
 
     The line of a series reaches 100 % where all its known values lie; unknown ones are no part of it and are counted in the
@@ -215,23 +207,17 @@ def cumulative(
     wrong = [v for s in series for v in s.values if not 0 < v <= 1]
     if wrong:
         raise ValueError(f"a share of the image is above 0 and at most 1, found {wrong[0]!r}")
-    left, top, bottom = 76, 44, 344
-    x = log_percent_axis((v for s in series for v in s.values), start=left, end=WIDTH - 28, title=x_title)
-    y = percent_axis(start=bottom, end=top, title=y_title)
+    x = log_percent_axis((v for s in series for v in s.values), start=_LEFT, end=WIDTH - 28, title=_AREA)
+    y = percent_axis(start=_BOTTOM, end=_TOP, title="Targets of at most this area")
     lines = [
         f'<path class="{line_class(index)}" d="{_steps(sorted(s.values), x, y)}"/>'
         for index, s in enumerate(series)
         if s.values
     ]
-    names = [f"{s.name}: {_counted(s)}" for s in series]
-    below = bottom + 72
-    parts = [
-        fitted(title, left, 26, room=WIDTH - _EDGE - left, style="heading"),
-        *Panel(x=x, y=y).drawn(),
-        *lines,
-        *legend(names, x=left, y=below),
-    ]
-    return svg(parts, height=below + 20 * len(names), title=title, desc=_read_out(series))
+    below = _BOTTOM + 72
+    parts = [*grid(x, y), *lines, *legend([f"{s.name}: {_counted(s)}" for s in series], x=_LEFT, y=below)]
+    height = below + 20 * len(series)
+    return svg(parts, height=height, title="Target objects by area", desc=_read_out(series), left=_LEFT)
 
 
 def _steps(values: Sequence[float], x: Axis, y: Axis) -> str:
@@ -255,18 +241,12 @@ def _counted(series: Shares) -> str:
 
 def _read_out(series: Sequence[Shares]) -> str:
     """The plot in words: for each series how much lies below 0.1 %, 1 % and 10 %."""
-    told = []
+    told = ["Cumulative distribution of the area of target objects as a share of their image."]
     for s in series:
-        n = len(s.values)
-        shares = (
-            [f"{100 * sum(v < a for v in s.values) / n:.0f} % are under {100 * a:g} %" for a in (0.001, 0.01, 0.1)]
-            if n
-            else []
-        )
-        told.append(
-            f"{s.name}: {_counted(s)}; {', '.join(shares)} of the image." if n else f"{s.name}: {_counted(s)}; no line."
-        )
-    return " ".join(["Cumulative distribution of the area of target objects as a share of their image.", *told])
+        under = {a: sum(v < a for v in s.values) / max(1, len(s.values)) for a in (0.001, 0.01, 0.1)}
+        shares = ", ".join(f"{100 * share:.0f} % are under {100 * a:g} %" for a, share in under.items())
+        told.append(f"{s.name}: {_counted(s)}; {f'{shares} of the image' if s.values else 'no line'}.")
+    return " ".join(told)
 
 
 _SPREAD: Final = "Dots are spread within the band of their score, so that they do not cover each other."
@@ -289,11 +269,9 @@ def scatter(plot: ScatterPlot) -> str:
     Dots of one score lie in a band about it, spread by their number alone, so that they do not cover each other.
     """
     groups, trend = plot.groups, plot.trend
-    left, top, bottom = 76, 44, 344
-    areas = [x for group in groups for x, _ in group.points]
-    x = log_percent_axis(areas, start=left, end=WIDTH - 28, title="Target area, share of the image (log scale)")
+    x = log_percent_axis((x for group in groups for x, _ in group.points), start=_LEFT, end=WIDTH - 28, title=_AREA)
     ticks = tuple((float(n), f"{n}") for n in (0, 25, 50, 75, 100))
-    y = Axis(low=-6, high=106, start=bottom, end=top, title="Score", ticks=ticks)
+    y = Axis(low=-6, high=106, start=_BOTTOM, end=_TOP, title="Score", ticks=ticks)
     marks = []
     for index, group in enumerate(groups):
         for number, (area, score) in enumerate(group.points):
@@ -304,35 +282,29 @@ def scatter(plot: ScatterPlot) -> str:
                 'fill-opacity="0.55"/>'
             )
     line = "".join(f"{'L' if n else 'M'}{x.px(a):.1f} {y.px(s):.1f}" for n, (a, s) in enumerate(trend))
-    names = [f"{group.name}: {len(group.points):,}" for group in groups]
-    room = WIDTH - _EDGE - left - 38
-    rows = [
-        f'<g><circle class="dot s{i % len(COLOURS)}" cx="{left + 14}" cy="{bottom + 68 + 20 * i}" r="4"/>'
-        f"{fitted(name, left + 38, bottom + 72 + 20 * i, room=room)}</g>"
-        for i, name in enumerate(names)
-    ]
-    at = bottom + 72 + 20 * len(rows)
+    at, room = _BOTTOM + 72, WIDTH - _EDGE - _LEFT - 38
+    keys = []
+    for i, group in enumerate(groups):
+        name = fitted(f"{group.name}: {len(group.points):,}", _LEFT + 38, at, room=room)
+        keys.append(f'<g><circle class="dot s{i % len(COLOURS)}" cx="{_LEFT + 14}" cy="{at - 4}" r="4"/>{name}</g>')
+        at += 20
     mark = ""
     if line:
         marks.append(f'<path class="trend" d="{line}"/>')
-        mark = f'<path class="trend" d="M{left} {at - 4}h28"/>'
-    rows.append(f"<g>{mark}{fitted(plot.trend_title, left + 38, at, room=room)}</g>")
-    rows.append(fitted(_SPREAD, left + 38, at + 20, room=room))
-    heading = fitted(plot.title, left, 26, room=WIDTH - _EDGE - left, style="heading")
-    parts = [heading, *Panel(x=x, y=y).drawn(), *marks, *rows]
-    return svg(parts, height=bottom + 72 + 20 * len(rows), title=plot.title, desc=plot.description)
+        mark = f'<path class="trend" d="M{_LEFT} {at - 4}h28"/>'
+    keys.append(f"<g>{mark}{fitted(plot.trend_title, _LEFT + 38, at, room=room)}</g>")
+    keys.append(fitted(_SPREAD, _LEFT + 38, at + 20, room=room))
+    return svg([*grid(x, y), *marks, *keys], height=at + 40, title=plot.title, desc=plot.description, left=_LEFT)
 
 
-def bars(
-    rows: Sequence[tuple[str, Sequence[tuple[str, int]]]], *, title: str, x_title: str = "Share of what was judged"
-) -> str:
+def bars(rows: Sequence[tuple[str, Sequence[tuple[str, int]]]], *, title: str) -> str:
     """Stacked bars, one a row (an editor), each part a label's share of the row's total, as SVG.
 
     rows: (name, (label, count) in order); the labels are the same in every row. A row of nothing has no bar, and says so.
     """
     left, top = 180, 44
     height = top + 32 * len(rows)
-    x = percent_axis(start=left, end=WIDTH - 28, title=x_title)
+    x = percent_axis(start=left, end=WIDTH - 28, title="Share of what was judged")
     none = Axis(low=0, high=1, start=height, end=top, title="", ticks=())
     marks, told = [], []
     for number, (name, counts) in enumerate(rows):
@@ -359,9 +331,7 @@ def bars(
         f"{fitted(label, left + 24, below + 20 * i, room=WIDTH - _EDGE - left - 24)}</g>"
         for i, label in enumerate(labels)
     ]
-    heading = fitted(title, 16, 26, room=WIDTH - _EDGE - 16, style="heading")
-    parts = [heading, *Panel(x=x, y=none).drawn(), *marks, *keys]
-    return svg(parts, height=below + 20 * len(keys), title=title, desc=" ".join(told))
+    return svg([*grid(x, none), *marks, *keys], height=below + 20 * len(keys), title=title, desc=" ".join(told))
 
 
 def radar(axes: Sequence[str], series: Sequence[tuple[str, Sequence[float | None]]], *, title: str) -> str:
@@ -377,8 +347,7 @@ def radar(axes: Sequence[str], series: Sequence[tuple[str, Sequence[float | None
         turn = 2 * math.pi * axis / len(axes)
         return cx + radius * score / 100 * math.sin(turn), cy - radius * score / 100 * math.cos(turn)
 
-    parts = [fitted(title, 16, 26, room=WIDTH - _EDGE - 16, style="heading")]
-    rings = (25, 50, 75, 100)
+    parts, rings = list[str](), (25, 50, 75, 100)
     for ring in rings:
         corners = " ".join("{:.1f},{:.1f}".format(*at(i, ring)) for i in range(len(axes)))
         parts.append(f'<polygon class="grid" points="{corners}"/>')
@@ -427,8 +396,7 @@ def matrix(names: Sequence[str], values: Sequence[Sequence[float | None]], *, ti
     what: the figure's name, for the legend below and the words that are read out.
     """
     left, top, cell = 220, 72, min(72.0, (WIDTH - 248) / max(1, len(names)))
-    parts = [fitted(title, 16, 26, room=WIDTH - _EDGE - 16, style="heading")]
-    told = []
+    parts, told = [], []
     for i, name in enumerate(names):
         parts.append(fitted(f"{i + 1} {name}", left - 10, top + cell * (i + 0.5) + 4, room=left - 18, anchor="end"))
         parts.append(text(str(i + 1), left + cell * (i + 0.5), top - 10, anchor="middle"))

@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import Field
 
 from editloupe.findings import Finding
 from editloupe.protocols.base import groups
 from editloupe.reports import render
 from editloupe.reports.summary import BY_EDITOR, counted
 from editloupe.scores import Score
-from editloupe.tables import NONE, Cell, Column, Row, Table, label_columns, simple, words
+from editloupe.stats.bootstrap import OrNull
+from editloupe.tables import NONE, Cell, Row, Table, numbers, simple, words
 from editloupe.tasks import About
-from editloupe.values import Json, Sample, sample_key
+from editloupe.values import Json, Sample, Serialisable, is_empty, sample_key
 
 OVERALL: Final = "overall"
 _DECIMALS: Final = 9
@@ -24,17 +27,16 @@ _DECIMALS: Final = 9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tally:
-    """What an edit's pairs say by one criterion.
-
-    inconsistent: of the ties, those whose two orders said different things.   open: pairs without two verdicts.
-    """
+class Tally(Serialisable):
+    """What an edit's pairs say by one criterion."""
 
     wins: int = 0
     ties: int = 0
     losses: int = 0
     inconsistent: int = 0
+    """Of the ties, those whose two orders said different things."""
     open: int = 0
+    """Pairs without two verdicts."""
 
     @property
     def points(self) -> float | None:
@@ -50,56 +52,30 @@ class Tally:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """One edit.   rank: from 1, None where it is not ranked and `missing` says why.   tied: others share the rank.
-    figures: by criterion, what it is ranked by, in that order.   tallies: by criterion, where pairs were asked.
-    """
+class Place(Serialisable):
+    """One edit."""
 
-    edit: str
-    editor: str
-    rank: int | None
+    rank: int | None = None
+    """From 1; None where it is not ranked and `missing` says why."""
     tied: bool = False
+    """Whether others share the rank."""
+    edit: str
+    editor: OrNull
     figures: Mapping[str, float | None] = field(default_factory=dict)
-    tallies: Mapping[str, Tally] = field(default_factory=dict)
-    missing: str = ""
-
-    def to_json(self) -> dict[str, Json]:
-        return {
-            "rank": self.rank,
-            "tied": self.tied,
-            "edit": self.edit,
-            "editor": self.editor or None,
-            "figures": dict(self.figures),
-            **(
-                {
-                    "pairs": {
-                        c: {
-                            "wins": t.wins,
-                            "ties": t.ties,
-                            "losses": t.losses,
-                            "inconsistent": t.inconsistent,
-                            "open": t.open,
-                        }
-                        for c, t in self.tallies.items()
-                    }
-                }
-                if self.tallies
-                else {}
-            ),
-            "missing": self.missing or None,
-        }
+    """By criterion, what it is ranked by, in that order."""
+    pairs: Annotated[Mapping[str, Tally], Field(exclude_if=is_empty)] = field(default_factory=dict)
+    """By criterion, where pairs were asked."""
+    missing: OrNull = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranking:
+class Ranking(Serialisable):
     """The edits of one source and instruction, ranked ones first."""
 
     instruction: str
     source: str
+    """SHA-256 of the source image."""
     places: tuple[Place, ...]
-
-    def to_json(self) -> dict[str, Json]:
-        return {"instruction": self.instruction, "source": self.source, "places": [p.to_json() for p in self.places]}
 
 
 def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[str]) -> list[Ranking]:
@@ -119,7 +95,7 @@ def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[s
         figures = {name: values.get(name) for name in by}
         missing = [s for name, of in own.items() if name in by or OVERALL in by for s in of if s.missing]
         told = ", ".join(dict.fromkeys(f"{s.metric}: {s.missing}" for s in missing))
-        return Place(edit=sample.key, editor=sample.editor, rank=None, figures=figures, missing=told or _unasked(figures))
+        return Place(edit=sample.key, editor=sample.editor, figures=figures, missing=told or _unasked(figures))
 
     return [_ranking(group, [place(sample) for sample in group], by) for group in groups(samples)]
 
@@ -147,38 +123,30 @@ def by_pairs(samples: Sequence[Sample], findings: Iterable[Finding], by: Sequenc
                 orders = said.get((c, About.pair(a, b))), said.get((c, About.pair(b, a)))
                 outcome = _outcome(*orders)
                 for own, win, loss in ((a, "a", "b"), (b, "b", "a")):
-                    tallies[own.key][c][{win: "wins", loss: "losses"}.get(outcome, outcome)] += 1
+                    said_of_it = {win: ["wins"], loss: ["losses"], "inconsistent": ["ties", "inconsistent"]}
+                    tallies[own.key][c].update(said_of_it.get(outcome, [outcome]))
                     if outcome == "open":
                         why[own.key].update(
                             f.status if f else "not judged yet" for f in orders if not f or f.status != "ok"
                         )
         places = []
         for sample in group:
-            done = {c: _tally(count) for c, count in tallies.get(sample.key, {}).items()}
+            done = {c: Tally(**count) for c, count in tallies.get(sample.key, {}).items()}
             figures = {c: done[c].points if c in done else None for c in by}
             told = ", ".join(f"{n} {status}" for status, n in why.get(sample.key, Counter()).items())
             if sample.edited is None:
                 told = "missing_output"
             elif len(there) == 1:
                 told = "no other edit to compare it with"
-            none = any(v is None for v in figures.values())
-            places.append(
-                Place(
-                    edit=sample.key,
-                    editor=sample.editor,
-                    rank=None,
-                    figures=figures,
-                    tallies=done,
-                    missing=(told or _unasked(figures)) if none else "",
-                )
-            )
+            missing = (told or _unasked(figures)) if None in figures.values() else ""
+            places.append(Place(edit=sample.key, editor=sample.editor, figures=figures, pairs=done, missing=missing))
         rankings.append(_ranking(group, places, by))
     return rankings
 
 
 def unreadable(editor: str, id: str, message: str) -> Place:
     """A row of the data that could not be read."""
-    return Place(edit=sample_key(editor, id), editor=editor, rank=None, missing=f"input_error: {message}")
+    return Place(edit=sample_key(editor, id), editor=editor, missing=f"input_error: {message}")
 
 
 def _outcome(ab: Finding | None, ba: Finding | None) -> str:
@@ -189,16 +157,6 @@ def _outcome(ab: Finding | None, ba: Finding | None) -> str:
     first = {1.0: "a", -1.0: "b"}.get(ab.value, "ties")
     second = {1.0: "b", -1.0: "a"}.get(ba.value, "ties")
     return first if first == second else "inconsistent"
-
-
-def _tally(count: Counter[str]) -> Tally:
-    return Tally(
-        wins=count["wins"],
-        ties=count["ties"] + count["inconsistent"],
-        losses=count["losses"],
-        inconsistent=count["inconsistent"],
-        open=count["open"],
-    )
 
 
 def _unasked(figures: Mapping[str, float | None]) -> str:
@@ -213,88 +171,27 @@ def _ranking(group: Sequence[Sample], places: Sequence[Place], by: Sequence[str]
 
     good = sorted((p for p in places if not p.missing), key=key)
     keys = [key(p) for p in good]
-    ranked = [
-        Place(
-            edit=p.edit,
-            editor=p.editor,
-            rank=keys.index(k) + 1,
-            tied=keys.count(k) > 1,
-            figures=p.figures,
-            tallies=p.tallies,
-        )
-        for p, k in zip(good, keys, strict=True)
-    ]
+    ranked = [replace(p, rank=keys.index(k) + 1, tied=keys.count(k) > 1) for p, k in zip(good, keys, strict=True)]
     rest = [p for p in places if p.missing]
     first = group[0]
     return Ranking(instruction=first.instruction, source=first.source.sha256, places=(*ranked, *rest))
 
 
-def table_of(ranking: Ranking, name: str, names: Mapping[str, str], *, pairs: bool) -> Table:
-    """Return one group as a table.   names: metric → heading."""
-    by = list(ranking.places[0].figures) if ranking.places else []
-    why = any(place.missing for place in ranking.places)
-    rows: list[Sequence[str | Cell]] = []
-    for place in ranking.places:
-        figures = []
-        for c in by:
-            tally = place.tallies.get(c)
-            figures.append(
-                Cell(value=place.figures.get(c), name=c, digits=2 if pairs else 1, note="" if tally is None else tally.text)
-            )
-        rank = f"{place.rank}{' =' if place.tied else ''}" if place.rank else NONE
-        rows.append((rank, place.edit, *figures, *([place.missing] if why else [])))
-    head = ("Rank", "Edit", *(names.get(c, c) for c in by), *(["Not ranked because"] if why else []))
-    return simple(name, ranking.instruction, head, rows)
-
-
-def editors_table(rankings: Sequence[Ranking]) -> Table | None:
-    """Return how often each editor came first, and its mean rank, over groups that hold several.
-
-    None for one group or one editor.
-    """
-    several = [r for r in rankings if len(r.places) > 1]
-    names = list(dict.fromkeys(p.editor for r in several for p in r.places))
-    if len(several) < 2 or len(names) < 2:
-        return None
-    found: list[tuple[float, str, Row]] = []
-    for name in names:
-        own = [p for r in several for p in r.places if p.editor == name]
-        ranks = [p.rank for p in own if p.rank is not None]
-        firsts = [p for p in own if p.rank == 1]
-        mean = sum(ranks) / len(ranks) if ranks else None
-        cells = (
-            words(name or "(not named)"),
-            Cell(value=sum(not p.tied for p in firsts), name="first"),
-            Cell(value=sum(p.tied for p in firsts), name="first_shared"),
-            Cell(value=mean, name="mean_rank", digits=2),
-            Cell(value=f"{len(ranks)} of {len(own)}", name="", more={"ranked": len(ranks), "of": len(own)}),
-        )
-        found.append((math.inf if mean is None else mean, name, Row(cells=cells, keys={"editor": name})))
-    titles = ("First", "First, shared", "Mean rank", "Ranked")
-    return Table(
-        name="editors",
-        title="Editors",
-        columns=(*label_columns("Editor"), *(Column(title=title) for title in titles)),
-        rows=tuple(row for *_, row in sorted(found, key=lambda one: one[:2])),
-        caption="Mean rank over the sources where the editor's edit could be ranked; 1 is best.",
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class RankReport:
-    """All rankings of one judge.
-
-    judge: who, in words.   by: what is ranked by, in order.   names: criterion → heading.   unread: rows of the data that
-    could not be read.
-    """
+    """All rankings of one judge."""
 
     judge: str
+    """Who, in words."""
     notes: tuple[str, ...]
     by: tuple[str, ...]
+    """What is ranked by, in order."""
     names: Mapping[str, str]
+    """Criterion → heading."""
     pairwise: bool
     rankings: tuple[Ranking, ...]
     unread: tuple[Place, ...] = ()
+    """Rows of the data that could not be read."""
 
     @property
     def caption(self) -> str:
@@ -302,7 +199,7 @@ class RankReport:
         order = ", then ".join(self.names.get(c, "Overall") for c in self.by)
         if not self.pairwise:
             return f"Ranked by {order}: scores 0 to 100, higher is better. = marks a tie: equal in all of these."
-        tallies = [t for r in self.rankings for p in r.places for t in p.tallies.values()]
+        tallies = [t for r in self.rankings for p in r.places for t in p.pairs.values()]
         # Each pair stands in two tallies.
         pairs = sum(t.wins + t.ties + t.losses + t.open for t in tallies) // 2
         inconsistent, still = sum(t.inconsistent for t in tallies) // 2, sum(t.open for t in tallies) // 2
@@ -312,14 +209,55 @@ class RankReport:
             "verdict. = marks a tie."
         )
 
+    @property
+    def several(self) -> list[Ranking]:
+        """The rankings of sources that have several edits."""
+        return [r for r in self.rankings if len(r.places) > 1]
+
     def tables(self) -> Iterator[Table]:
-        """A table for each source that has several edits."""
-        several = [r for r in self.rankings if len(r.places) > 1]
-        for number, ranking in enumerate(several, start=1):
-            yield table_of(ranking, f"ranking-{number}", self.names, pairs=self.pairwise)
+        """Yield a table for each source that has several edits."""
+        for number, ranking in enumerate(self.several, start=1):
+            by, why = list(ranking.places[0].figures), any(place.missing for place in ranking.places)
+            rows: list[Sequence[str | Cell]] = []
+            for place in ranking.places:
+                figures = []
+                for c in by:
+                    note = place.pairs[c].text if c in place.pairs else ""
+                    figures.append(Cell(value=place.figures.get(c), name=c, digits=2 if self.pairwise else 1, note=note))
+                rank = f"{place.rank}{' =' if place.tied else ''}" if place.rank else NONE
+                rows.append((rank, place.edit, *figures, *([place.missing] if why else [])))
+            head = ("Rank", "Edit", *(self.names.get(c, c) for c in by), *(["Not ranked because"] if why else []))
+            yield simple(f"ranking-{number}", ranking.instruction, head, rows)
 
     def editors(self) -> Table | None:
-        return editors_table(self.rankings)
+        """Return how often each editor came first, and its mean rank, over the sources that have several edits.
+
+        None for one source or one editor.
+        """
+        names = list(dict.fromkeys(p.editor for r in self.several for p in r.places))
+        if len(self.several) < 2 or len(names) < 2:
+            return None
+        found: list[tuple[float, str, Row]] = []
+        for name in names:
+            own = [p for r in self.several for p in r.places if p.editor == name]
+            ranks = [p.rank for p in own if p.rank is not None]
+            firsts = [p for p in own if p.rank == 1]
+            mean = sum(ranks) / len(ranks) if ranks else None
+            cells = (
+                words(name or "(not named)"),
+                Cell(value=sum(not p.tied for p in firsts), name="first"),
+                Cell(value=sum(p.tied for p in firsts), name="first_shared"),
+                Cell(value=mean, name="mean_rank", digits=2),
+                Cell(value=f"{len(ranks)} of {len(own)}", name="", more={"ranked": len(ranks), "of": len(own)}),
+            )
+            found.append((math.inf if mean is None else mean, name, Row(cells=cells, keys={"editor": name})))
+        return numbers(
+            "editors",
+            "Editors",
+            ("Editor", "First", "First, shared", "Mean rank", "Ranked"),
+            (row for *_, row in sorted(found, key=lambda one: one[:2])),
+            caption="Mean rank over the sources where the editor's edit could be ranked; 1 is best.",
+        )
 
     def to_json(self) -> dict[str, Json]:
         return {

@@ -25,10 +25,8 @@ class Ruler:
 
     scale: Scale | None
     """The labels; None for numbers without labels."""
-
     number: Callable[[float | str], float | None]
     """An answer's place on the scale; None if it has none."""
-
     good: float | None
     """The value from which on an item is good; None if nothing divides the scale."""
 

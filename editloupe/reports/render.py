@@ -42,16 +42,10 @@ def markdown(table: Table, *, level: int = 2) -> str:
     return "\n".join([*lines, *(["", safe(table.caption)] if table.caption else [])]) + "\n"
 
 
-def csv_text(tables: Table | Iterable[Table]) -> str:
-    """Return the records of a table, or of several, a line each. What is missing is empty."""
-    return records_csv([r for table in ([tables] if isinstance(tables, Table) else tables) for r in table.records()])
-
-
-def records_csv(records: Sequence[Mapping[str, Json]]) -> str:
-    """Return records as CSV: the columns in order of appearance, floats with a decimal point in all lines."""
-    names = list(dict.fromkeys(name for record in records for name in record))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
+def records_csv(records: Sequence[Mapping[str, Json]], names: Sequence[str] = ()) -> str:
+    """Return records as CSV, a line each; empty where something is missing. names: the columns; () as they appear."""
+    text, found = io.StringIO(), dict.fromkeys(name for record in records for name in record)
+    writer = csv.DictWriter(text, names or list(found), lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     return text.getvalue()

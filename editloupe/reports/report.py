@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pydantic import TypeAdapter
+
 from editloupe.errors import ConfigError, StorageError
 from editloupe.protocols.base import described
 from editloupe.reports import plots, render
@@ -84,11 +86,11 @@ class Report:
         yield "report.md", self.markdown()
         yield "report.json", render.json_text(self.to_json())
         if self.together is not None:
-            yield f"{self.together.name}.csv", render.csv_text(self.together)
+            yield f"{self.together.name}.csv", render.records_csv(self.together.records())
         for number, section in enumerate(self.sections, start=1):
             below = f"judge-{number}/" if len(self.sections) > 1 else ""
             for table in section.tables:
-                yield f"{below}{table.name}.csv", render.csv_text(table)
+                yield f"{below}{table.name}.csv", render.records_csv(table.records())
             for name, text in section.plots.items():
                 yield f"{below}{name}.svg", text
 
@@ -158,12 +160,9 @@ def write_files(files: Iterable[tuple[str, str]], folder: Path, *, kind: str) ->
 def _listed(folder: Path) -> dict[str, list[str]]:
     """Names by kind; nothing where there is no list, or one that is not ours."""
     try:
-        found = json.loads((folder / LISTED).read_text(encoding="utf-8"))
+        return TypeAdapter(dict[str, list[str]]).validate_json((folder / LISTED).read_bytes())
     except (OSError, ValueError):
         return {}
-    if not isinstance(found, dict):
-        return {}
-    return {kind: [n for n in names if isinstance(n, str)] for kind, names in found.items() if isinstance(names, list)}
 
 
 def _remove(folder: Path, name: str) -> None:

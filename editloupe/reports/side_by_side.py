@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from editloupe.reports.judged import Judged
 from editloupe.reports.summary import counted, on_hundred, specs, value_of
-from editloupe.scores import Metric, Score
+from editloupe.scores import Metric
 from editloupe.stats import bootstrap
 from editloupe.tables import Cell, Column, Row, Table, estimated, label_columns, words
 
@@ -25,34 +25,27 @@ def side_by_side(all_judged: Sequence[Judged]) -> Table | None:
     shared, differing = _same_samples(all_judged)
     if not metrics or not shared:
         return None
-    first = all_judged[0]
     columns, cells, left_out, counts = [], [list[Cell]() for _ in all_judged], {j.name: list[str]() for j in all_judged}, []
     for metric in metrics:
         values = [_values(judged, metric) for judged in all_judged]
-        able = [any(value is not None for value in of.values()) for of in values]
-        common = [
-            place
-            for place in values[0]
-            if place[0] in shared
-            and any(able)
-            and all(of.get(place) is not None for of, some in zip(values, able, strict=True) if some)
-        ]
+        answered = [{place for place, (value, _) in of.items() if value is not None} for of in values]
+        all_able = set[_Place].intersection(*filter(None, answered)) if any(answered) else set()
+        common = [place for place in values[0] if place[0] in shared and place in all_able]
         counts.append(f"{metric.short} {len(common)}")
-        key = {"metric": metric.id}
-        columns += [Column(title=f"{metric.short}{more}", keys=key) for more in ("", " − first", " judged")]
+        digits = 1 if on_hundred(specs(all_judged[0].protocol)[0], metric) else 2
+        heads = ("common", metric.short, f"{metric.short} − first", f"{metric.short} judged")
+        columns += [Column(title=head, keys={"metric": metric.id}, files_only=head == "common") for head in heads]
         for number, (judged, of) in enumerate(zip(all_judged, values, strict=True)):
-            mine = [_number(of[place]) for place in common] if able[number] else []
-            clusters = [_cluster(judged, place) for place in common] if able[number] else []
-            differs = None
-            if number and able[0] and able[number]:
-                base = [_number(values[0][place]) for place in common]
-                differs = bootstrap.mean([a - b for a, b in zip(mine, base, strict=True)], clusters)
-            mean = bootstrap.mean(mine, clusters)
-            digits = 1 if on_hundred(specs(first.protocol)[0], metric) else 2
-            judged_, asked = sum(v is not None for v in of.values()), len(of)
-            ends = ("difference_low", "difference_high")
+            mine = [of[place] for place in common] if answered[number] else []
+            base = [values[0][place][0] for place in common] if answered[0] else []
+            clusters = [cluster for _, cluster in mine]
+            mean, differs = bootstrap.mean([value for value, _ in mine], clusters), None
+            if number and mine and base:
+                apart = [a - b for (a, _), b in zip(mine, base, strict=True) if a is not None and b is not None]
+                differs = bootstrap.mean(apart, clusters)
+            judged_, asked = len(answered[number]), len(of)
             cells[number] += [
-                Cell(name="", more={"common": len(common) if able[number] else 0}),
+                Cell(name="", more={"common": len(mine)}),
                 estimated(mean, digits=digits, interval_digits=digits, counts=False),
                 estimated(
                     differs,
@@ -61,15 +54,18 @@ def side_by_side(all_judged: Sequence[Judged]) -> Table | None:
                     counts=False,
                     signed=True,
                     name="difference",
-                    bounds=ends,
+                    bounds=("difference_low", "difference_high"),
                 ),
                 Cell(value=f"{judged_}/{asked}", name="", more={"judged": judged_, "asked": asked}),
             ]
-            if any(able) and not able[number]:
+            if any(answered) and not answered[number]:
                 left_out[judged.name].append(metric.short)
-        columns.insert(len(columns) - 3, Column(title="common", keys=key, files_only=True))
     without = [f"{name} ({', '.join(shorts)})" for name, shorts in left_out.items() if shorts]
-    told = f"Means of samples judged by all ({', '.join(counts)}), with 95 % intervals; judged: of all that each was asked."
+    told = [
+        f"Means of samples judged by all ({', '.join(counts)}), with 95 % intervals; judged: of all that each was asked."
+    ]
+    told += [f"Without any verdict and not among all: {', '.join(without)}."] if without else []
+    told += [f"{_left_out(len(differing))}."] if differing else []
     return Table(
         name="side-by-side",
         title="Judges side by side, on the samples that all of them could judge",
@@ -78,13 +74,7 @@ def side_by_side(all_judged: Sequence[Judged]) -> Table | None:
             Row(cells=(words(judged.name), *own), keys={"judge": judged.name})
             for judged, own in zip(all_judged, cells, strict=True)
         ),
-        caption=" ".join(
-            [
-                told,
-                *([f"Without any verdict and not among all: {', '.join(without)}."] if without else []),
-                *([f"{_left_out(len(differing))}."] if differing else []),
-            ]
-        ),
+        caption=" ".join(told),
         at_once=3,
     )
 
@@ -100,26 +90,11 @@ def not_side_by_side(all_judged: Sequence[Judged]) -> str:
     return why and f"The judges do not stand side by side: {why}; compare runs over the same data."
 
 
-def _values(judged: Judged, metric: Metric) -> dict[_Place, float | None]:
-    """What a judge says of a metric, by what it is about; None where it says nothing."""
+def _values(judged: Judged, metric: Metric) -> dict[_Place, tuple[float | None, str]]:
+    """What a judge says of a metric, None where it says nothing, and what is resampled together; by what it is about."""
     spec = specs(judged.protocol)[0]
     own = counted(spec, (score for score in judged.scores if score.metric == metric.id))
-    return {_place(score): value_of(spec, metric, score) for score in own}
-
-
-def _place(score: Score) -> _Place:
-    return score.key, score.turn, score.part
-
-
-def _cluster(judged: Judged, place: _Place) -> str:
-    sample = judged.samples.get(place[0])
-    return place[0] if sample is None else sample.source.sha256
-
-
-def _number(value: float | None) -> float:
-    """Of a place where all have a value."""
-    assert value is not None
-    return value
+    return {(s.key, s.turn, s.part): (value_of(spec, metric, s), judged.cluster(s)) for s in own}
 
 
 def _common_metrics(all_judged: Sequence[Judged]) -> list[Metric]:

@@ -27,10 +27,8 @@ class Mean(Serialisable):
 
     mean: float | None
     """0 to 100, or in the metric's unit; None if nothing was judged."""
-
     judged: int
     """Scores with a value."""
-
     asked: int
     """All scores."""
 
@@ -42,25 +40,18 @@ class Summary(Serialisable):
     editor: str
     metrics: tuple[str, ...]
     """Ids of the metrics."""
-
     rows: Mapping[str, Mapping[str, Mean]]
     """Row, such as an edit type → metric (and "overall", where all metrics are on 0 to 100) → cell."""
-
     macro: Mapping[str, Mean]
     """Metric → mean over the rows that the protocol lists and that are present."""
-
     micro: Mapping[str, Mean]
     """Metric → the same of all samples."""
-
     types_present: Mapping[str, int]
     """Metric → listed rows with a mean."""
-
     types_known: int
     """How many rows the protocol lists."""
-
     histogram: Mapping[str, Mapping[str, int]]
     """Metric → label → count, every label of the metric."""
-
     statuses: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Metric → status → count, for what is not ok."""
 
@@ -118,35 +109,32 @@ def summarise(protocol: EvalProtocol, scores: Sequence[Score]) -> list[Summary]:
 def summary(spec: TableSpec, metrics: Sequence[Metric], scores: Sequence[Score], *, editor: str = "") -> Summary:
     """Return the summary of these scores, by the rows of a table. Metrics that no score has are left out."""
     scores = counted(spec, scores)
-    asked = {score.metric for score in scores}
-    metrics = [m for m in metrics if m.id in asked and (not spec.metrics or m.id in spec.metrics)]
-    ordered = row_order(spec, scores)
-    by = {(metric.id, row): list[Score]() for metric in metrics for row in ordered}
+    metrics = asked_in(spec, metrics, scores)
+    rows = {row: list[Score]() for row in row_order(spec, scores)}
     for score in scores:
-        if (key := (score.metric, column_of(score, spec.rows))) in by:
-            by[key].append(score)
-    shared = share_a_scale(spec, metrics)
-
-    def whole(cells: dict[str, Mean]) -> dict[str, Mean]:
-        return cells | {OVERALL: overall_cell(cells.values())} if shared else cells
-
-    rows = {row: whole({m.id: cell_of(spec, m, by[m.id, row]) for m in metrics}) for row in ordered}
-    known = [row for row in ordered if row in spec.order]
-    macro = whole({m.id: _macro([rows[row][m.id] for row in known]) for m in metrics})
+        rows[column_of(score, spec.rows)].append(score)
+    known = [own for row, own in rows.items() if row in spec.order]
+    wanted = {m.id: [m] for m in metrics} | ({OVERALL: metrics} if share_a_scale(spec, metrics) else {})
     own = {m.id: [s for s in scores if s.metric == m.id] for m in metrics}
     return Summary(
         editor=editor,
-        metrics=tuple(m.id for m in metrics),
-        rows=rows,
-        macro=macro,
-        micro=whole({m.id: cell_of(spec, m, own[m.id]) for m in metrics}),
-        types_present={m: sum(rows[row][m].mean is not None for row in known) for m in macro},
+        metrics=tuple(own),
+        rows={row: {name: figure(spec, of, found) for name, of in wanted.items()} for row, found in rows.items()},
+        macro={name: macro(spec, of, known) for name, of in wanted.items()},
+        micro={name: figure(spec, of, scores) for name, of in wanted.items()},
+        types_present={name: present(spec, of, known) for name, of in wanted.items()},
         types_known=len(spec.order),
         histogram={
             m.id: {level.name: sum(s.label == level.name for s in own[m.id]) for level in m.levels} for m in metrics
         },
         statuses={m.id: statuses(own[m.id]) for m in metrics},
     )
+
+
+def asked_in(spec: TableSpec, metrics: Sequence[Metric], scores: Iterable[Score]) -> list[Metric]:
+    """Return the metrics of a table that these scores have."""
+    asked = {score.metric for score in scores}
+    return [m for m in metrics if m.id in asked and (not spec.metrics or m.id in spec.metrics)]
 
 
 def row_order(spec: TableSpec, scores: Iterable[Score]) -> list[str]:
@@ -174,10 +162,29 @@ def value_of(spec: TableSpec, metric: Metric, score: Score) -> float | None:
     return score.normalised if on_hundred(spec, metric) else score.value
 
 
-def cell_of(spec: TableSpec, metric: Metric, scores: Sequence[Score]) -> Mean:
-    """Return the number of these scores of one metric."""
-    values = [value for score in scores if (value := value_of(spec, metric, score)) is not None]
-    return Mean(mean=aggregate(values, spec.cell), judged=len(values), asked=len(scores))
+def figure(spec: TableSpec, metrics: Sequence[Metric], scores: Sequence[Score]) -> Mean:
+    """Return the number of these scores; of several metrics the mean of their numbers, if every metric has one."""
+    cells = []
+    for metric in metrics:
+        own = [score for score in scores if score.metric == metric.id]
+        values = [value for score in own if (value := value_of(spec, metric, score)) is not None]
+        cells.append(Mean(mean=aggregate(values, spec.cell), judged=len(values), asked=len(own)))
+    return cells[0] if len(cells) == 1 else _mean_of(cells, whole=True)
+
+
+def macro(spec: TableSpec, metrics: Sequence[Metric], rows: Iterable[Sequence[Score]]) -> Mean:
+    """Return the mean over the rows where something was judged; of several metrics as `figure`.
+
+    A row where nothing was judged is missing, not zero.
+    """
+    rows = list(rows)
+    cells = [_mean_of([figure(spec, [metric], own) for own in rows]) for metric in metrics]
+    return cells[0] if len(cells) == 1 else _mean_of(cells, whole=True)
+
+
+def present(spec: TableSpec, metrics: Sequence[Metric], rows: Iterable[Sequence[Score]]) -> int:
+    """Return how many rows have a number."""
+    return sum(figure(spec, metrics, own).mean is not None for own in rows)
 
 
 def aggregate(values: Sequence[float], how: CellKind) -> float | None:
@@ -197,27 +204,16 @@ def aggregate(values: Sequence[float], how: CellKind) -> float | None:
             return sum(values) / len(values)
 
 
-def overall_cell(cells: Iterable[Mean]) -> Mean:
-    """Return the mean of several metrics' cells; there is one only if every metric has a mean."""
-    cells = list(cells)
-    means = [cell.mean for cell in cells if cell.mean is not None]
-    return Mean(
-        mean=sum(means) / len(means) if means and len(means) == len(cells) else None,
-        judged=sum(cell.judged for cell in cells),
-        asked=sum(cell.asked for cell in cells),
-    )
-
-
 def statuses(scores: Sequence[Score]) -> dict[str, int]:
     """Return how many scores are missing, by status."""
     return {status: n for status in (*STATUSES, NOT_JUDGED) if (n := sum(s.missing == status for s in scores))}
 
 
-def _macro(cells: Sequence[Mean]) -> Mean:
-    """Over the rows where something was judged; a row where nothing was is missing, not zero."""
+def _mean_of(cells: Sequence[Mean], *, whole: bool = False) -> Mean:
+    """The mean of those cells that have one; whole: none if a cell has none."""
     means = [cell.mean for cell in cells if cell.mean is not None]
     return Mean(
-        mean=sum(means) / len(means) if means else None,
+        mean=sum(means) / len(means) if means and not (whole and len(means) < len(cells)) else None,
         judged=sum(cell.judged for cell in cells),
         asked=sum(cell.asked for cell in cells),
     )

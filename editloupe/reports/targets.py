@@ -5,8 +5,6 @@ All is made of the scores of the protocol `targets`.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +19,7 @@ from rich.text import Text
 
 from editloupe.data.loaders.base import BoxFile
 from editloupe.protocols.base import groups
+from editloupe.reports import render
 from editloupe.reports.escape import plain
 from editloupe.reports.plots import Shares
 from editloupe.runs.execute import Outcome
@@ -62,29 +61,21 @@ class TargetRow(Serialisable):
 
     item: str
     """The sample's id."""
-
     instruction: str = ""
     phrase: str | None = None
     """The object's name; "image" for the whole image."""
-
     phrase_by: str = ""
     """Who named it."""
-
     box: Box | None = None
     """In px of the source image."""
-
     area_ratio: float | None = None
     """Area of the box ÷ area of the image, above 0 up to 1; None exactly if the status is not "ok"."""
-
     how: str = ""
     """"boxes" of the data, "detector" or "whole image"; "" where nothing is known."""
-
     score: float | None = None
     """The detector's score of the box."""
-
     detections: int | None = None
     """How many boxes the detector found; None where no detector was asked."""
-
     status: str = "ok"
     reason: str = ""
     source: Annotated[str, Field(exclude=True)] = ""
@@ -176,16 +167,14 @@ def as_json(tables: Sequence[TargetTable], *, notes: Sequence[str] = ()) -> dict
 
 def as_csv(tables: Sequence[TargetTable]) -> str:
     """Every target as a line; box in px, empty where unknown."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, _COLUMNS, lineterminator="\n")
-    writer.writeheader()
+    lines = []
     for one in tables:
         for row in one.rows:
-            data = row.to_json()
-            box = data.pop("box")
-            corners = dict(zip(("x0", "y0", "x1", "y1"), box if isinstance(box, list) else [None] * 4, strict=True))
-            writer.writerow({"data_set": one.name, **data, **corners})
-    return out.getvalue()
+            data: dict[str, Json] = {"data_set": one.name, **row.to_json()}
+            box = data["box"]
+            data |= zip(("x0", "y0", "x1", "y1"), box if isinstance(box, list) else (), strict=False)
+            lines.append({name: data.get(name) for name in _COLUMNS})
+    return render.records_csv(lines, _COLUMNS)
 
 
 def with_boxes(

@@ -13,11 +13,11 @@ from pydantic import Field
 from editloupe.errors import ConfigError
 from editloupe.reports.align import TITLES, Confusion, confusion_table, figure_record, figure_table
 from editloupe.reports.label_tables import find_roles, lines_named, read_labels, text_of
-from editloupe.reports.pages import TablePage, TableSection
+from editloupe.reports.pages import Agreement, TableSection
 from editloupe.stats.agreement import Figure, Paired, Scale, confusion, label_figures
-from editloupe.stats.bootstrap import DRAWING, Drawing
+from editloupe.stats.bootstrap import DRAWING, Drawing, ends
 from editloupe.stats.bradley_terry import EditorRanking, Match, rank
-from editloupe.tables import Cell, Column, Row, Table, label_columns, words
+from editloupe.tables import Cell, Row, Table, numbers, words
 from editloupe.values import Json, Serialisable
 
 Preference: TypeAlias = Literal["A", "B", "good", "bad", "tie"]
@@ -55,15 +55,11 @@ class Vote:
 
     item: str
     source: Hashable
-
     a: str
     """The first editor; "" if the editors are not named."""
-
     b: str
     """The second editor."""
-
     preference: Preference
-
     verdict: Preference | None = None
     """A judge's own vote; None if it has none that can be read."""
 
@@ -74,24 +70,10 @@ class VoteTable:
 
     file: Path
     votes: tuple[Vote, ...]
-
     verdicts: str | None
     """The column of a judge's own votes; None if there is none."""
-
     notes: tuple[str, ...] = ()
     """What could not be used."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rankings(Serialisable):
-    """Editors ranked by people and by a judge."""
-
-    people: EditorRanking
-
-    people_judged: EditorRanking
-    """By people, on the pairs that the judge judged too, which is what the judge's compares with."""
-
-    judge: EditorRanking
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,18 +81,17 @@ class PairAgreement(Serialisable):
     """People's votes beside one reading of the judge: a metric, or its own votes."""
 
     title: str
-
     tie: float | None
     """Difference of scores up to which two edits tie; None if the judge votes itself."""
-
     tie_fitted: bool
     """Whether that difference was chosen on these very votes."""
-
     figures: Mapping[str, Figure]
     """four_*: of four answers; three_*: with both kinds of tie as one; decided_*: of the votes for A or B alone."""
-
     confusion: Confusion
-    ranking: Rankings
+    ranking: Mapping[Literal["people", "people_judged", "judge"], EditorRanking]
+    """Editors ranked by people; by people on the pairs that the judge judged too, which is what the judge's compares with;
+    and by the judge.
+    """
     notes: tuple[str, ...]
     scale: Annotated[Scale, Field(exclude=True)]
 
@@ -121,27 +102,16 @@ class PairAgreement(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VoteAgreement(Serialisable):
+class VoteAgreement(Agreement):
     """People's votes beside one judge."""
 
-    judge: str
-    people: str
-    """Where the votes are from."""
-
-    bootstrap: Drawing
-    notes: tuple[str, ...]
     pairs: tuple[PairAgreement, ...]
     """One a metric, or one for the judge's own votes."""
 
-    @property
-    def page(self) -> TablePage:
-        """The tables of all readings."""
-        sections = (
-            TableSection(title=_title(pair), notes=_notes(pair), tables=tuple(_tables(pair, self.bootstrap.level)))
-            for pair in self.pairs
-        )
-        heading = f"Judge: {self.judge}; people: {self.people}"
-        return TablePage(heading=heading, notes=self.notes, sections=tuple(sections), drawing=self.bootstrap)
+    def sections(self) -> Iterator[TableSection]:
+        """Yield the tables of each reading."""
+        for pair in self.pairs:
+            yield TableSection(title=_title(pair), notes=_notes(pair), tables=tuple(_tables(pair, self.bootstrap.level)))
 
     def records(self) -> Iterator[dict[str, Json]]:
         """Yield one record a figure, and one an editor's strength."""
@@ -149,10 +119,9 @@ class VoteAgreement(Serialisable):
             head: dict[str, Json] = {"judge": self.judge, "criterion": pair.title}
             for name, figure in pair.figures.items():
                 yield {**head, "figure": name, "editor": None, **figure_record(figure)}
-            for who in ("people", "people_judged", "judge"):
-                found: EditorRanking = getattr(pair.ranking, who)
+            for who, found in pair.ranking.items():
                 for s in found.strengths:
-                    low, high = (None, None) if s.interval is None else (s.interval.low, s.interval.high)
+                    low, high = ends(s.interval)
                     place: dict[str, Json] = {"figure": f"strength_{who}", "editor": s.editor, "value": s.strength}
                     yield {**head, **place, "low": low, "high": high, "judged": found.votes}
                 if found.why:
@@ -165,15 +134,10 @@ def read_votes(file: Path, columns: Mapping[str, str], option: str) -> VoteTable
     Raises ConfigError and SampleError if nothing in it can be used; rows that cannot be used are in its notes.
     """
     table = read_labels(file)
-    roles, unknown = find_roles(table, columns, option, ROLES)
-    if unknown:
-        raise ConfigError(f"{option} {next(iter(unknown))}=…: no role of a table of votes; expected {', '.join(ROLES)}")
-    for role, what in (("item", "the item"), ("vote", "the vote")):
-        if role not in roles:
-            raise ConfigError(
-                f"{file}: no column names {what}; expected one of {', '.join(ROLES[role])}, found "
-                f"{', '.join(table.columns)}; or say which: {option} {role}=COLUMN"
-            )
+    unknown = next((role for role in columns if role not in ROLES), None)
+    if unknown is not None:
+        raise ConfigError(f"{option} {unknown}=…: no role of a table of votes; expected {', '.join(ROLES)}")
+    roles, _ = find_roles(table, columns, option, ROLES, "item", "vote")
     if ("a" in roles) != ("b" in roles):
         raise ConfigError(f"{file}: names one editor of each pair only; expected columns editor_a and editor_b, or neither")
     left_out: dict[str, list[int]] = {}
@@ -253,8 +217,8 @@ def agree_on_pairs(
         table, scale = _paired(verdicts, votes, merge=False), FOUR
         figures |= {f"four_{name}": f for name, f in label_figures(table, FOUR, drawing).items()}
     figures |= {f"three_{name}": f for name, f in label_figures(three, THREE, drawing).items()}
-    decided = np.array([preference in ("A", "B") for preference in people])
-    figures["decided_exact"] = label_figures(three.where(decided), THREE, drawing)["exact"]
+    decided = three.at([i for i, preference in enumerate(people) if preference in ("A", "B")])
+    figures["decided_exact"] = label_figures(decided, THREE, drawing)["exact"]
     whole = ranking(votes, people, drawing)
     judged = [None if v is None else preference for preference, v in zip(people, verdicts, strict=True)]
     return PairAgreement(
@@ -264,11 +228,11 @@ def agree_on_pairs(
         scale=scale,
         figures=figures,
         confusion=Confusion(columns=(*scale.names, None), rows=tuple(map(tuple, confusion(table, scale)))),
-        ranking=Rankings(
-            people=whole,
-            people_judged=ranking(votes, judged, drawing) if unjudged else whole,
-            judge=ranking(votes, verdicts, drawing),
-        ),
+        ranking={
+            "people": whole,
+            "people_judged": ranking(votes, judged, drawing) if unjudged else whole,
+            "judge": ranking(votes, verdicts, drawing),
+        },
         notes=(f"{unjudged} of {len(votes)} votes are on pairs without the judge's word",) if unjudged else (),
     )
 
@@ -334,44 +298,37 @@ def _tables(pair: PairAgreement, level: float) -> Iterator[Table]:
             titled = {"Accuracy" if name == "exact" else TITLES[name]: figure for name, figure in named.items()}
             yield figure_table(prefix, f"Answers: {answers}", titled, level)
     yield confusion_table(pair.scale, pair.confusion.rows, "Votes: people's in rows, the judge's in columns")
-    if pair.ranking.people.strengths or pair.ranking.judge.strengths:
+    if pair.ranking["people"].strengths or pair.ranking["judge"].strengths:
         yield _rankings(pair)
 
 
 def _notes(pair: PairAgreement) -> tuple[str, ...]:
     found = pair.ranking
-    why = {"people": found.people.why, "the judge": found.judge.why}
-    if pair.unjudged and found.judge.strengths:
-        why["people on the pairs that the judge judged"] = found.people_judged.why
+    why = {"people": found["people"].why, "the judge": found["judge"].why}
+    if pair.unjudged and found["judge"].strengths:
+        why["people on the pairs that the judge judged"] = found["people_judged"].why
     return (*pair.notes, *(f"No ranking of the editors by {who}: {reason}" for who, reason in why.items() if reason))
 
 
 def _rankings(pair: PairAgreement) -> Table:
     """Editors in people's order; people's also on the pairs that the judge judged, if these are not all."""
-    found = pair.ranking
-    both = {"People": found.people, "People, judged pairs": found.people_judged, "Judge": found.judge}
-    if not pair.unjudged:
-        del both["People, judged pairs"]
+    titles = {"people": "People", "people_judged": "People, judged pairs", "judge": "Judge"}
+    both = {titles[who]: one for who, one in pair.ranking.items() if pair.unjudged or who != "people_judged"}
     rows = []
-    for strength in found.people.strengths or found.judge.strengths:
+    for strength in pair.ranking["people"].strengths or pair.ranking["judge"].strengths:
         cells = [words(strength.editor)]
         for one in both.values():
             at = next((i for i, s in enumerate(one.strengths) if s.editor == strength.editor), None)
-            cells += [Cell(), words("")] if at is None else [_strength(one, at), Cell(value=at + 1)]
+            if at is None:
+                cells += [Cell(), words("")]
+                continue
+            low, high = ends(one.strengths[at].interval)
+            figure = Cell(value=one.strengths[at].strength, digits=2, low=low, high=high, interval_digits=2)
+            cells += [figure, Cell(value=at + 1)]
         rows.append(Row(cells=tuple(cells)))
     heads = (head for who, one in both.items() for head in (f"{who} (n = {one.votes})", "Rank"))
-    return Table(
-        name="ranking",
-        title="Editors: Bradley–Terry strength (log, mean 0), by people and by the judge; n: votes",
-        columns=(*label_columns("Editor"), *(Column(title=head) for head in heads)),
-        rows=tuple(rows),
-    )
-
-
-def _strength(found: EditorRanking, at: int) -> Cell:
-    inside = found.strengths[at].interval
-    low, high = (None, None) if inside is None else (inside.low, inside.high)
-    return Cell(value=found.strengths[at].strength, digits=2, low=low, high=high, interval_digits=2)
+    title = "Editors: Bradley–Terry strength (log, mean 0), by people and by the judge; n: votes"
+    return numbers("ranking", title, ("Editor", *heads), rows)
 
 
 def _title(pair: PairAgreement) -> str:

@@ -34,10 +34,8 @@ class Scale:
 
     values: tuple[float, ...]
     """Ascending: a label's place on the scale."""
-
     names: tuple[str, ...]
     """One for each value."""
-
     ordered: bool = True
     """False if the values only stand for names, so that nothing but equality counts."""
 
@@ -70,10 +68,10 @@ class Paired:
         a, b = (np.array([np.nan if v is None else round(v, DECIMALS) for v in values], dtype=float) for values in (x, y))
         return cls(x=a, y=b, clusters=tuple(clusters), names=names)
 
-    def where(self, keep: npt.NDArray[np.bool_]) -> Paired:
-        """The items where `keep` (n bool) is True."""
-        kept = tuple(c for c, k in zip(self.clusters, keep, strict=True) if k)
-        return Paired(x=self.x[keep], y=self.y[keep], clusters=kept, names=self.names)
+    def at(self, places: Sequence[int]) -> Paired:
+        """The items at these places, 0 to n − 1."""
+        index, clusters = np.array(places, dtype=np.intp), tuple(self.clusters[i] for i in places)
+        return Paired(x=self.x[index], y=self.y[index], clusters=clusters, names=self.names)
 
     def on(self, scale: Scale) -> Paired:
         """Return the same with readings that are labels of the scale; a median of repeats may lie between two."""
@@ -112,28 +110,22 @@ def figures(
 ) -> dict[str, Figure]:
     """Return every figure that the two readings allow, by name.
 
-    numbers: for correlations and errors, if the scale has an order.   labels: the readings that are labels of the scale;
-    None for those of `numbers`.   scale: None if the readings are numbers without labels.   good: adds accuracy and F1.
+    numbers: for correlations (ties get their average rank), if the scale has an order, and for errors: mae, the mean of
+    |x − y|, and bias, the mean of x − y, positive where x is the more lenient.   labels: the readings that are labels of
+    the scale; None for those of `numbers`.   scale: None if the readings are numbers without labels.   good: adds accuracy
+    and F1 of good (at least `good`) or not; F1 is that of the good ones, y being the truth.
     """
     found: dict[str, Figure] = {}
     labels = (numbers if scale is None else numbers.on(scale)) if labels is None else labels
     if scale is None or scale.ordered:
-        found |= correlations(numbers, drawing) | errors(numbers, drawing)
+        found |= _figures(numbers, {**CORRELATIONS, "mae": mae, "bias": bias}, drawing)
     if scale is not None:
         found |= label_figures(labels, scale, drawing)
     if good is not None:
-        found |= good_figures(labels, good, drawing)
+        found |= _figures(labels, {"accuracy": accuracy(good), "f1": f1(good)}, drawing)
+        if found["f1"].adjusted is not None:
+            found["f1"] = replace(found["f1"], adjusted=_f1_adjusted(labels, good))
     return found
-
-
-def correlations(paired: Paired, drawing: Drawing = DRAWING) -> dict[str, Figure]:
-    """Spearman's rho and Kendall's tau-b (ties get their average rank), and Pearson's r."""
-    return _figures(paired, CORRELATIONS, drawing)
-
-
-def errors(paired: Paired, drawing: Drawing = DRAWING) -> dict[str, Figure]:
-    """mae: mean |x − y|; bias: mean x − y, positive where x is the more lenient."""
-    return _figures(paired, {"mae": mae, "bias": bias}, drawing)
 
 
 def label_figures(paired: Paired, scale: Scale, drawing: Drawing = DRAWING) -> dict[str, Figure]:
@@ -144,21 +136,9 @@ def label_figures(paired: Paired, scale: Scale, drawing: Drawing = DRAWING) -> d
     found: dict[str, Points] = {"exact": exact, "kappa": kappa()}
     if scale.ordered:
         found["weighted_kappa"] = kappa(quadratic=True)
-    found["alpha_nominal"] = pair_alpha(scale.values, "nominal")
-    if scale.ordered:
-        found |= {
-            "alpha_ordinal": pair_alpha(scale.values, "ordinal"),
-            "alpha_interval": pair_alpha(scale.values, "interval"),
-        }
+    for level in ("nominal", "ordinal", "interval") if scale.ordered else ("nominal",):
+        found[f"alpha_{level}"] = pair_alpha(scale.values, level)
     return _figures(paired, found, drawing)
-
-
-def good_figures(paired: Paired, good: float, drawing: Drawing = DRAWING) -> dict[str, Figure]:
-    """accuracy and f1 of good (at least `good`) or not; F1 is that of the good ones, y being the truth."""
-    figures = _figures(paired, {"accuracy": accuracy(good), "f1": f1(good)}, drawing)
-    if figures["f1"].adjusted is not None:
-        figures["f1"] = replace(figures["f1"], adjusted=_f1_adjusted(paired, good))
-    return figures
 
 
 def confusion(paired: Paired, scale: Scale) -> list[list[int]]:

@@ -9,8 +9,7 @@ figure's own range is read rightly. With fewer than some twenty clusters it is t
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Final, Literal, TypeAlias
@@ -22,8 +21,8 @@ from pydantic import PlainSerializer
 from editloupe.values import Serialisable
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-Statistic: TypeAlias = Callable[[Floats], Floats]
-"""B×n weights (how often each of n items was drawn in each of B resamples) → B values, NaN where a resample has none."""
+OrNull: TypeAlias = Annotated[str, PlainSerializer(lambda text: text or None)]
+"""Text that JSON gives as null where there is none."""
 
 Aggregate: TypeAlias = Literal["fisher", "mean", "tanh-mean"]
 
@@ -34,8 +33,6 @@ LEAST_DEFINED: Final = 0.9
 """Share of resamples that must have a value; below it the values left are a selection, and there is no interval."""
 
 _NOTHING: Final = {True: "nothing was judged", False: "nothing was asked"}
-_BLOCK: Final = 4_000_000
-"""Weights that are held at once: 32 MB."""
 
 
 class Undefined(ValueError):
@@ -49,7 +46,6 @@ class Drawing(Serialisable):
     resamples: int = RESAMPLES
     level: float = LEVEL
     """Coverage of the intervals, 0 to 1."""
-
     seed: int = SEED
 
 
@@ -71,48 +67,21 @@ class Estimate(Serialisable):
 
     value: float | None
     """None if it does not exist; `why` then gives the reason."""
-
     interval: ConfidenceInterval | None = None
     """None if it cannot be computed."""
-
     judged: int
     """Items with what the figure needs."""
-
     asked: int
     """All items that should have it."""
-
     clusters: int = 0
     """Source images judged."""
-
-    why: Annotated[str, PlainSerializer(lambda why: why or None)] = ""
+    why: OrNull = ""
     """Why there is no value; "" if there is one."""
 
     @property
     def coverage(self) -> float | None:
         """Return judged / asked, 0 to 1; None if nothing was asked."""
         return self.judged / self.asked if self.asked else None
-
-
-def bootstrap(
-    statistic: Statistic,
-    clusters: Sequence[Hashable],
-    *,
-    resamples: int = RESAMPLES,
-    level: float = LEVEL,
-    seed: int = SEED,
-) -> ConfidenceInterval | None:
-    """The percentile interval of `statistic` over resampled clusters.
-
-    clusters: one name for each of the n items; items of one cluster are drawn together.
-    None with fewer than two clusters, or where fewer than `LEAST_DEFINED` of the resamples have a value.
-    """
-    index, count = numbered(clusters)
-    if count < 2:
-        return None
-    drawn = draws(count, resamples=resamples, seed=seed)
-    step = max(1, _BLOCK // max(1, len(index)))
-    blocks = [statistic(drawn[at : at + step][:, index]) for at in range(0, resamples, step)]
-    return interval(np.concatenate(blocks), level=level)
 
 
 def interval(values: Floats, *, level: float = LEVEL) -> ConfidenceInterval | None:
@@ -129,6 +98,11 @@ def interval(values: Floats, *, level: float = LEVEL) -> ConfidenceInterval | No
     if np.ptp(found) <= 1e-12 * np.abs(found).max():
         return None
     return ConfidenceInterval(low=float(low), high=float(high), level=level)
+
+
+def ends(found: ConfidenceInterval | None) -> tuple[float, float] | tuple[None, None]:
+    """Return an interval's ends; None twice where there is none."""
+    return (None, None) if found is None else (found.low, found.high)
 
 
 @lru_cache(maxsize=4)
@@ -193,14 +167,10 @@ def aggregate(correlations: Sequence[float], how: Aggregate = "fisher") -> float
     """
     if not len(correlations):
         raise Undefined("no group has a correlation")
-    if how == "mean":
-        return math.fsum(correlations) / len(correlations)
-    if how == "tanh-mean":
-        return math.tanh(math.fsum(correlations) / len(correlations))
     # What is 1 on paper is often a bit below it in floating point, and arctanh makes 18 of that bit.
-    if any(abs(r) > 1 - 1e-12 for r in correlations):
+    if how == "fisher" and any(abs(r) > 1 - 1e-12 for r in correlations):
         raise Undefined("a group correlates at exactly 1 or -1, where Fisher's z is infinite; see --aggregate mean")
-    return math.tanh(math.fsum(map(math.atanh, correlations)) / len(correlations))
+    return float(aggregate_each(np.array(correlations)[:, None], how)[0])
 
 
 def aggregate_each(rows: Floats, how: Aggregate = "fisher") -> Floats:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import PlainSerializer
 
-from editloupe.stats.bootstrap import DRAWING, ConfidenceInterval, Drawing, Floats, draws, interval, numbered
+from editloupe.stats.bootstrap import DRAWING, ConfidenceInterval, Drawing, Floats, OrNull, draws, interval, numbered
 from editloupe.values import Serialisable
 
 _STEPS: Final = 10_000
@@ -26,12 +25,10 @@ class Strength(Serialisable):
     """One editor."""
 
     editor: str
-
     strength: float
     """Log strength, the mean of all editors being 0. An editor that is d stronger than another is preferred with
     probability 1 / (1 + exp(−d)).
     """
-
     interval: ConfidenceInterval | None
 
 
@@ -41,9 +38,8 @@ class EditorRanking(Serialisable):
 
     strengths: tuple[Strength, ...]
     """Empty if there is no ranking; `why` then gives the reason."""
-
     votes: int
-    why: Annotated[str, PlainSerializer(lambda why: why or None)] = ""
+    why: OrNull = ""
 
 
 def rank(matches: Sequence[Match], drawing: Drawing = DRAWING) -> EditorRanking:

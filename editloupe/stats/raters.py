@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,7 +13,6 @@ from editloupe.stats.agreement import DECIMALS, Cells, Paired, correlation
 from editloupe.stats.bootstrap import (
     DRAWING,
     Aggregate,
-    ConfidenceInterval,
     Drawing,
     Estimate,
     Floats,
@@ -36,10 +35,8 @@ class Panel:
 
     ratings: Floats
     """raters×n float64; NaN where one did not rate."""
-
     raters: tuple[str, ...]
     """Their names."""
-
     clusters: tuple[Hashable, ...]
     """The source image of each item."""
 
@@ -122,52 +119,51 @@ def rater_vs_others(
 
 def _alpha(panel: Panel, scale: Level, drawing: Drawing) -> Estimate:
     use = panel.counts > 1
-    asked, judged = panel.ratings.shape[1], int(use.sum())
-    if judged < 2:
-        return Estimate(value=None, judged=judged, asked=asked, why=_few(judged))
+    if use.sum() < 2:
+        return _none(panel, use)
     values, counts = _counted(panel.ratings[:, use])
     # Each item's pairs of ratings, o_cv = n_c·n_v (n_c·(n_c − 1) on the diagonal), over its raters less one.
     pairs = counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(len(values))
     pairs /= (counts.sum(axis=1) - 1)[:, None, None]
-    cluster, many = numbered([c for c, u in zip(panel.clusters, use, strict=True) if u])
-    found = alpha(pairs.sum(axis=0)[None], values, scale)[0]
-    inside = None
-    if many > 1 and len(values) <= MOST_VALUES and np.isfinite(found):
-        sums = np.zeros((many, *pairs.shape[1:]))
-        np.add.at(sums, cluster, pairs)
-        drawn = draws(many, resamples=drawing.resamples, seed=drawing.seed)
-        inside = interval(alpha(np.tensordot(drawn, sums, axes=1), values, scale), level=drawing.level)
-    return _estimate(found, judged, asked, many, inside)
+    drawn = drawing if len(values) <= MOST_VALUES else None
+    return _estimate(panel, use, pairs, lambda sums: alpha(sums, values, scale), drawn)
 
 
 def _fleiss(panel: Panel, drawing: Drawing) -> Estimate:
     """1 − (1 − P̄) / (1 − P̄e), on the items that as many people rated as rated any item most often."""
-    asked = panel.ratings.shape[1]
-    raters = int(np.bincount(panel.counts).argmax()) if asked else 0
+    raters = int(np.bincount(panel.counts).argmax()) if len(panel.counts) else 0
     if raters < 2:
-        why = _few(0) if not (panel.counts > 1).any() else "most items have one rater only"
-        return Estimate(value=None, judged=0, asked=asked, why=why)
+        found = _none(panel, np.zeros(len(panel.counts), dtype=bool))
+        return replace(found, why="most items have one rater only") if (panel.counts > 1).any() else found
     use = panel.counts == raters
     if use.sum() < 2:
-        return Estimate(value=None, judged=int(use.sum()), asked=asked, why=_few(int(use.sum())))
+        return _none(panel, use)
     counts = _counted(panel.ratings[:, use])[1]
     agree = ((counts**2).sum(axis=1) - raters) / (raters * (raters - 1))
+    return _estimate(panel, use, np.column_stack([agree, counts / raters, np.ones(len(counts))]), _fleiss_of, drawing)
+
+
+def _none(panel: Panel, use: npt.NDArray[np.bool_]) -> Estimate:
+    """No figure beyond chance: one item shows no more than whether its raters agree on it."""
+    why = "fewer than 2 items are shared by raters" if use.any() else "fewer than 2 raters share an item"
+    return Estimate(value=None, judged=int(use.sum()), asked=len(panel.counts), why=why)
+
+
+def _estimate(
+    panel: Panel, use: npt.NDArray[np.bool_], items: Floats, figure: Callable[[Floats], Floats], drawing: Drawing | None
+) -> Estimate:
+    """The figure of the sum of rows, one a used item, with its interval; drawing: None for no interval."""
     cluster, many = numbered([c for c, u in zip(panel.clusters, use, strict=True) if u])
-    table = np.column_stack([agree, counts / raters, np.ones(len(counts))])
-    found = _fleiss_of(table.sum(axis=0)[None])[0]
-    inside = None
-    if many > 1 and np.isfinite(found):
-        sums = np.zeros((many, table.shape[1]))
-        np.add.at(sums, cluster, table)
-        inside = interval(
-            _fleiss_of(draws(many, resamples=drawing.resamples, seed=drawing.seed) @ sums), level=drawing.level
-        )
-    return _estimate(found, int(use.sum()), asked, many, inside)
-
-
-def _few(shared: int) -> str:
-    """Why agreement beyond chance cannot be told: one item shows no more than whether its raters agree on it."""
-    return "fewer than 2 items are shared by raters" if shared else "fewer than 2 raters share an item"
+    found, inside = figure(items.sum(axis=0)[None])[0], None
+    base = Estimate(value=None, judged=int(use.sum()), asked=len(panel.counts), clusters=many)
+    if not np.isfinite(found):
+        return replace(base, why="all raters gave one value only")
+    if many > 1 and drawing is not None:
+        sums = np.zeros((many, *items.shape[1:]))
+        np.add.at(sums, cluster, items)
+        drawn = draws(many, resamples=drawing.resamples, seed=drawing.seed)
+        inside = interval(figure(np.tensordot(drawn, sums, axes=1)), level=drawing.level)
+    return replace(base, value=float(found), interval=inside)
 
 
 def _fleiss_of(sums: Floats) -> Floats:
@@ -185,9 +181,3 @@ def _counted(ratings: Floats) -> tuple[Floats, Floats]:
     """The distinct values, ascending, and items×values counts."""
     values = np.unique(ratings[~np.isnan(ratings)])
     return values, (ratings[:, :, None] == values).sum(axis=0).astype(float)
-
-
-def _estimate(found: float, judged: int, asked: int, clusters: int, inside: ConfidenceInterval | None) -> Estimate:
-    if not np.isfinite(found):
-        return Estimate(value=None, judged=judged, asked=asked, clusters=clusters, why="all raters gave one value only")
-    return Estimate(value=float(found), judged=judged, asked=asked, clusters=clusters, interval=inside)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import PlainSerializer
-
+from editloupe.stats.bootstrap import OrNull
 from editloupe.values import Serialisable
 
 _LEAST_TESTED: Final = 6
@@ -21,14 +20,11 @@ class Significance(Serialisable):
 
     p: float | None
     """Two-sided; None if `why` says why there is none."""
-
     p_holm: float | None = None
     """p corrected by Holm for all tests of its table."""
-
     n: int
     """Source images or samples that it rests on."""
-
-    why: Annotated[str, PlainSerializer(lambda why: why or None)] = ""
+    why: OrNull = ""
 
 
 def signed_ranks(differences: Sequence[float | None], clusters: Sequence[Hashable]) -> Significance:

@@ -13,6 +13,8 @@ import pytest
 
 from editloupe import Run, plugins
 from editloupe.errors import ConfigError
+from editloupe.reports.pivot import spec_table
+from editloupe.scores import Interval, Metric, Score, TableSpec
 from tests.reports.checks import Checks
 from tests.reports.runs import Row, answered, sample, write_protocol_run
 from tests.toys.install import install
@@ -202,3 +204,21 @@ def test_two_judges_stand_side_by_side_turn_by_turn(tmp_path: Path, editloupe: P
     assert code == 0, err
     one, two = json.loads(out)["together"]["records"]
     assert (one["mean"], two["mean"], two["difference"], two["common"], two["asked"]) == (0.5, 1.0, 0.5, 2, 2)
+
+
+def test_a_metric_that_is_called_overall_keeps_its_own_column():
+    """Beside the mean of the two metrics, 10 and 0 of 10."""
+    metrics = [Metric(id=name, domain=Interval(low=0, high=10)) for name in ("overall", "other")]
+    scores = [
+        Score(sample_id="a", metric=metric.id, value=value, normalised=metric.normalise(value))
+        for metric, value in zip(metrics, (10.0, 0.0), strict=True)
+    ]
+    table = spec_table(TableSpec(title="Scores", overall=False, normalise=True), scores, metrics)
+    assert table is not None
+    assert [
+        (column.title, cell.value) for column, cell in zip(table.columns[1:], table.rows[0].cells[1:], strict=True)
+    ] == [
+        ("overall", 100.0),
+        ("other", 0.0),
+        ("Overall", 50.0),
+    ]

@@ -13,7 +13,7 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
-from editloupe.reports.compare import entropy
+from editloupe.protocols.repeats import entropy_of
 from editloupe.stats.significance import mcnemar, signed_ranks
 from tests.conftest import final
 from tests.reports.runs import IF, LEVELS, VC, Row, finding, sample, write_run
@@ -176,9 +176,8 @@ def test_one_sample_gives_no_chance_corrected_figure(compared: Comparer):
 
 
 def test_entropy_by_hand():
-    assert entropy(["x", "y", "y", "x"]) == 1.0
-    assert entropy(["x"] * 7) == 0.0
-    assert entropy([]) is None
+    assert entropy_of([2, 2]) == 1.0
+    assert entropy_of([7]) == 0.0
 
 
 def test_signed_ranks_are_of_source_images():

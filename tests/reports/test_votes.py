@@ -110,12 +110,12 @@ def test_rankings_say_on_how_many_votes_they_rest_and_people_are_also_ranked_on_
     rows = cast(*[("x", "y", "A")] * 3, ("x", "y", "B"))
     values = {"i0": 1.0, "i3": -1.0}
     found = agree_on_pairs(rows, "IF", score=lambda e, i: 0.0 if i in values and e == "y" else values.get(i))
-    assert (found.ranking.people.votes, found.ranking.judge.votes) == (4, 2)
-    assert found.ranking.people.strengths[0].strength == pytest.approx(math.log(3) / 2)
-    assert found.unjudged and found.ranking.people_judged.votes == 2
-    assert [s.strength for s in found.ranking.people_judged.strengths] == pytest.approx([0, 0])
+    assert (found.ranking["people"].votes, found.ranking["judge"].votes) == (4, 2)
+    assert found.ranking["people"].strengths[0].strength == pytest.approx(math.log(3) / 2)
+    assert found.unjudged and found.ranking["people_judged"].votes == 2
+    assert [s.strength for s in found.ranking["people_judged"].strengths] == pytest.approx([0, 0])
     report = VoteAgreement(judge="j", people="p", pairs=(found,), bootstrap=DRAWING, notes=())
-    ranks = report.page.sections[0].tables[-1]
+    ranks = next(report.sections()).tables[-1]
     assert tuple(column.title for column in ranks.columns) == (
         "Editor", "People (n = 4)", "Rank", "People, judged pairs (n = 2)", "Rank", "Judge (n = 2)", "Rank",
     )  # fmt: skip

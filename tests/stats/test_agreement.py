@@ -13,9 +13,7 @@ from editloupe.stats.agreement import (
     Paired,
     Scale,
     confusion,
-    correlations,
-    errors,
-    good_figures,
+    figures,
     label_figures,
 )
 from editloupe.stats.bootstrap import Drawing, draws
@@ -35,7 +33,7 @@ def test_correlations_with_ties_by_hand():
     Spearman: ranks 1 2.5 2.5 4 and 1 3.5 2 3.5; d = −1.5 0 0 1.5 and −1.5 1 −0.5 1: 3.75 / sqrt(4.5 · 4.5) = 0.83333.
     Kendall: pairs 12+ 13+ 14+ 23 (tied in x) 24 (tied in y) 34+: 4 / sqrt(5 · 5) = 0.8.
     """
-    found = correlations(paired([1, 2, 2, 3], [1, 3, 2, 3]))
+    found = figures(paired([1, 2, 2, 3], [1, 3, 2, 3]))
     assert found["pearson"].value == pytest.approx(0.85280, abs=1e-5)
     assert found["spearman"].value == pytest.approx(0.83333, abs=1e-5)
     assert found["kendall"].value == pytest.approx(0.8)
@@ -43,7 +41,7 @@ def test_correlations_with_ties_by_hand():
 
 def test_errors_by_hand():
     """Differences 1, 0, −2: mean size 1, mean −1/3: the judge is the stricter one."""
-    found = errors(paired([2, 2, 1], [1, 2, 3]))
+    found = figures(paired([2, 2, 1], [1, 2, 3]))
     assert found["mae"].value == pytest.approx(1)
     assert found["bias"].value == pytest.approx(-1 / 3)
     assert found["mae"].adjusted is None
@@ -65,7 +63,7 @@ def test_kappa_exact_match_and_alpha_by_hand():
     for level in ("nominal", "ordinal", "interval"):
         assert found[f"alpha_{level}"].value == pytest.approx(0.424242, abs=1e-6)
     # TP 3, FP 2 (judge 2, people 1), FN 1: 6 / (6 + 3).
-    good = good_figures(paired(x, y), 2)
+    good = figures(paired(x, y), good=2)
     assert good["f1"].value == pytest.approx(6 / 9)
     assert good["accuracy"].value == pytest.approx(0.7)
 
@@ -83,36 +81,36 @@ def test_names_without_order_have_no_distances():
 
 
 def test_what_does_not_exist_is_said_to_be_undefined():
-    assert correlations(paired([2, 2, 2], [1, 2, 3]))["spearman"].why == "the judge gave one value only"
-    assert correlations(paired([1, 2], [3, 3]))["pearson"].why == "people gave one value only"
-    assert correlations(paired([1], [2]))["kendall"].why == "fewer than 2 pairs"
-    assert correlations(paired([None, None], [1, 2]))["kendall"].why == "nothing was judged"
-    assert correlations(paired([1, 2], [None, None]))["kendall"].why == "nothing was labelled by people"
+    assert figures(paired([2, 2, 2], [1, 2, 3]))["spearman"].why == "the judge gave one value only"
+    assert figures(paired([1, 2], [3, 3]))["pearson"].why == "people gave one value only"
+    assert figures(paired([1], [2]))["kendall"].why == "fewer than 2 pairs"
+    assert figures(paired([None, None], [1, 2]))["kendall"].why == "nothing was judged"
+    assert figures(paired([1, 2], [None, None]))["kendall"].why == "nothing was labelled by people"
     same = label_figures(paired([3, 3, 3], [3, 3, 3]), FOUR)
     assert same["exact"].value == 1
     for name in ("kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal", "alpha_interval"):
         assert same[name].value is None
         assert same[name].why == "the judge and people gave one value only, and the same"
-    bad = good_figures(paired([1, 2], [1, 2]), 3)
+    bad = figures(paired([1, 2], [1, 2]), good=3)
     assert bad["f1"].why == "neither calls any item good" and bad["f1"].adjusted is None
 
 
 def test_values_that_are_equal_on_paper_are_ties():
     """0.1 + 0.2 is not 0.3 in floating point: ranked apart they would make tau-b 1 and not 2 / sqrt(2 · 3)."""
-    found = correlations(paired([0.1 + 0.2, 0.3, 0.5], [1, 2, 3]))
+    found = figures(paired([0.1 + 0.2, 0.3, 0.5], [1, 2, 3]))
     assert found["kendall"].value == pytest.approx(2 / math.sqrt(6))
 
 
 def test_the_unjudged_are_counted_and_adjusted_for():
     """4 of 5 judged. Exact 3/4, with the fifth as wrong 3/5. Kappa times 0.8, tau times 0.64."""
     pair = paired([1, 2, 3, 3, None], [1, 2, 3, 4, 4])
-    labels, ranks = label_figures(pair, FOUR), correlations(pair)
+    labels, ranks = label_figures(pair, FOUR), figures(pair)
     assert (labels["exact"].judged, labels["exact"].asked) == (4, 5)
     assert labels["exact"].adjusted == pytest.approx(0.6)
     assert labels["kappa"].adjusted == pytest.approx(0.8 * (labels["kappa"].value or 0))
     assert ranks["kendall"].adjusted == pytest.approx(0.64 * (ranks["kendall"].value or 0))
     # Good are 3 and 4: TP 2, nothing wrong: F1 1; the unjudged good one is missed: 4 / (4 + 1).
-    good = good_figures(pair, 3)
+    good = figures(pair, good=3)
     assert good["f1"].value == 1
     assert good["f1"].adjusted == pytest.approx(0.8)
 
