@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from editloupe.chat import ImagePart, Message, TextPart, Usage
-from editloupe.errors import ConfigError, StorageError
-from editloupe.exports.episodes import Episode, Exchange, Source, remarks, sampling
-from editloupe.exports.messages import function, lost
+from editloupe.errors import ConfigError
+from editloupe.exports.episodes import Episode, Exchange, Source, function, lost, remarks, sampling
 from editloupe.exports.write import json_bytes, whole, without_none
 from editloupe.traces.events import ToolResult
 from editloupe.values import ImageRef
@@ -91,7 +89,7 @@ class _Writer:
         found: list[dict[str, Any]] = [
             {
                 "source": "system" if message.role == "system" else "user",
-                "timestamp": episode.header.time if first else exchange.time,
+                "timestamp": episode.header.time if first else exchange.event.time,
                 "message": self._content(message),
             }
             for message in asked
@@ -99,7 +97,7 @@ class _Writer:
         if exchange.failure is not None:
             failure = exchange.failure
             message = f"The endpoint did not answer: {failure.error}: {failure.message}"
-            found.append({"source": "system", "timestamp": exchange.time, "message": message})
+            found.append({"source": "system", "timestamp": exchange.event.time, "message": message})
         else:
             found.append(self._agent(episode, exchange))
         if exchange.shared:
@@ -128,7 +126,7 @@ class _Writer:
         )
         return without_none(
             source="agent",
-            timestamp=exchange.time,
+            timestamp=exchange.event.time,
             model_name=reply.model or episode.model,
             message=reply.text,
             reasoning_content=reply.reasoning or None,
@@ -180,13 +178,8 @@ class _Writer:
         name = f"images/{path.parent.name}/{path.name}"
         copy = self.folder / name
         if not copy.exists():
-            try:
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                part = copy.with_name(f".{copy.name}.part")
-                shutil.copyfile(path, part)
-                part.replace(copy)
-            except OSError as error:
-                raise StorageError(f"{copy} cannot be written: {error.strerror or error}") from error
+            with whole(copy) as file:
+                file.write(path.read_bytes())
         return self.up + name
 
     def _totals(self, episode: Episode, steps: int) -> dict[str, Any]:

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from editloupe.chat import Finish, ImagePart, Message, Reply, Usage
+from editloupe.chat import Finish, Message, Reply, Usage
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Episode, Source
-from editloupe.exports.messages import lost
 from editloupe.exports.write import json_bytes, whole, without_none
 from editloupe.findings import Finding
 
@@ -67,18 +66,16 @@ def _log(source: Source, samples: list[dict[str, Any]], span: list[str]) -> dict
     """span: the first and the last time of the traces; empty where there is none."""
     judge_id, backend = next(iter(source.judges.items()))
     model = backend.partition("?")[0]
-    info = source.store.info
-    judges = info.get("judges")
-    judge = judges.get(judge_id, {}) if isinstance(judges, Mapping) else {}
-    identity = info["identity"]
-    assert isinstance(judge, Mapping) and isinstance(identity, Mapping), "as the store has read them"
+    spec, judges = source.store.spec, source.store.info.get("judges")
+    judge = judges.get(judge_id) if isinstance(judges, Mapping) else None
+    assert isinstance(judge, Mapping), "as the store has read it"
     findings = source.findings
     ids = list(dict.fromkeys(map(_sample_id, findings)))
     started, completed = span or ("", "")
     run_id = _id(source.folder.resolve().name, judge_id, started)
     sampling = judge.get("sampling")
     config = {k: v for k, v in sampling.items() if v is not None} if isinstance(sampling, Mapping) else {}
-    name = f"editloupe/{identity.get('protocol', 'judge')}"
+    endpoint = str(judge.get("endpoint", ""))
     return {
         "version": VERSION,
         "status": "success",
@@ -86,17 +83,17 @@ def _log(source: Source, samples: list[dict[str, Any]], span: list[str]) -> dict
             "eval_id": _id(run_id, "eval"),
             "run_id": run_id,
             "created": started or "1970-01-01T00:00:00+00:00",
-            "task": name,
+            "task": f"editloupe/{spec.identity.get('protocol', 'judge')}",
             "task_id": _id(run_id, "task"),
             "task_version": 1,
-            "task_args": dict(identity),
+            "task_args": dict(spec.identity),
             "solver": "editloupe",
             "dataset": {"name": source.folder.resolve().name, "samples": len(ids), "sample_ids": ids, "shuffled": False},
             "model": model,
             "model_generate_config": config,
-            **_base_url(str(judge.get("endpoint", ""))),
+            **({"model_base_url": endpoint} if urlsplit(endpoint).scheme in ("http", "https") else {}),
             "config": {"epochs": 1 + max((f.repeat for f in findings), default=0)},
-            "packages": {"editloupe": str(_record(info).get("editloupe", ""))},
+            "packages": {"editloupe": str(spec.record.get("editloupe", ""))},
             "metadata": {"judge_id": judge_id, "judge": dict(judge)},
         },
         "plan": {"name": "editloupe", "steps": [{"solver": "editloupe", "params": {}}], "config": config},
@@ -195,17 +192,13 @@ def _limit(finding: Finding, episode: Episode | None) -> dict[str, Any] | None:
 
 
 def _message(source: Source, message: Message, model: str, number: int, finding: Finding) -> dict[str, Any]:
-    content: list[dict[str, Any]] = []
-    for part in message.parts:
-        uri = source.image(part.image) if isinstance(part, ImagePart) else None
-        if uri is not None:
-            content.append({"type": "image", "image": uri})
-        else:
-            content.append({"type": "text", "text": lost(part) if isinstance(part, ImagePart) else part.text})
     found: dict[str, Any] = {
         "id": _id(finding.task_id, finding.judge_id, str(finding.repeat), str(number)),
         "role": message.role,
-        "content": content,
+        "content": [
+            {"type": "text", "text": text} if image is None else {"type": "image", "image": text}
+            for text, image in source.pieces(message)
+        ],
     }
     if message.role == "assistant":
         found |= {"source": "generate", "model": model}
@@ -250,15 +243,6 @@ def _sample_id(finding: Finding) -> str:
     about = finding.about
     turn, part = f"@turn {about.turn}" if about.turn else "", about.part.removeprefix("target ")
     return f"{about.key}#{finding.metric}{turn}" + (f"@{part}" if part else "")
-
-
-def _base_url(endpoint: str) -> dict[str, str]:
-    return {"model_base_url": endpoint} if urlsplit(endpoint).scheme in ("http", "https") else {}
-
-
-def _record(info: Mapping[str, Any]) -> Mapping[str, Any]:
-    record = info.get("record")
-    return record if isinstance(record, Mapping) else {}
 
 
 def _id(*parts: str) -> str:

@@ -6,11 +6,12 @@ less than was asked for. A requirement of `gate` is a test case as well: an erro
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from xml.etree import ElementTree as ET
 
 from editloupe.errors import ConfigError
@@ -21,6 +22,9 @@ from editloupe.runs.judges import names_of
 
 if TYPE_CHECKING:
     from editloupe.reports.gate import Checked
+
+_Outcome: TypeAlias = Literal["system-out", "failure", "error"]
+"""How a case ended, as the element is named; "system-out" is a pass."""
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -40,13 +44,12 @@ class Counted:
 class _Case:
     name: str
     classname: str
-    outcome: Literal["system-out", "failure", "error"]
-    """"system-out" is a pass."""
-    text: str
+    outcome: _Outcome
     kind: str = ""
     """What sort of failure or error."""
     message: str = ""
     """One line, for a failure or an error."""
+    text: str
     seconds: float = 0.0
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -54,7 +57,7 @@ class _Case:
 @dataclass(frozen=True, kw_only=True)
 class _Suite:
     name: str
-    cases: Sequence[_Case]
+    cases: list[_Case]
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -66,41 +69,33 @@ def write_junit(source: Source, path: Path, *, fail_below: str | None = None) ->
 
     Raises ConfigError for a label that no metric of the run has, and StorageError.
     """
-    limits, limitless = _limits(source, fail_below)
-    suites: dict[tuple[str, str], list[_Case]] = {}
-    for finding in source.findings:
-        cases = suites.setdefault((finding.judge_id, finding.metric), [])
-        cases.append(_case(source, finding, limits(finding.metric)))
+    limits = {} if fail_below is None else _limits(source, fail_below)
     names = names_of(source.store.info.get("judges"))
-    _write(
-        path,
-        f"editloupe {source.folder.resolve().name}",
-        [
-            _Suite(name=f"{names[judge]} {metric}", cases=cases, properties={"judge_id": judge, "metric": metric})
-            for (judge, metric), cases in suites.items()
-        ],
-    )
-    outcomes = [case.outcome for cases in suites.values() for case in cases]
+    suites: dict[tuple[str, str], _Suite] = {}
+    for finding in source.findings:
+        judge, metric = finding.judge_id, finding.metric
+        properties = {"judge_id": judge, "metric": metric}
+        suite = suites.setdefault((judge, metric), _Suite(name=f"{names[judge]} {metric}", cases=[], properties=properties))
+        suite.cases.append(_case(source, finding, limits.get(metric)))
+    _write(path, f"editloupe {source.folder.resolve().name}", list(suites.values()))
+    outcomes = [case.outcome for suite in suites.values() for case in suite.cases]
+    asked = dict.fromkeys(f.metric for f in source.findings if fail_below is not None)
     return Counted(
-        tests=len(outcomes), failures=outcomes.count("failure"), errors=outcomes.count("error"), limitless=limitless
+        tests=len(outcomes),
+        failures=outcomes.count("failure"),
+        errors=outcomes.count("error"),
+        limitless=tuple(metric for metric in asked if metric not in limits),
     )
 
 
 def write_gate_junit(checked: Iterable[Checked], path: Path) -> None:
     """Write the outcome of a gate, a case for each requirement and judge. Raises ConfigError and StorageError."""
-    outcomes: Mapping[str, Literal["system-out", "failure", "error"]] = {"failed": "failure", "undefined": "error"}
-    kinds = {"failed": "gate", "undefined": "undefined"}
-    cases = [
-        _Case(
-            name=one.name,
-            classname=one.judge,
-            outcome=outcomes.get(one.verdict, "system-out"),
-            kind=kinds.get(one.verdict, ""),
-            message=one.told,
-            text=one.told if one.verdict == "passed" else "",
-        )
-        for one in checked
-    ]
+    outcomes: Mapping[str, tuple[_Outcome, str]] = {"failed": ("failure", "gate"), "undefined": ("error", "undefined")}
+    cases = []
+    for one in checked:
+        outcome, kind = outcomes.get(one.verdict, ("system-out", ""))
+        text = one.told if one.verdict == "passed" else ""
+        cases.append(_Case(name=one.name, classname=one.judge, outcome=outcome, kind=kind, message=one.told, text=text))
     _write(path, "editloupe gate", [_Suite(name="editloupe gate", cases=cases)])
 
 
@@ -139,20 +134,18 @@ def _add_properties(element: ET.Element, properties: Mapping[str, str]) -> None:
 
 
 def _case(source: Source, finding: Finding, limit: float | None) -> _Case:
-    name = finding.about.key
-    name += f" [{finding.about.scope}]" if finding.about.scope else ""
-    name += "" if finding.repeat == 0 else f" [repeat {finding.repeat + 1}]"
-    answer = str(finding.answer)
+    scope = f" [{finding.about.scope}]" if finding.about.scope else ""
+    again = f" [repeat {finding.repeat + 1}]" if finding.repeat else ""
     worth = "" if finding.value is None or finding.label is None else f" ({finding.value:g})"
-    outcome: Literal["system-out", "failure", "error"] = "system-out"
-    kind, message, text = "", "", f"{answer}{worth}\n{finding.reason}".strip()
+    outcome: _Outcome = "system-out"
+    kind, message, text = "", "", f"{finding.answer}{worth}\n{finding.reason}".strip()
     if finding.status != "ok":
         outcome, kind, message, text = "error", finding.status, _line(finding.reason), finding.reason
     elif limit is not None and finding.value is not None and finding.value < limit:
         outcome, kind, text = "failure", "below_limit", finding.reason
-        message = f"{answer}{worth} is below {limit:g}"
+        message = f"{finding.answer}{worth} is below {limit:g}"
     return _Case(
-        name=name,
+        name=f"{finding.about.key}{scope}{again}",
         classname=f"{source.store.protocol}.{finding.metric}",
         outcome=outcome,
         kind=kind,
@@ -163,25 +156,23 @@ def _case(source: Source, finding: Finding, limit: float | None) -> _Case:
     )
 
 
-def _limits(source: Source, fail_below: str | None) -> tuple[Callable[[str], float | None], tuple[str, ...]]:
-    """The limit of each metric in its unit, and the questions that have none although one was asked for."""
-    if fail_below is None:
-        return (lambda metric: None), ()
+def _limits(source: Source, fail_below: str) -> dict[str, float]:
+    """The limit of each metric in its unit; metrics without a limit are left out."""
     metrics = {id_: m for id_, m in source.store.metrics().items() if m.better == "higher"}
     labels = {id_: {_fold(level.name): level.value for level in m.levels} for id_, m in metrics.items()}
     try:
-        limits = dict.fromkeys(metrics, float(fail_below))
+        limit = float(fail_below)
     except ValueError:
         limits = {id_: levels[folded] for id_, levels in labels.items() if (folded := _fold(fail_below)) in levels}
-        if not limits:
-            known = "; ".join(f"{id_}: {', '.join(levels)}" for id_, levels in labels.items() if levels) or "none"
-            raise ConfigError(
-                f"--junit-fail-below {fail_below!r} is neither a number nor a label of this run; labels: {known}"
-            ) from None
-    if any(limit != limit for limit in limits.values()):
+        if limits:
+            return limits
+        known = "; ".join(f"{id_}: {', '.join(levels)}" for id_, levels in labels.items() if levels) or "none"
+        raise ConfigError(
+            f"--junit-fail-below {fail_below!r} is neither a number nor a label of this run; labels: {known}"
+        ) from None
+    if math.isnan(limit):
         raise ConfigError("--junit-fail-below nan: nothing is below it; expected a number or a label")
-    asked = dict.fromkeys(f.metric for f in source.findings)
-    return limits.get, tuple(metric for metric in asked if metric not in limits)
+    return dict.fromkeys(metrics, limit)
 
 
 def _fold(label: str) -> str:
