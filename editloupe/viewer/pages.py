@@ -18,6 +18,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from http import HTTPStatus
 from importlib import resources
 from itertools import count
 from pathlib import Path
@@ -30,11 +31,13 @@ import editloupe
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
+from editloupe.reports.compare_tables import tables
 from editloupe.reports.escape import safe
+from editloupe.reports.render import html
 from editloupe.scores import Metric
 from editloupe.tasks import STATUSES
 from editloupe.values import ImageRef, Json
-from editloupe.viewer.numbers import Numbers, comparison_tables, several_judges
+from editloupe.viewer.numbers import Numbers, several_judges
 from editloupe.viewer.pictures import Pictures
 from editloupe.viewer.reader import RunReader, RunSample, slug
 from editloupe.viewer.rows import (
@@ -51,7 +54,7 @@ from editloupe.viewer.rows import (
     target_area,
     tone,
 )
-from editloupe.viewer.sample import Mark, targets, verdicts
+from editloupe.viewer.sample import Mark, arguments, targets, verdicts
 
 if TYPE_CHECKING:
     from editloupe.reports.compare import Comparison, Disagreement
@@ -62,11 +65,31 @@ CSP: Final = (
 )
 """For every page: nothing inline, nothing from elsewhere."""
 
+PLAIN_CSP: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+"""For pictures and traces opened by themselves: nothing in them runs. Browsers style a bare picture inline."""
+
+_FOREVER: Final = "private, max-age=31536000, immutable"
+
+_ASSET_TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
 _CASES: Final = 60
 """Disagreements that the page of comparison shows step by step."""
 
 _TWINS: Final = 24
 """Editors of one sample that a page links to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """What lies at an address."""
+
+    body: bytes = b""
+    type: str = "text/html; charset=utf-8"
+    status: HTTPStatus = HTTPStatus.OK
+    cache: str = "no-cache"
+    location: str = ""
+    csp: str = CSP + "; frame-ancestors 'none'"
+    """What is no page has a policy of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +143,66 @@ class Site:
     def several_judges(self) -> bool:
         return several_judges([run.reader for run in self.runs])
 
+    def at(self, address: str) -> Response | None:
+        """Return what lies at an address below the root, for example "samples/SLUG.html"; None if nothing does."""
+        parts = address.split("/")
+        match parts:
+            case [""]:
+                return Response(status=HTTPStatus.FOUND, location="/index.html")
+            case ["static", name] if name in (files := assets()):
+                return Response(body=files[name], type=f"{_ASSET_TYPES[name.rpartition('.')[2]]}; charset=utf-8")
+            case ["compare.html"]:
+                compared = self.compare_page()
+                return None if compared is None else text(compared)
+            case ["index.html"] if len(self.runs) > 1:
+                return text(self.runs_page())
+            case [folder, *rest] if len(self.runs) > 1:
+                run, parts = self.run(f"{folder}/"), rest
+            case _:
+                run = self.run("")
+        return None if run is None else self._in_run(run, parts)
+
+    def _in_run(self, run: Run, parts: list[str]) -> Response | None:
+        match parts:
+            case [""]:
+                return Response(status=HTTPStatus.FOUND, location=f"/{run.folder}index.html")
+            case ["index.html"]:
+                return text(self.run_page(run))
+            case ["report.html"]:
+                return text(self.report_page(run))
+            case ["plots", name]:
+                svg = self.numbers.plots(run.reader).get(name.removesuffix(".svg"))
+                # Shown as a picture, and styled by what it holds itself.
+                return None if svg is None else text(svg, "image/svg+xml", csp=PLAIN_CSP)
+            case ["rows.js"]:
+                # A page from a file may not fetch. A string of JSON is read fastest.
+                script = json.dumps(self.rows(run), ensure_ascii=False)
+                return text(f"window.editloupeRows = {script};\n", "text/javascript")
+            case ["rows.json"]:
+                return text(self.rows(run), "application/json")
+            case ["live.json"]:
+                run.reader.refresh()
+                return _state(run.reader, run.reader.version)
+            case ["samples", name]:
+                stem, _, kind = name.rpartition(".")
+                sample = run.reader.sample(stem)
+                if sample is not None and kind == "html":
+                    return text(self.sample_page(run, sample))
+                if sample is not None and kind == "json":
+                    return _state(run.reader, _page_version(run.reader, sample))
+            case ["blobs", ab, name]:
+                found = run.pictures.shown(f"{ab}/{name}")
+                return None if found is None else Response(body=found[0], type=found[1], cache=_FOREVER, csp=PLAIN_CSP)
+            case ["thumbs", _, name]:
+                thumb = run.pictures.thumb(name)
+                return None if thumb is None else Response(body=thumb, type="image/jpeg", cache=_FOREVER, csp=PLAIN_CSP)
+            case ["traces" | "forks", *_]:
+                # A trace that a finding, or a task under way, names, or a fork of one; nothing else of the folder.
+                trace = "/".join(parts)
+                path = run.reader.inside(trace) if run.reader.has_trace(trace) else None
+                return None if path is None else text(path.read_bytes(), "text/plain", csp=PLAIN_CSP)
+        return None
+
     def runs_page(self) -> str:
         """Return the list of runs."""
         return _page("runs.html", self, None, "", runs=[(run, run.reader.counts()) for run in self.runs])
@@ -141,7 +224,7 @@ class Site:
 
     def report_page(self, run: Run) -> str:
         """Return the protocol's tables and plots of every judge of a run."""
-        return _page("report.html", self, run, "", sections=self.numbers.report(run.reader))
+        return _page("report.html", self, run, "", report=self.numbers.report(run.reader))
 
     def compare_page(self) -> str | None:
         """Return judges against each other with the samples on which they differ most, or why there is none."""
@@ -152,9 +235,8 @@ class Site:
             return _page("compare.html", self, None, "", comparison=None, trouble=found)
         cases = [case for d in found.disagreements[:_CASES] if (case := self._case(found, d)) is not None]
         more = len(found.disagreements) - len(cases)
-        return _page(
-            "compare.html", self, None, "", comparison=found, tables=comparison_tables(found), cases=cases, more=more
-        )
+        shown = [table for table in tables(found) if table.name != "disagreements"]
+        return _page("compare.html", self, None, "", comparison=found, tables=shown, cases=cases, more=more)
 
     def _case(self, found: Comparison, case: Disagreement) -> dict[str, Any] | None:
         """One disagreement: the sample, and each judge's steps with the first at which they differ."""
@@ -171,7 +253,10 @@ class Site:
         if not columns:
             return None
         # Two models never think in the same words: what they do and answer is compared.
-        steps = [[([(c.name, c.arguments) for c in t.calls], t.answer) for t in v.steps] for *_, v in columns]
+        steps = [
+            [([(c.call.name, arguments(c.call.arguments)) for c in t.calls], t.parsed.answer) for t in v.steps]
+            for *_, v in columns
+        ]
         _, run, sample, first = columns[0]
         return {"case": case, "columns": columns, "parting": _parting(steps), "sample": sample, "question": first.name}
 
@@ -203,11 +288,6 @@ class Site:
             kept = sample, columns, scores, _compact(row(sample, columns, metrics, run.pictures, judges, scores))
             self._rows[key] = kept
         return kept[3]
-
-    def rows_script(self, run: Run) -> str:
-        """Return the same as a script, since a page from a file may not fetch. A string of JSON is read fastest."""
-        text = json.dumps(self.rows(run), ensure_ascii=False)
-        return f"window.editloupeRows = {text};\n"
 
     def sample_page(self, run: Run, sample: RunSample) -> str:
         """Return one sample: its images, every verdict step by step."""
@@ -258,18 +338,25 @@ def _parting(steps: Sequence[Sequence[object]]) -> int:
     return number
 
 
-def asset_names() -> tuple[str, ...]:
-    """The files of static/."""
-    return tuple(sorted(p.name for p in resources.files("editloupe.viewer").joinpath("static").iterdir() if p.is_file()))
+def assets() -> dict[str, bytes]:
+    """Return the files of static/ by name."""
+    found = resources.files("editloupe.viewer").joinpath("static").iterdir()
+    return {file.name: file.read_bytes() for file in sorted(found, key=lambda f: f.name) if file.is_file()}
 
 
-def asset(name: str) -> bytes:
-    """One of `asset_names()`."""
-    return resources.files("editloupe.viewer").joinpath("static", name).read_bytes()
+def text(body: str | bytes, type_: str = "text/html", **more: Any) -> Response:
+    """Return text in UTF-8 as a response. more: further fields of it."""
+    data = body.encode("utf-8", "backslashreplace") if isinstance(body, str) else body
+    return Response(body=data, type=f"{type_}; charset=utf-8", **more)
 
 
-def page_version(reader: RunReader, sample: RunSample) -> str:
-    """Return a text that changes whenever the sample's page would."""
+def _state(reader: RunReader, version: int | str) -> Response:
+    """What a page asks for again and again to see whether it is still up to date."""
+    return text(json.dumps({"version": version, "running": reader.running()}), "application/json")
+
+
+def _page_version(reader: RunReader, sample: RunSample) -> str:
+    """A text that changes whenever the sample's page would."""
     forks = [fork for finding in sample.findings if finding.trace for fork in reader.forks(finding.trace)]
     sizes = [path.stat().st_size for name in (*sample.open, *forks) if (path := reader.inside(name))]
     return f"{len(sample.findings)}.{sum(f.seconds for f in sample.findings):.4f}.{len(sizes)}.{sum(sizes)}"
@@ -368,6 +455,8 @@ def _environment() -> Environment:
     environment.filters |= {
         "px": _number,
         "on": _on,
+        "arguments": arguments,
+        "html": html,
         "meaning": _meaning,
         "capitalize_first": lambda text: text[:1].upper() + text[1:],
     }
