@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
 from importlib import resources
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,12 +36,11 @@ from editloupe.reports.escape import safe
 from editloupe.reports.render import html
 from editloupe.scores import Metric
 from editloupe.tasks import STATUSES
-from editloupe.values import ImageRef, Json
+from editloupe.values import ImageRef
 from editloupe.viewer.numbers import Numbers, several_judges
 from editloupe.viewer.pictures import Pictures
 from editloupe.viewer.reader import RunReader, RunSample, slug
 from editloupe.viewer.rows import (
-    OwnScore,
     finding_tone,
     human_values,
     own_scores,
@@ -54,7 +53,7 @@ from editloupe.viewer.rows import (
     target_area,
     tone,
 )
-from editloupe.viewer.sample import Mark, arguments, targets, verdicts
+from editloupe.viewer.sample import arguments, targets, verdicts
 
 if TYPE_CHECKING:
     from editloupe.reports.compare import Comparison, Disagreement
@@ -121,7 +120,9 @@ class Site:
     live: bool = False
     """Served, so that pages ask for news; a static site does not."""
     numbers: Numbers = field(default_factory=Numbers)
-    _rows: dict[tuple[str, str, bool], tuple[RunSample, list[str], list[OwnScore], str]] = field(default_factory=dict)
+    _rows: dict[tuple[str, str, bool], tuple[object, str]] = field(
+        default_factory=dict
+    )
 
     @classmethod
     def of(cls, readers: Sequence[RunReader], *, live: bool = False, prices: Prices | None = None) -> Site:
@@ -211,11 +212,13 @@ class Site:
         """Return one run: numbers, plots, the sample table."""
         reader, metrics = run.reader, run.metrics
         samples = reader.samples()
-        info = reader.info.info
+        listed = reader.info.info.get("judges")
+        kinds = {judge.get("kind") for judge in listed.values()} if isinstance(listed, dict) else set()
         return _page(
             "run.html", self, run, "", judges=self.numbers.judges(reader), counts=_counts(reader, samples),
-            problems=reader.store.problems, identity=_mapping(info, "identity"), record=_mapping(info, "record"),
-            mode=reader.info.options().get("mode"), measured=_measured(info),
+            problems=reader.store.problems, spec=reader.info.spec, mode=reader.info.options().get("mode"),
+            # Where measures alone answered, tools say nothing.
+            measured=kinds == {"measure"},
             columns=[
                 (id_, metrics[id_].short if id_ in metrics else id_, question_name(id_, metrics), id_ not in metrics)
                 for id_ in questions(samples, metrics)
@@ -268,26 +271,16 @@ class Site:
         judges = run.reader.judge_names() if several else {}
         scores = self.numbers.scores(run.reader)
         head = _compact({"version": run.reader.version, "answers": columns, "statuses": list(STATUSES)})
-        own = {s.key: own_scores(s, scores.get(s.key, ()), run.reader.info.judges()) for s in samples}
-        found = (self._row(run, s, list(columns), metrics, judges, own[s.key]) for s in samples)
+        found = []
+        for sample in samples:
+            known = sample, list(columns), own_scores(sample, scores.get(sample.key, ()), run.reader.info.judges())
+            key = run.folder, sample.slug, several
+            # Made anew only if the sample has changed: a run that grows is asked for again and again.
+            if key not in self._rows or self._rows[key][0] != known:
+                made = row(sample, list(columns), metrics, run.pictures, judges, known[2])
+                self._rows[key] = known, _compact(made)
+            found.append(self._rows[key][1])
         return f'{head[:-1]},"rows":[{",".join(found)}]}}'
-
-    def _row(
-        self,
-        run: Run,
-        sample: RunSample,
-        columns: list[str],
-        metrics: Mapping[str, Metric],
-        judges: Mapping[str, str],
-        scores: list[OwnScore],
-    ) -> str:
-        """One row, made anew only if the sample has changed: a run that grows is asked for again and again."""
-        key = (run.folder, sample.slug, bool(judges))
-        kept = self._rows.get(key)
-        if kept is None or kept[:3] != (sample, columns, scores):
-            kept = sample, columns, scores, _compact(row(sample, columns, metrics, run.pictures, judges, scores))
-            self._rows[key] = kept
-        return kept[3]
 
     def sample_page(self, run: Run, sample: RunSample) -> str:
         """Return one sample: its images, every verdict step by step."""
@@ -303,10 +296,11 @@ class Site:
         mains = run.reader.info.judges()
         judges = names if len(mains) > 1 else {}
         known = own_scores(sample, self.numbers.scores(run.reader).get(sample.key, ()), mains)
+        # The whole sample's scores first, then turn by turn.
         scores = [
             (question_name(s.metric, metrics), score_scope(s), score_words(s), tone(metrics.get(s.metric), s.value),
              s.reason, judges.get(id_, ""))
-            for id_, s in sorted(known, key=_scope_order)
+            for id_, s in sorted(known, key=lambda own: (bool(score_scope(own[1])), own[1].turn))
         ]  # fmt: skip
         return _page(
             "sample.html", self, run, "../", entry=sample, sample=edit, verdicts=found, people=people, metrics=metrics,
@@ -330,12 +324,7 @@ class Site:
 
 def _parting(steps: Sequence[Sequence[object]]) -> int:
     """The number, from 1, of the first step that is not the same in all."""
-    number = 1
-    for same in zip(*steps, strict=False):
-        if any(step != same[0] for step in same):
-            break
-        number += 1
-    return number
+    return 1 + sum(1 for _ in takewhile(lambda same: all(step == same[0] for step in same), zip(*steps, strict=False)))
 
 
 def assets() -> dict[str, bytes]:
@@ -384,11 +373,6 @@ def _counts(reader: RunReader, samples: Sequence[RunSample]) -> dict[str, Any]:
     }
 
 
-def _scope_order(score: OwnScore) -> tuple[bool, int]:
-    """The whole sample's scores first, then turn by turn."""
-    return bool(score_scope(score[1])), score[1].turn
-
-
 def _panes(entry: RunSample) -> list[tuple[str, str, ImageRef]]:
     """The images to look at as (role, heading, image); source and edited first."""
     sample = entry.sample
@@ -406,25 +390,12 @@ def _panes(entry: RunSample) -> list[tuple[str, str, ImageRef]]:
     return found + [("more", f"Mask: {name}", mask) for name, mask in sample.masks.items()]
 
 
-def _measured(info: Mapping[str, Json]) -> bool:
-    """Whether measures alone answered, so that tools say nothing."""
-    judges = [judge for judge in _mapping(info, "judges").values() if isinstance(judge, dict)]
-    return bool(judges) and all(judge.get("kind") == "measure" for judge in judges)
-
-
-def _mapping(info: Mapping[str, Json], name: str) -> dict[str, Json]:
-    found = info.get(name)
-    return dict(found) if isinstance(found, dict) else {}
-
-
 def _compact(data: Mapping[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _finalize(value: object) -> object:
-    if isinstance(value, Markup):
-        return value
-    return safe(value) if isinstance(value, str) else value
+    return safe(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _number(value: float) -> str:
@@ -439,28 +410,18 @@ def _meaning(metric: Metric) -> str:
     return ", ".join(filter(None, (metric.unit, span, f"{metric.better} is better" if metric.better else "")))
 
 
-def _on(marks: Sequence[Mark], image: ImageRef) -> list[Mark]:
-    return [m for m in marks if m.image.sha256 == image.sha256]
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("editloupe.viewer"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_finalize,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "px": _number,
-        "on": _on,
-        "arguments": arguments,
-        "html": html,
-        "meaning": _meaning,
-        "capitalize_first": lambda text: text[:1].upper() + text[1:],
-    }
-    return environment
-
-
-_ENVIRONMENT: Final = _environment()
+_ENVIRONMENT: Final = Environment(
+    loader=PackageLoader("editloupe.viewer"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_finalize,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.filters |= {
+    "px": _number,
+    "meaning": _meaning,
+    "arguments": arguments,
+    "html": html,
+    "capitalize_first": lambda text: text[:1].upper() + text[1:],
+}

@@ -20,6 +20,7 @@ from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import names_of
 from editloupe.runs.store import RunStore
 from editloupe.tasks import task_from_json
+from editloupe.traces.lineage import FORKS, family
 from editloupe.traces.read import read_trace
 from editloupe.values import Json, Sample
 
@@ -138,10 +139,10 @@ class RunReader:
 
     def forks(self, trace: str) -> list[str]:
         """Return the traces that continue a task's trace, or one of its forks, in the order in which they were made."""
-        stem = ".".join(Path(trace).name.split(".")[:2])
-        found = (self.folder / "forks" / stem[:2]).glob(f"{stem}.*.jsonl") if _STEM.fullmatch(stem) else ()
+        stem = family(trace)
+        found = (self.folder / FORKS / stem[:2]).glob(f"{stem}.*.jsonl") if _STEM.fullmatch(stem) else ()
         names = [path.name for path in found if path.name.split(".")[2].isdigit()]
-        return [f"forks/{stem[:2]}/{name}" for name in sorted(names, key=lambda name: int(name.split(".")[2]))]
+        return [f"{FORKS}/{stem[:2]}/{name}" for name in sorted(names, key=lambda name: int(name.split(".")[2]))]
 
     def has_trace(self, path: str) -> bool:
         """Return whether pages may show this file: a trace of a finding or of a task under way, or a fork of one."""
