@@ -120,9 +120,7 @@ class Site:
     live: bool = False
     """Served, so that pages ask for news; a static site does not."""
     numbers: Numbers = field(default_factory=Numbers)
-    _rows: dict[tuple[str, str, bool], tuple[object, str]] = field(
-        default_factory=dict
-    )
+    _rows: dict[tuple[str, str, bool], tuple[object, str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, readers: Sequence[RunReader], *, live: bool = False, prices: Prices | None = None) -> Site:

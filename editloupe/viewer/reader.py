@@ -65,8 +65,8 @@ class RunReader:
         """The run with run.json alone: judges, options, metrics."""
 
         self._index = RunIndex(self.folder)
-        self._whole: tuple[int, RunStore] | None = None
-        self._all: tuple[int, tuple[RunSample, ...]] | None = None
+        self._whole: RunStore | None = None
+        self._all: tuple[RunSample, ...] | None = None
         self._open: dict[str, str | None] = {}
         self._stamp: object = None
         self._look()
@@ -80,9 +80,9 @@ class RunReader:
         """The whole run as it stands; read again after a change."""
         with self._lock:
             self.refresh()
-            if self._whole is None or self._whole[0] != self.version:
-                self._whole = self.version, RunStore.read(self.folder)
-            return self._whole[1]
+            if self._whole is None:
+                self._whole = RunStore.read(self.folder)
+            return self._whole
 
     def judge_names(self) -> dict[str, str]:
         """Return everybody who answers, measures too: judge id → name."""
@@ -98,13 +98,12 @@ class RunReader:
         """Return every sample in the order of the data. Reads the whole run."""
         with self._lock:
             store = self.store
-            if self._all is None or self._all[0] != self.version:
+            if self._all is None:
                 by_key: dict[str, list[Finding]] = {}
                 for finding in store.current():
                     by_key.setdefault(finding.about.key, []).append(finding)
-                found = tuple(self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in self._keys)
-                self._all = self.version, found
-            return self._all[1]
+                self._all = tuple(self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in self._keys)
+            return self._all
 
     def sample(self, slug: str) -> RunSample | None:
         """Return one sample by its name in addresses; None if there is none."""
@@ -112,8 +111,9 @@ class RunReader:
         at = self._places.get(slug)
         if at is None:
             return None
-        if self._all is not None and self._all[0] == self.version:
-            return self._all[1][at]
+        known = self._all
+        if known is not None:
+            return known[at]
         key, id_ = self._keys[at]
         store = RunStore.read_sample(self.folder, key, self._index)
         return self._sample(store, key, id_, [f for f in store.current() if f.about.key == key])
@@ -187,6 +187,7 @@ class RunReader:
             return
         self.info = RunStore.read_info(self.folder)
         self._stamp, self._open = stamp, opened
+        self._whole = self._all = None
         self.version += 1
         keys = dict(self._index.keys())
         if not (self.folder / "findings.jsonl").exists():

@@ -48,7 +48,9 @@ def row(
     for f in found:
         if f.metric in answers:
             by, scope = judges.get(f.judge_id, ""), f.about.scope
-            answers[f.metric].append(_chip(short_answer(f), finding_tone(f, metrics), f.status, f.value, scope=scope, by=by))
+            answers[f.metric].append(
+                _chip(short_answer(f), finding_tone(f, metrics), f.status, f.value, scope=scope, by=by)
+            )
     return {
         "slug": sample.slug,
         "id": safe(sample.id),
