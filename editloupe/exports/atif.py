@@ -10,7 +10,7 @@ from editloupe.chat import ImagePart, Message, TextPart, Usage
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Episode, Exchange, Source, function, lost, remarks, sampling
 from editloupe.exports.write import json_bytes, whole, without_none
-from editloupe.traces.events import ToolResult
+from editloupe.traces.events import Note, ToolResult
 from editloupe.values import ImageRef
 
 VERSION: Final = "ATIF-v1.7"
@@ -65,7 +65,7 @@ class _Writer:
             absent=header.absent,
             finding=None if finding is None else finding.to_json(),
             parent=header.parent,
-            notes=[{"time": note.time, "text": note.text} for note in episode.notes] or None,
+            notes=[{"time": e.time, "text": e.text} for e in episode.trace.events if isinstance(e, Note)] or None,
         )
         return {
             "schema_version": VERSION,
@@ -85,7 +85,7 @@ class _Writer:
 
     def _steps(self, episode: Episode, exchange: Exchange, *, first: bool) -> list[dict[str, Any]]:
         # What a later request adds are observations and reminders: they stand with the step that they answer.
-        asked = exchange.new if first else exchange.added
+        asked = exchange.messages if first else exchange.added
         found: list[dict[str, Any]] = [
             {
                 "source": "system" if message.role == "system" else "user",
@@ -184,10 +184,7 @@ class _Writer:
 
     def _totals(self, episode: Episode, steps: int) -> dict[str, Any]:
         """What this trace did itself: the parent paid for a fork's shared beginning."""
-        total = Usage()
-        for exchange in episode.exchanges:
-            if exchange.reply is not None and not exchange.shared:
-                total += exchange.reply.usage
+        total = sum((e.reply.usage for e in episode.exchanges if e.reply is not None and not e.shared), Usage())
         metrics = _metrics(total, self.source.cost(episode.backend, total))
         found: dict[str, Any] = {f"total_{name}": value for name, value in metrics.items() if name != "extra"}
         seconds = {} if episode.finding is None else {"seconds": round(episode.finding.seconds, 4)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Task, task_from_json
-from editloupe.traces.events import Event, FindingEvent, Header, MessageEvent, ModelCall, ModelFailure, Note, ToolResult
+from editloupe.traces.events import Event, FindingEvent, Header, MessageEvent, ModelCall, ModelFailure, ToolResult
 from editloupe.traces.lineage import FORKS, Parent, read_whole
 from editloupe.traces.read import Trace
 from editloupe.values import ImageRef, Json, Sample, sample_key
@@ -36,8 +36,6 @@ class Exchange:
     """A failed request and its repetition share the ordinal."""
     messages: tuple[Message, ...]
     """The whole conversation that was sent."""
-    new: tuple[Message, ...]
-    """Messages that no earlier request had."""
     added: tuple[Message, ...]
     """Messages that a fork put before this request."""
     reply: Reply | None
@@ -80,7 +78,6 @@ class Episode:
     parent: Parent | None
     """For a fork."""
     exchanges: tuple[Exchange, ...]
-    notes: tuple[Note, ...]
 
     @property
     def header(self) -> Header:
@@ -124,7 +121,6 @@ class Source:
     prices: Prices = field(default_factory=Prices)
     problems: list[str] = field(default_factory=list)
     """What could not be read, filled while it is read."""
-    _paths: dict[str, Path | None] = field(default_factory=dict)
 
     @cached_property
     def store(self) -> RunStore:
@@ -219,15 +215,10 @@ class Source:
             else:
                 yield lost(part), None
 
-    def image_path(self, ref: ImageRef) -> Path | None:
-        """Return the file of an image in the run folder; None if it is not there."""
-        if ref.sha256 not in self._paths:
-            self._paths[ref.sha256] = self._images.path(ref)
-        return self._paths[ref.sha256]
-
     @cached_property
-    def _images(self) -> ImageStore:
-        return ImageStore(self.folder / "blobs")
+    def image_path(self) -> Callable[[ImageRef], Path | None]:
+        """Return the file of an image in the run folder; None if it is not there."""
+        return cache(ImageStore(self.folder / "blobs").path)
 
     def _asked_for(self, editor: str, sample_id: str) -> bool:
         return not self.samples or sample_id in self.samples or sample_key(editor, sample_id) in self.samples
@@ -250,7 +241,6 @@ class Source:
             sample=self.store.samples.get(task.about.key),
             parent=parent,
             exchanges=tuple(_exchanges(trace.events, parent)),
-            notes=tuple(e for e in trace.events if isinstance(e, Note)),
         )
 
 
@@ -311,19 +301,15 @@ def _exchanges(events: Iterable[Event], parent: Parent | None) -> Iterator[Excha
                 if parent is not None and event.hash == parent.head:
                     own = []
             case ModelCall() | ModelFailure():
-                number, sent = 1, 0
                 if exchange is not None:
                     yield exchange
-                    number, sent = exchange.number + 1, len(exchange.messages) + (exchange.said is not None)
                 answered = event if isinstance(event, ModelCall) else None
-                messages = _chain(known, answered.head if answered else head)
                 # One of the requests that a fork keeps of its parent.
                 shared = bool(answered and parent and answered.ordinal < parent.step)
                 exchange = Exchange(
-                    number=number,
+                    number=exchange.number + 1 if exchange else 1,
                     event=event,
-                    messages=messages,
-                    new=messages[sent:],
+                    messages=_chain(known, answered.head if answered else head),
                     added=() if shared else tuple(own or ()),
                     reply=Reply.from_json(answered.reply) if answered else None,
                     shared=shared,

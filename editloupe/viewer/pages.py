@@ -204,7 +204,7 @@ class Site:
 
     def runs_page(self) -> str:
         """Return the list of runs."""
-        return _page("runs.html", self, None, "", runs=[(run, run.reader.counts()) for run in self.runs])
+        return _page("runs.html", self, None, "")
 
     def run_page(self, run: Run) -> str:
         """Return one run: numbers, plots, the sample table."""
@@ -253,13 +253,15 @@ class Site:
                 columns.append((judge, run, sample, own[0]))
         if not columns:
             return None
-        # Two models never think in the same words: what they do and answer is compared.
+        # The first step at which they differ. Two models never think in the same words; what they do and answer is compared.
         steps = [
             [([(c.call.name, arguments(c.call.arguments)) for c in t.calls], t.parsed.answer) for t in v.steps]
             for *_, v in columns
         ]
+        same = takewhile(lambda step: all(other == step[0] for other in step), zip(*steps, strict=False))
+        parting = 1 + len(list(same))
         _, run, sample, first = columns[0]
-        return {"case": case, "columns": columns, "parting": _parting(steps), "sample": sample, "question": first.name}
+        return {"case": case, "columns": columns, "parting": parting, "sample": sample, "question": first.name}
 
     def rows(self, run: Run) -> str:
         """Return the sample table's data as JSON, with what its filters offer."""
@@ -318,11 +320,6 @@ class Site:
                     answers = [(short_answer(f), finding_tone(f, metrics)) for f in twin.findings]
                     found.append((other, twin, answers))
         return found
-
-
-def _parting(steps: Sequence[Sequence[object]]) -> int:
-    """The number, from 1, of the first step that is not the same in all."""
-    return 1 + sum(1 for _ in takewhile(lambda same: all(step == same[0] for step in same), zip(*steps, strict=False)))
 
 
 def assets() -> dict[str, bytes]:

@@ -97,7 +97,9 @@ class Verdict:
         header = trace.header if trace else None
         parent = (header.parent or {}) if header else {}
         if family is not None and trace is not None:
-            finding = _ending(trace)
+            # How the fork ended; None where it has not.
+            ended = [e.finding for e in trace.events if isinstance(e, FindingEvent)]
+            finding = Finding.from_json(ended[-1]) if ended else None
         task = _task(header, problems)
         asked, answered = finding or task, finding or header
         judge_id = answered.judge_id if answered else ""
@@ -149,13 +151,9 @@ class Verdict:
         inputs = _inputs(sample, task)
         self._names = {ref.sha256: alias for alias, ref in reversed(inputs.items())}
         kept = parent.get("step")
-        self.steps: tuple[TimelineStep, ...] = ()
+        self.steps = list(self._steps(trace, prices, 1 + (kept if isinstance(kept, int) else 0))) if trace else []
         """Of a fork its own only."""
 
-        try:
-            self.steps = tuple(self._steps(trace, prices, 1 + (kept if isinstance(kept, int) else 0))) if trace else ()
-        except (KeyError, TypeError, ValueError, AssertionError) as error:
-            problems.append(f"the steps cannot be shown: an event is not of the expected shape ({error!r})")
         self.marks = [*self._evidence(inputs), *self._crops()]
         self.fork = _parted(parent) if family and parent.get("trace") in family else ""
         """For a fork, where it parts and what was changed, in words."""
@@ -331,23 +329,20 @@ def _recipe(task: Task, sample: Sample | None) -> Iterator[str]:
     turns = sample.turns if sample is not None and len(sample.turns) > 1 else ()
     after = {turn.edited.sha256: f" (after turn {n})" for n, turn in enumerate(turns, start=1) if turn.edited is not None}
     for view in task.views:
-        place = "" if view.region is None else f", {_span(view.region)}"
+        place = ""
+        if view.region is not None:
+            x0, y0, x1, y1 = view.region.ints()
+            place = f", x {x0}–{x1}, y {y0}–{y1}"
         yield f"{view.alias}{after.get(view.origin.sha256, '')}: {view.op.replace('_', ' ')}{place}"
-
-
-def _span(box: Box) -> str:
-    x0, y0, x1, y1 = box.ints()
-    return f"x {x0}–{x1}, y {y0}–{y1}"
 
 
 def _origins(
     reader: RunReader, sample: RunSample, task: Task, judge_id: str, metrics: Mapping[str, Metric]
 ) -> Iterator[tuple[str, str]]:
     """The findings from which a question was planned. A judge's questions rest on its own findings, not on its peers'."""
-    own = {f.task_id for f in sample.findings}
     roles = reader.info.roles()
     for task_id in task.rests_on:
-        there = [(sample.slug, f) for f in sample.findings if f.task_id == task_id] if task_id in own else []
+        there = [(sample.slug, f) for f in sample.findings if f.task_id == task_id]
         found = there or reader.of_task(task_id)
         mine = [f for f in found if f[1].judge_id == judge_id or roles.get(f[1].judge_id) != roles.get(judge_id)]
         for slug, f in mine:
@@ -376,15 +371,6 @@ def _cost(judge: str, usage: Usage, prices: Prices) -> float | None:
         return None if not usage.total or parse_uri(judge).provider in NOT_LMMS else prices.of_uri(judge, usage)
     except ConfigError:
         return None
-
-
-def _ending(trace: Trace) -> Finding | None:
-    """How a fork ended; None where it has not."""
-    last = next((e.finding for e in reversed(trace.events) if isinstance(e, FindingEvent)), None)
-    try:
-        return None if last is None else Finding.from_json(last)
-    except (KeyError, TypeError, ValueError, AssertionError):
-        return None  # the raw events show what stands there
 
 
 def _parted(parent: Mapping[str, Any]) -> str:
