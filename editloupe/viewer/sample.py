@@ -155,11 +155,11 @@ class Verdict:
         """Of a fork its own only."""
 
         self.marks = [*self._evidence(inputs), *self._crops()]
-        self.fork = _parted(parent) if family and parent.get("trace") in family else ""
-        """For a fork, where it parts and what was changed, in words."""
-
         self.parent_id = family.get(str(parent.get("trace")), "") if family else ""
         """For a fork, the verdict that it continues."""
+
+        self.fork = _parted(parent) if self.parent_id else ""
+        """For a fork, where it parts and what was changed, in words."""
 
         self.trace = path if trace else None
         self.problems = (*problems, *(trace.problems if trace else ()))

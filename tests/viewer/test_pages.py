@@ -203,6 +203,20 @@ def test_a_fork_stands_behind_what_it_continues(run: Path, tmp_path: Path) -> No
     assert (out / name).is_file()
 
 
+def test_a_fork_whose_parent_is_no_path_is_left_out(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    reader = RunReader(copy)
+    entry = reader.samples()[1]
+    finding = entry.findings[0]
+    header = json.loads((copy / str(finding.trace)).read_text(encoding="utf-8").splitlines()[0])
+    fork = copy / f"forks/{finding.task_id[:2]}/{finding.task_id}.0.1.jsonl"
+    fork.parent.mkdir(parents=True)
+    fork.write_text(json.dumps(header | {"parent": {"trace": ["a"], "step": 1}}) + "\n", encoding="utf-8")
+    site = Site.of([reader])
+    assert "What it continues" not in site.sample_page(site.runs[0], entry)
+
+
 def test_a_damaged_trace_costs_its_own_lines_only(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
