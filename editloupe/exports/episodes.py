@@ -23,7 +23,7 @@ from editloupe.traces.read import Trace
 from editloupe.values import ImageRef, Json, Sample, sample_key
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MALFORMED = (KeyError, TypeError, ValueError, AssertionError, AttributeError)
+_MALFORMED = (KeyError, TypeError, ValueError, AssertionError, AttributeError, ConfigError)
 
 
 @dataclass(kw_only=True)

@@ -253,7 +253,7 @@ class Site:
                 columns.append((judge, run, sample, own[0]))
         if not columns:
             return None
-        # The first step at which they differ. Two models never think in the same words; what they do and answer is compared.
+        # The first step at which they differ. Two models never think in the same words; what they do and answer counts.
         steps = [
             [([(c.call.name, arguments(c.call.arguments)) for c in t.calls], t.parsed.answer) for t in v.steps]
             for *_, v in columns

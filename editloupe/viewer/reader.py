@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from editloupe.errors import TraceError
+from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs.folders import is_written
 from editloupe.runs.index import RunIndex
@@ -224,5 +224,5 @@ def slug(key: str) -> str:
 def _sample_of(path: Path) -> str | None:
     try:
         return task_from_json(read_trace(path).header.task).about.key
-    except (TraceError, ValueError):
+    except (TraceError, ValueError, ConfigError):
         return None

@@ -319,7 +319,7 @@ def _trace(reader: RunReader, path: str | None) -> tuple[Trace | None, list[str]
 def _task(header: Header | None, problems: list[str]) -> Task | None:
     try:
         return None if header is None else task_from_json(header.task)
-    except ValueError as error:
+    except (ValueError, ConfigError) as error:
         problems.append(f"the question cannot be shown: {error}")
         return None
 
