@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from editloupe.errors import ConfigError
@@ -22,9 +22,6 @@ from editloupe.runs.judges import names_of
 
 if TYPE_CHECKING:
     from editloupe.reports.gate import Checked
-
-_Outcome: TypeAlias = Literal["system-out", "failure", "error"]
-"""How a case ended, as the element is named; "system-out" is a pass."""
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -40,27 +37,6 @@ class Counted:
     """Questions for which the limit says nothing, so that nothing fails there."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Case:
-    name: str
-    classname: str
-    outcome: _Outcome
-    kind: str = ""
-    """What sort of failure or error."""
-    message: str = ""
-    """One line, for a failure or an error."""
-    text: str
-    seconds: float = 0.0
-    properties: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Suite:
-    name: str
-    cases: list[_Case]
-    properties: Mapping[str, str] = field(default_factory=dict)
-
-
 def write_junit(source: Source, path: Path, *, fail_below: str | None = None) -> Counted:
     """Write the findings of a run, a suite for each judge and question.
 
@@ -71,89 +47,84 @@ def write_junit(source: Source, path: Path, *, fail_below: str | None = None) ->
     """
     limits = {} if fail_below is None else _limits(source, fail_below)
     names = names_of(source.store.info.get("judges"))
-    suites: dict[tuple[str, str], _Suite] = {}
+    suites: dict[tuple[str, str], list[Finding]] = {}
     for finding in source.findings:
-        judge, metric = finding.judge_id, finding.metric
-        properties = {"judge_id": judge, "metric": metric}
-        suite = suites.setdefault((judge, metric), _Suite(name=f"{names[judge]} {metric}", cases=[], properties=properties))
-        suite.cases.append(_case(source, finding, limits.get(metric)))
-    _write(path, f"editloupe {source.folder.resolve().name}", list(suites.values()))
-    outcomes = [case.outcome for suite in suites.values() for case in suite.cases]
-    asked = dict.fromkeys(f.metric for f in source.findings if fail_below is not None)
-    return Counted(
-        tests=len(outcomes),
-        failures=outcomes.count("failure"),
-        errors=outcomes.count("error"),
-        limitless=tuple(metric for metric in asked if metric not in limits),
-    )
+        suites.setdefault((finding.judge_id, finding.metric), []).append(finding)
+    root = ET.Element("testsuites", name=_xml(f"editloupe {source.folder.resolve().name}"))
+    for (judge, metric), findings in suites.items():
+        suite = ET.SubElement(root, "testsuite", name=_xml(f"{names[judge]} {metric}"))
+        _add_properties(suite, judge_id=judge, metric=metric)
+        for finding in findings:
+            _add_finding(suite, finding, f"{source.store.protocol}.{metric}", limits.get(metric))
+        _count(suite, findings)
+    _count(root, source.findings)
+    _write(path, root)
+    asked = dict.fromkeys(metric for _, metric in suites if fail_below is not None)
+    tests, failures, errors = (int(root.get(name, 0)) for name in ("tests", "failures", "errors"))
+    limitless = tuple(metric for metric in asked if metric not in limits)
+    return Counted(tests=tests, failures=failures, errors=errors, limitless=limitless)
 
 
 def write_gate_junit(checked: Iterable[Checked], path: Path) -> None:
     """Write the outcome of a gate, a case for each requirement and judge. Raises ConfigError and StorageError."""
-    outcomes: Mapping[str, tuple[_Outcome, str]] = {"failed": ("failure", "gate"), "undefined": ("error", "undefined")}
-    cases = []
+    outcomes = {"failed": ("failure", "gate"), "undefined": ("error", "undefined")}
+    root = ET.Element("testsuites", name="editloupe gate")
+    suite = ET.SubElement(root, "testsuite", name="editloupe gate")
     for one in checked:
+        case = _add_case(suite, one.judge, one.name, 0.0)
         outcome, kind = outcomes.get(one.verdict, ("system-out", ""))
         text = one.told if one.verdict == "passed" else ""
-        cases.append(_Case(name=one.name, classname=one.judge, outcome=outcome, kind=kind, message=one.told, text=text))
-    _write(path, "editloupe gate", [_Suite(name="editloupe gate", cases=cases)])
+        _add_outcome(case, outcome, kind, one.told, text)
+    _count(suite, ())
+    _count(root, ())
+    _write(path, root)
 
 
-def _write(path: Path, name: str, suites: Sequence[_Suite]) -> None:
-    root = ET.Element("testsuites", {"name": _xml(name), **_counts([case for suite in suites for case in suite.cases])})
-    for suite in suites:
-        element = ET.SubElement(root, "testsuite", {"name": _xml(suite.name), **_counts(suite.cases)})
-        _add_properties(element, suite.properties)
-        for case in suite.cases:
-            test = ET.SubElement(
-                element, "testcase", classname=_xml(case.classname), name=_xml(case.name), time=f"{case.seconds:.3f}"
-            )
-            _add_properties(test, case.properties)
-            failed = {} if case.outcome == "system-out" else {"type": case.kind, "message": _xml(case.message)}
-            ET.SubElement(test, case.outcome, failed).text = _xml(case.text)
+def _write(path: Path, root: ET.Element) -> None:
     ET.indent(root)
     with whole(path) as file:
         file.write(ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")
 
 
-def _counts(cases: Sequence[_Case]) -> dict[str, str]:
-    return {
-        "tests": str(len(cases)),
-        "failures": str(sum(case.outcome == "failure" for case in cases)),
-        "errors": str(sum(case.outcome == "error" for case in cases)),
-        "skipped": "0",
-        "time": f"{sum(case.seconds for case in cases):.3f}",
-    }
+def _count(element: ET.Element, findings: Sequence[Finding]) -> None:
+    """Put the numbers of what is below an element into its attributes."""
+    cases = list(element.iter("testcase"))
+    element.set("tests", str(len(cases)))
+    element.set("failures", str(sum(case.find("failure") is not None for case in cases)))
+    element.set("errors", str(sum(case.find("error") is not None for case in cases)))
+    element.set("skipped", "0")
+    element.set("time", f"{sum(finding.seconds for finding in findings):.3f}")
 
 
-def _add_properties(element: ET.Element, properties: Mapping[str, str]) -> None:
-    if properties:
-        parent = ET.SubElement(element, "properties")
-        for name, value in properties.items():
-            ET.SubElement(parent, "property", name=name, value=_xml(value))
+def _add_properties(element: ET.Element, **properties: str) -> None:
+    parent = ET.SubElement(element, "properties")
+    for name, value in properties.items():
+        ET.SubElement(parent, "property", name=name, value=_xml(value))
 
 
-def _case(source: Source, finding: Finding, limit: float | None) -> _Case:
+def _add_case(suite: ET.Element, classname: str, name: str, seconds: float) -> ET.Element:
+    return ET.SubElement(suite, "testcase", classname=_xml(classname), name=_xml(name), time=f"{seconds:.3f}")
+
+
+def _add_outcome(case: ET.Element, outcome: str, kind: str, message: str, text: str) -> None:
+    """outcome: "failure", "error", or "system-out" for a pass.   kind: what sort of failure or error."""
+    attributes = {} if outcome == "system-out" else {"type": kind, "message": _xml(message)}
+    ET.SubElement(case, outcome, attributes).text = _xml(text)
+
+
+def _add_finding(suite: ET.Element, finding: Finding, classname: str, limit: float | None) -> None:
     scope = f" [{finding.about.scope}]" if finding.about.scope else ""
     again = f" [repeat {finding.repeat + 1}]" if finding.repeat else ""
+    case = _add_case(suite, classname, f"{finding.about.key}{scope}{again}", finding.seconds)
+    if finding.trace is not None:
+        _add_properties(case, trace=finding.trace)
     worth = "" if finding.value is None or finding.label is None else f" ({finding.value:g})"
-    outcome: _Outcome = "system-out"
-    kind, message, text = "", "", f"{finding.answer}{worth}\n{finding.reason}".strip()
     if finding.status != "ok":
-        outcome, kind, message, text = "error", finding.status, _line(finding.reason), finding.reason
+        _add_outcome(case, "error", finding.status, _line(finding.reason), finding.reason)
     elif limit is not None and finding.value is not None and finding.value < limit:
-        outcome, kind, text = "failure", "below_limit", finding.reason
-        message = f"{finding.answer}{worth} is below {limit:g}"
-    return _Case(
-        name=f"{finding.about.key}{scope}{again}",
-        classname=f"{source.store.protocol}.{finding.metric}",
-        outcome=outcome,
-        kind=kind,
-        message=message,
-        text=text,
-        seconds=finding.seconds,
-        properties={} if finding.trace is None else {"trace": finding.trace},
-    )
+        _add_outcome(case, "failure", "below_limit", f"{finding.answer}{worth} is below {limit:g}", finding.reason)
+    else:
+        _add_outcome(case, "system-out", "", "", f"{finding.answer}{worth}\n{finding.reason}".strip())
 
 
 def _limits(source: Source, fail_below: str) -> dict[str, float]:

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from editloupe.data.boxes import inside
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import size_note
 from editloupe.errors import ImageError, SampleError
 from editloupe.scores import Metric, Score
 from editloupe.service.paths import below
@@ -265,13 +264,6 @@ def sample_of(fields: EditFields, refs: Mapping[str, ImageRef]) -> Sample:
     return replace(sample, id=sample.content[:20])
 
 
-def warnings_of(sample: Sample) -> tuple[str, ...]:
-    """Return what a client should know of the images."""
-    assert sample.edited is not None
-    same = (sample.source.width, sample.source.height) == (sample.edited.width, sample.edited.height)
-    return () if same else (size_note(sample.source, sample.edited),)
-
-
 def finding_out(result: Result) -> FindingOut:
     """Return a finding as the answer shows it."""
     f = result.finding
@@ -327,11 +319,10 @@ def _no_reward(metric: Metric, scores: Sequence[Score]) -> str | None:
 
 def options_out(options: Mapping[str, Json]) -> dict[str, Json]:
     """Return options with a name, or a digest, in the place of each object, whose texts are nobody else's business."""
-    return {name: _named(value) if isinstance(value, Mapping) else value for name, value in options.items()}
-
-
-def _named(value: Mapping[str, Json]) -> Json:
-    return value.get("id") or value.get("name") or digest(dict(value))[:16]
+    return {
+        name: value.get("id") or value.get("name") or digest(dict(value))[:16] if isinstance(value, Mapping) else value
+        for name, value in options.items()
+    }
 
 
 def problem(status: int, title: str, detail: str) -> Problem:

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 
 import editloupe
 from editloupe.data.images import ImageStore
+from editloupe.data.rows import size_note
 from editloupe.errors import ConfigError, DataError, EditLoupeError, SampleError
 from editloupe.protocols.base import scored
 from editloupe.scores import MetricSet
@@ -143,6 +144,8 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
             asked = {known.metric(name).id for name in fields.criteria} or set(queue.setup.metrics)
         except ConfigError as error:
             raise SampleError(f"criteria: {error}") from error
+        source, edited = refs["source"], refs["edited"]
+        same_size = (source.width, source.height) == (edited.width, edited.height)
         results = await queue.judge(sample, images, metrics=asked, repeat=fields.repeat, until=until)
         scores = [s for s in scored(protocol, [sample], [r.finding for r in results]) if s.metric in asked]
         return wire.Verdict(
@@ -152,7 +155,7 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
             reward=wire.reward_of(scores, [metric for metric in protocol.metrics if metric.id in asked]),
             scores=[wire.ScoreOut.model_validate(score) for score in scores],
             findings=[wire.finding_out(result) for result in results],
-            warnings=list(wire.warnings_of(sample)),
+            warnings=[] if same_size else [size_note(source, edited)],
         )
 
     def _store() -> ImageStore:
