@@ -41,22 +41,6 @@ none. It has the protocol's scores, and a reward, which is a number only if ever
 folder.
 """
 
-_TITLES: Mapping[int, str] = {
-    400: "Bad request",
-    401: "Not authorised",
-    403: "Forbidden",
-    404: "Not found",
-    405: "Method not allowed",
-    408: "The body came too slowly",
-    413: "The body is too large",
-    415: "The body is no JSON",
-    421: "Another host is meant",
-    422: "The request cannot be used",
-    500: "The service failed",
-    503: "Busy, or shutting down",
-    504: "No verdict in time",
-}
-
 
 def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: Callable[[int], None]) -> Any:
     """Return the ASGI application.
@@ -114,8 +98,7 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
             try:
                 return wire.BatchItem(verdict=await _judge(edit, slot.until))
             except (EditLoupeError, Timeout, ShuttingDown) as error:
-                status = _status(error)
-                return wire.BatchItem(problem=wire.problem(status, _TITLES[status], str(error)))
+                return wire.BatchItem(problem=wire.problem(_status(error), str(error)))
 
         waiting = [one([edits.pop(0)]) for _ in range(len(edits))]
         return wire.BatchVerdicts(results=list(await asyncio.gather(*waiting)))
@@ -274,17 +257,16 @@ async def _failed(_: Request, error: Exception) -> Response:
     status = _status(error)
     # What is no error of ours may speak of anything; it is in the server's log.
     detail = str(error) if status != 500 or isinstance(error, EditLoupeError) else "editloupe itself failed; see its log"
-    headers = {"Retry-After": str(error.retry_after_s if isinstance(error, QueueFull) else 5)} if status == 503 else {}
-    return problem_response(status, _TITLES[status], detail, headers)
+    headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, QueueFull | ShuttingDown) else {}
+    return problem_response(status, detail, headers)
 
 
 async def _invalid(_: Request, error: Any) -> Response:
-    return problem_response(422, _TITLES[422], _message(error.errors()))
+    return problem_response(422, _message(error.errors()))
 
 
 async def _refused(_: Request, error: Any) -> Response:
-    title = _TITLES.get(error.status_code, "Refused")
-    return problem_response(error.status_code, title, str(error.detail), dict(error.headers or {}))
+    return problem_response(error.status_code, str(error.detail), error.headers)
 
 
 def _message(errors: Any) -> str:
@@ -297,7 +279,7 @@ def _message(errors: Any) -> str:
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": wire.Problem, "description": _TITLES[status]} for status in statuses}
+    return {status: {"model": wire.Problem, "description": wire.TITLES[status]} for status in statuses}
 
 
 def _openapi(made: Callable[[], dict[str, Any]], *, secured: bool) -> Callable[[], dict[str, Any]]:

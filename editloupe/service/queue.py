@@ -50,6 +50,9 @@ class QueueFull(Exception):
 class ShuttingDown(Exception):
     """The service takes nothing new, or could not finish in time what it had."""
 
+    retry_after_s = 5
+    """Whole seconds after which another one may be there."""
+
     def __init__(self, message: str = "the service is shutting down; ask again later") -> None:
         super().__init__(message)
 
