@@ -152,12 +152,8 @@ class Source:
         current = [f for f in self.store.current() if f.judge_id in self.backends]
         if not self.samples:
             return current
-        known = {
-            *self.store.samples,
-            *self.store.rejected,
-            *(s.id for s in self.store.samples.values()),
-            *(str(row["id"]) for row in self.store.rejected.values()),
-        }
+        known = {name for key, sample in self.store.samples.items() for name in (key, sample.id)}
+        known |= {name for key, row in self.store.rejected.items() for name in (key, str(row["id"]))}
         missing = [name for name in self.samples if name not in known]
         if missing:
             raise ConfigError(f"{self.folder} has no sample {', '.join(map(repr, missing))}; editloupe show lists them")

@@ -36,6 +36,8 @@ RECENT_S: Final = 60.0
 LISTED: Final = 4096
 """How many samples are remembered as listed in the run."""
 
+UNFINISHED: Final = "the service shut down before the verdict was there; what is recorded is kept"
+
 
 class QueueFull(Exception):
     """Every place is taken."""
@@ -187,7 +189,7 @@ class JudgeQueue:
                 begin()
         except TimeoutError:
             if self._over:
-                raise _unfinished() from None
+                raise ShuttingDown(UNFINISHED) from None
             message = f"no verdict within {self.timeout_s:g} s; the same request goes on from what is recorded"
             raise Timeout(message) from None
         except ExceptionGroup as errors:
@@ -208,7 +210,7 @@ class JudgeQueue:
             await asyncio.wait([shared.future])
             return shared.future.result()
         except Interrupted:
-            raise _unfinished() from None
+            raise ShuttingDown(UNFINISHED) from None
         finally:
             shared.waiting -= 1
             if not shared.waiting and not shared.future.done():
@@ -304,7 +306,3 @@ def _open_store(setup: Setup, out: Path) -> RunStore:
     # A finding is looked up by its trace: a service that runs for weeks must not keep all of them in memory.
     store.forget()
     return store
-
-
-def _unfinished() -> ShuttingDown:
-    return ShuttingDown("the service shut down before the verdict was there; what is recorded is kept")

@@ -87,17 +87,17 @@ class Numbers:
         sections = report.sections if report else ()
         return {f"{n}-{name}": svg for n, section in enumerate(sections, start=1) for name, svg in section.plots.items()}
 
-    def comparison(self, readers: Sequence[RunReader]) -> Comparison | str | None:
-        """Return all judges of all runs against each other, or why they cannot be compared; None for one judge."""
+    def comparison(self, readers: Sequence[RunReader]) -> Comparison | str:
+        """Return all judges of all runs against each other, or why they cannot be compared."""
 
-        def made() -> Comparison | str | None:
+        def made() -> Comparison | str:
             try:
                 judges = read_judged([reader.folder for reader in readers])
                 people, notes = human_column(judges)
                 found = compare(judges, prices=self.prices, people=people)
                 return replace(found, notes=(*found.notes, *notes))
             except EditLoupeError as error:
-                return str(error) if several_judges(readers) else None
+                return str(error)
 
         return self._once("comparison", made, *readers)
 
@@ -120,8 +120,3 @@ class Numbers:
             kept = self._kept[what, *readers] = versions, make()
         made: Made = kept[1]
         return made
-
-
-def several_judges(readers: Sequence[RunReader]) -> bool:
-    """Return whether there is something to compare, without comparing: every page asks, for its link."""
-    return sum(len(reader.info.judges()) for reader in readers) > 1

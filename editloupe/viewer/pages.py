@@ -37,7 +37,7 @@ from editloupe.reports.render import html
 from editloupe.scores import Metric
 from editloupe.tasks import STATUSES
 from editloupe.values import ImageRef
-from editloupe.viewer.numbers import Numbers, several_judges
+from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.pictures import Pictures
 from editloupe.viewer.reader import RunReader, RunSample, slug
 from editloupe.viewer.rows import (
@@ -140,7 +140,8 @@ class Site:
 
     @property
     def several_judges(self) -> bool:
-        return several_judges([run.reader for run in self.runs])
+        """Whether there is something to compare, without comparing: every page asks, for its link."""
+        return sum(len(run.reader.info.judges()) for run in self.runs) > 1
 
     def at(self, address: str) -> Response | None:
         """Return what lies at an address below the root, for example "samples/SLUG.html"; None if nothing does."""
@@ -230,7 +231,7 @@ class Site:
     def compare_page(self) -> str | None:
         """Return judges against each other with the samples on which they differ most, or why there is none."""
         found = self.numbers.comparison([run.reader for run in self.runs])
-        if found is None:
+        if isinstance(found, str) and not self.several_judges:
             return None
         if isinstance(found, str):
             return _page("compare.html", self, None, "", comparison=None, trouble=found)

@@ -66,7 +66,7 @@ class RunReader:
 
         self._index = RunIndex(self.folder)
         self._whole: RunStore | None = None
-        self._all: tuple[RunSample, ...] | None = None
+        self._all: dict[str, RunSample] | None = None
         self._open: dict[str, str | None] = {}
         self._stamp: object = None
         self._look()
@@ -102,29 +102,28 @@ class RunReader:
                 by_key: dict[str, list[Finding]] = {}
                 for finding in store.current():
                     by_key.setdefault(finding.about.key, []).append(finding)
-                self._all = tuple(self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in self._keys)
-            return self._all
+                found = (self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in self._keys.values())
+                self._all = {sample.slug: sample for sample in found}
+            return tuple(self._all.values())
 
     def sample(self, slug: str) -> RunSample | None:
         """Return one sample by its name in addresses; None if there is none."""
         self.refresh()
-        at = self._places.get(slug)
-        if at is None:
-            return None
-        known = self._all
-        if known is not None:
-            return known[at]
-        key, id_ = self._keys[at]
+        known, place = self._all, self._keys.get(slug)
+        if known is not None or place is None:
+            return known.get(slug) if known else None
+        key, id_ = place
         store = RunStore.read_sample(self.folder, key, self._index)
         return self._sample(store, key, id_, [f for f in store.current() if f.about.key == key])
 
     def named(self, id_: str) -> list[str]:
         """Return the names in addresses of the samples with this id, one an editor."""
-        return [slug(key) for key, id2 in self._keys if id2 == id_]
+        return [slug for slug, (_, id2) in self._keys.items() if id2 == id_]
 
     def around(self, slug: str) -> tuple[int, int, str | None, str | None]:
         """Return (position from 1, number of samples, the sample before, the one behind) of a known sample."""
-        at, slugs = self._places[slug], list(self._places)
+        slugs = list(self._keys)
+        at = slugs.index(slug)
         return at + 1, len(slugs), slugs[at - 1] if at else None, slugs[at + 1] if at + 1 < len(slugs) else None
 
     def of_task(self, task_id: str) -> list[tuple[str, Finding]]:
@@ -195,8 +194,8 @@ class RunReader:
             keys |= {f.about.key: f.sample_id for f in self.store.findings.values() if f.about.key not in keys}
         for key in filter(None, opened.values()):
             keys.setdefault(key, key)
-        self._keys = list(keys.items())
-        self._places = {slug(key): at for at, key in enumerate(keys)}
+        self._keys = {slug(key): (key, id_) for key, id_ in keys.items()}
+        """Name in addresses → (key, id)."""
 
     def _traces(self) -> frozenset[str]:
         """Every trace that a finding names. If findings.jsonl is gone, findings are read from the traces."""
