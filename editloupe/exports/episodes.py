@@ -274,7 +274,8 @@ def sampling(reply: Reply) -> dict[str, Json]:
 
 
 def _exchanges(events: Iterable[Event], parent: Parent | None) -> Iterator[Exchange]:
-    known: dict[str | None, tuple[str | None, Message]] = {}
+    # Each message's hash → the conversation up to it.
+    known: dict[str | None, tuple[Message, ...]] = {None: ()}
     head: str | None = None
     exchange: Exchange | None = None
     # Behind the last message that a fork shares, until it asks: what it says itself. An observation that was edited is
@@ -284,8 +285,8 @@ def _exchanges(events: Iterable[Event], parent: Parent | None) -> Iterator[Excha
         match event:
             case MessageEvent():
                 message = Message.from_json(event.message)
-                known[event.hash] = (event.parent, message)
                 head = event.hash
+                known[head] = (*known.get(event.parent, ()), message)
                 if own is not None:
                     own.append(message)
                 elif exchange is not None:
@@ -305,7 +306,7 @@ def _exchanges(events: Iterable[Event], parent: Parent | None) -> Iterator[Excha
                 exchange = Exchange(
                     number=exchange.number + 1 if exchange else 1,
                     event=event,
-                    messages=_chain(known, answered.head if answered else head),
+                    messages=known.get(answered.head if answered else head, ()),
                     added=() if shared else tuple(own or ()),
                     reply=Reply.from_json(answered.reply) if answered else None,
                     shared=shared,
@@ -318,11 +319,3 @@ def _exchanges(events: Iterable[Event], parent: Parent | None) -> Iterator[Excha
                     exchange.results.append(event)
     if exchange is not None:
         yield exchange
-
-
-def _chain(known: Mapping[str | None, tuple[str | None, Message]], head: str | None) -> tuple[Message, ...]:
-    found: list[Message] = []
-    while head in known and len(found) <= len(known):
-        head, message = known[head]
-        found.append(message)
-    return tuple(reversed(found))
