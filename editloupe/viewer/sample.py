@@ -120,9 +120,6 @@ class Verdict:
         self.name = question_name(self.metric, metrics)
         """The metric's name in words, or the intermediate question's id."""
 
-        self.intermediate = self.metric not in metrics
-        """The question is no metric of the protocol; others are planned from it, or scores are made of it."""
-
         self.scope = asked.about.scope if asked else ""
         """For example "turn 2, target 3"; "" for the sample as a whole."""
 
@@ -136,6 +133,7 @@ class Verdict:
         self.by = known or self.judge
         """What the run calls the judge. A fork may have another judge than those of the run."""
 
+        self.judge_title = titled(self.by, self.judge)
         self.tone = finding_tone(finding, metrics) if finding else "tone-none"
 
         self.measure = task if task is not None and task.kind == "measure" else None
@@ -167,11 +165,6 @@ class Verdict:
 
         self.events = tuple(_raw(trace)) if trace else ()
         """(kind, time, JSON)."""
-
-    @property
-    def judge_title(self) -> str:
-        """The judge's name with its URI."""
-        return titled(self.by, self.judge)
 
     @property
     def label(self) -> str:
