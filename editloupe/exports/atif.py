@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from editloupe.chat import ImagePart, Message, TextPart, Usage
-from editloupe.errors import ConfigError, StorageError
-from editloupe.exports.episodes import Episode, Exchange, Source, remarks, sampling
-from editloupe.exports.messages import function, lost
+from editloupe.errors import ConfigError
+from editloupe.exports.episodes import Episode, Exchange, Source, function, lost, remarks, sampling
 from editloupe.exports.write import json_bytes, whole, without_none
-from editloupe.traces.events import ToolResult
+from editloupe.traces.events import Note, ToolResult
 from editloupe.values import ImageRef
 
 VERSION: Final = "ATIF-v1.7"
@@ -67,7 +65,7 @@ class _Writer:
             absent=header.absent,
             finding=None if finding is None else finding.to_json(),
             parent=header.parent,
-            notes=[{"time": note.time, "text": note.text} for note in episode.notes] or None,
+            notes=[{"time": e.time, "text": e.text} for e in episode.trace.events if isinstance(e, Note)] or None,
         )
         return {
             "schema_version": VERSION,
@@ -87,11 +85,11 @@ class _Writer:
 
     def _steps(self, episode: Episode, exchange: Exchange, *, first: bool) -> list[dict[str, Any]]:
         # What a later request adds are observations and reminders: they stand with the step that they answer.
-        asked = exchange.new if first else exchange.added
+        asked = exchange.messages if first else exchange.added
         found: list[dict[str, Any]] = [
             {
                 "source": "system" if message.role == "system" else "user",
-                "timestamp": episode.header.time if first else exchange.time,
+                "timestamp": episode.header.time if first else exchange.event.time,
                 "message": self._content(message),
             }
             for message in asked
@@ -99,7 +97,7 @@ class _Writer:
         if exchange.failure is not None:
             failure = exchange.failure
             message = f"The endpoint did not answer: {failure.error}: {failure.message}"
-            found.append({"source": "system", "timestamp": exchange.time, "message": message})
+            found.append({"source": "system", "timestamp": exchange.event.time, "message": message})
         else:
             found.append(self._agent(episode, exchange))
         if exchange.shared:
@@ -128,7 +126,7 @@ class _Writer:
         )
         return without_none(
             source="agent",
-            timestamp=exchange.time,
+            timestamp=exchange.event.time,
             model_name=reply.model or episode.model,
             message=reply.text,
             reasoning_content=reply.reasoning or None,
@@ -180,21 +178,13 @@ class _Writer:
         name = f"images/{path.parent.name}/{path.name}"
         copy = self.folder / name
         if not copy.exists():
-            try:
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                part = copy.with_name(f".{copy.name}.part")
-                shutil.copyfile(path, part)
-                part.replace(copy)
-            except OSError as error:
-                raise StorageError(f"{copy} cannot be written: {error.strerror or error}") from error
+            with whole(copy) as file:
+                file.write(path.read_bytes())
         return self.up + name
 
     def _totals(self, episode: Episode, steps: int) -> dict[str, Any]:
         """What this trace did itself: the parent paid for a fork's shared beginning."""
-        total = Usage()
-        for exchange in episode.exchanges:
-            if exchange.reply is not None and not exchange.shared:
-                total += exchange.reply.usage
+        total = sum((e.reply.usage for e in episode.exchanges if e.reply is not None and not e.shared), Usage())
         metrics = _metrics(total, self.source.cost(episode.backend, total))
         found: dict[str, Any] = {f"total_{name}": value for name, value in metrics.items() if name != "extra"}
         seconds = {} if episode.finding is None else {"seconds": round(episode.finding.seconds, 4)}

@@ -2,58 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.backends.prices import Prices
-from editloupe.chat import Message, Reply, Usage
+from editloupe.chat import ImagePart, Message, Reply, TextPart, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Task, task_from_json
-from editloupe.traces.events import Event, FindingEvent, Header, MessageEvent, ModelCall, ModelFailure, Note, ToolResult
+from editloupe.traces.events import Event, FindingEvent, Header, MessageEvent, ModelCall, ModelFailure, ToolResult
 from editloupe.traces.lineage import FORKS, Parent, read_whole
 from editloupe.traces.read import Trace
 from editloupe.values import ImageRef, Json, Sample, sample_key
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MALFORMED = (KeyError, TypeError, ValueError, AssertionError, AttributeError)
+_MALFORMED = (KeyError, TypeError, ValueError, AssertionError, AttributeError, ConfigError)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Exchange:
     """One request to the model and what came of it."""
 
     number: int
     """From 1, in the trace."""
-    ordinal: int
-    """Of the request, from 0. A failed request and its repetition share it."""
+    event: ModelCall | ModelFailure
+    """A failed request and its repetition share the ordinal."""
     messages: tuple[Message, ...]
     """The whole conversation that was sent."""
-    new: tuple[Message, ...]
-    """Messages that no earlier request had."""
-    reply: Reply | None
-    """None if the endpoint failed."""
-    failure: ModelFailure | None
-    said: Message | None
-    """The reply as the conversation keeps it."""
-    results: tuple[ToolResult, ...]
-    after: tuple[Message, ...]
-    """Messages that followed before the next request."""
     added: tuple[Message, ...]
     """Messages that a fork put before this request."""
-    started_ns: int
-    """Unix time."""
-    ended_ns: int
-    """Unix time."""
-    time: str
+    reply: Reply | None
+    """None if the endpoint failed."""
     shared: bool
     """In a fork: the parent did this."""
+    said: Message | None = None
+    """The reply as the conversation keeps it."""
+    results: list[ToolResult] = field(default_factory=list)
+    after: list[Message] = field(default_factory=list)
+    """Messages that followed before the next request."""
+
+    @property
+    def failure(self) -> ModelFailure | None:
+        """None if the endpoint answered."""
+        return self.event if isinstance(self.event, ModelFailure) else None
+
+    @property
+    def started_ns(self) -> int:
+        """Unix time."""
+        return self.ended_ns - (round(self.event.seconds * 1e9) if isinstance(self.event, ModelCall) else 0)
+
+    @property
+    def ended_ns(self) -> int:
+        """Unix time."""
+        return nanoseconds(self.event.time)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +78,6 @@ class Episode:
     parent: Parent | None
     """For a fork."""
     exchanges: tuple[Exchange, ...]
-    notes: tuple[Note, ...]
 
     @property
     def header(self) -> Header:
@@ -145,12 +152,8 @@ class Source:
         current = [f for f in self.store.current() if f.judge_id in self.backends]
         if not self.samples:
             return current
-        known = {
-            *self.store.samples,
-            *self.store.rejected,
-            *(s.id for s in self.store.samples.values()),
-            *(str(row["id"]) for row in self.store.rejected.values()),
-        }
+        known = {name for key, sample in self.store.samples.items() for name in (key, sample.id)}
+        known |= {name for key, row in self.store.rejected.items() for name in (key, str(row["id"]))}
         missing = [name for name in self.samples if name not in known]
         if missing:
             raise ConfigError(f"{self.folder} has no sample {', '.join(map(repr, missing))}; editloupe show lists them")
@@ -198,19 +201,20 @@ class Source:
         base = (self.folder / "blobs").resolve().as_uri() if self.blob_base_url is None else self.blob_base_url
         return f"{base.rstrip('/')}/{path.parent.name}/{path.name}"
 
-    def image_path(self, ref: ImageRef) -> Path | None:
+    def pieces(self, message: Message) -> Iterator[tuple[str, ImageRef | None]]:
+        """Yield (text, None) for a text and for an image whose bytes were not kept, (address, image) for another one."""
+        for part in message.parts:
+            if isinstance(part, TextPart):
+                yield part.text, None
+            elif (address := self.image(part.image)) is not None:
+                yield address, part.image
+            else:
+                yield lost(part), None
+
+    @cached_property
+    def image_path(self) -> Callable[[ImageRef], Path | None]:
         """Return the file of an image in the run folder; None if it is not there."""
-        if ref.sha256 not in self._paths:
-            self._paths[ref.sha256] = self._images.path(ref)
-        return self._paths[ref.sha256]
-
-    @cached_property
-    def _images(self) -> ImageStore:
-        return ImageStore(self.folder / "blobs")
-
-    @cached_property
-    def _paths(self) -> dict[str, Path | None]:
-        return {}
+        return cache(ImageStore(self.folder / "blobs").path)
 
     def _asked_for(self, editor: str, sample_id: str) -> bool:
         return not self.samples or sample_id in self.samples or sample_key(editor, sample_id) in self.samples
@@ -233,7 +237,6 @@ class Source:
             sample=self.store.samples.get(task.about.key),
             parent=parent,
             exchanges=tuple(_exchanges(trace.events, parent)),
-            notes=tuple(e for e in trace.events if isinstance(e, Note)),
         )
 
 
@@ -254,11 +257,15 @@ def remarks(exchange: Exchange) -> str:
     return "\n".join(said)
 
 
-def response_id(reply: Reply) -> str | None:
-    """Return the provider's own id of a reply; None if it gave none."""
-    raw = reply.raw
-    found = raw.get("id", raw.get("response_id")) if isinstance(raw, Mapping) else None
-    return found if isinstance(found, str) and found else None
+def lost(part: ImagePart) -> str:
+    """Return the text that stands for an image whose bytes are not in the run folder."""
+    return f"[{part.alias}: image {part.image.sha256} is not in the run folder]"
+
+
+def function(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool as OpenAI's chat completions define one."""
+    inner = {name: tool[name] for name in ("name", "description", "parameters") if name in tool}
+    return {"type": "function", "function": inner}
 
 
 def sampling(reply: Reply) -> dict[str, Json]:
@@ -267,77 +274,48 @@ def sampling(reply: Reply) -> dict[str, Json]:
 
 
 def _exchanges(events: Iterable[Event], parent: Parent | None) -> Iterator[Exchange]:
-    known: dict[str | None, tuple[str | None, Message]] = {}
+    # Each message's hash → the conversation up to it.
+    known: dict[str | None, tuple[Message, ...]] = {None: ()}
     head: str | None = None
-    sent = 0
-    begun: ModelCall | ModelFailure | None = None
-    messages: tuple[Message, ...] = ()
-    results: list[ToolResult] = []
-    after: list[Message] = []
-    added: tuple[Message, ...] = ()
-    shared = 0 if parent is None else parent.step
+    exchange: Exchange | None = None
     # Behind the last message that a fork shares, until it asks: what it says itself. An observation that was edited is
     # recorded again and stays an observation.
     own: list[Message] | None = None
-    number = 0
-
-    def ended() -> Exchange:
-        assert begun is not None
-        reply = Reply.from_json(begun.reply) if isinstance(begun, ModelCall) else None
-        # The reply's own message stands right behind it; a refused reply has none.
-        said = after[0] if after and after[0].role == "assistant" else None
-        end = nanoseconds(begun.time)
-        seconds = begun.seconds if isinstance(begun, ModelCall) else 0.0
-        return Exchange(
-            number=number,
-            ordinal=begun.ordinal,
-            messages=messages,
-            new=messages[sent:],
-            reply=reply,
-            failure=begun if isinstance(begun, ModelFailure) else None,
-            said=said,
-            results=tuple(results),
-            after=tuple(after if said is None else after[1:]),
-            added=added,
-            started_ns=end - round(seconds * 1e9),
-            ended_ns=end,
-            time=begun.time,
-            shared=_shared(begun, shared),
-        )
-
     for event in events:
         match event:
             case MessageEvent():
                 message = Message.from_json(event.message)
-                known[event.hash] = (event.parent, message)
                 head = event.hash
-                (after if own is None else own).append(message)
+                known[head] = (*known.get(event.parent, ()), message)
+                if own is not None:
+                    own.append(message)
+                elif exchange is not None:
+                    # The reply's own message stands right behind it; a refused reply has none.
+                    if message.role == "assistant" and exchange.said is None and not exchange.after:
+                        exchange.said = message
+                    else:
+                        exchange.after.append(message)
                 if parent is not None and event.hash == parent.head:
                     own = []
             case ModelCall() | ModelFailure():
-                if begun is not None:
-                    yield ended()
-                    sent = len(messages) + (1 if after and after[0].role == "assistant" else 0)
-                begun = event
-                messages = _chain(known, event.head if isinstance(event, ModelCall) else head)
-                results, after, number = [], [], number + 1
+                if exchange is not None:
+                    yield exchange
+                answered = event if isinstance(event, ModelCall) else None
+                # One of the requests that a fork keeps of its parent.
+                shared = bool(answered and parent and answered.ordinal < parent.step)
+                exchange = Exchange(
+                    number=exchange.number + 1 if exchange else 1,
+                    event=event,
+                    messages=known.get(answered.head if answered else head, ()),
+                    added=() if shared else tuple(own or ()),
+                    reply=Reply.from_json(answered.reply) if answered else None,
+                    shared=shared,
+                )
                 # A reply that is kept without its message may stand behind the last shared one.
-                added, own = ((), own) if _shared(event, shared) else (tuple(own or ()), None)
+                own = own if shared else None
             case ToolResult():
-                results.append(event)
                 own = None
-    if begun is not None:
-        yield ended()
-
-
-def _shared(event: ModelCall | ModelFailure, step: int) -> bool:
-    """Whether a request is one of the `step` that a fork keeps of its parent."""
-    return isinstance(event, ModelCall) and event.ordinal < step
-
-
-def _chain(known: Mapping[str | None, tuple[str | None, Message]], head: str | None) -> tuple[Message, ...]:
-    found: list[Message] = []
-    while head in known and len(found) <= len(known):
-        head, message = known[head]
-        found.append(message)
-    return tuple(reversed(found))
+                if exchange is not None:
+                    exchange.results.append(event)
+    if exchange is not None:
+        yield exchange

@@ -109,11 +109,7 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
     types = {"string": polars.String, "int64": polars.Int64, "float64": polars.Float64}
     schema = {name: types[kind] for name, kind in COLUMNS.items()}
     buffer = io.BytesIO()
-    values = [{name: _text(value) for name, value in row.items()} for row in rows]
-    polars.DataFrame(values, schema=schema, orient="row").write_parquet(buffer)
+    # Half a surrogate pair is no UTF-8.
+    texts = [{k: v.encode("utf-8", "replace").decode() if isinstance(v, str) else v for k, v in r.items()} for r in rows]
+    polars.DataFrame(texts, schema=schema, orient="row").write_parquet(buffer)
     return buffer.getvalue()
-
-
-def _text(value: Any) -> Any:
-    """Half a surrogate pair is no UTF-8."""
-    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value

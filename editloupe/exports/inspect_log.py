@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from editloupe.chat import Finish, ImagePart, Message, Reply, Usage
+from editloupe.chat import Finish, Message, Reply, Usage
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Episode, Source
-from editloupe.exports.messages import lost
 from editloupe.exports.write import json_bytes, whole, without_none
 from editloupe.findings import Finding
 
@@ -49,36 +48,32 @@ def write_inspect(source: Source, path: Path) -> int:
         known = "; ".join(f"{id_} {uri}" for id_, uri in source.judges.items()) or "none"
         raise ConfigError(f"a log of Inspect has one model; choose a judge with --judge: {known}")
     samples: dict[str, dict[str, Any]] = {}
-    span: list[str] = []
+    times: list[str] = []
     # One trace at a time: of a large run, only what is written is held.
     for episode in source.episodes(forks=False):
         if episode.finding is not None:
             samples[episode.name] = _sample(source, episode.finding, episode)
-            span = sorted((*span, episode.header.time, episode.trace.events[-1].time))
-            span = [span[0], span[-1]]
+            times += episode.header.time, episode.trace.events[-1].time
     listed = [samples.get(f.trace or "") or _sample(source, f, None) for f in source.findings]
-    data = _log(source, listed, span)
+    data = _log(source, listed, min(times, default=""), max(times, default=""))
     with whole(path) as file:
         file.write(json_bytes(data, indent=1) + b"\n")
     return len(source.findings)
 
 
-def _log(source: Source, samples: list[dict[str, Any]], span: list[str]) -> dict[str, Any]:
-    """span: the first and the last time of the traces; empty where there is none."""
+def _log(source: Source, samples: list[dict[str, Any]], started: str, completed: str) -> dict[str, Any]:
+    """started, completed: the first and the last time of the traces; "" where there is none."""
     judge_id, backend = next(iter(source.judges.items()))
     model = backend.partition("?")[0]
-    info = source.store.info
-    judges = info.get("judges")
-    judge = judges.get(judge_id, {}) if isinstance(judges, Mapping) else {}
-    identity = info["identity"]
-    assert isinstance(judge, Mapping) and isinstance(identity, Mapping), "as the store has read them"
+    spec, judges = source.store.spec, source.store.info.get("judges")
+    judge = judges.get(judge_id) if isinstance(judges, Mapping) else None
+    assert isinstance(judge, Mapping), "as the store has read it"
     findings = source.findings
     ids = list(dict.fromkeys(map(_sample_id, findings)))
-    started, completed = span or ("", "")
     run_id = _id(source.folder.resolve().name, judge_id, started)
     sampling = judge.get("sampling")
     config = {k: v for k, v in sampling.items() if v is not None} if isinstance(sampling, Mapping) else {}
-    name = f"editloupe/{identity.get('protocol', 'judge')}"
+    endpoint = str(judge.get("endpoint", ""))
     return {
         "version": VERSION,
         "status": "success",
@@ -86,17 +81,17 @@ def _log(source: Source, samples: list[dict[str, Any]], span: list[str]) -> dict
             "eval_id": _id(run_id, "eval"),
             "run_id": run_id,
             "created": started or "1970-01-01T00:00:00+00:00",
-            "task": name,
+            "task": f"editloupe/{spec.identity.get('protocol', 'judge')}",
             "task_id": _id(run_id, "task"),
             "task_version": 1,
-            "task_args": dict(identity),
+            "task_args": dict(spec.identity),
             "solver": "editloupe",
             "dataset": {"name": source.folder.resolve().name, "samples": len(ids), "sample_ids": ids, "shuffled": False},
             "model": model,
             "model_generate_config": config,
-            **_base_url(str(judge.get("endpoint", ""))),
+            **({"model_base_url": endpoint} if urlsplit(endpoint).scheme in ("http", "https") else {}),
             "config": {"epochs": 1 + max((f.repeat for f in findings), default=0)},
-            "packages": {"editloupe": str(_record(info).get("editloupe", ""))},
+            "packages": {"editloupe": str(spec.record.get("editloupe", ""))},
             "metadata": {"judge_id": judge_id, "judge": dict(judge)},
         },
         "plan": {"name": "editloupe", "steps": [{"solver": "editloupe", "params": {}}], "config": config},
@@ -109,9 +104,9 @@ def _log(source: Source, samples: list[dict[str, Any]], span: list[str]) -> dict
             "started_at": started,
             "completed_at": completed,
             "model_usage": {
-                uri.partition("?")[0]: _usage(usage, source.cost(uri, usage))
+                uri.partition("?")[0]: usage
                 for id_, uri in source.backends.items()
-                if (usage := sum((f.usage for f in findings if f.judge_id == id_), Usage())).to_json()
+                if (usage := _usage(source, uri, sum((f.usage for f in findings if f.judge_id == id_), Usage())))
             },
         },
         "samples": samples,
@@ -142,29 +137,26 @@ def _scores(source: Source, findings: list[Finding]) -> list[dict[str, Any]]:
 def _sample(source: Source, finding: Finding, episode: Episode | None) -> dict[str, Any]:
     messages = () if episode is None else episode.trace.messages()
     sample = source.sample(finding)
-    human = {} if sample is None else sample.human.get(finding.metric, {})
     backend = source.backends[finding.judge_id]
     model = backend.partition("?")[0]
     first = messages[:1] or (Message.of_text("user", "" if sample is None else sample.instruction),)
-    last = next((e.reply for e in reversed(episode.exchanges) if e.reply is not None), None) if episode else None
+    replies = [e.reply for e in episode.exchanges if e.reply is not None] if episode else []
     found: dict[str, Any] = {
         "id": _sample_id(finding),
         "epoch": finding.repeat + 1,
         "uuid": _id(finding.task_id, finding.judge_id, str(finding.repeat)),
         "input": [_message(source, m, "", i, finding) for i, m in enumerate(first)],
         # What people said: the nearest thing to a right answer that a judge has.
-        "target": [str(rating) for rating in human.values()] or "",
+        "target": [str(rating) for rating in sample.human.get(finding.metric, {}).values()] or "" if sample else "",
         "messages": [_message(source, m, model, i, finding) for i, m in enumerate(messages)],
-        "output": _output(source, finding, last, model),
+        "output": _output(source, backend, replies[-1] if replies else None),
         "scores": {},
         "metadata": {
             **{name: getattr(finding, name) for name in _METADATA},
             "edit_type": None if sample is None else sample.edit_type,
             "instruction": None if sample is None else sample.instruction,
         },
-        "model_usage": {model: _usage(finding.usage, source.cost(backend, finding.usage))}
-        if finding.usage.to_json()
-        else {},
+        "model_usage": {model: usage} if (usage := _usage(source, backend, finding.usage)) else {},
         "total_time": finding.seconds,
         "turn_count": finding.turns,
     }
@@ -179,33 +171,21 @@ def _sample(source: Source, finding: Finding, episode: Episode | None) -> dict[s
         }
     if finding.status in _BROKEN:
         found["error"] = {"message": f"{finding.status}: {finding.reason}", "traceback": "", "traceback_ansi": ""}
-    limit = _limit(finding, episode)
-    if limit is not None:
-        found["limit"] = limit
+    if finding.status == "over_budget" and episode is not None and episode.task.kind == "ask":
+        # Version 1 said what ended a task in its reason alone.
+        kind, field = _LIMITS.get(finding.ending or finding.reason.partition(":")[0], ("context", ""))
+        found["limit"] = {"type": kind, "limit": getattr(episode.task.budget, field, None) or 0, "reason": finding.reason}
     return found
 
 
-def _limit(finding: Finding, episode: Episode | None) -> dict[str, Any] | None:
-    if finding.status != "over_budget" or episode is None or episode.task.kind != "ask":
-        return None
-    # Version 1 said what ended a task in its reason alone.
-    kind, field = _LIMITS.get(finding.ending or finding.reason.partition(":")[0], ("context", ""))
-    size = getattr(episode.task.budget, field, None)
-    return {"type": kind, "limit": size if isinstance(size, int | float) else 0, "reason": finding.reason}
-
-
 def _message(source: Source, message: Message, model: str, number: int, finding: Finding) -> dict[str, Any]:
-    content: list[dict[str, Any]] = []
-    for part in message.parts:
-        uri = source.image(part.image) if isinstance(part, ImagePart) else None
-        if uri is not None:
-            content.append({"type": "image", "image": uri})
-        else:
-            content.append({"type": "text", "text": lost(part) if isinstance(part, ImagePart) else part.text})
     found: dict[str, Any] = {
         "id": _id(finding.task_id, finding.judge_id, str(finding.repeat), str(number)),
         "role": message.role,
-        "content": content,
+        "content": [
+            {"type": "text", "text": text} if image is None else {"type": "image", "image": text}
+            for text, image in source.pieces(message)
+        ],
     }
     if message.role == "assistant":
         found |= {"source": "generate", "model": model}
@@ -219,7 +199,8 @@ def _message(source: Source, message: Message, model: str, number: int, finding:
     return found
 
 
-def _output(source: Source, finding: Finding, reply: Reply | None, model: str) -> dict[str, Any]:
+def _output(source: Source, backend: str, reply: Reply | None) -> dict[str, Any]:
+    model = backend.partition("?")[0]
     if reply is None:
         return {"model": model, "choices": []}
     message = {"role": "assistant", "content": reply.text, "source": "generate", "model": model}
@@ -227,22 +208,21 @@ def _output(source: Source, finding: Finding, reply: Reply | None, model: str) -
         "model": reply.model or model,
         "choices": [{"message": message, "stop_reason": _STOP[reply.finish]}],
         "completion": reply.text,
-        "usage": _usage(reply.usage, source.cost(source.backends.get(finding.judge_id), reply.usage))
-        if reply.usage.to_json()
-        else None,
+        "usage": _usage(source, backend, reply.usage),
     }
 
 
-def _usage(usage: Usage, cost: float | None) -> dict[str, Any]:
-    """Inspect counts input apart from what came out of the cache; we count both as input, as most providers do."""
-    cached = usage.cached_tokens
+def _usage(source: Source, backend: str, usage: Usage) -> dict[str, Any] | None:
+    """None if nothing was counted. Inspect counts input apart from what came out of the cache; most providers do not."""
+    if not usage.to_json():
+        return None
     return without_none(
-        input_tokens=max(0, (usage.input_tokens or 0) - (cached or 0)),
+        input_tokens=max(0, (usage.input_tokens or 0) - (usage.cached_tokens or 0)),
         output_tokens=usage.output_tokens or 0,
         total_tokens=usage.total,
-        input_tokens_cache_read=cached,
+        input_tokens_cache_read=usage.cached_tokens,
         reasoning_tokens=usage.reasoning_tokens,
-        total_cost=cost,
+        total_cost=source.cost(backend, usage),
     )
 
 
@@ -250,15 +230,6 @@ def _sample_id(finding: Finding) -> str:
     about = finding.about
     turn, part = f"@turn {about.turn}" if about.turn else "", about.part.removeprefix("target ")
     return f"{about.key}#{finding.metric}{turn}" + (f"@{part}" if part else "")
-
-
-def _base_url(endpoint: str) -> dict[str, str]:
-    return {"model_base_url": endpoint} if urlsplit(endpoint).scheme in ("http", "https") else {}
-
-
-def _record(info: Mapping[str, Any]) -> Mapping[str, Any]:
-    record = info.get("record")
-    return record if isinstance(record, Mapping) else {}
 
 
 def _id(*parts: str) -> str:

@@ -6,11 +6,12 @@ less than was asked for. A requirement of `gate` is a test case as well: an erro
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from editloupe.errors import ConfigError
@@ -36,28 +37,6 @@ class Counted:
     """Questions for which the limit says nothing, so that nothing fails there."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Case:
-    name: str
-    classname: str
-    outcome: Literal["system-out", "failure", "error"]
-    """"system-out" is a pass."""
-    text: str
-    kind: str = ""
-    """What sort of failure or error."""
-    message: str = ""
-    """One line, for a failure or an error."""
-    seconds: float = 0.0
-    properties: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Suite:
-    name: str
-    cases: Sequence[_Case]
-    properties: Mapping[str, str] = field(default_factory=dict)
-
-
 def write_junit(source: Source, path: Path, *, fail_below: str | None = None) -> Counted:
     """Write the findings of a run, a suite for each judge and question.
 
@@ -66,122 +45,105 @@ def write_junit(source: Source, path: Path, *, fail_below: str | None = None) ->
 
     Raises ConfigError for a label that no metric of the run has, and StorageError.
     """
-    limits, limitless = _limits(source, fail_below)
-    suites: dict[tuple[str, str], list[_Case]] = {}
-    for finding in source.findings:
-        cases = suites.setdefault((finding.judge_id, finding.metric), [])
-        cases.append(_case(source, finding, limits(finding.metric)))
+    limits = {} if fail_below is None else _limits(source, fail_below)
     names = names_of(source.store.info.get("judges"))
-    _write(
-        path,
-        f"editloupe {source.folder.resolve().name}",
-        [
-            _Suite(name=f"{names[judge]} {metric}", cases=cases, properties={"judge_id": judge, "metric": metric})
-            for (judge, metric), cases in suites.items()
-        ],
-    )
-    outcomes = [case.outcome for cases in suites.values() for case in cases]
-    return Counted(
-        tests=len(outcomes), failures=outcomes.count("failure"), errors=outcomes.count("error"), limitless=limitless
-    )
+    suites: dict[tuple[str, str], list[Finding]] = {}
+    for finding in source.findings:
+        suites.setdefault((finding.judge_id, finding.metric), []).append(finding)
+    root = ET.Element("testsuites", name=_xml(f"editloupe {source.folder.resolve().name}"))
+    for (judge, metric), findings in suites.items():
+        suite = ET.SubElement(root, "testsuite", name=_xml(f"{names[judge]} {metric}"))
+        _add_properties(suite, judge_id=judge, metric=metric)
+        for finding in findings:
+            _add_finding(suite, finding, f"{source.store.protocol}.{metric}", limits.get(metric))
+        _count(suite, findings)
+    _count(root, source.findings)
+    _write(path, root)
+    asked = dict.fromkeys(metric for _, metric in suites if fail_below is not None)
+    tests, failures, errors = (int(root.get(name, 0)) for name in ("tests", "failures", "errors"))
+    limitless = tuple(metric for metric in asked if metric not in limits)
+    return Counted(tests=tests, failures=failures, errors=errors, limitless=limitless)
 
 
 def write_gate_junit(checked: Iterable[Checked], path: Path) -> None:
     """Write the outcome of a gate, a case for each requirement and judge. Raises ConfigError and StorageError."""
-    outcomes: Mapping[str, Literal["system-out", "failure", "error"]] = {"failed": "failure", "undefined": "error"}
-    kinds = {"failed": "gate", "undefined": "undefined"}
-    cases = [
-        _Case(
-            name=one.name,
-            classname=one.judge,
-            outcome=outcomes.get(one.verdict, "system-out"),
-            kind=kinds.get(one.verdict, ""),
-            message=one.told,
-            text=one.told if one.verdict == "passed" else "",
-        )
-        for one in checked
-    ]
-    _write(path, "editloupe gate", [_Suite(name="editloupe gate", cases=cases)])
+    outcomes = {"failed": ("failure", "gate"), "undefined": ("error", "undefined")}
+    root = ET.Element("testsuites", name="editloupe gate")
+    suite = ET.SubElement(root, "testsuite", name="editloupe gate")
+    for one in checked:
+        case = _add_case(suite, one.judge, one.name, 0.0)
+        outcome, kind = outcomes.get(one.verdict, ("system-out", ""))
+        text = one.told if one.verdict == "passed" else ""
+        _add_outcome(case, outcome, kind, one.told, text)
+    _count(suite, ())
+    _count(root, ())
+    _write(path, root)
 
 
-def _write(path: Path, name: str, suites: Sequence[_Suite]) -> None:
-    root = ET.Element("testsuites", {"name": _xml(name), **_counts([case for suite in suites for case in suite.cases])})
-    for suite in suites:
-        element = ET.SubElement(root, "testsuite", {"name": _xml(suite.name), **_counts(suite.cases)})
-        _add_properties(element, suite.properties)
-        for case in suite.cases:
-            test = ET.SubElement(
-                element, "testcase", classname=_xml(case.classname), name=_xml(case.name), time=f"{case.seconds:.3f}"
-            )
-            _add_properties(test, case.properties)
-            failed = {} if case.outcome == "system-out" else {"type": case.kind, "message": _xml(case.message)}
-            ET.SubElement(test, case.outcome, failed).text = _xml(case.text)
+def _write(path: Path, root: ET.Element) -> None:
     ET.indent(root)
     with whole(path) as file:
         file.write(ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")
 
 
-def _counts(cases: Sequence[_Case]) -> dict[str, str]:
-    return {
-        "tests": str(len(cases)),
-        "failures": str(sum(case.outcome == "failure" for case in cases)),
-        "errors": str(sum(case.outcome == "error" for case in cases)),
-        "skipped": "0",
-        "time": f"{sum(case.seconds for case in cases):.3f}",
-    }
+def _count(element: ET.Element, findings: Sequence[Finding]) -> None:
+    """Put the numbers of what is below an element into its attributes."""
+    cases = list(element.iter("testcase"))
+    element.set("tests", str(len(cases)))
+    element.set("failures", str(sum(case.find("failure") is not None for case in cases)))
+    element.set("errors", str(sum(case.find("error") is not None for case in cases)))
+    element.set("skipped", "0")
+    element.set("time", f"{sum(finding.seconds for finding in findings):.3f}")
 
 
-def _add_properties(element: ET.Element, properties: Mapping[str, str]) -> None:
-    if properties:
-        parent = ET.SubElement(element, "properties")
-        for name, value in properties.items():
-            ET.SubElement(parent, "property", name=name, value=_xml(value))
+def _add_properties(element: ET.Element, **properties: str) -> None:
+    parent = ET.SubElement(element, "properties")
+    for name, value in properties.items():
+        ET.SubElement(parent, "property", name=name, value=_xml(value))
 
 
-def _case(source: Source, finding: Finding, limit: float | None) -> _Case:
-    name = finding.about.key
-    name += f" [{finding.about.scope}]" if finding.about.scope else ""
-    name += "" if finding.repeat == 0 else f" [repeat {finding.repeat + 1}]"
-    answer = str(finding.answer)
+def _add_case(suite: ET.Element, classname: str, name: str, seconds: float) -> ET.Element:
+    return ET.SubElement(suite, "testcase", classname=_xml(classname), name=_xml(name), time=f"{seconds:.3f}")
+
+
+def _add_outcome(case: ET.Element, outcome: str, kind: str, message: str, text: str) -> None:
+    """outcome: "failure", "error", or "system-out" for a pass.   kind: what sort of failure or error."""
+    attributes = {} if outcome == "system-out" else {"type": kind, "message": _xml(message)}
+    ET.SubElement(case, outcome, attributes).text = _xml(text)
+
+
+def _add_finding(suite: ET.Element, finding: Finding, classname: str, limit: float | None) -> None:
+    scope = f" [{finding.about.scope}]" if finding.about.scope else ""
+    again = f" [repeat {finding.repeat + 1}]" if finding.repeat else ""
+    case = _add_case(suite, classname, f"{finding.about.key}{scope}{again}", finding.seconds)
+    if finding.trace is not None:
+        _add_properties(case, trace=finding.trace)
     worth = "" if finding.value is None or finding.label is None else f" ({finding.value:g})"
-    outcome: Literal["system-out", "failure", "error"] = "system-out"
-    kind, message, text = "", "", f"{answer}{worth}\n{finding.reason}".strip()
     if finding.status != "ok":
-        outcome, kind, message, text = "error", finding.status, _line(finding.reason), finding.reason
+        _add_outcome(case, "error", finding.status, _line(finding.reason), finding.reason)
     elif limit is not None and finding.value is not None and finding.value < limit:
-        outcome, kind, text = "failure", "below_limit", finding.reason
-        message = f"{answer}{worth} is below {limit:g}"
-    return _Case(
-        name=name,
-        classname=f"{source.store.protocol}.{finding.metric}",
-        outcome=outcome,
-        kind=kind,
-        message=message,
-        text=text,
-        seconds=finding.seconds,
-        properties={} if finding.trace is None else {"trace": finding.trace},
-    )
+        _add_outcome(case, "failure", "below_limit", f"{finding.answer}{worth} is below {limit:g}", finding.reason)
+    else:
+        _add_outcome(case, "system-out", "", "", f"{finding.answer}{worth}\n{finding.reason}".strip())
 
 
-def _limits(source: Source, fail_below: str | None) -> tuple[Callable[[str], float | None], tuple[str, ...]]:
-    """The limit of each metric in its unit, and the questions that have none although one was asked for."""
-    if fail_below is None:
-        return (lambda metric: None), ()
+def _limits(source: Source, fail_below: str) -> dict[str, float]:
+    """The limit of each metric in its unit; metrics without a limit are left out."""
     metrics = {id_: m for id_, m in source.store.metrics().items() if m.better == "higher"}
     labels = {id_: {_fold(level.name): level.value for level in m.levels} for id_, m in metrics.items()}
     try:
-        limits = dict.fromkeys(metrics, float(fail_below))
+        limit = float(fail_below)
     except ValueError:
         limits = {id_: levels[folded] for id_, levels in labels.items() if (folded := _fold(fail_below)) in levels}
-        if not limits:
-            known = "; ".join(f"{id_}: {', '.join(levels)}" for id_, levels in labels.items() if levels) or "none"
-            raise ConfigError(
-                f"--junit-fail-below {fail_below!r} is neither a number nor a label of this run; labels: {known}"
-            ) from None
-    if any(limit != limit for limit in limits.values()):
+        if limits:
+            return limits
+        known = "; ".join(f"{id_}: {', '.join(levels)}" for id_, levels in labels.items() if levels) or "none"
+        raise ConfigError(
+            f"--junit-fail-below {fail_below!r} is neither a number nor a label of this run; labels: {known}"
+        ) from None
+    if math.isnan(limit):
         raise ConfigError("--junit-fail-below nan: nothing is below it; expected a number or a label")
-    asked = dict.fromkeys(f.metric for f in source.findings)
-    return limits.get, tuple(metric for metric in asked if metric not in limits)
+    return dict.fromkeys(metrics, limit)
 
 
 def _fold(label: str) -> str:

@@ -1,7 +1,8 @@
 """Write OpenTelemetry spans of a run: OTLP as JSON, one line a trace, as the collector's file receiver reads it.
 
 A trace is one AGENT span with an LLM span a request, a TOOL span a call and an EVALUATOR span for the finding. Each has the
-attributes of the GenAI conventions and of OpenInference. A fork is a trace of its own with a link to where it parts.
+attributes of the GenAI conventions (core conventions 1.44.0) and of OpenInference; what neither has a word for begins with
+"editloupe.". A fork is a trace of its own with a link to where it parts.
 """
 
 from __future__ import annotations
@@ -9,14 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import editloupe
-from editloupe.exports import messages, semconv
-from editloupe.exports.episodes import Episode, Exchange, Source, nanoseconds, response_id, sampling
+from editloupe.chat import Finish, Message, Reply, ToolCall
+from editloupe.exports.episodes import Episode, Exchange, Source, function, nanoseconds, sampling
 from editloupe.exports.write import json_bytes, whole
 from editloupe.findings import Finding
 from editloupe.traces.events import Header, ToolResult
@@ -24,58 +24,41 @@ from editloupe.traces.lineage import Parent
 from editloupe.traces.read import read_trace
 from editloupe.values import Json
 
-INTERNAL: Final = 1
-CLIENT: Final = 3
-ERROR: Final = 2
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
 
-_SENT: Final = {
-    "temperature": semconv.REQUEST_TEMPERATURE,
-    "top_p": semconv.REQUEST_TOP_P,
-    "seed": semconv.REQUEST_SEED,
-    "max_tokens": semconv.REQUEST_MAX_TOKENS,
-    "max_completion_tokens": semconv.REQUEST_MAX_TOKENS,
-    "max_output_tokens": semconv.REQUEST_MAX_TOKENS,
+_INTERNAL: Final = 1
+_CLIENT: Final = 3
+_ERROR: Final = 2
+
+_PROVIDERS: Final = {"google": "gcp.gemini", "baseline": "editloupe", "scripted": "editloupe", "recorded": "editloupe"}
+"""Backends whose provider has another name in the GenAI conventions."""
+
+_FINISH: Final[Mapping[Finish, str]] = {
+    "stop": "stop",
+    "length": "length",
+    "tools": "tool_call",
+    "refusal": "content_filter",
+    "filter": "content_filter",
 }
+"""Why a reply ended, as the GenAI conventions say it."""
+
+_SENT: Final[Mapping[str, tuple[str, type[int | float]]]] = {
+    "temperature": ("gen_ai.request.temperature", float),
+    "top_p": ("gen_ai.request.top_p", float),
+    "seed": ("gen_ai.request.seed", int),
+    "max_tokens": ("gen_ai.request.max_tokens", int),
+    "max_completion_tokens": ("gen_ai.request.max_tokens", int),
+    "max_output_tokens": ("gen_ai.request.max_tokens", int),
+}
+"""Parameter → attribute and its type: a number that a convention wants as a double may have been sent as an integer."""
+
 _USAGE: Final = {
-    "input_tokens": (semconv.USAGE_INPUT, semconv.OI_TOKENS_PROMPT),
-    "output_tokens": (semconv.USAGE_OUTPUT, semconv.OI_TOKENS_COMPLETION),
-    "cached_tokens": (semconv.USAGE_CACHED, semconv.OI_TOKENS_CACHED),
-    "reasoning_tokens": (semconv.USAGE_REASONING, semconv.OI_TOKENS_REASONING),
-    "image_tokens": (semconv.OURS + "usage.image_tokens",),
+    "input_tokens": ("gen_ai.usage.input_tokens", "llm.token_count.prompt"),
+    "output_tokens": ("gen_ai.usage.output_tokens", "llm.token_count.completion"),
+    "cached_tokens": ("gen_ai.usage.cache_read.input_tokens", "llm.token_count.prompt_details.cache_read"),
+    "reasoning_tokens": ("gen_ai.usage.reasoning.output_tokens", "llm.token_count.completion_details.reasoning"),
+    "image_tokens": ("editloupe.usage.image_tokens",),
 }
-
-
-@dataclass(kw_only=True)
-class _Span:
-    """One span."""
-
-    trace_id: str
-    span_id: str
-    parent_id: str | None
-    name: str
-    kind: int
-    start_ns: int
-    end_ns: int
-    attributes: dict[str, Json]
-    """Plain values; None leaves one out."""
-    events: list[dict[str, Any]] = field(default_factory=list)
-    links: list[dict[str, Any]] = field(default_factory=list)
-    error: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "traceId": self.trace_id,
-            "spanId": self.span_id,
-            **({} if self.parent_id is None else {"parentSpanId": self.parent_id}),
-            "name": self.name,
-            "kind": self.kind,
-            "startTimeUnixNano": str(self.start_ns),
-            "endTimeUnixNano": str(max(self.start_ns, self.end_ns)),
-            "attributes": attributes(self.attributes),
-            "events": self.events,
-            "links": self.links,
-            "status": {} if self.error is None else {"code": ERROR, "message": self.error},
-        }
 
 
 def write_otel(
@@ -88,13 +71,13 @@ def write_otel(
     written = 0
     with whole(path) as file:
         for episode in source.episodes():
-            spans = [span.to_json() for span in _spans(source, episode, content=content)]
-            scope = {"scope": {"name": "editloupe", "version": editloupe.__version__}, "spans": spans}
-            resource = {semconv.SERVICE_NAME: "editloupe", semconv.SERVICE_VERSION: episode.header.editloupe}
+            scope = {"name": "editloupe", "version": editloupe.__version__}
+            spans = list(_Spans(source, episode, content=content).all())
+            resource = {"service.name": "editloupe", "service.version": episode.header.editloupe}
             line: dict[str, Any] = {
-                "resource": {"attributes": attributes(resource)},
-                "scopeSpans": [{**scope, "schemaUrl": semconv.SCHEMA_URL}],
-                "schemaUrl": semconv.SCHEMA_URL,
+                "resource": {"attributes": _attributes(resource)},
+                "scopeSpans": [{"scope": scope, "spans": spans, "schemaUrl": SCHEMA_URL}],
+                "schemaUrl": SCHEMA_URL,
             }
             file.write(json_bytes({"resourceSpans": [line]}) + b"\n")
             written += 1
@@ -102,8 +85,391 @@ def write_otel(
     return written
 
 
-def attributes(values: Mapping[str, Json]) -> list[dict[str, Any]]:
-    """Return plain values as OTLP has them: integers as text, lists as arrays, None left out."""
+class _Spans:
+    """Makes the spans of one trace, as OTLP's JSON."""
+
+    def __init__(self, source: Source, episode: Episode, *, content: bool) -> None:
+        self.source, self.episode, self.content = source, episode, content
+        self.header, self.finding = episode.header, episode.finding
+        self.trace_id = _id(32, self.header, episode.name)
+        self.root_id = _id(16, self.header, episode.name, "task")
+
+    def all(self) -> Iterator[dict[str, Any]]:
+        yield self._root()
+        for exchange in self.episode.exchanges:
+            # What is shared lies in the parent's trace, which the root's link names.
+            if not exchange.shared:
+                yield self._model(exchange)
+                yield from map(self._tool, exchange.results)
+        if self.finding is not None:
+            yield self._verdict(self.finding)
+
+    def _span(
+        self,
+        name: str,
+        attributes: Mapping[str, Json],
+        *,
+        mark: tuple[str, ...] = (),
+        node: str = "",
+        kind: int = _INTERNAL,
+        start_ns: int,
+        end_ns: int,
+        error: str | None,
+        **more: list[dict[str, Any]],
+    ) -> dict[str, Any]:
+        """mark: what tells the span from others of its trace; () for the root.   node: its name in OpenInference's graph.
+
+        more: events and links.
+        """
+        span_id, parent, graph = self.root_id, {}, {}
+        if mark:
+            span_id, parent = _id(16, self.header, self.episode.name, *mark), {"parentSpanId": self.root_id}
+            graph = {"graph.node.id": span_id, "graph.node.name": node, "graph.node.parent_id": self.root_id}
+        return {
+            "traceId": self.trace_id,
+            "spanId": span_id,
+            **parent,
+            "name": name,
+            "kind": kind,
+            "startTimeUnixNano": str(start_ns),
+            "endTimeUnixNano": str(max(start_ns, end_ns)),
+            "attributes": _attributes({**attributes, **graph}),
+            "events": [],
+            "links": [],
+            **more,
+            "status": {} if error is None else {"code": _ERROR, "message": error},
+        }
+
+    def _root(self) -> dict[str, Any]:
+        episode, header, finding = self.episode, self.header, self.finding
+        values: dict[str, Json] = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.provider.name": _PROVIDERS.get(episode.provider, episode.provider),
+            "gen_ai.agent.name": "editloupe",
+            "gen_ai.agent.id": header.judge_id,
+            "gen_ai.agent.version": header.editloupe,
+            "gen_ai.conversation.id": self.trace_id,
+            "gen_ai.request.model": episode.model,
+            "openinference.span.kind": "AGENT",
+            "agent.name": "editloupe",
+            "session.id": header.run,
+            "tag.tags": [episode.task.protocol, episode.task.metric],
+            "metadata": _text({"trace": episode.name, "task": header.task_id, "repeat": header.repeat}),
+            **self._asked(),
+            "editloupe.sample.edit_type": None if episode.sample is None else episode.sample.edit_type,
+        }
+        if finding is not None:
+            values |= _outcome(finding) | self._evaluation(finding)
+        if self.content:
+            first = episode.exchanges[0].messages if episode.exchanges else episode.trace.messages()
+            values |= {
+                "input.value": first[0].text if first else None,
+                "input.mime_type": "text/plain",
+                "editloupe.sample.instruction": None if episode.sample is None else episode.sample.instruction,
+            }
+        return self._span(
+            "invoke_agent editloupe",
+            values,
+            start_ns=nanoseconds(header.time),
+            end_ns=episode.ended_ns,
+            error=_failure(finding),
+            links=[] if episode.parent is None else [self._link(episode.parent)],
+        )
+
+    def _link(self, parent: Parent) -> dict[str, Any]:
+        """To the parent's last request that a fork kept, or to its root."""
+        folder = self.source.folder
+        name, header = parent.trace, read_trace(folder / parent.trace).header
+        # The last request that was kept may lie further up: a parent that is a fork holds only what is its own.
+        while (above := Parent.of(header)) is not None and parent.step <= above.step:
+            name, header = above.trace, read_trace(folder / above.trace).header
+        what = ("model", str(parent.step - 1)) if parent.step else ("task",)
+        fork: dict[str, Json] = {
+            "editloupe.fork.why": parent.why,
+            "editloupe.fork.step": parent.step,
+            "editloupe.fork.changes": sorted(parent.changes),
+        }
+        ids = {"traceId": _id(32, header, name), "spanId": _id(16, header, name, *what)}
+        return {**ids, "attributes": _attributes(fork)}
+
+    def _model(self, exchange: Exchange) -> dict[str, Any]:
+        episode, reply, failure = self.episode, exchange.reply, exchange.failure
+        server = _server(str(self.header.judge["endpoint"]))
+        values: dict[str, Json] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": _PROVIDERS.get(episode.provider, episode.provider),
+            "gen_ai.request.model": episode.model,
+            "openinference.span.kind": "LLM",
+            "llm.provider": episode.provider,
+            "llm.model_name": episode.model,
+            "llm.request.model_name": episode.model,
+            "editloupe.is_lmm": episode.is_lmm,
+            **server,
+        }
+        error = None
+        if reply is not None:
+            usage, sent = reply.usage.to_json(), sampling(reply)
+            for field, value in usage.items():
+                values |= dict.fromkeys(_USAGE[field], value)
+            for name, (attribute, number) in _SENT.items():
+                value = sent.get(name)
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    values[attribute] = number(value)
+            values |= {
+                "gen_ai.response.id": _response_id(reply),
+                "gen_ai.response.model": reply.model or None,
+                "llm.response.model_name": reply.model or None,
+                "gen_ai.response.finish_reasons": [_FINISH[reply.finish]],
+                "llm.finish_reason": _FINISH[reply.finish],
+                "llm.invocation_parameters": _text(sent) if sent else None,
+                "llm.token_count.total": reply.usage.total if usage else None,
+                "llm.cost.total": self.source.cost(episode.backend, reply.usage),
+                "editloupe.malformed_calls": len(reply.malformed_calls),
+            }
+        if failure is not None:
+            error = f"{failure.error}: {failure.message}" if self.content else failure.error
+            values |= {"error.type": failure.error, "http.response.status_code": failure.status}
+        if self.content:
+            values |= self._said(exchange)
+        return self._span(
+            f"chat {episode.model}",
+            values,
+            # A request that failed shares its ordinal with the one that takes it up.
+            mark=("model", str(exchange.event.ordinal)) if failure is None else ("failure", str(exchange.number)),
+            node=f"step {exchange.number}",
+            kind=_CLIENT if server else _INTERNAL,
+            start_ns=exchange.started_ns,
+            end_ns=exchange.ended_ns,
+            error=error,
+        )
+
+    def _said(self, exchange: Exchange) -> dict[str, Json]:
+        """What was sent and what came back, under both conventions' names. Images are addresses, never bytes."""
+        asked = [{"role": m.role, "parts": self._parts(m)} for m in exchange.messages]
+        found: dict[str, Json] = {"gen_ai.input.messages": _json(asked)}
+        found |= _flat("llm.input_messages", [self._message(m) for m in exchange.messages])
+        reply = exchange.reply
+        if reply is not None:
+            thought = [{"type": "reasoning", "content": reply.reasoning}] if reply.reasoning else []
+            text = [{"type": "text", "content": reply.text}] if reply.text else []
+            parts = [*thought, *text, *map(_call, reply.tool_calls)]
+            said = {"role": "assistant", "parts": parts, "finish_reason": _FINISH[reply.finish]}
+            message = exchange.said or Message.of_text("assistant", reply.text)
+            found |= {"gen_ai.output.messages": _json([said]), "output.value": reply.text, "output.mime_type": "text/plain"}
+            found |= _flat("llm.output_messages", [self._message(message)])
+        # Offered natively; with the text protocol they stand in the question.
+        if self.header.judge.get("tool_protocol") == "native":
+            tools = [function(tool) for tool in self.header.tools]
+            found["gen_ai.tool.definitions"] = _json([{"type": "function", **tool["function"]} for tool in tools])
+            found |= _flat("llm.tools", [{"tool.json_schema": _json(tool)} for tool in tools])
+        return found
+
+    def _parts(self, message: Message) -> list[dict[str, Any]]:
+        """A message's parts by the GenAI conventions."""
+        pieces: list[dict[str, Any]] = [
+            {"type": "text", "content": text}
+            if image is None
+            else {"type": "uri", "modality": "image", "mime_type": image.media_type, "uri": text}
+            for text, image in self.source.pieces(message)
+        ]
+        if message.role == "tool":
+            return [{"type": "tool_call_response", "id": message.tool_call_id, "response": pieces}]
+        return pieces + [_call(call) for call in message.tool_calls]
+
+    def _message(self, message: Message) -> dict[str, Json]:
+        """A message by OpenInference, not flat yet."""
+        return {
+            "message.role": message.role,
+            "message.tool_call_id": message.tool_call_id,
+            "message.contents": [
+                {"message_content.type": "text", "message_content.text": text}
+                if image is None
+                else {"message_content.type": "image", "message_content.image.image.url": text}
+                for text, image in self.source.pieces(message)
+            ],
+            "message.tool_calls": [
+                {
+                    "tool_call.id": call.id,
+                    "tool_call.function.name": call.name,
+                    "tool_call.function.arguments": _json(dict(call.arguments)),
+                }
+                for call in message.tool_calls
+            ],
+        }
+
+    def _tool(self, result: ToolResult) -> dict[str, Any]:
+        name, call_id = str(result.call["name"]), str(result.call["id"])
+        offered = {str(tool["name"]): tool for tool in self.header.tools}.get(name, {})
+        views, text = result.observation["views"], str(result.observation["text"])
+        error = "tool_error" if result.observation["error"] else None
+        if result.crashed is not None:
+            error = result.crashed.partition(":")[0]
+        values: dict[str, Json] = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": name,
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.call.id": call_id,
+            "gen_ai.tool.description": offered.get("description"),
+            "openinference.span.kind": "TOOL",
+            "tool.name": name,
+            "tool.id": call_id,
+            "tool.description": offered.get("description"),
+            "editloupe.tool.version": offered.get("version"),
+            "error.type": error,
+        }
+        if views:
+            values |= {
+                "editloupe.image.sha256": [str(v["image"]["sha256"]) for v in views],
+                "editloupe.image.width": [int(v["image"]["width"]) for v in views],
+                "editloupe.image.height": [int(v["image"]["height"]) for v in views],
+                # What each picture shows of which other one, in px of that one.
+                "editloupe.image.lineage": [
+                    _text({"op": v["op"], "origin": v["origin"]["sha256"], "region": v["region"]}) for v in views
+                ],
+            }
+        if self.content:
+            arguments = _text(result.call["arguments"])
+            values |= {
+                "gen_ai.tool.call.arguments": arguments,
+                "gen_ai.tool.call.result": text,
+                "tool.parameters": arguments,
+                "input.value": arguments,
+                "input.mime_type": "application/json",
+                "output.value": text,
+                "output.mime_type": "text/plain",
+            }
+        end = nanoseconds(result.time)
+        return self._span(
+            f"execute_tool {name}",
+            values,
+            mark=("tool", str(result.ordinal)),
+            node=name,
+            start_ns=end - round(result.seconds * 1e9),
+            end_ns=end,
+            error=result.crashed if self.content and result.crashed is not None else error,
+        )
+
+    def _verdict(self, finding: Finding) -> dict[str, Any]:
+        exchanges, end = self.episode.exchanges, self.episode.ended_ns
+        last = next((e.reply for e in reversed(exchanges) if e.reply is not None), None)
+        result: dict[str, Json] = {
+            "gen_ai.evaluation.name": finding.metric,
+            "gen_ai.evaluation.score.value": finding.value,
+            "gen_ai.evaluation.score.label": finding.label,
+            "gen_ai.response.id": None if last is None else _response_id(last),
+            "error.type": _failure(finding),
+            "gen_ai.evaluation.explanation": self._reason(finding),
+        }
+        values: dict[str, Json] = {
+            "openinference.span.kind": "EVALUATOR",
+            "error.type": _failure(finding),
+            **self._asked(),
+            **_outcome(finding),
+            **self._found(finding),
+        }
+        event = {"timeUnixNano": str(end), "name": "gen_ai.evaluation.result", "attributes": _attributes(result)}
+        return self._span(
+            f"verdict {finding.metric}",
+            values,
+            mark=("verdict",),
+            node=f"verdict {finding.metric}",
+            start_ns=max((e.ended_ns for e in exchanges), default=end),
+            end_ns=end,
+            events=[event],
+            error=_failure(finding),
+        )
+
+    def _evaluation(self, finding: Finding) -> dict[str, Json]:
+        """The finding as OpenInference attaches it to a trace, with a score and a label if there are any."""
+        human = self.header.judge.get("kind") == "human"
+        evaluation: dict[str, Json] = {
+            "evaluation.name": finding.metric,
+            "evaluation.score": finding.value,
+            "evaluation.label": finding.label,
+            "evaluation.explanation": self._reason(finding),
+            "evaluation.annotator_kind": "LLM" if self.episode.is_lmm else "HUMAN" if human else "CODE",
+            "evaluation.identifier": finding.judge_id,
+        }
+        return _flat("trace.evaluations", [evaluation]) | self._found(finding)
+
+    def _reason(self, finding: Finding) -> str | None:
+        return finding.reason if self.content and finding.reason else None
+
+    def _found(self, finding: Finding) -> dict[str, Json]:
+        """The whole finding as the output of a span."""
+        if not self.content:
+            return {}
+        return {"output.value": _text(finding.to_json()), "output.mime_type": "application/json"}
+
+    def _asked(self) -> dict[str, Json]:
+        task, judge = self.episode.task, self.header.judge
+        return {
+            "editloupe.sample.id": task.about.sample_id,
+            "editloupe.sample.editor": task.about.editor,
+            # The name that docs/exports.md promises to other tools; its value is the metric's id.
+            "editloupe.criterion": task.metric,
+            "editloupe.turn": task.about.turn or None,
+            "editloupe.part": task.about.part or None,
+            "editloupe.role": task.role,
+            "editloupe.repeat": self.header.repeat,
+            "editloupe.questions.hash": str(judge.get("questions") or judge.get("rubric") or "") or None,
+            "editloupe.is_lmm": self.episode.is_lmm,
+        }
+
+
+def _outcome(finding: Finding) -> dict[str, Json]:
+    return {
+        "editloupe.status": finding.status,
+        "editloupe.kind": None if finding.answer is None else finding.answer.kind,
+        "editloupe.label": finding.label,
+        "editloupe.value": finding.value,
+        "editloupe.turns": finding.turns,
+    }
+
+
+def _failure(finding: Finding | None) -> str | None:
+    return None if finding is None or finding.status == "ok" else finding.status
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"type": "tool_call", "id": call.id, "name": call.name, "arguments": dict(call.arguments)}
+
+
+def _response_id(reply: Reply) -> str | None:
+    """The provider's own id of a reply; None if it gave none."""
+    raw = reply.raw
+    found = raw.get("id", raw.get("response_id")) if isinstance(raw, Mapping) else None
+    return found if isinstance(found, str) and found else None
+
+
+def _server(endpoint: str) -> dict[str, Json]:
+    """Where a model answers; empty for one in this process."""
+    try:
+        url = urlsplit(endpoint)
+        port = url.port
+    except ValueError:
+        return {}
+    return {} if url.hostname is None else {"server.address": url.hostname, "server.port": port}
+
+
+def _id(digits: int, header: Header, name: str, *parts: str) -> str:
+    """The same id whenever this trace is exported, and another one for every other trace; never zero."""
+    text = "\n".join((header.run, header.time, name, *parts))
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:digits]
+
+
+def _flat(prefix: str, listed: list[dict[str, Json]]) -> dict[str, Json]:
+    """OpenInference has no nested values: one attribute a leaf, lists of objects numbered."""
+    found: dict[str, Json] = {}
+    for number, values in enumerate(listed):
+        for name, value in values.items():
+            at = f"{prefix}.{number}.{name}"
+            found |= _flat(at, value) if isinstance(value, list) else {at: value}
+    return found
+
+
+def _attributes(values: Mapping[str, Json]) -> list[dict[str, Any]]:
+    """Plain values as OTLP has them: integers as text, lists as arrays, None left out."""
     return [{"key": key, "value": _value(value)} for key, value in values.items() if value is not None]
 
 
@@ -123,314 +489,9 @@ def _value(value: Json) -> dict[str, Any]:
             return {"stringValue": _text(value)}
 
 
-def _spans(source: Source, episode: Episode, *, content: bool) -> Iterator[_Span]:
-    header = episode.header
-    trace_id = _id(32, header, episode.name)
-    root = _id(16, header, episode.name, "task")
-    yield _root(source, episode, trace_id, root, content=content)
-    for exchange in episode.exchanges:
-        if exchange.shared:
-            # It lies in the parent's trace, which the root's link names.
-            continue
-        yield _model(source, episode, exchange, trace_id, root, content=content)
-        for result in exchange.results:
-            yield _tool(episode, result, trace_id, root, content=content)
-    if episode.finding is not None:
-        yield _verdict(source, episode, episode.finding, trace_id, root, content=content)
-
-
-def _root(source: Source, episode: Episode, trace_id: str, root: str, *, content: bool) -> _Span:
-    header, finding = episode.header, episode.finding
-    values: dict[str, Json] = {
-        semconv.OPERATION: "invoke_agent",
-        semconv.PROVIDER: semconv.PROVIDERS.get(episode.provider, episode.provider),
-        semconv.AGENT_NAME: "editloupe",
-        semconv.AGENT_ID: header.judge_id,
-        semconv.AGENT_VERSION: header.editloupe,
-        semconv.CONVERSATION: trace_id,
-        semconv.REQUEST_MODEL: episode.model,
-        semconv.OI_KIND: "AGENT",
-        semconv.OI_AGENT_NAME: "editloupe",
-        semconv.OI_SESSION: header.run,
-        semconv.OI_TAGS: [episode.task.protocol, episode.task.metric],
-        semconv.OI_METADATA: _text({"trace": episode.name, "task": header.task_id, "repeat": header.repeat}),
-        **_asked(episode),
-    }
-    if episode.sample is not None:
-        values[semconv.OURS + "sample.edit_type"] = episode.sample.edit_type
-    if finding is not None:
-        values |= _outcome(finding)
-        values |= _evaluation(episode, finding, content=content)
-    if content:
-        first = episode.exchanges[0].messages if episode.exchanges else episode.trace.messages()
-        values |= {semconv.OI_INPUT: first[0].text if first else None, semconv.OI_INPUT_TYPE: "text/plain"}
-        if episode.sample is not None:
-            values[semconv.OURS + "sample.instruction"] = episode.sample.instruction
-        if finding is not None:
-            values |= {semconv.OI_OUTPUT: _text(finding.to_json()), semconv.OI_OUTPUT_TYPE: "application/json"}
-    span = _Span(
-        trace_id=trace_id,
-        span_id=root,
-        parent_id=None,
-        name="invoke_agent editloupe",
-        kind=INTERNAL,
-        start_ns=nanoseconds(header.time),
-        end_ns=episode.ended_ns,
-        attributes=values,
-        error=None if finding is None or finding.status == "ok" else finding.status,
-    )
-    if episode.parent is not None:
-        span.links.append(_link(source, episode))
-    return span
-
-
-def _link(source: Source, episode: Episode) -> dict[str, Any]:
-    """To the parent's last request that a fork kept, or to its root."""
-    parent = episode.parent
-    assert parent is not None, "only a fork has a link"
-    name, header = parent.trace, read_trace(source.folder / parent.trace).header
-    # The last request that was kept may lie further up: a parent that is a fork holds only what is its own.
-    while (above := Parent.of(header)) is not None and parent.step <= above.step:
-        name, header = above.trace, read_trace(source.folder / above.trace).header
-    what = ("model", str(parent.step - 1)) if parent.step else ("task",)
-    fork: dict[str, Json] = {
-        semconv.OURS + "fork.why": parent.why,
-        semconv.OURS + "fork.step": parent.step,
-        semconv.OURS + "fork.changes": sorted(parent.changes),
-    }
-    return {
-        "traceId": _id(32, header, name),
-        "spanId": _id(16, header, name, *what),
-        "attributes": attributes(fork),
-    }
-
-
-def _model(source: Source, episode: Episode, exchange: Exchange, trace_id: str, root: str, *, content: bool) -> _Span:
-    reply, failure = exchange.reply, exchange.failure
-    # A request that failed shares its ordinal with the one that takes it up.
-    mark = ("model", str(exchange.ordinal)) if failure is None else ("failure", str(exchange.number))
-    span_id = _id(16, episode.header, episode.name, *mark)
-    server = _server(str(episode.header.judge["endpoint"]))
-    values: dict[str, Json] = {
-        semconv.OPERATION: "chat",
-        semconv.PROVIDER: semconv.PROVIDERS.get(episode.provider, episode.provider),
-        semconv.REQUEST_MODEL: episode.model,
-        semconv.OI_KIND: "LLM",
-        semconv.OI_PROVIDER: episode.provider,
-        semconv.OI_MODEL: episode.model,
-        semconv.OI_REQUEST_MODEL: episode.model,
-        semconv.OURS + "is_lmm": episode.is_lmm,
-        **_node(span_id, f"step {exchange.number}", root),
-        **server,
-    }
-    error = None
-    if reply is not None:
-        usage = reply.usage.to_json()
-        for field_, names in _USAGE.items():
-            values |= {name: usage[field_] for name in names if field_ in usage}
-        if usage:
-            values[semconv.OI_TOKENS_TOTAL] = reply.usage.total
-        sent = sampling(reply)
-        # A number that a convention wants as a double may have been sent as an integer.
-        for name, attribute in _SENT.items():
-            value = sent.get(name)
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                values[attribute] = float(value) if name in ("temperature", "top_p") else int(value)
-        values |= {
-            semconv.RESPONSE_ID: response_id(reply),
-            semconv.RESPONSE_MODEL: reply.model or None,
-            semconv.OI_RESPONSE_MODEL: reply.model or None,
-            semconv.RESPONSE_FINISH: [messages.FINISH[reply.finish]],
-            semconv.OI_FINISH: messages.FINISH[reply.finish],
-            semconv.OI_PARAMETERS: _text(sent) if sent else None,
-            semconv.OI_COST: source.cost(episode.backend, reply.usage),
-            semconv.OURS + "malformed_calls": len(reply.malformed_calls),
-        }
-    if failure is not None:
-        error = failure.error
-        values |= {semconv.ERROR_TYPE: failure.error, semconv.HTTP_STATUS: failure.status}
-    if content:
-        values |= messages.captured(source, exchange)
-        # Offered natively; with the text protocol they stand in the question.
-        if episode.header.judge.get("tool_protocol") == "native":
-            values |= messages.tools(episode.header.tools)
-        if failure is not None:
-            error = f"{failure.error}: {failure.message}"
-    return _Span(
-        trace_id=trace_id,
-        span_id=span_id,
-        parent_id=root,
-        name=f"chat {episode.model}",
-        kind=CLIENT if server else INTERNAL,
-        start_ns=exchange.started_ns,
-        end_ns=exchange.ended_ns,
-        attributes=values,
-        error=error,
-    )
-
-
-def _tool(episode: Episode, result: ToolResult, trace_id: str, root: str, *, content: bool) -> _Span:
-    name, call_id = str(result.call["name"]), str(result.call["id"])
-    span_id = _id(16, episode.header, episode.name, "tool", str(result.ordinal))
-    offered = {str(tool["name"]): tool for tool in episode.header.tools}.get(name, {})
-    described = offered.get("description")
-    views, observation = result.observation["views"], result.observation
-    values: dict[str, Json] = {
-        semconv.OPERATION: "execute_tool",
-        semconv.TOOL_NAME: name,
-        semconv.TOOL_TYPE: "function",
-        semconv.TOOL_CALL_ID: call_id,
-        semconv.TOOL_DESCRIPTION: described,
-        semconv.OI_KIND: "TOOL",
-        semconv.OI_TOOL_NAME: name,
-        semconv.OI_TOOL_ID: call_id,
-        semconv.OI_TOOL_DESCRIPTION: described,
-        semconv.OURS + "tool.version": offered.get("version"),
-        **_node(span_id, name, root),
-    }
-    if views:
-        values[semconv.OURS + "image.sha256"] = [str(v["image"]["sha256"]) for v in views]
-        values[semconv.OURS + "image.width"] = [int(v["image"]["width"]) for v in views]
-        values[semconv.OURS + "image.height"] = [int(v["image"]["height"]) for v in views]
-        # What each picture shows of which other one, in px of that one.
-        values[semconv.OURS + "image.lineage"] = [
-            _text({"op": v["op"], "origin": v["origin"]["sha256"], "region": v["region"]}) for v in views
-        ]
-    error = None
-    if result.crashed is not None:
-        error = result.crashed.partition(":")[0]
-    elif observation["error"]:
-        error = "tool_error"
-    if error is not None:
-        values[semconv.ERROR_TYPE] = error
-    if content:
-        arguments = _text(result.call["arguments"])
-        values |= {
-            semconv.TOOL_ARGUMENTS: arguments,
-            semconv.TOOL_RESULT: str(observation["text"]),
-            semconv.OI_TOOL_PARAMETERS: arguments,
-            semconv.OI_INPUT: arguments,
-            semconv.OI_INPUT_TYPE: "application/json",
-            semconv.OI_OUTPUT: str(observation["text"]),
-            semconv.OI_OUTPUT_TYPE: "text/plain",
-        }
-        if result.crashed is not None:
-            error = result.crashed
-    end = nanoseconds(result.time)
-    return _Span(
-        trace_id=trace_id,
-        span_id=span_id,
-        parent_id=root,
-        name=f"execute_tool {name}",
-        kind=INTERNAL,
-        start_ns=end - round(result.seconds * 1e9),
-        end_ns=end,
-        attributes=values,
-        error=error,
-    )
-
-
-def _verdict(source: Source, episode: Episode, finding: Finding, trace_id: str, root: str, *, content: bool) -> _Span:
-    span_id = _id(16, episode.header, episode.name, "verdict")
-    replies = [e for e in episode.exchanges if e.reply is not None]
-    last = replies[-1].reply if replies else None
-    result: dict[str, Json] = {
-        semconv.EVALUATION_NAME: finding.metric,
-        semconv.EVALUATION_VALUE: finding.value,
-        semconv.EVALUATION_LABEL: finding.label,
-        semconv.RESPONSE_ID: None if last is None else response_id(last),
-        semconv.ERROR_TYPE: None if finding.status == "ok" else finding.status,
-        semconv.EVALUATION_EXPLANATION: finding.reason if content and finding.reason else None,
-    }
-    values: dict[str, Json] = {
-        semconv.OI_KIND: "EVALUATOR",
-        semconv.ERROR_TYPE: result[semconv.ERROR_TYPE],
-        **_node(span_id, f"verdict {finding.metric}", root),
-        **_asked(episode),
-        **_outcome(finding),
-    }
-    if content:
-        values |= {semconv.OI_OUTPUT: _text(finding.to_json()), semconv.OI_OUTPUT_TYPE: "application/json"}
-    start = max((e.ended_ns for e in episode.exchanges), default=episode.ended_ns)
-    event = {"timeUnixNano": str(episode.ended_ns), "name": semconv.EVALUATION_EVENT, "attributes": attributes(result)}
-    return _Span(
-        trace_id=trace_id,
-        span_id=span_id,
-        parent_id=root,
-        name=f"verdict {finding.metric}",
-        kind=INTERNAL,
-        start_ns=start,
-        end_ns=episode.ended_ns,
-        attributes=values,
-        events=[event],
-        error=None if finding.status == "ok" else finding.status,
-    )
-
-
-def _evaluation(episode: Episode, finding: Finding, *, content: bool) -> dict[str, Json]:
-    """The finding as OpenInference attaches it to a trace, with a score and a label if there are any."""
-    found: dict[str, Json] = {
-        semconv.OI_EVALUATION_NAME: finding.metric,
-        semconv.OI_EVALUATION_SCORE: finding.value,
-        semconv.OI_EVALUATION_LABEL: finding.label,
-        semconv.OI_EVALUATION_EXPLANATION: finding.reason if content and finding.reason else None,
-        semconv.OI_EVALUATION_ANNOTATOR: _annotator(episode),
-        semconv.OI_EVALUATION_IDENTIFIER: finding.judge_id,
-    }
-    return {f"{semconv.OI_EVALUATIONS}.0.{name}": value for name, value in found.items()}
-
-
-def _annotator(episode: Episode) -> str:
-    if episode.is_lmm:
-        return "LLM"
-    return "HUMAN" if episode.header.judge.get("kind") == "human" else "CODE"
-
-
-def _asked(episode: Episode) -> dict[str, Json]:
-    about, judge = episode.task.about, episode.header.judge
-    return {
-        semconv.OURS + "sample.id": about.sample_id,
-        semconv.OURS + "sample.editor": about.editor,
-        # The name that docs/exports.md promises to other tools; its value is the metric's id.
-        semconv.OURS + "criterion": episode.task.metric,
-        semconv.OURS + "turn": about.turn or None,
-        semconv.OURS + "part": about.part or None,
-        semconv.OURS + "role": episode.task.role,
-        semconv.OURS + "repeat": episode.header.repeat,
-        semconv.OURS + "questions.hash": str(judge.get("questions") or judge.get("rubric") or "") or None,
-        semconv.OURS + "is_lmm": episode.is_lmm,
-    }
-
-
-def _outcome(finding: Finding) -> dict[str, Json]:
-    return {
-        semconv.OURS + "status": finding.status,
-        semconv.OURS + "kind": None if finding.answer is None else finding.answer.kind,
-        semconv.OURS + "label": finding.label,
-        semconv.OURS + "value": finding.value,
-        semconv.OURS + "turns": finding.turns,
-    }
-
-
-def _node(span_id: str, name: str, parent: str) -> dict[str, Json]:
-    return {semconv.OI_NODE_ID: span_id, semconv.OI_NODE_NAME: name, semconv.OI_NODE_PARENT: parent}
-
-
-def _server(endpoint: str) -> dict[str, Json]:
-    """Where a model answers; empty for one in this process."""
-    try:
-        url = urlsplit(endpoint)
-        port = url.port
-    except ValueError:
-        return {}
-    return {} if url.hostname is None else {semconv.SERVER_ADDRESS: url.hostname, semconv.SERVER_PORT: port}
-
-
-def _id(digits: int, header: Header, name: str, *parts: str) -> str:
-    """The same id whenever this trace is exported, and another one for every other trace; never zero."""
-    text = "\n".join((header.run, header.time, name, *parts))
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:digits]
-
-
 def _text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

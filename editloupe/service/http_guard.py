@@ -35,10 +35,10 @@ class Limits:
     """Names by which the service may be called; None for any."""
 
 
-def problem_response(status: int, title: str, detail: str, headers: Mapping[str, str] | None = None) -> Any:
+def problem_response(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Any:
     """Return an error as RFC 9457 has it."""
     return JSONResponse(
-        problem(status, title, detail).model_dump(),
+        problem(status, detail).model_dump(),
         status_code=status,
         headers=dict(headers or {}),
         media_type="application/problem+json",
@@ -81,8 +81,7 @@ class Guard:
         try:
             slot = self.queue.acquire()
         except (QueueFull, ShuttingDown) as error:
-            wait = error.retry_after_s if isinstance(error, QueueFull) else 5
-            busy = problem_response(503, "Busy, or shutting down", str(error), {"Retry-After": str(wait)})
+            busy = problem_response(503, str(error), {"Retry-After": str(error.retry_after_s)})
             await busy(scope, receive, send)
             return
 
@@ -103,23 +102,20 @@ class Guard:
         limits = self.limits
         host = _name(headers.get("host", ""))
         if limits.hosts is not None and host not in limits.hosts:
-            return problem_response(
-                421, "Another host is meant", f"this service answers to {', '.join(sorted(limits.hosts))}, not to {host!r}"
-            )
+            return problem_response(421, f"this service answers to {', '.join(sorted(limits.hosts))}, not to {host!r}")
         origin = headers.get("origin")
         if limits.hosts is not None and origin is not None and _name(urlsplit(origin).netloc) not in limits.hosts:
             # A page of another site, in a browser on this machine.
-            return problem_response(403, "Forbidden", f"pages of {origin!r} may not ask this service")
+            return problem_response(403, f"pages of {origin!r} may not ask this service")
         if limits.token is not None and path not in _OPEN:
             scheme, _, token = headers.get("authorization", "").partition(" ")
             shown = token.strip().encode("utf-8", "replace")
             if scheme.lower() != "bearer" or not hmac.compare_digest(shown, limits.token.encode("utf-8")):
                 challenge = {"WWW-Authenticate": "Bearer"}
-                expected = "expected the header Authorization: Bearer TOKEN"
-                return problem_response(401, "Not authorised", expected, challenge)
+                return problem_response(401, "expected the header Authorization: Bearer TOKEN", challenge)
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > limits.max_body:
-            return problem_response(413, "The body is too large", _too_large(limits.max_body))
+            return problem_response(413, _too_large(limits.max_body))
         return None
 
 

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from editloupe.data.boxes import inside
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import size_note
 from editloupe.errors import ImageError, SampleError
 from editloupe.scores import Metric, Score
 from editloupe.service.paths import below
@@ -22,10 +21,22 @@ from editloupe.service.queue import Result
 from editloupe.tasks import Status
 from editloupe.values import Box, ImageRef, Json, Sample, Target, Turn, digest
 
-MOST_BOXES = 64
-MOST_CRITERIA = 32
-MOST_EDITS = 256
-"""In one batch, however many the queue takes."""
+TITLES: Final = {
+    400: "Bad request",
+    401: "Not authorised",
+    403: "Forbidden",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "The body came too slowly",
+    413: "The body is too large",
+    415: "The body is no JSON",
+    421: "Another host is meant",
+    422: "The request cannot be used",
+    500: "The service failed",
+    503: "Busy, or shutting down",
+    504: "No verdict in time",
+}
+"""HTTP status of an error → what it means."""
 
 
 class _In(BaseModel):
@@ -62,11 +73,11 @@ class EditFields(_In):
     """What the editing model was asked to do."""
     id: str | None = Field(default=None, max_length=200)
     """Comes back with the verdict, and has no other effect."""
-    boxes: list[Quad] = Field(default=[], max_length=MOST_BOXES)
+    boxes: list[Quad] = Field(default=[], max_length=64)
     """Targets in the source image: [x0, y0, x1, y1] in px."""
     edit_type: str | None = Field(default=None, max_length=200)
     """The benchmark's name for this kind of edit."""
-    criteria: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(default=[], max_length=MOST_CRITERIA)
+    criteria: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(default=[], max_length=32)
     """The metrics to judge by, as ids or short names; empty for all of the service's."""
     repeat: int = Field(default=0, ge=0, le=9999)
     """The same edit with another number is judged again, independently."""
@@ -86,7 +97,7 @@ class Edit(EditFields):
 class Batch(_In):
     """Several edits; each gets a verdict or a problem of its own."""
 
-    edits: list[Edit] = Field(min_length=1, max_length=MOST_EDITS)
+    edits: list[Edit] = Field(min_length=1, max_length=256)
 
 
 class Place(_Out):
@@ -265,13 +276,6 @@ def sample_of(fields: EditFields, refs: Mapping[str, ImageRef]) -> Sample:
     return replace(sample, id=sample.content[:20])
 
 
-def warnings_of(sample: Sample) -> tuple[str, ...]:
-    """Return what a client should know of the images."""
-    assert sample.edited is not None
-    same = (sample.source.width, sample.source.height) == (sample.edited.width, sample.edited.height)
-    return () if same else (size_note(sample.source, sample.edited),)
-
-
 def finding_out(result: Result) -> FindingOut:
     """Return a finding as the answer shows it."""
     f = result.finding
@@ -327,16 +331,15 @@ def _no_reward(metric: Metric, scores: Sequence[Score]) -> str | None:
 
 def options_out(options: Mapping[str, Json]) -> dict[str, Json]:
     """Return options with a name, or a digest, in the place of each object, whose texts are nobody else's business."""
-    return {name: _named(value) if isinstance(value, Mapping) else value for name, value in options.items()}
+    return {
+        name: value.get("id") or value.get("name") or digest(dict(value))[:16] if isinstance(value, Mapping) else value
+        for name, value in options.items()
+    }
 
 
-def _named(value: Mapping[str, Json]) -> Json:
-    return value.get("id") or value.get("name") or digest(dict(value))[:16]
-
-
-def problem(status: int, title: str, detail: str) -> Problem:
+def problem(status: int, detail: str) -> Problem:
     """Return an error as the answer shows it."""
-    return Problem(title=title, status=status, detail=_text(detail))
+    return Problem(title=TITLES.get(status, "Refused"), status=status, detail=_text(detail))
 
 
 def _text(text: str) -> str:

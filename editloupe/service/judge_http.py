@@ -20,24 +20,13 @@ from starlette.exceptions import HTTPException
 
 import editloupe
 from editloupe.data.images import ImageStore
+from editloupe.data.rows import size_note
 from editloupe.errors import ConfigError, DataError, EditLoupeError, SampleError
 from editloupe.protocols.base import scored
 from editloupe.scores import MetricSet
 from editloupe.service import http_models as wire
 from editloupe.service.http_guard import Guard, Limits, problem_response
 from editloupe.service.http_metrics import Metrics
-from editloupe.service.http_models import (
-    Batch,
-    BatchItem,
-    BatchVerdicts,
-    Edit,
-    EditFields,
-    Health,
-    Problem,
-    Ready,
-    ScoreOut,
-    Verdict,
-)
 from editloupe.service.queue import JudgeQueue, QueueFull, ShuttingDown, Slot, Timeout
 from editloupe.values import ImageRef
 
@@ -51,22 +40,6 @@ Judges image edits. A verdict has a finding for each question, with an answer or
 none. It has the protocol's scores, and a reward, which is a number only if every metric was judged. Traces stay in the run
 folder.
 """
-
-_TITLES: Mapping[int, str] = {
-    400: "Bad request",
-    401: "Not authorised",
-    403: "Forbidden",
-    404: "Not found",
-    405: "Method not allowed",
-    408: "The body came too slowly",
-    413: "The body is too large",
-    415: "The body is no JSON",
-    421: "Another host is meant",
-    422: "The request cannot be used",
-    500: "The service failed",
-    503: "Busy, or shutting down",
-    504: "No verdict in time",
-}
 
 
 def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: Callable[[int], None]) -> Any:
@@ -83,9 +56,9 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
         yield
         on_close(await queue.close(wait_s=2.0))
 
-    async def judge(request: Request) -> Verdict:
+    async def judge(request: Request) -> wire.Verdict:
         """Judge one edit; its images come in base64, or as paths on the server."""
-        return await _judge([await _parsed(request, Edit)], _slot(request).until)
+        return await _judge([await _parsed(request, wire.Edit)], _slot(request).until)
 
     async def upload(
         request: Request,
@@ -98,7 +71,7 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
         edit_type: Annotated[str | None, Form(max_length=200)] = None,
         criteria: Annotated[list[str] | None, Form(description="Metrics, by id or short name; none for all.")] = None,
         repeat: Annotated[int, Form(ge=0, le=9999)] = 0,
-    ) -> Verdict:
+    ) -> wire.Verdict:
         """Judge one edit; its images come as files of a form."""
         images = _store()
         files = {"source": source, "edited": edited, "reference": reference}
@@ -108,34 +81,33 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
                 refs[name] = await asyncio.to_thread(images.add_bytes, await file.read(), name=name)
         fields = {"instruction": instruction, "id": id, "edit_type": edit_type, "repeat": repeat}
         try:
-            checked = EditFields.model_validate({**fields, "boxes": _numbers(boxes), "criteria": criteria or []})
+            checked = wire.EditFields.model_validate({**fields, "boxes": _numbers(boxes), "criteria": criteria or []})
         except ValidationError as error:
             raise SampleError(_message(error.errors())) from error
         return await _verdict(checked, refs, images, _slot(request).until)
 
-    async def batch(request: Request) -> BatchVerdicts:
+    async def batch(request: Request) -> wire.BatchVerdicts:
         """Judge several edits at once. All of them find room, or none is begun."""
         slot = _slot(request)
-        edits = (await _parsed(request, Batch)).edits
+        edits = (await _parsed(request, wire.Batch)).edits
         if len(edits) > queue.capacity:
             raise SampleError(f"{len(edits)} edits in one batch; this service takes at most {queue.capacity} at once")
         queue.resize(slot, len(edits))
 
-        async def one(edit: list[Edit]) -> BatchItem:
+        async def one(edit: list[wire.Edit]) -> wire.BatchItem:
             try:
-                return BatchItem(verdict=await _judge(edit, slot.until))
+                return wire.BatchItem(verdict=await _judge(edit, slot.until))
             except (EditLoupeError, Timeout, ShuttingDown) as error:
-                status = _status(error)
-                return BatchItem(problem=wire.problem(status, _TITLES[status], str(error)))
+                return wire.BatchItem(problem=wire.problem(_status(error), str(error)))
 
         waiting = [one([edits.pop(0)]) for _ in range(len(edits))]
-        return BatchVerdicts(results=list(await asyncio.gather(*waiting)))
+        return wire.BatchVerdicts(results=list(await asyncio.gather(*waiting)))
 
-    async def _judge(edit: list[Edit], until: float) -> Verdict:
+    async def _judge(edit: list[wire.Edit], until: float) -> wire.Verdict:
         """edit: one, taken out, so that its images in base64 leave memory once they are files."""
         images, sent = _store(), edit.pop()
         pictures = {"source": sent.source, "edited": sent.edited, "reference": sent.reference}
-        fields = EditFields.model_validate(sent.model_dump(exclude=set(pictures)))
+        fields = wire.EditFields.model_validate(sent.model_dump(exclude=set(pictures)))
         del sent
         refs = {}
         for name in tuple(pictures):
@@ -145,7 +117,9 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
             del picture
         return await _verdict(fields, refs, images, until)
 
-    async def _verdict(fields: EditFields, refs: Mapping[str, ImageRef], images: ImageStore, until: float) -> Verdict:
+    async def _verdict(
+        fields: wire.EditFields, refs: Mapping[str, ImageRef], images: ImageStore, until: float
+    ) -> wire.Verdict:
         sample, protocol = wire.sample_of(fields, refs), queue.setup.protocol
         protocol.check([sample])
         known = MetricSet(id=protocol.name, metrics=tuple(protocol.metrics))
@@ -153,33 +127,35 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
             asked = {known.metric(name).id for name in fields.criteria} or set(queue.setup.metrics)
         except ConfigError as error:
             raise SampleError(f"criteria: {error}") from error
+        source, edited = refs["source"], refs["edited"]
+        same_size = (source.width, source.height) == (edited.width, edited.height)
         results = await queue.judge(sample, images, metrics=asked, repeat=fields.repeat, until=until)
         scores = [s for s in scored(protocol, [sample], [r.finding for r in results]) if s.metric in asked]
-        return Verdict(
+        return wire.Verdict(
             id=fields.id,
             sample=sample.id,
             judge=queue.setup.judge.id,
             reward=wire.reward_of(scores, [metric for metric in protocol.metrics if metric.id in asked]),
-            scores=[ScoreOut.model_validate(score) for score in scores],
+            scores=[wire.ScoreOut.model_validate(score) for score in scores],
             findings=[wire.finding_out(result) for result in results],
-            warnings=list(wire.warnings_of(sample)),
+            warnings=[] if same_size else [size_note(source, edited)],
         )
 
     def _store() -> ImageStore:
         # One a request, so that pictures leave memory with it.
         return ImageStore(queue.store.blobs, max_pixels=limits.max_pixels, cache_bytes=CACHE_BYTES)
 
-    async def healthz() -> Health:
+    async def healthz() -> wire.Health:
         """The process answers."""
-        return Health()
+        return wire.Health()
 
-    async def readyz() -> Ready:
+    async def readyz() -> wire.Ready:
         """The service takes requests; 503 once it shuts down."""
         if queue.closing:
             raise ShuttingDown
         setup = queue.setup
         options = wire.options_out(setup.options)
-        return Ready(
+        return wire.Ready(
             backend=setup.backend.uri,
             judge=setup.judge.id,
             protocol=setup.protocol.name,
@@ -203,41 +179,24 @@ def make_app(queue: JudgeQueue, limits: Limits, *, root: Path | None, on_close: 
         # Their pages load scripts from elsewhere.
         docs_url=None,
         redoc_url=None,
+        exception_handlers={
+            RequestValidationError: _invalid,
+            HTTPException: _refused,
+            **dict.fromkeys((EditLoupeError, Timeout, ShuttingDown, QueueFull, Exception), _failed),
+        },
     )
     judging = (400, 401, 403, 408, 413, 421, 422, 500, 503, 504)
-    for path, endpoint, body in (
-        ("/v1/judge", judge, Edit),
-        ("/v1/judge/upload", upload, None),
-        ("/v1/judge/batch", batch, Batch),
-    ):
-        app.add_api_route(
-            path,
-            endpoint,
-            methods=["POST"],
-            responses=_problems(*judging, *([] if body is None else [415])),
-            tags=["judge"],
-            openapi_extra=None if body is None else _body(body),
-        )
-    app.add_api_route("/healthz", healthz, methods=["GET"], responses=_problems(403, 421), tags=["operation"])
-    app.add_api_route("/readyz", readyz, methods=["GET"], responses=_problems(403, 421, 503), tags=["operation"])
-    app.add_api_route(
-        "/metrics",
-        prometheus,
-        methods=["GET"],
-        response_class=PlainTextResponse,
-        responses=_problems(401, 403, 421),
-        tags=["operation"],
+    posted, asked = {"methods": ["POST"], "tags": ["judge"]}, {"tags": ["operation"]}
+    routes: tuple[tuple[str, Any, tuple[int, ...], dict[str, Any]], ...] = (
+        ("/v1/judge", judge, (*judging, 415), {**posted, "openapi_extra": _body(wire.Edit)}),
+        ("/v1/judge/upload", upload, judging, posted),
+        ("/v1/judge/batch", batch, (*judging, 415), {**posted, "openapi_extra": _body(wire.Batch)}),
+        ("/healthz", healthz, (403, 421), asked),
+        ("/readyz", readyz, (403, 421, 503), asked),
+        ("/metrics", prometheus, (401, 403, 421), {**asked, "response_class": PlainTextResponse}),
     )
-    for kind, handler in (
-        (RequestValidationError, _invalid),
-        (HTTPException, _refused),
-        (EditLoupeError, _failed),
-        (Timeout, _failed),
-        (ShuttingDown, _failed),
-        (QueueFull, _failed),
-        (Exception, _failed),
-    ):
-        app.add_exception_handler(kind, handler)
+    for path, endpoint, statuses, more in routes:
+        app.add_api_route(path, endpoint, responses=_problems(*statuses), **more)
     app.openapi = _openapi(app.openapi, secured=limits.token is not None)
     app.add_middleware(Guard, queue=queue, limits=limits, metrics=metrics)
     return app
@@ -298,17 +257,16 @@ async def _failed(_: Request, error: Exception) -> Response:
     status = _status(error)
     # What is no error of ours may speak of anything; it is in the server's log.
     detail = str(error) if status != 500 or isinstance(error, EditLoupeError) else "editloupe itself failed; see its log"
-    headers = {"Retry-After": str(error.retry_after_s if isinstance(error, QueueFull) else 5)} if status == 503 else {}
-    return problem_response(status, _TITLES[status], detail, headers)
+    headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, QueueFull | ShuttingDown) else {}
+    return problem_response(status, detail, headers)
 
 
 async def _invalid(_: Request, error: Any) -> Response:
-    return problem_response(422, _TITLES[422], _message(error.errors()))
+    return problem_response(422, _message(error.errors()))
 
 
 async def _refused(_: Request, error: Any) -> Response:
-    title = _TITLES.get(error.status_code, "Refused")
-    return problem_response(error.status_code, title, str(error.detail), dict(error.headers or {}))
+    return problem_response(error.status_code, str(error.detail), error.headers)
 
 
 def _message(errors: Any) -> str:
@@ -321,7 +279,7 @@ def _message(errors: Any) -> str:
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": Problem, "description": _TITLES[status]} for status in statuses}
+    return {status: {"model": wire.Problem, "description": wire.TITLES[status]} for status in statuses}
 
 
 def _openapi(made: Callable[[], dict[str, Any]], *, secured: bool) -> Callable[[], dict[str, Any]]:
@@ -340,7 +298,7 @@ def _openapi(made: Callable[[], dict[str, Any]], *, secured: bool) -> Callable[[
                 if secured and path not in ("/healthz", "/readyz"):
                     operation["security"] = [{"token": []}]
         bodies = models_json_schema(
-            [(Edit, "validation"), (Batch, "validation")], ref_template="#/components/schemas/{model}"
+            [(wire.Edit, "validation"), (wire.Batch, "validation")], ref_template="#/components/schemas/{model}"
         )[1]
         schema["components"]["schemas"] |= bodies["$defs"]
         if secured:

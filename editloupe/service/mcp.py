@@ -8,19 +8,26 @@ client's.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import editloupe
+from editloupe.chat import ToolSpec
 from editloupe.errors import ConfigError, DataError, MissingExtra, ToolError
 from editloupe.service.paths import below
 from editloupe.tools.base import spec
 from editloupe.tools.session import Session, Shown
+from editloupe.values import Json
 
-if TYPE_CHECKING:
+try:
+    import anyio
+    import anyio.to_thread
     from mcp.server import Server
-    from mcp_types import CallToolResult, ImageContent, TextContent
+    from mcp.server.stdio import stdio_server
+    from mcp_types import CallToolResult, ImageContent, ListToolsResult, TextContent, Tool, ToolAnnotations
+except ImportError as error:
+    raise MissingExtra("An MCP server", "mcp") from error
 
 OPEN: Final = "open_images"
 _OPENS: Final = {"original": "Original Image", "edited": "Edited Image", "reference": "Reference Image"}
@@ -29,51 +36,32 @@ _OPENS: Final = {"original": "Original Image", "edited": "Edited Image", "refere
 def serve(session: Session, root: Path) -> None:
     """Serve until the client closes standard input.
 
-    root: only images below it can be opened. Raises ConfigError if it is no folder, MissingExtra without the extra `mcp`.
+    root: only images below it can be opened. Raises ConfigError if it is no folder.
     """
-    server = make_server(session, root)
-    import anyio
-    from mcp.server.stdio import stdio_server
-
-    async def main() -> None:
-        async with stdio_server() as (read, write):
-            await server.run(read, write, server.create_initialization_options())
-
-    anyio.run(main)
-
-
-def make_server(session: Session, root: Path) -> Server[Any]:
-    """Return the server without a transport. Raises as `serve`."""
     if not root.is_dir():
         raise ConfigError(f"--root {root}: is no folder; expected the one below which images may be opened")
     base = root.resolve()
-    try:
-        from mcp.server import Server
-        from mcp_types import ListToolsResult
-    except ImportError as error:
-        raise MissingExtra("An MCP server", "mcp") from error
-    import anyio.to_thread
 
     async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
         return ListToolsResult(tools=_tools(session))
 
     async def call_tool(_context: Any, params: Any) -> CallToolResult:
-        arguments = params.arguments or {}
-        work: Callable[[], CallToolResult]
-        if params.name == OPEN:
-            work = lambda: _open_images(session, base, arguments)  # noqa: E731
-        else:
-            work = lambda: _call(session, params.name, arguments)  # noqa: E731
         # In a thread, so that the server answers pings while a network computes.
-        return await anyio.to_thread.run_sync(work)
+        return await anyio.to_thread.run_sync(_call, session, base, params.name, params.arguments or {})
 
-    return Server(
+    server: Server[Any] = Server(
         "editloupe",
         version=editloupe.__version__,
         instructions=_instructions(session),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+
+    async def main() -> None:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(main)
 
 
 def _instructions(session: Session) -> str:
@@ -85,60 +73,53 @@ def _instructions(session: Session) -> str:
     )
 
 
-def _tools(session: Session) -> list[Any]:
-    from mcp_types import Tool, ToolAnnotations
-
-    paths = {
+def _tools(session: Session) -> list[Tool]:
+    paths: dict[str, Json] = {
         name: {"type": "string", "minLength": 1, "description": f"Path of the file that is to be called {shown!r}."}
         for name, shown in _OPENS.items()
     }
-    opening = Tool(
+    opening = ToolSpec(
         name=OPEN,
         description="Opens image files for the other tools, and forgets what was open before. Paths are relative to the "
         "server's root folder, or absolute and below it. Answers with the names by which the tools know the images.",
-        input_schema={"type": "object", "properties": paths, "required": ["original"], "additionalProperties": False},
-        annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
+        parameters={"type": "object", "properties": paths, "required": ["original"], "additionalProperties": False},
     )
-    offered = [
+    return [
         Tool(
             name=one.name,
             description=one.description,
             input_schema=dict(one.parameters),
             annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
         )
-        for one in map(spec, session.toolbox.tools.values())
+        for one in (opening, *map(spec, session.toolbox.tools.values()))
     ]
-    return [opening, *offered]
 
 
-def _open_images(session: Session, root: Path, arguments: Mapping[str, Any]) -> CallToolResult:
+def _call(session: Session, root: Path, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+    try:
+        if name == OPEN:
+            content = _open_images(session, root, arguments)
+        elif name in session.toolbox.tools and not session.images:
+            raise ToolError(f"no image is open: call {OPEN} first")
+        else:
+            content = _content(session.call(name, arguments))
+    except (ToolError, ConfigError, DataError) as error:
+        return CallToolResult(content=[_text(f"Error: {error}")], is_error=True)
+    return CallToolResult(content=content)
+
+
+def _open_images(session: Session, root: Path, arguments: Mapping[str, Any]) -> list[TextContent]:
     unknown = sorted(set(arguments) - set(_OPENS))
     if unknown or "original" not in arguments:
         found = f"found {', '.join(map(repr, unknown))}" if unknown else "'original' is missing"
-        return _failed(f"{OPEN}: expected original, and edited and reference where there are any; {found}")
-    try:
-        session.open({_OPENS[role]: below(root, path) for role, path in arguments.items()})
-    except (ToolError, DataError) as error:
-        return _failed(str(error))
-    lines = [f"{name}: {image.width}×{image.height} px" for name, image in session.images.items()]
-    return _answer([_text("\n".join(lines))])
-
-
-def _call(session: Session, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
-    if name in session.toolbox.tools and not session.images:
-        return _failed(f"no image is open: call {OPEN} first")
-    try:
-        shown = session.call(name, arguments)
-    except (ToolError, ConfigError, DataError) as error:
-        return _failed(str(error))
-    return _answer(_content(shown))
+        raise ToolError(f"{OPEN}: expected original, and edited and reference where there are any; {found}")
+    session.open({_OPENS[role]: below(root, path) for role, path in arguments.items()})
+    return [_text("\n".join(f"{name}: {image.width}×{image.height} px" for name, image in session.images.items()))]
 
 
 def _content(shown: Shown) -> list[TextContent | ImageContent]:
     """Return the text, then each picture behind its name."""
-    from mcp_types import ImageContent
-
-    blocks: list[TextContent | ImageContent] = [_text(shown.observation.text)]
+    blocks = [_text(shown.observation.text)]
     for picture in shown.pictures:
         data = base64.b64encode(picture.png).decode("ascii")
         blocks += [_text(f"{picture.name}:"), ImageContent(data=data, mime_type="image/png")]
@@ -146,19 +127,5 @@ def _content(shown: Shown) -> list[TextContent | ImageContent]:
 
 
 def _text(text: str) -> TextContent:
-    from mcp_types import TextContent
-
     # Half a surrogate pair, which JSON can bring and UTF-8 cannot carry.
     return TextContent(text=text.encode("utf-8", "replace").decode("utf-8"))
-
-
-def _answer(content: list[Any]) -> CallToolResult:
-    from mcp_types import CallToolResult
-
-    return CallToolResult(content=content)
-
-
-def _failed(message: str) -> CallToolResult:
-    from mcp_types import CallToolResult
-
-    return CallToolResult(content=[_text(f"Error: {message}")], is_error=True)

@@ -35,6 +35,8 @@ RECENT_S: Final = 60.0
 LISTED: Final = 4096
 """How many samples are remembered as listed in the run."""
 
+UNFINISHED: Final = "the service shut down before the verdict was there; what is recorded is kept"
+
 
 class QueueFull(Exception):
     """Every place is taken."""
@@ -48,6 +50,9 @@ class QueueFull(Exception):
 
 class ShuttingDown(Exception):
     """The service takes nothing new, or could not finish in time what it had."""
+
+    retry_after_s = 5
+    """Whole seconds after which another one may be there."""
 
     def __init__(self, message: str = "the service is shutting down; ask again later") -> None:
         super().__init__(message)
@@ -183,7 +188,7 @@ class JudgeQueue:
                 begin()
         except TimeoutError:
             if self._over:
-                raise _unfinished() from None
+                raise ShuttingDown(UNFINISHED) from None
             message = f"no verdict within {self.timeout_s:g} s; the same request goes on from what is recorded"
             raise Timeout(message) from None
         except ExceptionGroup as errors:
@@ -204,7 +209,7 @@ class JudgeQueue:
             await asyncio.wait([shared.future])
             return shared.future.result()
         except Interrupted:
-            raise _unfinished() from None
+            raise ShuttingDown(UNFINISHED) from None
         finally:
             shared.waiting -= 1
             if not shared.waiting and not shared.future.done():
@@ -297,7 +302,3 @@ def _open_store(setup: Setup, out: Path) -> RunStore:
     # A finding is looked up by its trace: a service that runs for weeks must not keep all of them in memory.
     store.forget()
     return store
-
-
-def _unfinished() -> ShuttingDown:
-    return ShuttingDown("the service shut down before the verdict was there; what is recorded is kept")

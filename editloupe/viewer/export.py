@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from editloupe.errors import ConfigError, StorageError
-from editloupe.viewer.pages import Run, Site, asset, asset_names
+from editloupe.viewer.pages import Run, Site, assets
 from editloupe.viewer.reader import RunSample
 from editloupe.viewer.rows import thumbs
 
@@ -37,46 +37,41 @@ def export(site: Site, out: Path, *, progress: Callable[[int, int], None] = lamb
     """
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MARKER).exists())):
         raise ConfigError(f"{out} holds other files; name an empty or a new folder with --html")
-    writer = _Writer(out)
+    writer = _Writer(site, out)
     try:
         writer.write(MARKER, b"editloupe wrote these pages; it may write them again.\n")
-        for name in asset_names():
-            writer.write(f"static/{name}", asset(name))
+        for name in assets():
+            writer.put(f"static/{name}")
         total, done = sum(run.reader.counts()[0] for run in site.runs), 0
         for run in site.runs:
             # What was written here before may be of another run; a page that is not linked any more would mislead.
             for old in (out / run.folder / "samples").glob("*.html"):
                 old.unlink()
-            writer.text(f"{run.folder}rows.js", site.rows_script(run))
+            writer.put(f"{run.folder}rows.js")
             for sample in run.reader.samples():
-                _sample(writer, site, run, sample)
+                _sample(writer, run, sample)
                 done += 1
                 progress(done, total)
-            writer.text(f"{run.folder}report.html", site.report_page(run))
-            for name, svg in site.numbers.plots(run.reader).items():
-                writer.text(f"{run.folder}plots/{name}.svg", svg)
+            writer.put(f"{run.folder}report.html")
+            for name in site.numbers.plots(run.reader):
+                writer.put(f"{run.folder}plots/{name}.svg")
             # Last, so that a page that opens is a page that is whole.
-            writer.text(f"{run.folder}index.html", site.run_page(run))
-        compared = site.compare_page()
-        if compared is not None:
-            writer.text("compare.html", compared)
+            writer.put(f"{run.folder}index.html")
+        writer.put("compare.html")
         if len(site.runs) > 1:
-            writer.text("index.html", site.runs_page())
+            writer.put("index.html")
     except OSError as error:
         raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
     return Exported(index=out / "index.html", pages=writer.pages, pictures=writer.pictures, size_bytes=writer.size)
 
 
-def _sample(writer: _Writer, site: Site, run: Run, sample: RunSample) -> None:
-    page = site.sample_page(run, sample)
-    writer.text(f"{run.folder}samples/{sample.slug}.html", page)
+def _sample(writer: _Writer, run: Run, sample: RunSample) -> None:
+    page = writer.put(f"{run.folder}samples/{sample.slug}.html").decode()
     # The page's own links say which pictures it shows; text cannot look like one, since its quotes are escaped.
     for address in dict.fromkeys(_PICTURE.findall(page)):
-        if writer.missing(where := f"{run.folder}blobs/{address}") and (found := run.pictures.shown(address)):
-            writer.write(where, found[0], picture=True)
+        writer.put_picture(f"{run.folder}blobs/{address}")
     for name in filter(None, thumbs(sample.sample, run.pictures) if sample.sample else ()):
-        if writer.missing(where := f"{run.folder}thumbs/{name[:2]}/{name}") and (thumb := run.pictures.thumb(name)):
-            writer.write(where, thumb, picture=True)
+        writer.put_picture(f"{run.folder}thumbs/{name[:2]}/{name}")
     named = [f.trace for f in sample.findings if f.trace]
     for trace in (*named, *(fork for name in named for fork in run.reader.forks(name)), *sample.open):
         path = run.reader.inside(trace)
@@ -87,22 +82,28 @@ def _sample(writer: _Writer, site: Site, run: Run, sample: RunSample) -> None:
 class _Writer:
     """Files below one folder, each whole or not at all, and what they add up to."""
 
-    def __init__(self, out: Path) -> None:
-        self._out = out
+    def __init__(self, site: Site, out: Path) -> None:
+        self._site, self._out = site, out
         self.pages = self.pictures = self.size = 0
 
-    def missing(self, name: str) -> bool:
-        return not (self._out / name).exists()
+    def put(self, address: str) -> bytes:
+        """Write what the site has at an address, and return it; b"" if there is nothing."""
+        found = self._site.at(address)
+        if found is None:
+            return b""
+        self.pages += address.endswith(".html")
+        self.write(address, found.body)
+        return found.body
 
-    def text(self, name: str, text: str) -> None:
-        self.pages += name.endswith(".html")
-        self.write(name, text.encode("utf-8", "backslashreplace"))
+    def put_picture(self, address: str) -> None:
+        """Write a picture if it was not written before."""
+        if not (self._out / address).exists():
+            self.pictures += bool(self.put(address))
 
-    def write(self, name: str, data: bytes, *, picture: bool = False) -> None:
+    def write(self, name: str, data: bytes) -> None:
         path = self._out / name
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.part")
         temporary.write_bytes(data)
         temporary.replace(path)
-        self.pictures += picture
         self.size += len(data)

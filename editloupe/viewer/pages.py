@@ -18,8 +18,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from http import HTTPStatus
 from importlib import resources
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,15 +31,16 @@ import editloupe
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
+from editloupe.reports.compare_tables import tables
 from editloupe.reports.escape import safe
+from editloupe.reports.render import html
 from editloupe.scores import Metric
 from editloupe.tasks import STATUSES
-from editloupe.values import ImageRef, Json
-from editloupe.viewer.numbers import Numbers, comparison_tables, several_judges
+from editloupe.values import ImageRef
+from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.pictures import Pictures
 from editloupe.viewer.reader import RunReader, RunSample, slug
 from editloupe.viewer.rows import (
-    OwnScore,
     finding_tone,
     human_values,
     own_scores,
@@ -51,7 +53,7 @@ from editloupe.viewer.rows import (
     target_area,
     tone,
 )
-from editloupe.viewer.sample import Mark, targets, verdicts
+from editloupe.viewer.sample import arguments, targets, verdicts
 
 if TYPE_CHECKING:
     from editloupe.reports.compare import Comparison, Disagreement
@@ -62,11 +64,31 @@ CSP: Final = (
 )
 """For every page: nothing inline, nothing from elsewhere."""
 
+PLAIN_CSP: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+"""For pictures and traces opened by themselves: nothing in them runs. Browsers style a bare picture inline."""
+
+_FOREVER: Final = "private, max-age=31536000, immutable"
+
+_ASSET_TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
 _CASES: Final = 60
 """Disagreements that the page of comparison shows step by step."""
 
 _TWINS: Final = 24
 """Editors of one sample that a page links to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """What lies at an address."""
+
+    body: bytes = b""
+    type: str = "text/html; charset=utf-8"
+    status: HTTPStatus = HTTPStatus.OK
+    cache: str = "no-cache"
+    location: str = ""
+    csp: str = CSP + "; frame-ancestors 'none'"
+    """What is no page has a policy of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +120,7 @@ class Site:
     live: bool = False
     """Served, so that pages ask for news; a static site does not."""
     numbers: Numbers = field(default_factory=Numbers)
-    _rows: dict[tuple[str, str, bool], tuple[RunSample, list[str], list[OwnScore], str]] = field(default_factory=dict)
+    _rows: dict[tuple[str, str, bool], tuple[object, str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, readers: Sequence[RunReader], *, live: bool = False, prices: Prices | None = None) -> Site:
@@ -118,21 +140,84 @@ class Site:
 
     @property
     def several_judges(self) -> bool:
-        return several_judges([run.reader for run in self.runs])
+        """Whether there is something to compare, without comparing: every page asks, for its link."""
+        return sum(len(run.reader.info.judges()) for run in self.runs) > 1
+
+    def at(self, address: str) -> Response | None:
+        """Return what lies at an address below the root, for example "samples/SLUG.html"; None if nothing does."""
+        parts = address.split("/")
+        match parts:
+            case [""]:
+                return Response(status=HTTPStatus.FOUND, location="/index.html")
+            case ["static", name] if name in (files := assets()):
+                return Response(body=files[name], type=f"{_ASSET_TYPES[name.rpartition('.')[2]]}; charset=utf-8")
+            case ["compare.html"]:
+                compared = self.compare_page()
+                return None if compared is None else text(compared)
+            case ["index.html"] if len(self.runs) > 1:
+                return text(self.runs_page())
+            case [folder, *rest] if len(self.runs) > 1:
+                run, parts = self.run(f"{folder}/"), rest
+            case _:
+                run = self.run("")
+        return None if run is None else self._in_run(run, parts)
+
+    def _in_run(self, run: Run, parts: list[str]) -> Response | None:
+        match parts:
+            case [""]:
+                return Response(status=HTTPStatus.FOUND, location=f"/{run.folder}index.html")
+            case ["index.html"]:
+                return text(self.run_page(run))
+            case ["report.html"]:
+                return text(self.report_page(run))
+            case ["plots", name]:
+                svg = self.numbers.plots(run.reader).get(name.removesuffix(".svg"))
+                # Shown as a picture, and styled by what it holds itself.
+                return None if svg is None else text(svg, "image/svg+xml", csp=PLAIN_CSP)
+            case ["rows.js"]:
+                # A page from a file may not fetch. A string of JSON is read fastest.
+                script = json.dumps(self.rows(run), ensure_ascii=False)
+                return text(f"window.editloupeRows = {script};\n", "text/javascript")
+            case ["rows.json"]:
+                return text(self.rows(run), "application/json")
+            case ["live.json"]:
+                run.reader.refresh()
+                return _state(run.reader, run.reader.version)
+            case ["samples", name]:
+                stem, _, kind = name.rpartition(".")
+                sample = run.reader.sample(stem)
+                if sample is not None and kind == "html":
+                    return text(self.sample_page(run, sample))
+                if sample is not None and kind == "json":
+                    return _state(run.reader, _page_version(run.reader, sample))
+            case ["blobs", ab, name]:
+                found = run.pictures.shown(f"{ab}/{name}")
+                return None if found is None else Response(body=found[0], type=found[1], cache=_FOREVER, csp=PLAIN_CSP)
+            case ["thumbs", _, name]:
+                thumb = run.pictures.thumb(name)
+                return None if thumb is None else Response(body=thumb, type="image/jpeg", cache=_FOREVER, csp=PLAIN_CSP)
+            case ["traces" | "forks", *_]:
+                # A trace that a finding, or a task under way, names, or a fork of one; nothing else of the folder.
+                trace = "/".join(parts)
+                path = run.reader.inside(trace) if run.reader.has_trace(trace) else None
+                return None if path is None else text(path.read_bytes(), "text/plain", csp=PLAIN_CSP)
+        return None
 
     def runs_page(self) -> str:
         """Return the list of runs."""
-        return _page("runs.html", self, None, "", runs=[(run, run.reader.counts()) for run in self.runs])
+        return _page("runs.html", self, None, "")
 
     def run_page(self, run: Run) -> str:
         """Return one run: numbers, plots, the sample table."""
         reader, metrics = run.reader, run.metrics
         samples = reader.samples()
-        info = reader.info.info
+        listed = reader.info.info.get("judges")
+        kinds = {judge.get("kind") for judge in listed.values()} if isinstance(listed, dict) else set()
         return _page(
             "run.html", self, run, "", judges=self.numbers.judges(reader), counts=_counts(reader, samples),
-            problems=reader.store.problems, identity=_mapping(info, "identity"), record=_mapping(info, "record"),
-            mode=reader.info.options().get("mode"), measured=_measured(info),
+            problems=reader.store.problems, spec=reader.info.spec, mode=reader.info.options().get("mode"),
+            # Where measures alone answered, tools say nothing.
+            measured=kinds == {"measure"},
             columns=[
                 (id_, metrics[id_].short if id_ in metrics else id_, question_name(id_, metrics), id_ not in metrics)
                 for id_ in questions(samples, metrics)
@@ -141,20 +226,19 @@ class Site:
 
     def report_page(self, run: Run) -> str:
         """Return the protocol's tables and plots of every judge of a run."""
-        return _page("report.html", self, run, "", sections=self.numbers.report(run.reader))
+        return _page("report.html", self, run, "", report=self.numbers.report(run.reader))
 
     def compare_page(self) -> str | None:
         """Return judges against each other with the samples on which they differ most, or why there is none."""
         found = self.numbers.comparison([run.reader for run in self.runs])
-        if found is None:
+        if isinstance(found, str) and not self.several_judges:
             return None
         if isinstance(found, str):
             return _page("compare.html", self, None, "", comparison=None, trouble=found)
         cases = [case for d in found.disagreements[:_CASES] if (case := self._case(found, d)) is not None]
         more = len(found.disagreements) - len(cases)
-        return _page(
-            "compare.html", self, None, "", comparison=found, tables=comparison_tables(found), cases=cases, more=more
-        )
+        shown = [table for table in tables(found) if table.name != "disagreements"]
+        return _page("compare.html", self, None, "", comparison=found, tables=shown, cases=cases, more=more)
 
     def _case(self, found: Comparison, case: Disagreement) -> dict[str, Any] | None:
         """One disagreement: the sample, and each judge's steps with the first at which they differ."""
@@ -170,10 +254,15 @@ class Site:
                 columns.append((judge, run, sample, own[0]))
         if not columns:
             return None
-        # Two models never think in the same words: what they do and answer is compared.
-        steps = [[([(c.name, c.arguments) for c in t.calls], t.answer) for t in v.steps] for *_, v in columns]
+        # The first step at which they differ. Two models never think in the same words; what they do and answer counts.
+        steps = [
+            [([(c.call.name, arguments(c.call.arguments)) for c in t.calls], t.parsed.answer) for t in v.steps]
+            for *_, v in columns
+        ]
+        same = takewhile(lambda step: all(other == step[0] for other in step), zip(*steps, strict=False))
+        parting = 1 + len(list(same))
         _, run, sample, first = columns[0]
-        return {"case": case, "columns": columns, "parting": _parting(steps), "sample": sample, "question": first.name}
+        return {"case": case, "columns": columns, "parting": parting, "sample": sample, "question": first.name}
 
     def rows(self, run: Run) -> str:
         """Return the sample table's data as JSON, with what its filters offer."""
@@ -183,31 +272,16 @@ class Site:
         judges = run.reader.judge_names() if several else {}
         scores = self.numbers.scores(run.reader)
         head = _compact({"version": run.reader.version, "answers": columns, "statuses": list(STATUSES)})
-        own = {s.key: own_scores(s, scores.get(s.key, ()), run.reader.info.judges()) for s in samples}
-        found = (self._row(run, s, list(columns), metrics, judges, own[s.key]) for s in samples)
+        found = []
+        for sample in samples:
+            known = sample, list(columns), own_scores(sample, scores.get(sample.key, ()), run.reader.info.judges())
+            key = run.folder, sample.slug, several
+            # Made anew only if the sample has changed: a run that grows is asked for again and again.
+            if key not in self._rows or self._rows[key][0] != known:
+                made = row(sample, list(columns), metrics, run.pictures, judges, known[2])
+                self._rows[key] = known, _compact(made)
+            found.append(self._rows[key][1])
         return f'{head[:-1]},"rows":[{",".join(found)}]}}'
-
-    def _row(
-        self,
-        run: Run,
-        sample: RunSample,
-        columns: list[str],
-        metrics: Mapping[str, Metric],
-        judges: Mapping[str, str],
-        scores: list[OwnScore],
-    ) -> str:
-        """One row, made anew only if the sample has changed: a run that grows is asked for again and again."""
-        key = (run.folder, sample.slug, bool(judges))
-        kept = self._rows.get(key)
-        if kept is None or kept[:3] != (sample, columns, scores):
-            kept = sample, columns, scores, _compact(row(sample, columns, metrics, run.pictures, judges, scores))
-            self._rows[key] = kept
-        return kept[3]
-
-    def rows_script(self, run: Run) -> str:
-        """Return the same as a script, since a page from a file may not fetch. A string of JSON is read fastest."""
-        text = json.dumps(self.rows(run), ensure_ascii=False)
-        return f"window.editloupeRows = {text};\n"
 
     def sample_page(self, run: Run, sample: RunSample) -> str:
         """Return one sample: its images, every verdict step by step."""
@@ -223,10 +297,11 @@ class Site:
         mains = run.reader.info.judges()
         judges = names if len(mains) > 1 else {}
         known = own_scores(sample, self.numbers.scores(run.reader).get(sample.key, ()), mains)
+        # The whole sample's scores first, then turn by turn.
         scores = [
             (question_name(s.metric, metrics), score_scope(s), score_words(s), tone(metrics.get(s.metric), s.value),
              s.reason, judges.get(id_, ""))
-            for id_, s in sorted(known, key=_scope_order)
+            for id_, s in sorted(known, key=lambda own: (bool(score_scope(own[1])), own[1].turn))
         ]  # fmt: skip
         return _page(
             "sample.html", self, run, "../", entry=sample, sample=edit, verdicts=found, people=people, metrics=metrics,
@@ -248,28 +323,25 @@ class Site:
         return found
 
 
-def _parting(steps: Sequence[Sequence[object]]) -> int:
-    """The number, from 1, of the first step that is not the same in all."""
-    number = 1
-    for same in zip(*steps, strict=False):
-        if any(step != same[0] for step in same):
-            break
-        number += 1
-    return number
+def assets() -> dict[str, bytes]:
+    """Return the files of static/ by name."""
+    found = resources.files("editloupe.viewer").joinpath("static").iterdir()
+    return {file.name: file.read_bytes() for file in sorted(found, key=lambda f: f.name) if file.is_file()}
 
 
-def asset_names() -> tuple[str, ...]:
-    """The files of static/."""
-    return tuple(sorted(p.name for p in resources.files("editloupe.viewer").joinpath("static").iterdir() if p.is_file()))
+def text(body: str | bytes, type_: str = "text/html", **more: Any) -> Response:
+    """Return text in UTF-8 as a response. more: further fields of it."""
+    data = body.encode("utf-8", "backslashreplace") if isinstance(body, str) else body
+    return Response(body=data, type=f"{type_}; charset=utf-8", **more)
 
 
-def asset(name: str) -> bytes:
-    """One of `asset_names()`."""
-    return resources.files("editloupe.viewer").joinpath("static", name).read_bytes()
+def _state(reader: RunReader, version: int | str) -> Response:
+    """What a page asks for again and again to see whether it is still up to date."""
+    return text(json.dumps({"version": version, "running": reader.running()}), "application/json")
 
 
-def page_version(reader: RunReader, sample: RunSample) -> str:
-    """Return a text that changes whenever the sample's page would."""
+def _page_version(reader: RunReader, sample: RunSample) -> str:
+    """A text that changes whenever the sample's page would."""
     forks = [fork for finding in sample.findings if finding.trace for fork in reader.forks(finding.trace)]
     sizes = [path.stat().st_size for name in (*sample.open, *forks) if (path := reader.inside(name))]
     return f"{len(sample.findings)}.{sum(f.seconds for f in sample.findings):.4f}.{len(sizes)}.{sum(sizes)}"
@@ -297,11 +369,6 @@ def _counts(reader: RunReader, samples: Sequence[RunSample]) -> dict[str, Any]:
     }
 
 
-def _scope_order(score: OwnScore) -> tuple[bool, int]:
-    """The whole sample's scores first, then turn by turn."""
-    return bool(score_scope(score[1])), score[1].turn
-
-
 def _panes(entry: RunSample) -> list[tuple[str, str, ImageRef]]:
     """The images to look at as (role, heading, image); source and edited first."""
     sample = entry.sample
@@ -319,25 +386,12 @@ def _panes(entry: RunSample) -> list[tuple[str, str, ImageRef]]:
     return found + [("more", f"Mask: {name}", mask) for name, mask in sample.masks.items()]
 
 
-def _measured(info: Mapping[str, Json]) -> bool:
-    """Whether measures alone answered, so that tools say nothing."""
-    judges = [judge for judge in _mapping(info, "judges").values() if isinstance(judge, dict)]
-    return bool(judges) and all(judge.get("kind") == "measure" for judge in judges)
-
-
-def _mapping(info: Mapping[str, Json], name: str) -> dict[str, Json]:
-    found = info.get(name)
-    return dict(found) if isinstance(found, dict) else {}
-
-
 def _compact(data: Mapping[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _finalize(value: object) -> object:
-    if isinstance(value, Markup):
-        return value
-    return safe(value) if isinstance(value, str) else value
+    return safe(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _number(value: float) -> str:
@@ -352,26 +406,18 @@ def _meaning(metric: Metric) -> str:
     return ", ".join(filter(None, (metric.unit, span, f"{metric.better} is better" if metric.better else "")))
 
 
-def _on(marks: Sequence[Mark], image: ImageRef) -> list[Mark]:
-    return [m for m in marks if m.image.sha256 == image.sha256]
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("editloupe.viewer"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_finalize,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "px": _number,
-        "on": _on,
-        "meaning": _meaning,
-        "capitalize_first": lambda text: text[:1].upper() + text[1:],
-    }
-    return environment
-
-
-_ENVIRONMENT: Final = _environment()
+_ENVIRONMENT: Final = Environment(
+    loader=PackageLoader("editloupe.viewer"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_finalize,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.filters |= {
+    "px": _number,
+    "meaning": _meaning,
+    "arguments": arguments,
+    "html": html,
+    "capitalize_first": lambda text: text[:1].upper() + text[1:],
+}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Final
 
@@ -42,8 +41,7 @@ class Pictures:
         self._folder = folder
         self._inside = inside
         self._store = ImageStore(folder / "blobs", cache_bytes=64 * 2**20)
-        self._thumbs: OrderedDict[str, bytes] = OrderedDict()
-        self._lock = threading.Lock()
+        self._made = lru_cache(maxsize=_KEPT)(self._thumb)
 
     def address(self, ref: ImageRef) -> str | None:
         """Return where a page finds the image, from the run's own address; None if its bytes were not kept."""
@@ -79,32 +77,23 @@ class Pictures:
 
     def thumb(self, name: str) -> bytes | None:
         """Return a JPEG of at most THUMB_PX a side, made when it is asked for."""
-        with self._lock:
-            if name in self._thumbs:
-                self._thumbs.move_to_end(name)
-                return self._thumbs[name]
-        made = self._thumb(name)
-        if made is not None:
-            with self._lock:
-                self._thumbs[name] = made
-                while len(self._thumbs) > _KEPT:
-                    self._thumbs.popitem(last=False)
-        return made
-
-    def _thumb(self, name: str) -> bytes | None:
-        found = _THUMB.fullmatch(name)
-        path = None if found is None else self._other(found["sha"])
-        if found is None or path is None:
-            return None
         try:
-            # Finding and decoding these bytes needs neither width, height nor type.
-            ref = ImageRef(sha256=found["sha"], width=0, height=0, media_type="", path=path)
-            image = Image.fromarray(self._store.array(ref))
-            if found["box"]:
-                x0, y0, x1, y1 = (int(v) for v in found["box"][1:].split("-"))
-                image = image.crop(Box(x0, y0, x1, y1).clipped(width=image.width, height=image.height).ints())
+            return self._made(name)
         except (ImageError, ValueError):
             return None
+
+    def _thumb(self, name: str) -> bytes:
+        """Raises ImageError, ValueError."""
+        found = _THUMB.fullmatch(name)
+        path = self._other(found["sha"]) if found else None
+        if found is None or path is None:
+            raise ValueError(f"no image for the thumbnail {name!r}")
+        # Finding and decoding these bytes needs neither width, height nor type.
+        ref = ImageRef(sha256=found["sha"], width=0, height=0, media_type="", path=path)
+        image = Image.fromarray(self._store.array(ref))
+        if found["box"]:
+            x0, y0, x1, y1 = (int(v) for v in found["box"][1:].split("-"))
+            image = image.crop(Box(x0, y0, x1, y1).clipped(width=image.width, height=image.height).ints())
         image.thumbnail((THUMB_PX, THUMB_PX), Image.Resampling.LANCZOS)
         out = io.BytesIO()
         image.save(out, "JPEG", quality=82)
@@ -122,9 +111,7 @@ def target_region(sample: Sample) -> Box | None:
     boxes = [t.boxes["source"] for t in sample.targets if "source" in t.boxes]
     if not boxes:
         return None
-    around = boxes[0]
-    for box in boxes[1:]:
-        around = around.union(box)
+    around = reduce(Box.union, boxes)
     x, y = around.center
     half = max(_CONTEXT * max(around.width, around.height), 64) / 2
     width, height = sample.source.width, sample.source.height

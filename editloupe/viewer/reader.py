@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from editloupe.errors import TraceError
+from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs.folders import is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import names_of
 from editloupe.runs.store import RunStore
 from editloupe.tasks import task_from_json
+from editloupe.traces.lineage import FORKS, family
 from editloupe.traces.read import read_trace
 from editloupe.values import Json, Sample
 
@@ -64,8 +65,8 @@ class RunReader:
         """The run with run.json alone: judges, options, metrics."""
 
         self._index = RunIndex(self.folder)
-        self._whole: tuple[int, RunStore] | None = None
-        self._all: tuple[int, tuple[RunSample, ...]] | None = None
+        self._whole: RunStore | None = None
+        self._all: dict[str, RunSample] | None = None
         self._open: dict[str, str | None] = {}
         self._stamp: object = None
         self._look()
@@ -79,9 +80,9 @@ class RunReader:
         """The whole run as it stands; read again after a change."""
         with self._lock:
             self.refresh()
-            if self._whole is None or self._whole[0] != self.version:
-                self._whole = self.version, RunStore.read(self.folder)
-            return self._whole[1]
+            if self._whole is None:
+                self._whole = RunStore.read(self.folder)
+            return self._whole
 
     def judge_names(self) -> dict[str, str]:
         """Return everybody who answers, measures too: judge id → name."""
@@ -97,33 +98,32 @@ class RunReader:
         """Return every sample in the order of the data. Reads the whole run."""
         with self._lock:
             store = self.store
-            if self._all is None or self._all[0] != self.version:
+            if self._all is None:
                 by_key: dict[str, list[Finding]] = {}
                 for finding in store.current():
                     by_key.setdefault(finding.about.key, []).append(finding)
-                found = tuple(self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in self._keys)
-                self._all = self.version, found
-            return self._all[1]
+                found = (self._sample(store, key, id_, by_key.get(key, [])) for key, id_ in self._keys.values())
+                self._all = {sample.slug: sample for sample in found}
+            return tuple(self._all.values())
 
     def sample(self, slug: str) -> RunSample | None:
         """Return one sample by its name in addresses; None if there is none."""
         self.refresh()
-        at = self._places.get(slug)
-        if at is None:
-            return None
-        if self._all is not None and self._all[0] == self.version:
-            return self._all[1][at]
-        key, id_ = self._keys[at]
+        known, place = self._all, self._keys.get(slug)
+        if known is not None or place is None:
+            return known.get(slug) if known else None
+        key, id_ = place
         store = RunStore.read_sample(self.folder, key, self._index)
         return self._sample(store, key, id_, [f for f in store.current() if f.about.key == key])
 
     def named(self, id_: str) -> list[str]:
         """Return the names in addresses of the samples with this id, one an editor."""
-        return [slug(key) for key, id2 in self._keys if id2 == id_]
+        return [slug for slug, (_, id2) in self._keys.items() if id2 == id_]
 
     def around(self, slug: str) -> tuple[int, int, str | None, str | None]:
         """Return (position from 1, number of samples, the sample before, the one behind) of a known sample."""
-        at, slugs = self._places[slug], list(self._places)
+        slugs = list(self._keys)
+        at = slugs.index(slug)
         return at + 1, len(slugs), slugs[at - 1] if at else None, slugs[at + 1] if at + 1 < len(slugs) else None
 
     def of_task(self, task_id: str) -> list[tuple[str, Finding]]:
@@ -138,10 +138,10 @@ class RunReader:
 
     def forks(self, trace: str) -> list[str]:
         """Return the traces that continue a task's trace, or one of its forks, in the order in which they were made."""
-        stem = ".".join(Path(trace).name.split(".")[:2])
-        found = (self.folder / "forks" / stem[:2]).glob(f"{stem}.*.jsonl") if _STEM.fullmatch(stem) else ()
+        stem = family(trace)
+        found = (self.folder / FORKS / stem[:2]).glob(f"{stem}.*.jsonl") if _STEM.fullmatch(stem) else ()
         names = [path.name for path in found if path.name.split(".")[2].isdigit()]
-        return [f"forks/{stem[:2]}/{name}" for name in sorted(names, key=lambda name: int(name.split(".")[2]))]
+        return [f"{FORKS}/{stem[:2]}/{name}" for name in sorted(names, key=lambda name: int(name.split(".")[2]))]
 
     def has_trace(self, path: str) -> bool:
         """Return whether pages may show this file: a trace of a finding or of a task under way, or a fork of one."""
@@ -186,6 +186,7 @@ class RunReader:
             return
         self.info = RunStore.read_info(self.folder)
         self._stamp, self._open = stamp, opened
+        self._whole = self._all = None
         self.version += 1
         keys = dict(self._index.keys())
         if not (self.folder / "findings.jsonl").exists():
@@ -193,8 +194,8 @@ class RunReader:
             keys |= {f.about.key: f.sample_id for f in self.store.findings.values() if f.about.key not in keys}
         for key in filter(None, opened.values()):
             keys.setdefault(key, key)
-        self._keys = list(keys.items())
-        self._places = {slug(key): at for at, key in enumerate(keys)}
+        self._keys = {slug(key): (key, id_) for key, id_ in keys.items()}
+        """Name in addresses → (key, id)."""
 
     def _traces(self) -> frozenset[str]:
         """Every trace that a finding names. If findings.jsonl is gone, findings are read from the traces."""
@@ -222,5 +223,5 @@ def slug(key: str) -> str:
 def _sample_of(path: Path) -> str | None:
     try:
         return task_from_json(read_trace(path).header.task).about.key
-    except (TraceError, ValueError):
+    except (TraceError, ValueError, ConfigError):
         return None

@@ -35,19 +35,28 @@ def row(
     found, by question, after the score of the whole sample; `spread` is the largest distance between judges or repeats on
     one question, and `human` the same between a person and a judge, both 0 to 100, None where there are no two to compare.
     """
-    edit, found = sample.sample, sample.findings
-    by_metric = {id_: [f for f in found if f.metric == id_] for id_ in columns}
-    answers = {id_: [_chip(f, metrics, judges) for f in findings] for id_, findings in by_metric.items()}
-    for judge_id, score in reversed(scores):
+    edit, rejected, found = sample.sample, sample.rejected or {}, sample.findings
+    text = _instruction(edit) if edit else str(rejected.get("message") or "this sample could not be read")
+    answered = {f.metric for f in found}
+    answers: dict[str, list[dict[str, Any]]] = {id_: [] for id_ in columns}
+    for judge_id, score in scores:
         if score.metric in answers and not score.turn and not score.part:
-            word = "score " if by_metric[score.metric] else ""
-            answers[score.metric].insert(0, _score_chip(score, word, metrics, judges.get(judge_id, "")))
+            words = f"score {score_words(score)}" if score.metric in answered else score_words(score)
+            shade = tone(metrics.get(score.metric), score.value)
+            chip = _chip(words, shade, score.missing or "ok", score.value, by=judges.get(judge_id, ""))
+            answers[score.metric].append(chip)
+    for f in found:
+        if f.metric in answers:
+            by, scope = judges.get(f.judge_id, ""), f.about.scope
+            answers[f.metric].append(
+                _chip(short_answer(f), finding_tone(f, metrics), f.status, f.value, scope=scope, by=by)
+            )
     return {
         "slug": sample.slug,
         "id": safe(sample.id),
         "editor": safe(sample.editor),
-        "text": safe(" ".join((_instruction(edit) if edit else _reason(sample)).split())[:_INSTRUCTION]),
-        "type": safe(_edit_type(sample)),
+        "text": safe(" ".join(text.split())[:_INSTRUCTION]),
+        "type": safe(str((edit.edit_type if edit else rejected.get("edit_type")) or "")),
         "area": None if edit is None else target_area(edit),
         "thumbs": [] if edit is None else list(thumbs(edit, pictures)),
         "answers": answers,
@@ -166,25 +175,9 @@ def _normalised(metric: Metric | None, value: float | None) -> float | None:
     return None if metric is None or value is None else metric.normalise(value)
 
 
-def _chip(finding: Finding, metrics: Mapping[str, Metric], judges: Mapping[str, str]) -> dict[str, Any]:
-    optional = {"scope": finding.about.scope, "by": judges.get(finding.judge_id, "")}
-    return {
-        "name": safe(short_answer(finding)),
-        "tone": finding_tone(finding, metrics),
-        "status": finding.status,
-        "value": finding.value,
-        **{name: safe(text) for name, text in optional.items() if text},
-    }
-
-
-def _score_chip(score: Score, word: str, metrics: Mapping[str, Metric], judge: str) -> dict[str, Any]:
-    return {
-        "name": safe(f"{word}{score_words(score)}"),
-        "tone": tone(metrics.get(score.metric), score.value),
-        "status": score.missing or "ok",
-        "value": score.value,
-        **({"by": safe(judge)} if judge else {}),
-    }
+def _chip(words: str, tone: str, status: str, value: float | None, **more: str) -> dict[str, Any]:
+    optional = {name: safe(text) for name, text in more.items() if text}
+    return {"name": safe(words), "tone": tone, "status": status, "value": value, **optional}
 
 
 def _copied(score: Score, findings: Iterable[Finding]) -> bool:
@@ -201,16 +194,6 @@ def _instruction(sample: Sample) -> str:
     """The instructions of all turns, numbered if there are several."""
     turns = [turn.instruction for turn in sample.turns]
     return turns[0] if len(turns) == 1 else " ".join(f"{number}. {text}" for number, text in enumerate(turns, start=1))
-
-
-def _edit_type(sample: RunSample) -> str:
-    found = sample.sample.edit_type if sample.sample else (sample.rejected or {}).get("edit_type")
-    return str(found or "")
-
-
-def _reason(sample: RunSample) -> str:
-    message = sample.rejected.get("message") if sample.rejected else None
-    return str(message or "this sample could not be read")
 
 
 def _most(values: Iterable[float | None]) -> float | None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from editloupe.agent.answer import parse_reply
+from editloupe.agent.answer import Parsed, parse_reply
 from editloupe.answers import Record
 from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.backends.prices import Prices
-from editloupe.chat import Reply, Usage
+from editloupe.chat import Reply, ToolCall, Usage
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding, Observation, Step
 from editloupe.runs.judges import titled
 from editloupe.scores import Metric
-from editloupe.tasks import About, Task, task_from_json
+from editloupe.tasks import Task, task_from_json
 from editloupe.traces.events import FindingEvent, Header
 from editloupe.traces.read import Trace, read_trace
 from editloupe.values import Box, ImageRef, Json, Sample, View, digest
@@ -59,13 +59,10 @@ class Shown:
 class Call:
     """One tool call."""
 
-    name: str
-    arguments: tuple[tuple[str, str], ...]
-    observation: str = ""
-    """"" while it runs."""
-    error: bool = False
+    call: ToolCall
+    observation: Observation | None = None
+    """None while it runs."""
     pictures: tuple[Shown, ...] = ()
-    running: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,82 +71,100 @@ class TimelineStep:
 
     id: str
     number: int
-    thought: str
+    step: Step
+    parsed: Parsed
+    """The reply in its parts."""
     calls: tuple[Call, ...]
-    malformed: tuple[tuple[str, str], ...]
-    """(what the model wrote, what is wrong with it)."""
-    answer: str | None
-    usage: Usage
     cost: float | None
     """USD; None if no price is known."""
-    seconds: float
-    note: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Computed:
-    """A measure as it was run."""
-
-    name: str
-    version: str
-    arguments: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Link:
-    """A finding from which a question was planned."""
-
-    name: str
-    address: str
-    """From the sample's page; "" if the run has no such finding."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """One finding, or a trace that is still being written."""
+    """One finding, or a trace that is still being written. A trace that cannot be read costs its steps and nothing else."""
 
-    id: str
-    """For links, the same in every visit."""
-    metric: str
-    """Id of the metric or of the intermediate question."""
-    name: str
-    """The metric's name in words, or the intermediate question's id."""
-    intermediate: bool
-    """The question is no metric of the protocol; others are planned from it, or scores are made of it."""
-    scope: str
-    """For example "turn 2, target 3"; "" for the sample as a whole."""
-    role: str
-    judge: str
-    """The judge's URI."""
-    by: str
-    """What the run calls the judge."""
-    repeat: int
-    """From 0."""
-    finding: Finding | None
-    """None while the trace is being written."""
-    tone: str
-    computed: Computed | None = None
-    """For a measure."""
-    inputs: tuple[str, ...] | None = None
-    """The pictures that were shown, in words; None if that is not known."""
-    rests_on: tuple[Link, ...] = ()
-    steps: tuple[TimelineStep, ...] = ()
-    """Of a fork its own only."""
-    marks: tuple[Mark, ...] = ()
-    fork: str = ""
-    """For a fork, where it parts and what was changed, in words."""
-    parent_id: str = ""
-    """For a fork, the verdict that it continues."""
-    trace: str | None = None
-    problems: tuple[str, ...] = ()
-    """What is wrong with the trace."""
-    events: tuple[tuple[str, str, str], ...] = ()
-    """(kind, time, JSON)."""
+    def __init__(
+        self,
+        reader: RunReader,
+        sample: RunSample,
+        metrics: Mapping[str, Metric],
+        prices: Prices,
+        finding: Finding | None,
+        path: str | None,
+        family: Mapping[str | None, str] | None = None,
+    ) -> None:
+        """path: of the trace in the run.   family: for a fork, trace → id of its verdict."""
+        trace, problems = _trace(reader, path)
+        header = trace.header if trace else None
+        parent = (header.parent or {}) if header else {}
+        if family is not None and trace is not None:
+            # How the fork ended; None where it has not.
+            ended = [e.finding for e in trace.events if isinstance(e, FindingEvent)]
+            finding = Finding.from_json(ended[-1]) if ended else None
+        task = _task(header, problems)
+        asked, answered = finding or task, finding or header
+        judge_id = answered.judge_id if answered else ""
+        known = reader.judge_names().get(judge_id)
 
-    @property
-    def judge_title(self) -> str:
-        """The judge's name with its URI."""
-        return titled(self.by, self.judge)
+        self.finding = finding
+        """None while the trace is being written."""
+
+        self.repeat = answered.repeat if answered else 0
+        """From 0."""
+
+        self.id = _id(answered.task_id if answered else "", judge_id, self.repeat, path if parent else None)
+        """For links, the same in every visit."""
+
+        self.metric = asked.metric if asked else ""
+        """Id of the metric or of the intermediate question."""
+
+        self.name = question_name(self.metric, metrics)
+        """The metric's name in words, or the intermediate question's id."""
+
+        self.scope = asked.about.scope if asked else ""
+        """For example "turn 2, target 3"; "" for the sample as a whole."""
+
+        self.role = asked.role if asked else "judge"
+
+        self.judge = (
+            str(header.judge.get("backend", "")) if header else reader.info.judges().get(judge_id, known or judge_id)
+        )
+        """The judge's URI."""
+
+        self.by = known or self.judge
+        """What the run calls the judge. A fork may have another judge than those of the run."""
+
+        self.judge_title = titled(self.by, self.judge)
+        self.tone = finding_tone(finding, metrics) if finding else "tone-none"
+
+        self.measure = task if task is not None and task.kind == "measure" else None
+        self.version = str(header.judge.get("backend_version", "")) if header else ""
+        """Of the measure."""
+
+        self.inputs = None if task is None else tuple(_recipe(task, sample.sample))
+        """The pictures that were shown, in words; None if that is not known."""
+
+        self.rests_on = [] if task is None else list(_origins(reader, sample, task, judge_id, metrics))
+        """The findings from which the question was planned: (name, address from the sample's page or "")."""
+
+        inputs = _inputs(sample, task)
+        self._names = {ref.sha256: alias for alias, ref in reversed(inputs.items())}
+        kept = parent.get("step")
+        self.steps = list(self._steps(trace, prices, 1 + (kept if isinstance(kept, int) else 0))) if trace else []
+        """Of a fork its own only."""
+
+        self.marks = [*self._evidence(inputs), *self._crops()]
+        self.parent_id = family.get(str(parent.get("trace")), "") if family else ""
+        """For a fork, the verdict that it continues."""
+
+        self.fork = _parted(parent) if self.parent_id else ""
+        """For a fork, where it parts and what was changed, in words."""
+
+        self.trace = path if trace else None
+        self.problems = (*problems, *(trace.problems if trace else ()))
+        """What is wrong with the trace."""
+
+        self.events = tuple(_raw(trace)) if trace else ()
+        """(kind, time, JSON)."""
 
     @property
     def label(self) -> str:
@@ -166,7 +181,7 @@ class Verdict:
 
     @property
     def usage(self) -> Usage:
-        return sum((step.usage for step in self.steps), Usage())
+        return sum((step.step.usage for step in self.steps), Usage())
 
     @property
     def cost(self) -> float | None:
@@ -174,29 +189,86 @@ class Verdict:
         costs = [step.cost for step in self.steps if step.cost is not None]
         return sum(costs) if costs and len(costs) == len(self.steps) else None
 
+    def _steps(self, trace: Trace, prices: Prices, first: int) -> Iterator[TimelineStep]:
+        """first: the number of the first step, which a fork counts on from its parent."""
+        steps = trace.steps()
+        under_way = not any(isinstance(e, FindingEvent) for e in trace.events)
+        for number, step in enumerate(steps, start=first):
+            parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
+            id_ = f"{self.id}-s{number}"
+            calls = [
+                Call(call=call, observation=observation, pictures=tuple(self._pictures(observation, aliases, id_)))
+                for call, observation, aliases in zip(step.calls, step.observations, step.aliases, strict=True)
+            ]
+            if under_way and number == first + len(steps) - 1:
+                calls += [Call(call=call) for call in parsed.calls[len(calls) :]]
+            cost = _cost(self.judge, step.usage, prices)
+            yield TimelineStep(id=id_, number=number, step=step, parsed=parsed, calls=tuple(calls), cost=cost)
 
-@dataclass(frozen=True, kw_only=True)
-class Names:
-    """What images are called on the page, by digest."""
+    def _pictures(self, observation: Observation, aliases: Sequence[str], step: str) -> Iterator[Shown]:
+        for image, alias in zip(observation.images, aliases, strict=False):
+            yield self._shown(image, alias, [v for v in observation.views if v.image == image], step)
+        for image in dict.fromkeys(v.image for v in observation.kept):
+            views = [v for v in observation.kept if v.image == image]
+            yield self._shown(image, "Plain crop", views, step, kept=True)
 
-    by_sha: Mapping[str, str] = field(default_factory=dict)
+    def _shown(self, image: ImageRef, alias: str, views: list[View], step: str, *, kept: bool = False) -> Shown:
+        found: dict[tuple[str, Box], Mark] = {}
+        for view in views:
+            if view.origin == image:
+                continue
+            sha = view.origin.sha256
+            place = Mark(
+                kind="crop",
+                image=view.origin,
+                box=view.region,
+                name=f"{alias} on {self._names.get(sha, f'image {sha[:8]}')}",
+                id=f"m{digest([step, alias, sha, list(view.region)])[:8]}",
+                verdict=self.id,
+                step=step,
+            )
+            found.setdefault((sha, view.region), place)
+        op = views[0].op.replace("_", " ") if views else ""
+        return Shown(image=image, name=alias, op=op, on=tuple(found.values()), kept=kept)
 
-    def of(self, image: ImageRef) -> str:
-        return self.by_sha.get(image.sha256, f"image {image.sha256[:8]}")
+    def _crops(self) -> Iterator[Mark]:
+        """The boxes of all crops, for the images at the top; a picture of a whole image has none."""
+        pictures = (picture for step in self.steps for call in step.calls for picture in call.pictures)
+        for place in (place for picture in pictures if not picture.kept for place in picture.on):
+            if place.box != Box.whole(width=place.image.width, height=place.image.height):
+                yield place
+
+    def _evidence(self, inputs: Mapping[str, ImageRef]) -> Iterator[Mark]:
+        for number, evidence in enumerate(self.finding.evidence if self.finding else (), start=1):
+            image = inputs.get(evidence.image)
+            if image is not None:
+                yield Mark(
+                    kind="evidence",
+                    image=image,
+                    box=evidence.box,
+                    name=f"Evidence {number} in {evidence.image}",
+                    id=f"{self.id}-e{number}",
+                    verdict=self.id,
+                )
 
 
 def verdicts(reader: RunReader, sample: RunSample, metrics: Mapping[str, Metric], prices: Prices) -> list[Verdict]:
     """Return every verdict on a sample, each followed by the forks that continue it; then what is being judged just now."""
     found: list[Verdict] = []
     for finding in sample.findings:
-        found.append(_verdict(reader, sample, metrics, prices, finding, finding.trace))
+        found.append(Verdict(reader, sample, metrics, prices, finding, finding.trace))
         family = {finding.trace: found[-1].id}
         for path in reader.forks(finding.trace) if finding.trace else ():
-            fork = _verdict(reader, sample, metrics, prices, None, path, family)
+            fork = Verdict(reader, sample, metrics, prices, None, path, family)
             if fork.fork:
                 family[path] = fork.id
                 found.append(fork)
-    return found + [_verdict(reader, sample, metrics, prices, None, path) for path in sample.open]
+    return found + [Verdict(reader, sample, metrics, prices, None, path) for path in sample.open]
+
+
+def arguments(given: Mapping[str, Json]) -> list[tuple[str, str]]:
+    """Return what a tool or a measure was given, as (name, text)."""
+    return [(n, v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)) for n, v in given.items()]
 
 
 def targets(sample: RunSample) -> list[Mark]:
@@ -217,65 +289,6 @@ def targets(sample: RunSample) -> list[Mark]:
         if edited is not None:
             found.append(Mark(kind="target", image=edit.edited, box=edited, name=name))
     return found
-
-
-def _verdict(
-    reader: RunReader,
-    sample: RunSample,
-    metrics: Mapping[str, Metric],
-    prices: Prices,
-    finding: Finding | None,
-    path: str | None,
-    family: Mapping[str | None, str] | None = None,
-) -> Verdict:
-    """A trace that cannot be read costs its steps and nothing else. family: for a fork, trace → id of its verdict."""
-    trace, problems = _trace(reader, path)
-    header = trace.header if trace else None
-    parent = (header.parent or {}) if header else {}
-    if family is not None and trace is not None:
-        finding = _ending(trace)
-    task = _task(header, problems)
-    judge_id = finding.judge_id if finding else header.judge_id if header else ""
-    repeat = finding.repeat if finding else header.repeat if header else 0
-    task_id = finding.task_id if finding else header.task_id if header else ""
-    metric = finding.metric if finding else task.metric if task else ""
-    about = finding.about if finding else task.about if task else About(sample_id=sample.id, editor=sample.editor)
-    mark = _id(task_id, judge_id, repeat, path if parent else None)
-    inputs = _inputs(sample, task)
-    names = Names(by_sha={ref.sha256: alias for alias, ref in reversed(inputs.items())})
-    known = reader.judge_names().get(judge_id)
-    judge = str(header.judge.get("backend", "")) if header else reader.info.judges().get(judge_id, known or judge_id)
-    kept = parent.get("step")
-    first = 1 + (kept if isinstance(kept, int) else 0)
-    try:
-        steps = tuple(_steps(trace, mark, names, judge, prices, first)) if trace else ()
-    except (KeyError, TypeError, ValueError, AssertionError) as error:
-        steps = ()
-        problems.append(f"the steps cannot be shown: an event is not of the expected shape ({error!r})")
-    return Verdict(
-        id=mark,
-        metric=metric,
-        name=question_name(metric, metrics),
-        intermediate=metric not in metrics,
-        scope=about.scope,
-        role=finding.role if finding else task.role if task else "judge",
-        judge=judge,
-        # A fork may have another judge than those of the run.
-        by=known or judge,
-        repeat=repeat,
-        finding=finding,
-        tone=finding_tone(finding, metrics) if finding else "tone-none",
-        computed=_computed(task, header),
-        inputs=None if task is None else tuple(_recipe(task, sample.sample)),
-        rests_on=() if task is None else tuple(_origins(reader, sample, task, judge_id, metrics)),
-        steps=steps,
-        marks=(*_evidence(finding, inputs, mark), *_crops(steps, mark)),
-        fork=_parted(parent) if family and parent.get("trace") in family else "",
-        parent_id=family.get(str(parent.get("trace")), "") if family else "",
-        trace=path if trace else None,
-        problems=(*problems, *(trace.problems if trace else ())),
-        events=tuple(_raw(trace)) if trace else (),
-    )
 
 
 def _id(task_id: str, judge_id: str, repeat: int, fork: str | None = None) -> str:
@@ -299,16 +312,9 @@ def _trace(reader: RunReader, path: str | None) -> tuple[Trace | None, list[str]
 def _task(header: Header | None, problems: list[str]) -> Task | None:
     try:
         return None if header is None else task_from_json(header.task)
-    except ValueError as error:
+    except (ValueError, ConfigError) as error:
         problems.append(f"the question cannot be shown: {error}")
         return None
-
-
-def _computed(task: Task | None, header: Header | None) -> Computed | None:
-    if task is None or header is None or task.kind != "measure":
-        return None
-    version = str(header.judge.get("backend_version", ""))
-    return Computed(name=task.measure, version=version, arguments=_arguments(task.args))
 
 
 def _recipe(task: Task, sample: Sample | None) -> Iterator[str]:
@@ -316,23 +322,20 @@ def _recipe(task: Task, sample: Sample | None) -> Iterator[str]:
     turns = sample.turns if sample is not None and len(sample.turns) > 1 else ()
     after = {turn.edited.sha256: f" (after turn {n})" for n, turn in enumerate(turns, start=1) if turn.edited is not None}
     for view in task.views:
-        place = "" if view.region is None else f", {_span(view.region)}"
+        place = ""
+        if view.region is not None:
+            x0, y0, x1, y1 = view.region.ints()
+            place = f", x {x0}–{x1}, y {y0}–{y1}"
         yield f"{view.alias}{after.get(view.origin.sha256, '')}: {view.op.replace('_', ' ')}{place}"
-
-
-def _span(box: Box) -> str:
-    x0, y0, x1, y1 = box.ints()
-    return f"x {x0}–{x1}, y {y0}–{y1}"
 
 
 def _origins(
     reader: RunReader, sample: RunSample, task: Task, judge_id: str, metrics: Mapping[str, Metric]
-) -> Iterator[Link]:
+) -> Iterator[tuple[str, str]]:
     """The findings from which a question was planned. A judge's questions rest on its own findings, not on its peers'."""
-    own = {f.task_id for f in sample.findings}
     roles = reader.info.roles()
     for task_id in task.rests_on:
-        there = [(sample.slug, f) for f in sample.findings if f.task_id == task_id] if task_id in own else []
+        there = [(sample.slug, f) for f in sample.findings if f.task_id == task_id]
         found = there or reader.of_task(task_id)
         mine = [f for f in found if f[1].judge_id == judge_id or roles.get(f[1].judge_id) != roles.get(judge_id)]
         for slug, f in mine:
@@ -340,9 +343,9 @@ def _origins(
             page = "" if slug == sample.slug else f"{slug}.html"
             again = f"repeat {f.repeat + 1}" if f.repeat else ""
             named = ", ".join(filter(None, (*words, again)))
-            yield Link(name=f"{named}: {short_answer(f)}", address=f"{page}#{_id(f.task_id, f.judge_id, f.repeat)}")
+            yield f"{named}: {short_answer(f)}", f"{page}#{_id(f.task_id, f.judge_id, f.repeat)}"
         if not mine:
-            yield Link(name=f"task {task_id[:12]}, which has no finding here", address="")
+            yield f"task {task_id[:12]}, which has no finding here", ""
 
 
 def _inputs(sample: RunSample, task: Task | None) -> dict[str, ImageRef]:
@@ -355,118 +358,12 @@ def _inputs(sample: RunSample, task: Task | None) -> dict[str, ImageRef]:
     return found | {view.alias: view.origin for view in (task.views if task else ())}
 
 
-def _steps(trace: Trace, mark: str, names: Names, judge: str, prices: Prices, first: int) -> Iterator[TimelineStep]:
-    """first: the number of the first step, which a fork counts on from its parent."""
-    steps = trace.steps()
-    under_way = not any(isinstance(e, FindingEvent) for e in trace.events)
-    for number, step in enumerate(steps, start=first):
-        parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
-        id_ = f"{mark}-s{number}"
-        calls = list(_calls(step, id_, mark, names))
-        if under_way and number == first + len(steps) - 1:
-            done = len(calls)
-            calls += [Call(name=c.name, arguments=_arguments(c.arguments), running=True) for c in parsed.calls[done:]]
-        yield TimelineStep(
-            id=id_,
-            number=number,
-            thought=parsed.thought,
-            calls=tuple(calls),
-            malformed=tuple((m.raw, m.error) for m in parsed.malformed),
-            answer=parsed.answer,
-            usage=step.usage,
-            cost=_cost(judge, step.usage, prices),
-            seconds=step.seconds,
-            note=step.note,
-        )
-
-
-def _calls(step: Step, id_: str, mark: str, names: Names) -> Iterator[Call]:
-    for call, observation, aliases in zip(step.calls, step.observations, step.aliases, strict=True):
-        yield Call(
-            name=call.name,
-            arguments=_arguments(call.arguments),
-            observation=observation.text,
-            error=observation.error,
-            pictures=tuple(_pictures(observation, aliases, id_, mark, names)),
-        )
-
-
-def _pictures(observation: Observation, aliases: Sequence[str], id_: str, mark: str, names: Names) -> Iterator[Shown]:
-    for image, alias in zip(observation.images, aliases, strict=False):
-        yield _shown(image, alias, [v for v in observation.views if v.image == image], id_, mark, names)
-    for image in dict.fromkeys(v.image for v in observation.kept):
-        views = [v for v in observation.kept if v.image == image]
-        yield _shown(image, "Plain crop", views, id_, mark, names, kept=True)
-
-
-def _shown(
-    image: ImageRef, alias: str, views: list[View], id_: str, mark: str, names: Names, *, kept: bool = False
-) -> Shown:
-    found: dict[tuple[str, Box], Mark] = {}
-    for view in views:
-        if view.origin == image:
-            continue
-        place = Mark(
-            kind="crop",
-            image=view.origin,
-            box=view.region,
-            name=f"{alias} on {names.of(view.origin)}",
-            id=f"m{digest([id_, alias, view.origin.sha256, list(view.region)])[:8]}",
-            verdict=mark,
-            step=id_,
-        )
-        found.setdefault((view.origin.sha256, view.region), place)
-    op = views[0].op.replace("_", " ") if views else ""
-    return Shown(image=image, name=alias, op=op, on=tuple(found.values()), kept=kept)
-
-
-def _crops(steps: Iterable[TimelineStep], mark: str) -> Iterator[Mark]:
-    """The boxes of all crops, for the images at the top; a picture of a whole image has none."""
-    for step in steps:
-        for call in step.calls:
-            for picture in call.pictures:
-                for place in picture.on:
-                    whole = Box.whole(width=place.image.width, height=place.image.height)
-                    if place.box != whole and not picture.kept:
-                        yield place
-
-
-def _evidence(finding: Finding | None, inputs: Mapping[str, ImageRef], mark: str) -> Iterator[Mark]:
-    for number, evidence in enumerate(finding.evidence if finding else (), start=1):
-        image = inputs.get(evidence.image)
-        if image is not None:
-            yield Mark(
-                kind="evidence",
-                image=image,
-                box=evidence.box,
-                name=f"Evidence {number} in {evidence.image}",
-                id=f"{mark}-e{number}",
-                verdict=mark,
-            )
-
-
-def _arguments(arguments: Mapping[str, Json]) -> tuple[tuple[str, str], ...]:
-    def text(value: Json) -> str:
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-    return tuple((str(name), text(value)) for name, value in arguments.items())
-
-
 def _cost(judge: str, usage: Usage, prices: Prices) -> float | None:
     """USD of one step; None for an embedded judge, which has no price, and where none is known."""
     try:
         return None if not usage.total or parse_uri(judge).provider in NOT_LMMS else prices.of_uri(judge, usage)
     except ConfigError:
         return None
-
-
-def _ending(trace: Trace) -> Finding | None:
-    """How a fork ended; None where it has not."""
-    last = next((e.finding for e in reversed(trace.events) if isinstance(e, FindingEvent)), None)
-    try:
-        return None if last is None else Finding.from_json(last)
-    except (KeyError, TypeError, ValueError, AssertionError):
-        return None  # the raw events show what stands there
 
 
 def _parted(parent: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import io
 import os
 import sys
@@ -15,7 +16,6 @@ import pytest
 from PIL import Image
 
 from editloupe.errors import ConfigError, MissingExtra
-from editloupe.service.mcp import serve
 from editloupe.tools.session import open_session
 from tests.conftest import pixels
 
@@ -130,11 +130,15 @@ def test_what_cannot_be_opened_or_called_is_an_error_that_the_model_reads(folder
 
 
 def test_a_root_that_is_no_folder_is_refused_before_anything_is_served(tmp_path: Path):
+    pytest.importorskip("mcp", reason="needs the extra `mcp`")
+    from editloupe.service.mcp import serve
+
     with pytest.raises(ConfigError, match="is no folder"):
         serve(open_session(tools=["zoom_in"]), tmp_path / "nowhere")
 
 
-def test_without_the_extra_the_command_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_without_the_extra_the_command_names_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(sys.modules, "editloupe.service.mcp", raising=False)
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     with pytest.raises(MissingExtra, match=r"pip install 'editloupe\[mcp\]'"):
-        serve(open_session(tools=["zoom_in"]), tmp_path)
+        importlib.import_module("editloupe.service.mcp")

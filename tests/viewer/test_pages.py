@@ -14,6 +14,7 @@ import pytest
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
+from editloupe.exports.episodes import Source
 from editloupe.runs.execute import execute
 from editloupe.runs.setup import open_setup
 from editloupe.viewer.export import MARKER, export
@@ -201,6 +202,39 @@ def test_a_fork_stands_behind_what_it_continues(run: Path, tmp_path: Path) -> No
     assert ">Step 2</a>" in fork and ">Step 1</a>" not in fork and "(refused)" in fork
     assert f'href="{tabs[0]}">What it continues' in fork
     assert (out / name).is_file()
+
+
+def test_a_fork_whose_parent_is_no_path_is_left_out(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    reader = RunReader(copy)
+    entry = reader.samples()[1]
+    finding = entry.findings[0]
+    header = json.loads((copy / str(finding.trace)).read_text(encoding="utf-8").splitlines()[0])
+    fork = copy / f"forks/{finding.task_id[:2]}/{finding.task_id}.0.1.jsonl"
+    fork.parent.mkdir(parents=True)
+    fork.write_text(json.dumps(header | {"parent": {"trace": ["a"], "step": 1}}) + "\n", encoding="utf-8")
+    site = Site.of([reader])
+    assert "What it continues" not in site.sample_page(site.runs[0], entry)
+
+
+def test_a_question_with_an_impossible_label_costs_the_question_only(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    reader = RunReader(copy)
+    entry = reader.samples()[1]
+    trace = copy / str(entry.findings[0].trace)
+    header, rest = trace.read_text(encoding="utf-8").split("\n", 1)
+    data = json.loads(header)
+    data["task"]["answer"]["labels"][0]["name"] = "…"
+    trace.write_text(json.dumps(data) + "\n" + rest, encoding="utf-8")
+    site = Site.of([reader])
+    text = site.sample_page(site.runs[0], entry)
+    assert "the question cannot be shown: a label" in text and ">Step 2</a>" in text
+    source = Source(folder=copy)
+    left = [episode.name for episode in source.episodes()]
+    assert entry.findings[0].trace not in left and left
+    assert any("not of the expected shape" in problem for problem in source.problems)
 
 
 def test_a_damaged_trace_costs_its_own_lines_only(run: Path, tmp_path: Path) -> None:
