@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolCall, ToolSpec
+from editloupe.data.images import ImagePolicy
 from editloupe.errors import ConfigError
 from editloupe.values import Json
 
@@ -83,15 +84,10 @@ def checked(name: str) -> str:
     return name
 
 
-def sizes_of(request: Request, *, max_side: int | None = None) -> dict[str, tuple[int, int]]:
-    """Return the sizes in px in which the images of a request are sent, by name. max_side: `Traits.max_image_side`."""
-    sizes: dict[str, tuple[int, int]] = {}
-    for message in request.messages:
-        for part in message.images:
-            width, height = part.image.width, part.image.height
-            scale = 1.0 if max_side is None or max(width, height) <= max_side else max_side / max(width, height)
-            sizes[part.alias] = (max(1, round(width * scale)), max(1, round(height * scale)))
-    return sizes
+def sizes_of(request: Request, policy: ImagePolicy) -> dict[str, tuple[int, int]]:
+    """Return the sizes in px in which the images of a request are sent, by name."""
+    images = (part for message in request.messages for part in message.images)
+    return {part.alias: policy.size(part.image.width, part.image.height) for part in images}
 
 
 def outgoing(request: Request, dialect: str, sizes: Sizes) -> Request:

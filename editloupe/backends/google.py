@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 from editloupe.backends import google_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.endpoint import Address, EndpointInfo, bounded, is_loopback, read_address
-from editloupe.backends.remote import Remote
+from editloupe.backends.endpoint import Endpoint, bounded, is_loopback, read_endpoint
+from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, MissingExtra, Rejected
-from editloupe.values import Json
 
 if TYPE_CHECKING:
     from google import genai
@@ -44,7 +43,7 @@ def open_backend(
     """
     if set(uri.model) & set("?#%\\ ") or ".." in uri.model:
         raise ConfigError(f"backend google: {uri.model!r} cannot be a model's name; expected one such as gemini-2.5-pro")
-    address = read_address(
+    endpoint = read_endpoint(
         uri,
         base_url=DEFAULT_BASE_URL,
         base_url_variable="GOOGLE_GEMINI_BASE_URL",
@@ -57,80 +56,67 @@ def open_backend(
     except ImportError as error:
         raise MissingExtra("backend 'google'", "google") from error
     # A proxy from the environment has no business between us and a server on this machine.
-    http = _http_client(address.info, direct=is_loopback(address.endpoint))
+    http = _http_client(endpoint, direct=is_loopback(endpoint.url))
     client = genai.Client(
-        api_key=address.key.value or "none",
+        api_key=endpoint.key or "none",
         # Said, or the environment may turn the client to another service.
         vertexai=False,
         http_options=types.HttpOptions(
-            base_url=address.endpoint,
+            base_url=endpoint.url,
             api_version=_API_VERSION,
-            timeout=max(1, round(1000 * address.info.timeout_s)),
+            timeout=max(1, round(1000 * endpoint.timeout_s)),
             httpx_client=http,
         ),
     )
-    return GoogleBackend(address, client, http, policy=policy, sleep=sleep)
+    return GoogleBackend(endpoint, client, http, policy=policy, sleep=sleep)
 
 
 class GoogleBackend(Remote):
     """A Gemini model."""
 
     def __init__(
-        self, address: Address, client: genai.Client, http: Any, *, policy: RetryPolicy, sleep: Callable[[float], None]
+        self, endpoint: Endpoint, client: genai.Client, http: Any, *, policy: RetryPolicy, sleep: Callable[[float], None]
     ) -> None:
         traits = Traits(
-            describes=f"{address.uri.model} over google-genai at {address.endpoint}",
+            describes=f"{endpoint.uri.model} over google-genai at {endpoint.url}",
             native_tools=True,
             tool_result_images=True,
             constrains_schema=True,
-            boxes=address.dialect,
-            max_image_side=address.max_image_side,
+            boxes=endpoint.boxes,
+            max_image_side=endpoint.max_image_side,
         )
         tool_images = "beside the function responses, in the same content"
-        place = address.endpoint
-        super().__init__(address.uri, place, traits, close=http.close, tool_images=tool_images, policy=policy, sleep=sleep)
-        self._client, self._info = client, address.info
-        self._dropped: frozenset[str] = frozenset()
+        super().__init__(
+            endpoint.uri, endpoint.url, traits, close=http.close, tool_images=tool_images, policy=policy, sleep=sleep
+        )
+        self._client, self._at = client, endpoint
 
-    def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
+    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
         policy = self.traits.image_policy
         system, contents = wire.contents_of(request, lambda ref: images.encoded(ref, policy))
-        return lambda: self._negotiated(request, system, contents)
+        return lambda refused: self._asked(request, system, contents, refused)
 
-    def _negotiated(self, request: Request, system: Any, contents: list[Any]) -> Reply:
-        """Return one answer, without the parameters that this model refuses. Refusals are remembered."""
-        while True:
-            dropped = self._dropped
-            sent, config = wire.config_of(self._uri.model, request, system, dropped)
-            try:
-                body = self._post(contents, config)
-                break
-            except Rejected as error:
-                name = wire.refused_parameter(error, sent)
-                if name is None:
-                    raise
-                with self._lock:
-                    self._dropped |= {name}
-        asked = {name for name, value in request.sampling.to_json().items() if value is not None}
-        if request.answer_schema is not None:
-            asked.add("answer_schema")
-        missing: list[Json] = [name for name in wire.DROPPABLE if name in asked & dropped]
-        return wire.read_reply(body, {**sent, "dropped": missing} if missing else sent, self._info)
-
-    def _post(self, contents: list[Any], config: Any) -> bytes:
-        """Return the answer's bytes, as they came. Raises BackendError."""
+    def _asked(self, request: Request, system: Any, contents: list[Any], refused: frozenset[str]) -> Reply:
+        model = self._uri.model
+        sent, config = wire.config_of(model, request, system, refused)
         try:
-            answer = self._client.models.generate_content(model=self._uri.model, contents=contents, config=config)
+            answer = self._client.models.generate_content(model=model, contents=contents, config=config)
+        except Rejected as error:
+            name = wire.refused_parameter(error, sent)
+            if name is None:
+                raise
+            raise ParameterRefused(name) from error
         except BackendError:
             raise
         except Exception as error:
             # What the SDK raises is no closed list: its own errors, those of two HTTP libraries, pydantic's.
-            raise wire.backend_error(error, self._info) from error
+            raise wire.backend_error(error, self._at) from error
         response = answer.sdk_http_response
-        return ((response.body if response else None) or "").encode("utf-8", "replace")
+        body = (response.body if response else None) or ""
+        return wire.read_reply(body.encode("utf-8", "replace"), sent, self._at)
 
 
-def _http_client(info: EndpointInfo, *, direct: bool) -> Any:
+def _http_client(endpoint: Endpoint, *, direct: bool) -> Any:
     """Return the HTTP client that the SDK sends through.
 
     A failed answer is translated here, before the SDK makes an error of it that holds the request, and in it the key.
@@ -143,6 +129,6 @@ def _http_client(info: EndpointInfo, *, direct: bool) -> Any:
 
     def check(status: int, body: bytes, headers: Mapping[str, str]) -> None:
         if status != 200:
-            raise wire.failure(status, body, headers, info)
+            raise wire.failure(status, body, headers, endpoint)
 
-    return bounded(library.Client, info, check=check)(trust_env=not direct, follow_redirects=False)
+    return bounded(library.Client, endpoint, check=check)(trust_env=not direct, follow_redirects=False)

@@ -17,7 +17,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -26,13 +26,13 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import SecretStr
 
-from editloupe.backends import boxes, retry
 from editloupe.backends import langchain_reply as reading
+from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits, parse_uri
-from editloupe.backends.endpoint import checked_base_url, checked_side, checked_timeout
+from editloupe.backends.endpoint import SHORTEST_SECRET, read_parameters
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.payload import REPLY_BOUND, ImageURL, ImageURLs, move_pictures, one_line
-from editloupe.backends.remote import Remote
+from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, ImagePart, Message, Part, Reply, Request, Sampling
 from editloupe.data.images import ImageStore
@@ -56,8 +56,19 @@ _SAYS_NONE: Final = frozenset(
 """Providers (as LangChain names them in traces) whose bind_tools takes "none": tools are named and must not be called."""
 _TAKES_SCHEMA: Final = frozenset({"openai", "azure", "google_genai"})
 """Providers whose classes put `response_format` with a JSON Schema on the wire."""
+_NAMED: Final = {
+    "temperature": r"\btemperature\b",
+    "top_p": r"\btop_p\b",
+    "seed": r"\bseed\b",
+    "max_tokens": r"\bmax_(completion_|output_)?tokens\b",
+    "answer_schema": r"(?i:response[_ ](format|mime.type|json.schema))",
+}
+"""Our name of what a model may refuse → how its refusal names it."""
+_REFUSES_PARAMETER = re.compile(
+    r"support|only the default|not allowed|not permitted|deprecated|unexpected|unknown|unrecognized|extra_forbidden",
+    re.IGNORECASE,
+)
 _KEY_VARIABLE = re.compile(r"(API_?KEY|_TOKEN|_SECRET|SECRET_ACCESS_KEY|PASSWORD)$")
-_SHORTEST_SECRET = 8
 
 
 def open_backend(
@@ -72,23 +83,11 @@ def open_backend(
         raise ConfigError(
             f"backend {str(uri)!r}: expected langchain/PROVIDER:MODEL, for example langchain/anthropic:claude-sonnet-4-5"
         )
-    unknown = sorted(set(uri.params) - set(_PARAMETERS))
-    if unknown:
-        raise ConfigError(
-            f"backend {uri.provider}/{uri.model}: unknown parameter {', '.join(map(repr, unknown))}; "
-            f"known: {', '.join(_PARAMETERS)}"
-        )
-    params = dict(uri.params)
-    if "base_url" in params:
-        params["base_url"] = checked_base_url(params["base_url"])
-    timeout_s = checked_timeout(params.get("timeout_s"))
-    dialect = boxes.checked(params.get("boxes", boxes.DEFAULT))
-    side = checked_side(params.get("max_image_side"))
-    chat = _init(provider, model, base_url=params.get("base_url"), timeout_s=timeout_s, asked="timeout_s" in params)
-    lasting = {name: value for name, value in params.items() if name == "base_url"}
-    canonical = BackendURI(provider=uri.provider, model=uri.model, params=lasting)
-    traits = replace(traits_of(chat), boxes=dialect, max_image_side=side)
-    name = str(canonical).partition("/")[2]
+    read = read_parameters(uri, known=_PARAMETERS)
+    chat = _init(provider, model, base_url=read.base_url, timeout_s=read.timeout_s, asked="timeout_s" in uri.params)
+    lasting = {} if read.base_url is None else {"base_url": read.base_url}
+    traits = replace(traits_of(chat), boxes=read.boxes, max_image_side=read.max_image_side)
+    name = str(replace(uri, params=lasting)).partition("/")[2]
     # What its class has set was not asked for.
     return LangChainLMM(chat, name=name, traits=traits, own_settings=False, policy=policy, sleep=sleep)
 
@@ -112,23 +111,19 @@ def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, 
             raise ConfigError(f"{where}: {error}") from error
         except Exception as error:  # noqa: BLE001
             # Whatever a provider's class raises for a missing key or an option it does not know.
-            words = one_line(Secrets.of_environment().scrub(str(error)))
+            words = one_line(Secrets().scrub(str(error)))
             raise ConfigError(f"{where} cannot be made: {words}") from None if words != str(error) else error
         if not isinstance(made, BaseChatModel):
             raise ConfigError(f"{where}: init_chat_model gave a {type(made).__name__}, not a chat model")
         return made
 
-    plain = {} if base_url is None else {"base_url": base_url}
-    kind = type(make(**plain))
-    if base_url is not None and not _takes(kind, "base_url"):
-        raise ConfigError(f"{where}: {kind.__name__} takes no base_url")
-    if asked and not _takes(kind, "timeout"):
-        raise ConfigError(f"{where}: {kind.__name__} takes no timeout; leave timeout_s out")
-    options: dict[str, Any] = dict(plain)
-    if _takes(kind, "timeout"):
-        options["timeout"] = timeout_s
-    if _takes(kind, "max_retries"):
-        options["max_retries"] = 0
+    options: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
+    kind = type(make(**options))
+    for name, wanted in (("base_url", base_url is not None), ("timeout", asked)):
+        if wanted and not _takes(kind, name):
+            hint = "; leave timeout_s out" if name == "timeout" else ""
+            raise ConfigError(f"{where}: {kind.__name__} takes no {name}{hint}")
+    options |= {name: value for name, value in (("timeout", timeout_s), ("max_retries", 0)) if _takes(kind, name)}
     return make(**options)
 
 
@@ -162,24 +157,15 @@ class LangChainLMM(Remote):
             raise TypeError(f"expected a LangChain chat model (BaseChatModel), found {type(model).__name__}")
         if name is not None and (not name.strip() or not name.isprintable() or " " in name):
             raise ConfigError(f"the name {name!r} cannot stand in a URI: expected printable characters without blanks")
-        self._secrets, self._own_settings = Secrets.of(model), own_settings
+        self._secrets, self._own_settings = Secrets(model), own_settings
         # What LangChain keeps of earlier answers would be given out as a new one.
         self._model = model.model_copy(update={"cache": False})
         self._model_name = self._secrets.scrub(_model_name(model))
         traits = traits or traits_of(model)
+        traits = replace(traits, image_tokens=traits.image_tokens or image_tokens_of(self._model_name))
         own = self._secrets.scrub(name) if name else _own_name(model, self._model_name, self._secrets)
-        tool_images = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
-        super().__init__(
-            _canonical(own, traits),
-            _endpoint(model),
-            traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(self._model_name)),
-            close=lambda: None,
-            tool_images=tool_images,
-            policy=policy,
-            sleep=sleep,
-        )
+        super().__init__(parse_uri(f"langchain/{own}"), _endpoint(model), traits, policy=policy, sleep=sleep)
         self._image_urls = ImageURLs(self.traits.image_policy)
-        self._refused: frozenset[str] = frozenset()
         self._set: dict[tuple[Sampling, frozenset[str]], BaseChatModel] = {}
 
     def context_limit(self) -> int | None:
@@ -188,85 +174,72 @@ class LangChainLMM(Remote):
         limit = profile.get("max_input_tokens") if profile else None
         return limit if isinstance(limit, int) and limit > 0 else None
 
-    def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
+    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
         in_place = self.traits.tool_result_images
         messages = messages_of(request, lambda ref: self._image_urls.of(images, ref), tool_images=in_place, by=self.uri)
-        return lambda: self._negotiated(request, messages)
+        return lambda refused: self._asked(request, messages, refused)
 
-    def _negotiated(self, request: Request, messages: Sequence[BaseMessage]) -> Reply:
-        """Return one answer, without the parameters that this model refuses. Refusals are remembered."""
-        while True:
-            refused = self._refused
-            model, sent = self._prepared(request, refused)
-            runnable, choice = self._with_tools(model, request)
-            if "answer_schema" in sent:
-                form = {"name": "answer", "schema": sent["answer_schema"], "strict": True}
-                runnable = runnable.bind(response_format={"type": "json_schema", "json_schema": form})
-            try:
-                found = runnable.invoke(list(messages))
-            except Exception as error:  # noqa: BLE001 - each provider's library raises its own
-                filtered = reading.filtered_reply(error, sent, self._secrets.scrub)
-                if filtered is not None:
-                    return filtered
-                ours = reading.backend_error(error, self._where, self._secrets.scrub)
-                name = _refused_parameter(ours, sent)
-                if name is None:
-                    raise ours from reading.cleaned_cause(error, self._secrets.scrub)
-                with self._lock:
-                    self._refused = self._refused | {name}
-                continue
-            if not isinstance(found, AIMessage):
-                raise Rejected(f"{self._where}: answered with a {type(found).__name__}; expected an AIMessage")
-            if choice is not None:
-                sent["tool_choice"] = choice
-            return reading.reply_of(found, sent=sent, by=self.uri, scrub=self._secrets.scrub)
+    def _asked(self, request: Request, messages: Sequence[BaseMessage], refused: frozenset[str]) -> Reply:
+        model, sent = self._prepared(request, refused)
+        runnable, choice = self._with_tools(model, request)
+        if request.answer_schema is not None and "answer_schema" not in refused:
+            sent["answer_schema"] = dict(request.answer_schema)
+            form = {"name": "answer", "schema": sent["answer_schema"], "strict": True}
+            runnable = runnable.bind(response_format={"type": "json_schema", "json_schema": form})
+        try:
+            found = runnable.invoke(list(messages))
+        except Exception as error:  # noqa: BLE001 - each provider's library raises its own
+            filtered = reading.filtered_reply(error, sent, self._secrets.scrub)
+            if filtered is not None:
+                return filtered
+            ours = reading.backend_error(error, self._where, self._secrets.scrub)
+            name = _refused_parameter(ours, sent)
+            if name is not None:
+                raise ParameterRefused(name) from None
+            raise ours from reading.cleaned_cause(error, self._secrets.scrub)
+        if not isinstance(found, AIMessage):
+            raise Rejected(f"{self._where}: answered with a {type(found).__name__}; expected an AIMessage")
+        if choice is not None:
+            sent["tool_choice"] = choice
+        return reading.reply_of(found, sent=sent, by=self.uri, scrub=self._secrets.scrub)
 
     @property
     def _where(self) -> str:
         return self.uri if self.endpoint in self.uri else f"{self.uri} ({self.endpoint})"
 
     def _prepared(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Json]]:
-        """Return the model with the request's sampling, and what to record of that and of its schema.
+        """Return the model with the request's sampling, and what to record of that.
 
         Sampling is set on a copy of the model and not with the call: a class takes what it has a field for, and only that.
         """
         sampling = request.sampling
         set_: dict[str, Json] = {}
-        dropped: list[Json] = []
+        update: dict[str, Json] = {}
+        lacking: list[Json] = []
         for ours, value in sampling.to_json().items():
             field = _field(self._model, ours)
-            own: Json = None if field is None else getattr(self._model, field, None)
+            if field is None:
+                lacking += [ours] if value is not None else []
+                continue
+            own = getattr(self._model, field)
             if value is None or (self._own_settings and value == _DEFAULTS.get(ours) and own is not None):
                 # What the model was made with is on the wire where nothing else was asked for.
-                if ours not in refused and own is not None:
-                    set_[ours] = own
-                continue
-            if field is None or ours in refused:
-                dropped.append(ours)
-            else:
-                set_[ours] = value
-        # The bound of the model's class stays: some must have one.
-        gone = refused & set(_FIELDS) - {"max_tokens"}
-        unset = {field: None for ours in gone if (field := _field(self._model, ours)) is not None}
+                value = own
+            if ours not in refused:
+                set_ |= {ours: value} if value is not None else {}
+                update[field] = value
+            elif ours != "max_tokens":
+                # The bound of the model's class stays: some must have one.
+                update[field] = None
         with self._lock:
             model = self._set.get((sampling, refused))
             if model is None:
-                model = self._model.model_copy(
-                    update=unset | {cast(str, _field(self._model, ours)): value for ours, value in set_.items()}
-                )
-                self._set[sampling, refused] = model
+                model = self._set[sampling, refused] = self._model.model_copy(update=update)
         sent: dict[str, Json] = {"model": self._model_name, **set_}
         further = _identifying(model, self._secrets)
         if further:
             sent["model_parameters"] = further
-        if request.answer_schema is not None:
-            if "answer_schema" in refused:
-                dropped.append("answer_schema")
-            else:
-                sent["answer_schema"] = dict(request.answer_schema)
-        if dropped:
-            sent["dropped"] = dropped
-        return model, sent
+        return model, sent | ({"dropped": lacking} if lacking else {})
 
     def _with_tools(self, model: BaseChatModel, request: Request) -> tuple[Any, str | None]:
         """Return the model with the request's tools bound, and the tool choice as it was sent; None without tools."""
@@ -338,24 +311,13 @@ def _image_block(ref: ImageRef, image_url: ImageURL) -> dict[str, str]:
 
 def traits_of(model: BaseChatModel) -> Traits:
     """Return what a model can do, as far as its class tells."""
-    name = Secrets.of(model).scrub(_model_name(model))
+    name = Secrets(model).scrub(_model_name(model))
     return Traits(
         describes=f"{name or type(model).__name__} over LangChain's {type(model).__name__}",
         native_tools=type(model).bind_tools is not BaseChatModel.bind_tools,
         constrains_schema=_traced_as(model).get("ls_provider") in _TAKES_SCHEMA,
         sampling=tuple(ours for ours in _FIELDS if _field(model, ours) is not None),
     )
-
-
-def _canonical(name: str, traits: Traits) -> BackendURI:
-    """Return the name as a URI, with the traits that make another judge. Raises ConfigError for a name that fits none."""
-    uri = parse_uri(f"langchain/{name}")
-    params = dict(uri.params)
-    if traits.boxes != boxes.DEFAULT:
-        params["boxes"] = traits.boxes
-    if traits.max_image_side is not None:
-        params["max_image_side"] = str(traits.max_image_side)
-    return BackendURI(provider=uri.provider, model=uri.model, params=params)
 
 
 def _field(model: BaseChatModel, ours: str) -> str | None:
@@ -421,48 +383,29 @@ def _own_name(model: BaseChatModel, model_name: str, secrets: Secrets) -> str:
 
 def _refused_parameter(error: BackendError, sent: Mapping[str, Json]) -> str | None:
     """Return the name of a parameter that was sent and that the model says it does not take."""
+    words = str(error)
     if not isinstance(error, Rejected) or error.status not in (400, 422):
         return None
-    words = str(error)
-    names = [n for n in _FIELDS if n in sent and n != "max_tokens" and re.search(rf"\b{n}\b", words)]
     if "max_tokens" in sent and REPLY_BOUND.search(words):
         return "max_tokens"
-    if "max_tokens" in sent and re.search(r"\bmax_(completion_|output_)?tokens\b", words):
-        names.append("max_tokens")
-    if "answer_schema" in sent and re.search(r"response[_ ](format|mime.type|json.schema)", words, re.IGNORECASE):
-        names.append("answer_schema")
-    refuses = re.search(
-        r"support|only the default|not allowed|not permitted|deprecated|unexpected|unknown|unrecognized|extra_forbidden",
-        words,
-        re.IGNORECASE,
-    )
-    return names[0] if names and refuses else None
+    named = (name for name, pattern in _NAMED.items() if name in sent and re.search(pattern, words))
+    return next(named, None) if _REFUSES_PARAMETER.search(words) else None
 
 
 class Secrets:
     """Keys that must show nowhere: those of the environment's usual variables, and the model's own secret fields."""
 
-    def __init__(self, values: Iterable[str]) -> None:
+    def __init__(self, model: BaseChatModel | None = None) -> None:
+        found = [value.strip() for name, value in os.environ.items() if _KEY_VARIABLE.search(name.upper())]
+        if model is not None:
+            found += [v.get_secret_value() for v in vars(model).values() if isinstance(v, SecretStr)]
         # The longest first: one may be a part of another.
-        self._values = sorted({v for v in values if len(v) >= _SHORTEST_SECRET}, key=len, reverse=True)
+        self._values = sorted({v for v in found if len(v) >= SHORTEST_SECRET}, key=len, reverse=True)
 
     def __repr__(self) -> str:
         return f"<{len(self._values)} secrets>"
-
-    @classmethod
-    def of_environment(cls) -> Secrets:
-        return cls(_environment())
-
-    @classmethod
-    def of(cls, model: BaseChatModel) -> Secrets:
-        own = [v.get_secret_value() for v in vars(model).values() if isinstance(v, SecretStr)]
-        return cls([*own, *_environment()])
 
     def scrub(self, text: str) -> str:
         for value in self._values:
             text = text.replace(value, "***")
         return text
-
-
-def _environment() -> list[str]:
-    return [value.strip() for name, value in os.environ.items() if _KEY_VARIABLE.search(name.upper())]

@@ -10,14 +10,14 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
-from editloupe.backends.endpoint import EndpointInfo
+from editloupe.backends.endpoint import Endpoint
 from editloupe.chat import Message, Part, Request, TextPart
 from editloupe.data.images import ImagePolicy, ImageStore
-from editloupe.errors import Rejected, Unavailable
+from editloupe.errors import BackendError, Rejected, Unavailable
 from editloupe.values import ImageRef, Json
 
 IMAGE_TEXT_BYTES: Final = 64 * 2**20
@@ -81,9 +81,9 @@ class ImageURLs:
         return text
 
 
-def moves_pictures(request: Request) -> bool:
-    """Return whether a tool's message of the request holds pictures, which an adapter may have to move."""
-    return any(message.role == "tool" and message.images for message in request.messages)
+def sampling_of(request: Request, refused: Set[str]) -> dict[str, Json]:
+    """Return what is asked for by our names, without what the model refuses."""
+    return {n: value for n, value in request.sampling.to_json().items() if value is not None and n not in refused}
 
 
 def move_pictures(messages: Iterable[Message]) -> list[Message]:
@@ -108,21 +108,56 @@ def move_pictures(messages: Iterable[Message]) -> list[Message]:
     return [*found, Message(role="user", parts=tuple(waiting))] if waiting else found
 
 
-def parse_answer(body: bytes, info: EndpointInfo, address_hint: str) -> JsonObject:
+def parse_answer(
+    body: bytes, endpoint: Endpoint, wanted: str, failed: Callable[[int, JsonObject], BackendError], address_hint: str
+) -> JsonObject:
     """Parse an answer's body, cleaned of the key.
 
-    Raises Rejected for a web page, with `address_hint`, and Unavailable for what is no whole JSON object.
+    wanted: the field that holds the answer.   failed: makes an error of an HTTP status and an answer that holds "error" in
+    its place, as some gateways report a failure with HTTP 200.
+    Raises that error, Rejected for a web page, with `address_hint`, and Unavailable for what is no whole JSON object.
     """
     try:
         # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
-        payload = cleaned(loads(info.scrub(body.decode("utf-8-sig", "replace"))), info.scrub)
+        payload = cleaned(loads(endpoint.scrub(body.decode("utf-8-sig", "replace"))), endpoint.scrub)
     except (ValueError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
-            raise Rejected(f"{info.where}: answered with a web page, not JSON; {address_hint}") from error
-        raise Unavailable(f"{info.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
+            raise Rejected(f"{endpoint.where}: answered with a web page, not JSON; {address_hint}") from error
+        raise Unavailable(f"{endpoint.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
     if not isinstance(payload, Mapping):
-        raise Unavailable(f"{info.where}: expected a JSON object, found {str(payload)[:80]!r}")
+        raise Unavailable(f"{endpoint.where}: expected a JSON object, found {str(payload)[:80]!r}")
+    if payload.get("error") and not payload.get(wanted):
+        code = at(payload, "error", "code")
+        raise failed(code if isinstance(code, int) and 400 <= code < 600 else 502, payload)
     return payload
+
+
+def at(value: object, *path: str | int) -> Any:
+    """Return what stands in JSON under these keys and list indexes; None where there is nothing."""
+    for step in path:
+        if isinstance(step, str):
+            value = value.get(step) if isinstance(value, Mapping) else None
+        else:
+            value = value[step] if isinstance(value, list) and len(value) > step else None
+    return value
+
+
+def text_at(value: object, *path: str | int) -> str:
+    """Return the text that stands there; "" where there is none."""
+    found = at(value, *path)
+    return found if isinstance(found, str) else ""
+
+
+def items_at(value: object, *path: str | int) -> list[Any]:
+    """Return the list that stands there; [] where there is none."""
+    found = at(value, *path)
+    return found if isinstance(found, list) else []
+
+
+def count(value: object, *path: str | int) -> int | None:
+    """Return a number of tokens that a provider reported; None where it reported none."""
+    found = at(value, *path)
+    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
 
 
 def loads(text: str | bytes) -> Json:
@@ -151,22 +186,15 @@ def clean_text(text: str, scrub: Callable[[str], str]) -> str:
     return _IMAGE_DATA.sub(r"\1…", scrub(text.encode("utf-8", "replace").decode("utf-8")))
 
 
-def count(usage: Json, name: str) -> int | None:
-    """Return a number of tokens that a provider reported; None where it reported none."""
-    value = usage.get(name) if isinstance(usage, Mapping) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
 def error_body(body: object) -> object:
     """Return what stands under "error" in a failed answer, else the whole."""
-    inner = body.get("error") if isinstance(body, Mapping) else None
-    return inner if inner else body
+    return at(body, "error") or body
 
 
 def error_code(body: object) -> str:
     """Return the failure's code, or its type; "" where there is neither."""
     inner = error_body(body)
-    return str(inner.get("code") or inner.get("type") or "") if isinstance(inner, Mapping) else ""
+    return str(at(inner, "code") or at(inner, "type") or "")
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

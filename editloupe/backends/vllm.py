@@ -38,16 +38,6 @@ _HINTS: Final = (
 )
 
 
-def _traits(model: str, endpoint: str) -> Traits:
-    return Traits(
-        describes=f"{model} served by vLLM at {endpoint}",
-        native_tools=True,
-        tool_result_images=True,
-        constrains_choices=True,
-        constrains_schema=True,
-    )
-
-
 def _extras(request: Request) -> dict[str, Json]:
     """Return the schema of the answer, or the closed list of answers with the probabilities of what is chosen."""
     if request.answer_schema is not None:
@@ -64,7 +54,13 @@ VLLM: Final = Service(
     base_url_variable=None,
     key_variable=KEY_VARIABLE,
     key_needed=False,
-    traits=_traits,
+    traits=Traits(
+        describes="served by vLLM at {place}",
+        native_tools=True,
+        tool_result_images=True,
+        constrains_choices=True,
+        constrains_schema=True,
+    ),
     extras=_extras,
     image_ids=True,
     hints=_HINTS,
@@ -81,6 +77,5 @@ def open_backend(
     """Open the backend behind `vllm/MODEL`. Nothing is sent yet; place and errors as `openai.open_backend` has them."""
     service = VLLM
     if place is not None:
-        describes = f"{uri.model} served by a vLLM that this run started"
-        service = replace(VLLM, traits=lambda model, endpoint: replace(_traits(model, endpoint), describes=describes))
+        service = replace(VLLM, traits=replace(VLLM.traits, describes="served by a vLLM that this run started"))
     return openai.open_backend(uri, service=service, place=place, policy=policy, sleep=sleep)

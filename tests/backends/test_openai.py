@@ -21,8 +21,7 @@ from PIL import Image
 
 from editloupe.backends import endpoint, retry
 from editloupe.backends.base import parse_uri
-from editloupe.backends.client_pool import ClientPool
-from editloupe.backends.openai import OpenAIBackend, open_backend
+from editloupe.backends.openai import ClientPool, OpenAIBackend, open_backend
 from editloupe.backends.payload import ImageURLs
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import ImagePart, MalformedCall, Message, Reply, Request, Sampling, TextPart, ToolCall, ToolSpec
