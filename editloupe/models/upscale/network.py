@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,10 +14,9 @@ from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
 from editloupe.imaging.align import resize
 from editloupe.imaging.geometry import spans
-from editloupe.models.batching import Batcher
-from editloupe.models.devices import Device, fitting, import_torch, open_device
+from editloupe.models.batching import Loaded, Network
+from editloupe.models.devices import Device, fitting, import_torch
 from editloupe.models.weights import load_tensors
-from editloupe.values import Json
 
 if TYPE_CHECKING:
     import torch
@@ -27,29 +25,26 @@ TILE_PX: Final = 256
 OVERLAP_PX: Final = 32
 """Half of it, 16 px, is context on each side of a seam; the official inference script takes 10."""
 MAX_BATCH: Final = 4
-"""Tiles in a batch on a GPU. On a CPU it is one: one tile keeps every core busy, and more only take more memory."""
+"""Tiles in a batch on a GPU."""
 
 
-@dataclass(frozen=True)
-class _Network:
-    """A loaded network."""
+@dataclass(frozen=True, kw_only=True)
+class _Upscaler(Loaded):
+    """The module takes B×3×H×W, RGB 0..1, to B×3×(scale·H)×(scale·W)."""
 
-    run: Any
-    """The module: B×3×H×W, RGB 0..1, to B×3×(scale·H)×(scale·W)."""
     scale: int
     multiple: int
     """Both sides of its input must be multiples of this."""
-    device: Device
 
 
-class NetworkUpscaler:
+class NetworkUpscaler(Network[RGB, RGB, _Upscaler]):
     """Enlarges with the network of a checkpoint, in overlapping tiles, fp16 on a GPU.
 
     weights: a file with the official Real-ESRGAN keys, or one that spandrel knows.
     digest: of that file.
     tile_px: longest side of a tile.
-    max_batch: most tiles in a batch. None takes MAX_BATCH on a GPU, 1 on a CPU.
-    It loads with the first call, or by `prepare`. It reaches a scale that the network does not have by applying the network
+    max_batch: most tiles in a batch, as Network has it.
+    It reaches a scale that the network does not have by applying the network
     again and reducing.
     """
 
@@ -61,25 +56,7 @@ class NetworkUpscaler:
         self.weights, self.tile_px = weights, tile_px
         self.name = weights.stem
         self.version = f"{weights.stem} sha256:{digest}"
-        self._device, self._max_batch = device, max_batch
-        self._loading = threading.Lock()
-        self._network: _Network | None = None
-        self._batcher: Batcher[RGB, RGB] = Batcher(
-            self._run, name=self.name, key=lambda t: t.shape, max_batch=max_batch or MAX_BATCH
-        )
-
-    def prepare(self) -> None:
-        """Load now. Raises ConfigError where weights are damaged, unsafe or unknown, or the device is not there."""
-        self._loaded()
-
-    @property
-    def loaded_on(self) -> Device | None:
-        """Where the network is; None before it is loaded."""
-        return None if self._network is None else self._network.device
-
-    def computed(self) -> dict[str, Json]:
-        """Return device, precision and versions, for the trace. Loads the network where that has not happened."""
-        return self._loaded().device.facts()
+        super().__init__(self.name, device, key=lambda tile: tile.shape, max_batch=max_batch, gpu_batch=MAX_BATCH)
 
     def __call__(self, rgb: RGB, scale: int) -> RGB:
         """Return H×W×3 uint8 RGB `scale` times as large.
@@ -87,7 +64,7 @@ class NetworkUpscaler:
         Raises ConfigError as `prepare`, and ToolError where a single tile does not fit into memory.
         """
         height, width = rgb.shape[:2]
-        native = self._loaded().scale
+        native = self._ready().scale
         grown, made = 1, rgb
         while grown < scale:
             made = self._once(made)
@@ -96,7 +73,7 @@ class NetworkUpscaler:
 
     def _once(self, rgb: RGB) -> RGB:
         """Return the picture enlarged by the network's own scale."""
-        network = self._loaded()
+        network = self._ready()
         height, width = rgb.shape[:2]
         rows, columns = _spread(height, self.tile_px), _spread(width, self.tile_px)
         places = [(row, column) for row in rows for column in columns]
@@ -113,12 +90,12 @@ class NetworkUpscaler:
 
     def _run(self, tiles: list[RGB]) -> list[RGB]:
         torch = import_torch()
-        network = self._loaded()
+        network = self._ready()
 
         def forward() -> RGB:
             with torch.inference_mode():
                 x = torch.from_numpy(np.stack(tiles)).to(network.device.name).permute(0, 3, 1, 2)
-                y = network.run(x.to(torch.float16 if network.device.half else torch.float32) / 255).float()
+                y = network.model(x.to(torch.float16 if network.device.half else torch.float32) / 255).float()
                 if not bool(torch.isfinite(y).all()):
                     raise ToolError(f"{self.name} gave values that are no numbers; look at the plain picture with zoom_in")
                 y = (y.clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
@@ -126,33 +103,25 @@ class NetworkUpscaler:
 
         return list(fitting(forward))
 
-    def _loaded(self) -> _Network:
-        with self._loading:
-            if self._network is None:
-                self._network = _load(self.weights, open_device(self._device))
-                if self._max_batch is None and self._network.device.name == "cpu":
-                    self._batcher.max_batch = 1
-            return self._network
+    def _load(self, device: Device) -> _Upscaler:
+        from editloupe.models.upscale.rrdbnet import RRDBNet, Shape
+
+        torch = import_torch()
+        tensors = load_tensors(self.weights)
+        shape = Shape.of(tensors)
+        if shape is None:
+            return _through_spandrel(self.weights, tensors, device)
+        net = RRDBNet(shape)
+        try:
+            net.load_state_dict(tensors, strict=True)
+        except RuntimeError as error:
+            words = _first_lines(error)
+            raise ConfigError(f"{self.weights}: looks like an RRDBNet, but its tensors do not fit: {words}") from error
+        net.eval().to(device=device.name, dtype=torch.float16 if device.half else torch.float32)
+        return _Upscaler(model=net, device=device, scale=shape.scale, multiple=net.unshuffle)
 
 
-def _load(weights: Path, device: Device) -> _Network:
-    from editloupe.models.upscale.rrdbnet import RRDBNet, Shape
-
-    torch = import_torch()
-    tensors = load_tensors(weights)
-    shape = Shape.of(tensors)
-    if shape is None:
-        return _through_spandrel(weights, tensors, device)
-    net = RRDBNet(shape)
-    try:
-        net.load_state_dict(tensors, strict=True)
-    except RuntimeError as error:
-        raise ConfigError(f"{weights}: looks like an RRDBNet, but its tensors do not fit: {_first_lines(error)}") from error
-    net.eval().to(device=device.name, dtype=torch.float16 if device.half else torch.float32)
-    return _Network(net, scale=shape.scale, multiple=net.unshuffle, device=device)
-
-
-def _through_spandrel(weights: Path, tensors: Mapping[str, torch.Tensor], device: Device) -> _Network:
+def _through_spandrel(weights: Path, tensors: Mapping[str, torch.Tensor], device: Device) -> _Upscaler:
     """Return any single-image network that spandrel recognises by its keys."""
     torch = import_torch()
     try:
@@ -170,7 +139,7 @@ def _through_spandrel(weights: Path, tensors: Mapping[str, torch.Tensor], device
     half = device.half and found.supports_half
     found.eval().to(torch.device(device.name), torch.float16 if half else torch.float32)
     multiple = found.size_requirements.multiple_of
-    return _Network(found, scale=found.scale, multiple=multiple, device=Device(device.name, half))
+    return _Upscaler(model=found, device=Device(device.name, half), scale=found.scale, multiple=multiple)
 
 
 def _spread(length: int, most: int) -> list[tuple[int, int]]:
