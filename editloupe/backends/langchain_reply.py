@@ -52,37 +52,39 @@ _KEY = re.compile(r"Authentication|PermissionDenied|Unauthorized|Forbidden|Acces
 def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Scrub) -> Reply:
     """Translate the answer into a Reply for the trace: without keys, image data and what is no JSON."""
     metadata: Mapping[str, Any] = message.response_metadata
+
+    def clean(text: str) -> str:
+        return payload.clean_text(text, scrub)
+
     calls = tuple(
         ToolCall(id=str(c["id"] or f"call_{n}"), name=c["name"], arguments=_object(json_of(c["args"], scrub)))
         for n, c in enumerate(message.tool_calls, 1)
     )
     malformed = tuple(
         MalformedCall(
-            raw=payload.clean_text(str(c.get("args") or c.get("name") or ""), scrub),
+            raw=clean(str(c.get("args") or c.get("name") or "")),
             error=f"the arguments of {c.get('name') or 'the call'} are not a JSON object",
         )
         for c in message.invalid_tool_calls
     )
-    finish = _finish(metadata)
+    text, finish = clean(str(message.text)), _finish(metadata)
     if finish == "stop" and (calls or malformed):
         finish = "tools"
-    text = payload.clean_text(str(message.text), scrub)
-    blocked = _blocked(metadata)
+    # Gemini's reason for answering nothing, which its class keeps beside an empty message.
+    blocked = payload.at(metadata, "prompt_feedback", "block_reason")
     if blocked and not text:
-        text, finish = f"the provider blocked the prompt ({scrub(blocked)})", "filter"
-    refusal = _refusal(message)
-    if refusal:
-        text, finish = payload.clean_text(refusal, scrub), "refusal"
-    model, fingerprint = metadata.get("model_name") or metadata.get("model"), metadata.get("system_fingerprint")
+        text, finish = f"the provider blocked the prompt ({scrub(str(getattr(blocked, 'name', blocked)))})", "filter"
+    if refusal := _refusal(message):
+        text, finish = clean(refusal), "refusal"
     return Reply(
         text=text,
-        reasoning=payload.clean_text(_reasoning(message), scrub),
+        reasoning=clean(_reasoning(message)),
         tool_calls=calls,
         malformed_calls=malformed,
         finish=finish,
-        usage=_usage(message),
-        model=scrub(model) if isinstance(model, str) else "",
-        fingerprint=scrub(fingerprint) if isinstance(fingerprint, str) else "",
+        usage=_usage(message.usage_metadata),
+        model=scrub(payload.text_at(metadata, "model_name") or payload.text_at(metadata, "model")),
+        fingerprint=scrub(payload.text_at(metadata, "system_fingerprint")),
         raw=json_of(message.model_dump(), scrub),
         sent=sent,
         carry=_carry(message, by, scrub),
@@ -91,44 +93,29 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
 
 def _finish(metadata: Mapping[str, Any]) -> Finish:
     said = next((metadata[name] for name in _REASONS if isinstance(metadata.get(name), str)), None)
-    details = metadata.get("incomplete_details")
-    if said is None and isinstance(details, Mapping):
-        # OpenAI's responses, which tell nothing where all is well.
-        said = details.get("reason")
+    # OpenAI's responses tell nothing where all is well.
+    said = said or payload.at(metadata, "incomplete_details", "reason")
     return _FINISHES.get(str(said).rpartition(".")[2].lower(), "stop")
 
 
-def _blocked(metadata: Mapping[str, Any]) -> str:
-    """Return Gemini's reason for answering nothing, which its class keeps beside an empty message; "" for none."""
-    feedback = metadata.get("prompt_feedback")
-    reason = feedback.get("block_reason") if isinstance(feedback, Mapping) else None
-    return str(getattr(reason, "name", reason)) if reason else ""
-
-
 def _refusal(message: AIMessage) -> str:
-    refusal = message.additional_kwargs.get("refusal")
-    blocks = message.content if isinstance(message.content, list) else []
-    refusal = refusal or next(
-        (b.get("refusal") for b in blocks if isinstance(b, Mapping) and b.get("type") == "refusal"), None
-    )
-    return refusal if isinstance(refusal, str) else ""
+    blocks = payload.items_at(message.content)
+    found = (payload.text_at(block, "refusal") for block in blocks if payload.at(block, "type") == "refusal")
+    return payload.text_at(message.additional_kwargs, "refusal") or next(found, "")
 
 
 def _reasoning(message: AIMessage) -> str:
     """Return the thoughts that the provider shows; "" where it shows none."""
     found = [b["reasoning"] for b in message.content_blocks if b["type"] == "reasoning" and b.get("reasoning")]
-    plain = message.additional_kwargs.get("reasoning_content")
-    return "\n".join(found) or (plain if isinstance(plain, str) else "")
+    return "\n".join(found) or payload.text_at(message.additional_kwargs, "reasoning_content")
 
 
-def _usage(message: AIMessage) -> Usage:
-    usage: Any = message.usage_metadata or {}
-    inputs, outputs = usage.get("input_token_details"), usage.get("output_token_details")
+def _usage(usage: object) -> Usage:
     return Usage(
         input_tokens=payload.count(usage, "input_tokens"),
         output_tokens=payload.count(usage, "output_tokens"),
-        cached_tokens=payload.count(inputs, "cache_read"),
-        reasoning_tokens=payload.count(outputs, "reasoning"),
+        cached_tokens=payload.count(usage, "input_token_details", "cache_read"),
+        reasoning_tokens=payload.count(usage, "output_token_details", "reasoning"),
     )
 
 
@@ -167,15 +154,13 @@ def _carry(message: AIMessage, by: str, scrub: Scrub) -> Json:
 
 def carried(message: Message, by: str) -> dict[str, Any] | None:
     """Return what an AIMessage is made of so that the provider gets its own back; None where there is nothing of `by`."""
-    carry = message.carry.get("langchain") if isinstance(message.carry, Mapping) else None
-    if not isinstance(carry, Mapping) or carry.get("by") != by:
+    carry = payload.at(message.carry, "langchain")
+    if payload.at(carry, "by") != by:
         return None
-    calls = carry.get("calls")
     # A call may have been given an id of its own since; the blocks that name it follow.
-    renamed = dict(zip(calls if isinstance(calls, list) else [], (c.id for c in message.tool_calls), strict=False))
-    return {name: _renamed(carry[name], renamed) for name in ("content", "additional_kwargs", "response_metadata")} | {
-        "id": carry.get("id")
-    }
+    renamed = dict(zip(payload.items_at(carry, "calls"), (c.id for c in message.tool_calls), strict=False))
+    kept = {name: _renamed(carry[name], renamed) for name in ("content", "additional_kwargs", "response_metadata")}
+    return {**kept, "id": carry.get("id")}
 
 
 def _renamed(value: Any, names: Mapping[Any, str]) -> Any:
@@ -275,15 +260,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _status(error: BaseException) -> int | None:
     response = getattr(error, "response", None)
-    aws = response.get("ResponseMetadata", {}) if isinstance(response, Mapping) else {}
-    for value in (
-        getattr(error, "status_code", None),
-        getattr(error, "http_status", None),
-        getattr(response, "status_code", None),
-        aws.get("HTTPStatusCode"),
-        getattr(error, "code", None),
-        getattr(error, "status", None),
-    ):
+    named = [getattr(error, name, None) for name in ("status_code", "http_status", "code", "status")]
+    # Amazon's is in a dict.
+    of_response = (getattr(response, "status_code", None), payload.at(response, "ResponseMetadata", "HTTPStatusCode"))
+    for value in (*named[:2], *of_response, *named[2:]):
         if isinstance(value, int) and not isinstance(value, bool) and 400 <= value < 600:
             return int(value)
     return None
