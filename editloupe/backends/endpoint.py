@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from editloupe.backends import boxes
-from editloupe.backends.base import BackendURI
+from editloupe.backends.base import BackendURI, check_parameters
 from editloupe.errors import ConfigError, Rejected, Unavailable
 
 DEFAULT_TIMEOUT_S: Final = 120.0
@@ -63,13 +63,8 @@ def read_parameters(
     uri: BackendURI, *, known: Sequence[str] = PARAMETERS, example: str = "http://HOST:PORT/v1 or https://HOST/v1"
 ) -> Parameters:
     """Check a URI's parameters. example: of a base_url, for messages.   Raises ConfigError, also for an unknown one."""
+    check_parameters(uri, known)
     params = uri.params
-    unknown = sorted(set(params) - set(known))
-    if unknown:
-        raise ConfigError(
-            f"backend {uri.provider}/{uri.model}: unknown parameter {', '.join(map(repr, unknown))}; "
-            f"known: {', '.join(known)}"
-        )
     return Parameters(
         base_url=_base_url(params["base_url"], example) if "base_url" in params else None,
         boxes=boxes.checked(params.get("boxes", boxes.DEFAULT)),
