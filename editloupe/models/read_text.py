@@ -47,13 +47,10 @@ class Reading:
 class TextReader(Protocol):
     """Reads lines of text. The same pixels give the same readings. It is called from several threads."""
 
-    @property
-    def name(self) -> str:
-        """What the LMM and the trace call it."""
-
-    @property
-    def version(self) -> str:
-        """Its part of a judge's identity."""
+    name: str
+    """What the LMM and the trace call it."""
+    version: str
+    """Its part of a judge's identity."""
 
     def __call__(self, rgb: RGB) -> tuple[Reading, ...]:
         """Return the lines in H×W×3 uint8 RGB, in reading order; () where there is no text.

@@ -17,17 +17,12 @@ from editloupe.models.weights import digest_of, find_file
 class Upscaler(Protocol):
     """Enlarges a picture by a whole number. The same input gives the same output. It is called from several threads."""
 
-    @property
-    def name(self) -> str:
-        """What the LMM, the trace and the report call it."""
-
-    @property
-    def version(self) -> str:
-        """Its part of a judge's identity; it changes with the weights."""
-
-    @property
-    def learned(self) -> bool:
-        """Whether it may invent detail."""
+    name: str
+    """What the LMM, the trace and the report call it."""
+    version: str
+    """Its part of a judge's identity; it changes with the weights."""
+    learned: bool
+    """Whether it may invent detail."""
 
     def __call__(self, rgb: RGB, scale: int) -> RGB:
         """Return H×W×3 uint8 RGB as exactly (scale·H)×(scale·W)×3."""
