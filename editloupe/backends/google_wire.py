@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from editloupe.backends.endpoint import TOO_LONG_ADVICE, Endpoint
 from editloupe.backends.payload import (
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from google.genai import types
 
 Encoded: TypeAlias = Callable[[ImageRef], EncodedImage]
+WirePart: TypeAlias = dict[str, Any]
+"""A part as the SDK's `types.Part` reads it."""
 
 SAMPLING: Final[Mapping[str, str]] = {
     "temperature": "temperature",
@@ -88,34 +90,27 @@ def config_of(model: str, request: Request, system: Any, refused: frozenset[str]
 
     values = sampling_of(request, refused)
     sent: dict[str, Json] = {"model": model, **{SAMPLING[name]: value for name, value in values.items()}}
-    bound: Any = values.pop("max_tokens", None)
-    config = types.GenerateContentConfig(
-        system_instruction=system,
-        max_output_tokens=bound,
-        **cast("dict[str, Any]", values),
-        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+    config: dict[str, Any] = {
+        **{"max_output_tokens" if name == "max_tokens" else name: value for name, value in values.items()},
+        "system_instruction": system,
+        "automatic_function_calling": {"disable": True},
         # The answer as it came: what the SDK makes of it has no place for fields that it does not know.
-        should_return_http_response=True,
-    )
+        "should_return_http_response": True,
+    }
     if request.answer_schema is not None and "answer_schema" not in refused:
-        config.response_mime_type = "application/json"
-        config.response_json_schema = sent[_SCHEMA] = dict(request.answer_schema)
+        config["response_mime_type"] = "application/json"
+        config["response_json_schema"] = sent[_SCHEMA] = dict(request.answer_schema)
     if request.tools:
-        config.tools = [
-            types.Tool(
-                function_declarations=[
-                    types.FunctionDeclaration(
-                        name=t.name, description=t.description, parameters_json_schema=dict(t.parameters)
-                    )
-                    for t in request.tools
-                ]
-            )
+        declared = [
+            {"name": t.name, "description": t.description, "parameters_json_schema": dict(t.parameters)}
+            for t in request.tools
         ]
-        mode = types.FunctionCallingConfigMode.AUTO if request.calls_allowed else types.FunctionCallingConfigMode.NONE
-        config.tool_config = types.ToolConfig(function_calling_config=types.FunctionCallingConfig(mode=mode))
+        mode = "AUTO" if request.calls_allowed else "NONE"
+        config["tools"] = [{"function_declarations": declared}]
+        config["tool_config"] = {"function_calling_config": {"mode": mode}}
         sent["tools"] = [tool.to_json() for tool in request.tools]
-        sent["functionCallingMode"] = mode.value
-    return sent, config
+        sent["functionCallingMode"] = mode
+    return sent, types.GenerateContentConfig.model_validate(config)
 
 
 def contents_of(request: Request, encoded: Encoded) -> tuple[types.Content | None, list[types.Content]]:
@@ -139,58 +134,51 @@ def contents_of(request: Request, encoded: Encoded) -> tuple[types.Content | Non
             pictures = [p for m in answers for image in m.images for p in (TextPart(text=f"{image.alias}:"), image)]
             parts = [_response(message, names) for message in answers] + _parts(pictures, encoded)
             parts += [part for m in messages if m.role != "tool" for part in _parts(m.parts, encoded)]
-        contents.append(types.Content(role="model" if own else "user", parts=parts or [types.Part(text=NOTHING_SAID)]))
-    return types.Content(role="user", parts=system) if system else None, contents
+        contents.append({"role": "model" if own else "user", "parts": parts or [{"text": NOTHING_SAID}]})
+    instruction = types.Content.model_validate({"role": "user", "parts": system}) if system else None
+    return instruction, [types.Content.model_validate(content) for content in contents]
 
 
-def _parts(parts: Iterable[Part], encoded: Encoded) -> list[types.Part]:
-    from google.genai import types
-
-    found: list[types.Part] = []
+def _parts(parts: Iterable[Part], encoded: Encoded) -> list[WirePart]:
+    found: list[WirePart] = []
     for part in parts:
         if isinstance(part, ImagePart):
             image = encoded(part.image)
-            found.append(types.Part(inline_data=types.Blob(mime_type=image.media_type, data=image.data)))
+            found.append({"inline_data": {"mime_type": image.media_type, "data": image.data}})
         elif part.text:
-            found.append(types.Part(text=part.text))
+            found.append({"text": part.text})
     return found
 
 
-def _said(message: Message, encoded: Encoded) -> list[types.Part]:
+def _said(message: Message, encoded: Encoded) -> list[WirePart]:
     """Return the model's own message, as it came where it was signed: a signature holds for its own part only."""
-    from google.genai import types
-
     signed = at(message.carry, "parts")
-    calls = [
-        types.Part(function_call=types.FunctionCall(id=call.id, name=call.name, args=dict(call.arguments)))
-        for call in message.tool_calls
+    calls: list[WirePart] = [
+        {"function_call": {"id": call.id, "name": call.name, "args": dict(call.arguments)}} for call in message.tool_calls
     ]
     if not isinstance(signed, Sequence) or isinstance(signed, str):
         return _parts(message.parts, encoded) + calls
-    parts: list[types.Part] = []
+    parts: list[WirePart] = []
     for item in signed:
         # Calls in their order: those that will be answered.
-        part = types.Part() if at(item, "call") is not True else calls.pop(0) if calls else None
+        part = {} if at(item, "call") is not True else calls.pop(0) if calls else None
         if isinstance(item, Mapping) and part is not None:
-            text, signature = item.get("text"), item.get("thoughtSignature")
-            part.text = text if isinstance(text, str) else None
-            part.thought = True if item.get("thought") is True else None
-            part.thought_signature = _bytes(signature) if isinstance(signature, str) else None
+            text, signature = at(item, "text"), at(item, "thoughtSignature")
+            part |= {"text": text} if isinstance(text, str) else {}
+            part |= {"thought": True} if at(item, "thought") is True else {}
+            part |= {"thought_signature": _bytes(signature)} if isinstance(signature, str) else {}
             parts.append(part)
     return parts
 
 
-def _response(message: Message, names: Mapping[str, str]) -> types.Part:
-    from google.genai import types
-
+def _response(message: Message, names: Mapping[str, str]) -> WirePart:
     id_ = message.tool_call_id or ""
     aliases = [image.alias for image in message.images]
     labels = {f"{alias}:" for alias in aliases}
     lines = [p.text for p in message.parts if isinstance(p, TextPart) and p.text not in labels]
     if aliases:
         lines.append(f"Pictures behind the tools' results: {', '.join(aliases)}.")
-    name = names.get(id_, "")
-    return types.Part(function_response=types.FunctionResponse(id=id_, name=name, response={"output": "\n".join(lines)}))
+    return {"function_response": {"id": id_, "name": names.get(id_, ""), "response": {"output": "\n".join(lines)}}}
 
 
 def _bytes(text: str) -> bytes:
