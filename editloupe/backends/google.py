@@ -3,8 +3,7 @@
 google/MODEL                                        https://generativelanguage.googleapis.com
 google/MODEL?base_url=http://127.0.0.1:8080         a gateway, or a server of your own, that speaks the same protocol
 
-Further parameters: `env` (the variable that holds the key; `none` sends no key), `timeout_s` (of one attempt), `boxes`
-(how the model writes boxes; editloupe/backends/boxes.py) and `max_image_side` (px; longer images are reduced).
+Further parameters: `env`, `timeout_s`, `boxes` and `max_image_side` (docs/backends.md).
 How requests, replies and errors are translated stands in editloupe/backends/google_wire.py.
 """
 
@@ -55,8 +54,16 @@ def open_backend(
         from google.genai import types
     except ImportError as error:
         raise MissingExtra("backend 'google'", "google") from error
-    # A proxy from the environment has no business between us and a server on this machine.
-    http = _http_client(endpoint, direct=is_loopback(endpoint.url))
+    # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
+    library: Any = importlib.import_module("httpx" if int(genai.__version__.partition(".")[0]) < 3 else "httpx2")
+
+    def check(status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        # Here, before the SDK makes an error of it that holds the request, and in it the key.
+        if status != 200:
+            raise wire.failure(status, body, headers, endpoint)
+
+    # A proxy from the environment has no business between us and a server on this machine. A redirect would take the key.
+    http = bounded(library.Client, endpoint, check=check)(trust_env=not is_loopback(endpoint.url), follow_redirects=False)
     client = genai.Client(
         api_key=endpoint.key or "none",
         # Said, or the environment may turn the client to another service.
@@ -114,21 +121,3 @@ class GoogleBackend(Remote):
         response = answer.sdk_http_response
         body = (response.body if response else None) or ""
         return wire.read_reply(body.encode("utf-8", "replace"), sent, self._at)
-
-
-def _http_client(endpoint: Endpoint, *, direct: bool) -> Any:
-    """Return the HTTP client that the SDK sends through.
-
-    A failed answer is translated here, before the SDK makes an error of it that holds the request, and in it the key.
-    Redirects are not followed: the key would go with them.
-    """
-    from google import genai
-
-    # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
-    library: Any = importlib.import_module("httpx" if int(genai.__version__.partition(".")[0]) < 3 else "httpx2")
-
-    def check(status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        if status != 200:
-            raise wire.failure(status, body, headers, endpoint)
-
-    return bounded(library.Client, endpoint, check=check)(trust_env=not direct, follow_redirects=False)

@@ -23,13 +23,15 @@ from editloupe.backends.payload import (
     count,
     items_at,
     loads,
+    named_pictures,
     one_line,
     parse_answer,
     retry_after_s,
     sampling_of,
     text_at,
+    texts_without,
 )
-from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, TextPart, ToolCall, Usage
+from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, ToolCall, Usage
 from editloupe.data.images import EncodedImage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import ImageRef, Json
@@ -131,8 +133,8 @@ def contents_of(request: Request, encoded: Encoded) -> tuple[types.Content | Non
             parts = [part for message in messages for part in _said(message, encoded)]
         else:
             answers = [message for message in messages if message.role == "tool"]
-            pictures = [p for m in answers for image in m.images for p in (TextPart(text=f"{image.alias}:"), image)]
-            parts = [_response(message, names) for message in answers] + _parts(pictures, encoded)
+            parts = [_response(message, names) for message in answers]
+            parts += [part for m in answers for part in _parts(named_pictures(m), encoded)]
             parts += [part for m in messages if m.role != "tool" for part in _parts(m.parts, encoded)]
         contents.append({"role": "model" if own else "user", "parts": parts or [{"text": NOTHING_SAID}]})
     instruction = types.Content.model_validate({"role": "user", "parts": system}) if system else None
@@ -173,12 +175,8 @@ def _said(message: Message, encoded: Encoded) -> list[WirePart]:
 
 def _response(message: Message, names: Mapping[str, str]) -> WirePart:
     id_ = message.tool_call_id or ""
-    aliases = [image.alias for image in message.images]
-    labels = {f"{alias}:" for alias in aliases}
-    lines = [p.text for p in message.parts if isinstance(p, TextPart) and p.text not in labels]
-    if aliases:
-        lines.append(f"Pictures behind the tools' results: {', '.join(aliases)}.")
-    return {"function_response": {"id": id_, "name": names.get(id_, ""), "response": {"output": "\n".join(lines)}}}
+    output = "\n".join(part.text for part in texts_without(message, "Pictures behind the tools' results"))
+    return {"function_response": {"id": id_, "name": names.get(id_, ""), "response": {"output": output}}}
 
 
 def _bytes(text: str) -> bytes:

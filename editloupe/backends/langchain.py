@@ -28,8 +28,7 @@ from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits, parse_uri
 from editloupe.backends.endpoint import SHORTEST_SECRET, read_parameters
 from editloupe.backends.image_tokens import image_tokens_of
-from editloupe.backends.langchain_reply import Scrub
-from editloupe.backends.payload import REPLY_BOUND, ImageURL, ImageURLs, move_pictures, one_line
+from editloupe.backends.payload import REPLY_BOUND, ImageURL, ImageURLs, Scrub, cleaned, move_pictures, one_line
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, ImagePart, Message, Part, Reply, Request, Sampling
@@ -341,7 +340,7 @@ def _identifying(model: BaseChatModel, scrub: Scrub) -> dict[str, Json]:
         for name, value in model._identifying_params.items()
         if name not in ours and not re.search("timeout|retries", name) and value not in (None, {}, [])
     }
-    found = reading.json_of(params, scrub)
+    found = cleaned(params, scrub)
     assert isinstance(found, dict)
     return {k: "***" if _KEY_VARIABLE.search(k.upper()) and v else v for k, v in found.items()}
 

@@ -5,21 +5,18 @@ Translation only: nothing here sends, waits, remembers or reads the environment.
 
 from __future__ import annotations
 
-import base64
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage
 
 from editloupe.backends import payload
 from editloupe.backends.endpoint import NO_VISION, TOO_LONG_ADVICE, UNREACHABLE_ADVICE
+from editloupe.backends.payload import Scrub
 from editloupe.chat import Finish, MalformedCall, Message, Reply, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import Json
-
-Scrub = Callable[[str], str]
 
 _FINISHES: Final[Mapping[str, Finish]] = {
     "stop": "stop", "end_turn": "stop", "stop_sequence": "stop", "completed": "stop", "eos_token": "stop",
@@ -57,7 +54,7 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
         return payload.clean_text(text, scrub)
 
     calls = tuple(
-        ToolCall(id=str(c["id"] or f"call_{n}"), name=c["name"], arguments=_object(json_of(c["args"], scrub)))
+        ToolCall(id=str(c["id"] or f"call_{n}"), name=c["name"], arguments=_object(payload.cleaned(c["args"], scrub)))
         for n, c in enumerate(message.tool_calls, 1)
     )
     malformed = tuple(
@@ -85,7 +82,7 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
         usage=_usage(message.usage_metadata),
         model=scrub(payload.text_at(metadata, "model_name") or payload.text_at(metadata, "model")),
         fingerprint=scrub(payload.text_at(metadata, "system_fingerprint")),
-        raw=json_of(message.model_dump(), scrub),
+        raw=payload.cleaned(message.model_dump(), scrub),
         sent=sent,
         carry=_carry(message, by, scrub),
     )
@@ -125,7 +122,7 @@ def filtered_reply(error: Exception, sent: Mapping[str, Json], scrub: Scrub) -> 
         body = getattr(one, "body", None)
         if _status(one) == 400 and payload.FILTERED.search(payload.error_code(body)):
             text = payload.clean_text(payload.said(body), scrub)
-            return Reply(text=text, finish="filter", raw=json_of(body, scrub), sent=sent)
+            return Reply(text=text, finish="filter", raw=payload.cleaned(body, scrub), sent=sent)
     return None
 
 
@@ -144,9 +141,9 @@ def _carry(message: AIMessage, by: str, scrub: Scrub) -> Json:
         "langchain": {
             "by": by,
             "calls": [str(c["id"] or f"call_{n}") for n, c in enumerate(message.tool_calls, 1)],
-            "content": json_of(message.content, scrub, cut_images=False),
-            "additional_kwargs": json_of(further, scrub, cut_images=False),
-            "response_metadata": json_of(kept, scrub),
+            "content": payload.cleaned(message.content, scrub, cut_images=False),
+            "additional_kwargs": payload.cleaned(further, scrub, cut_images=False),
+            "response_metadata": payload.cleaned(kept, scrub),
             "id": message.id,
         }
     }
@@ -171,23 +168,6 @@ def _renamed(value: Any, names: Mapping[Any, str]) -> Any:
     if isinstance(value, list):
         return [_renamed(item, names) for item in value]
     return value
-
-
-def json_of(value: Any, scrub: Scrub, *, cut_images: bool = True) -> Json:
-    """Return the value as JSON: other objects become their text, bytes base64, numbers that are not finite their name."""
-    if isinstance(value, str):
-        return payload.clean_text(value, scrub) if cut_images else scrub(value)
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, Mapping):
-        return {scrub(str(k)): json_of(v, scrub, cut_images=cut_images) for k, v in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [json_of(item, scrub, cut_images=cut_images) for item in value]
-    if isinstance(value, bytes):
-        return scrub(base64.b64encode(value).decode("ascii"))
-    return scrub(str(value))
 
 
 def _object(value: Json) -> Mapping[str, Json]:
@@ -240,7 +220,7 @@ def cleaned_cause(error: Exception, scrub: Scrub) -> Exception | None:
             value = getattr(one, name, None)
             if isinstance(value, str | Mapping):
                 try:
-                    setattr(one, name, json_of(value, scrub))
+                    setattr(one, name, payload.cleaned(value, scrub))
                 except AttributeError:
                     return None
         if any(scrub(text) != text for text in (str(one), repr(one), *getattr(one, "__notes__", ()))):

@@ -3,8 +3,7 @@
 openai/MODEL                                        https://api.openai.com/v1
 openai/MODEL?base_url=http://127.0.0.1:8000/v1      any compatible server, such as a served Qwen-VL
 
-Further parameters: `env` (the variable that holds the key; `none` sends no key), `timeout_s` (of one attempt), `boxes`
-(how the model writes boxes; editloupe/backends/boxes.py) and `max_image_side` (px; longer images are reduced).
+Further parameters: `env`, `timeout_s`, `boxes` and `max_image_side` (docs/backends.md).
 How requests, replies and errors are translated stands in editloupe/backends/openai_wire.py.
 """
 

@@ -11,7 +11,7 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends.endpoint import TOO_LONG_ADVICE, Endpoint
 from editloupe.backends.payload import (
@@ -287,7 +287,7 @@ def filtered_reply(error: openai.APIStatusError, sent: JsonObject, endpoint: End
 def _clean(body: object, endpoint: Endpoint) -> Json:
     """Return a failed answer's body without the key; None where it is nested too deep to be read."""
     try:
-        return cleaned(cast("Json", body), endpoint.scrub)
+        return cleaned(body, endpoint.scrub)
     except RecursionError:
         return None
 

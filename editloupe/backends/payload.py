@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
@@ -47,7 +47,8 @@ _IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
 
 
 JsonObject: TypeAlias = Mapping[str, Json]
-
+Scrub: TypeAlias = Callable[[str], str]
+"""Takes the keys out of a text."""
 ImageURL: TypeAlias = Callable[[ImageRef], str]
 """An image as a data URI."""
 
@@ -98,14 +99,22 @@ def move_pictures(messages: Iterable[Message]) -> list[Message]:
             found.append(Message(role="user", parts=tuple(waiting)))
             waiting = []
         if message.role == "tool" and message.images:
-            names = [image.alias for image in message.images]
-            labels = {f"{name}:" for name in names}
-            texts = [p for p in message.parts if isinstance(p, TextPart) and p.text not in labels]
-            where = TextPart(text=f"Pictures in the next message: {', '.join(names)}.")
-            waiting += [part for image in message.images for part in (TextPart(text=f"{image.alias}:"), image)]
-            message = replace(message, parts=(*texts, where))
+            waiting += named_pictures(message)
+            message = replace(message, parts=texts_without(message, "Pictures in the next message"))
         found.append(message)
     return [*found, Message(role="user", parts=tuple(waiting))] if waiting else found
+
+
+def named_pictures(message: Message) -> list[Part]:
+    """Return the pictures of a message, each behind its name."""
+    return [part for image in message.images for part in (TextPart(text=f"{image.alias}:"), image)]
+
+
+def texts_without(message: Message, where: str) -> tuple[TextPart, ...]:
+    """Return the texts of a message whose pictures stand elsewhere: without their labels, and with a word on `where`."""
+    names = [image.alias for image in message.images]
+    texts = [p for p in message.parts if isinstance(p, TextPart) and p.text not in {f"{name}:" for name in names}]
+    return (*texts, *([TextPart(text=f"{where}: {', '.join(names)}.")] if names else []))
 
 
 def parse_answer(
@@ -170,18 +179,26 @@ def _finite(text: str) -> float | str:
     return value if math.isfinite(value) else text
 
 
-def cleaned(value: Json, scrub: Callable[[str], str]) -> Json:
-    """Return the JSON without the key, with image data cut, and with half surrogate pairs (no valid UTF-8) replaced."""
+def cleaned(value: object, scrub: Scrub, *, cut_images: bool = True) -> Json:
+    """Return a value as JSON without the key, with image data cut, and with half surrogate pairs (no valid UTF-8) replaced.
+
+    Other objects become their text, bytes base64, numbers that are not finite their name. cut_images: False takes out the
+    key and nothing else.
+    """
     if isinstance(value, str):
-        return clean_text(value, scrub)
+        return clean_text(value, scrub) if cut_images else scrub(value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        return {clean_text(name, scrub): cleaned(item, scrub) for name, item in value.items()}
-    if isinstance(value, Sequence):
-        return [cleaned(item, scrub) for item in value]
-    return value
+        return {clean_text(str(k), scrub): cleaned(item, scrub, cut_images=cut_images) for k, item in value.items()}
+    if isinstance(value, list | tuple | Set):
+        return [cleaned(item, scrub, cut_images=cut_images) for item in value]
+    return scrub(base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else str(value))
 
 
-def clean_text(text: str, scrub: Callable[[str], str]) -> str:
+def clean_text(text: str, scrub: Scrub) -> str:
     """Return the text without the key, with image data cut, and as valid UTF-8."""
     return _IMAGE_DATA.sub(r"\1…", scrub(text.encode("utf-8", "replace").decode("utf-8")))
 
