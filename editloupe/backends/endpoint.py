@@ -9,11 +9,11 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from editloupe.backends import boxes
-from editloupe.backends.base import BackendURI, check_parameters
+from editloupe.backends.base import BackendURI, Traits, check_parameters
 from editloupe.errors import ConfigError, Rejected, Unavailable
 
 DEFAULT_TIMEOUT_S: Final = 120.0
@@ -40,8 +40,7 @@ NO_VISION: Final = (
 )
 """How servers say that a model takes no images, and what to do about it."""
 PARAMETERS: Final = ("base_url", "boxes", "env", "max_image_side", "timeout_s")
-Hints: TypeAlias = tuple[tuple[re.Pattern[str], str], ...]
-"""(pattern of what the server says when it refuses, what to do about it)."""
+EXAMPLE: Final = "http://HOST:PORT/v1 or https://HOST/v1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +58,7 @@ class Parameters:
     """Seconds of one attempt."""
 
 
-def read_parameters(
-    uri: BackendURI, *, known: Sequence[str] = PARAMETERS, example: str = "http://HOST:PORT/v1 or https://HOST/v1"
-) -> Parameters:
+def read_parameters(uri: BackendURI, *, known: Sequence[str] = PARAMETERS, example: str = EXAMPLE) -> Parameters:
     """Check a URI's parameters. example: of a base_url, for messages.   Raises ConfigError, also for an unknown one."""
     check_parameters(uri, known)
     params = uri.params
@@ -75,18 +72,46 @@ def read_parameters(
 
 
 @dataclass(frozen=True, kw_only=True)
+class Provider:
+    """Where a provider answers, and what its models can do."""
+
+    traits: Traits
+    """`describes` stands behind the model's name, and may hold {place}."""
+    base_url: str
+    """Where it answers unless the URI says so."""
+    base_url_variable: str | None = None
+    """An environment variable that stands above `base_url`."""
+    example: str = EXAMPLE
+    """Of a base_url, for messages."""
+    key_variables: tuple[str, ...]
+    """Environment variables that may hold the key, in this order, unless the URI's `env` names one."""
+    key_needed: bool = True
+    """Whether an address that is not this machine's needs a key."""
+    hints: tuple[tuple[re.Pattern[str], str], ...] = ()
+    """(pattern of what the server says when it refuses, what to do about it)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Endpoint(Parameters):
     """A backend's URI, read."""
 
+    provider: Provider
     uri: BackendURI
     """Provider, model, and base_url where it is a part of the judge's identity."""
     url: str
     """Where requests go."""
+    place: str
+    """What is shown and recorded as the endpoint."""
     key: str = field(repr=False)
     """The key; "" where none is sent."""
     key_hint: str
     """What to do where the key is refused."""
-    hints: Hints
+
+    @property
+    def traits(self) -> Traits:
+        """What the model can do."""
+        describes = f"{self.uri.model} {self.provider.traits.describes.format(place=self.place)}"
+        return replace(self.provider.traits, describes=describes, boxes=self.boxes, max_image_side=self.max_image_side)
 
     @property
     def where(self) -> str:
@@ -104,7 +129,7 @@ class Endpoint(Parameters):
 
     def advice(self, words: str) -> str:
         """Return what to do about a refusal in these words; "" where nothing is known."""
-        return next((hint for pattern, hint in (*self.hints, NO_VISION) if pattern.search(words)), "")
+        return next((hint for pattern, hint in (*self.provider.hints, NO_VISION) if pattern.search(words)), "")
 
     def unreachable(self, error: BaseException) -> Unavailable:
         """Return an error of the HTTP library as ours."""
@@ -117,37 +142,27 @@ class Endpoint(Parameters):
         return Unavailable(f"{self.where}: the connection failed ({kind}: {words}); {UNREACHABLE_ADVICE}")
 
 
-def read_endpoint(
-    uri: BackendURI,
-    *,
-    base_url: str,
-    base_url_variable: str | None,
-    example: str,
-    key_variables: Sequence[str],
-    key_needed: bool = True,
-    hints: Hints = (),
-    lasting_base_url: bool = True,
-) -> Endpoint:
+def read_endpoint(uri: BackendURI, provider: Provider, *, place: str | None = None) -> Endpoint:
     """Read where a URI leads, with its key.
 
-    base_url: where the provider answers unless the URI or the environment's `base_url_variable` says so.   example: of a
-    base_url, for messages.   key_variables: looked into in this order, unless the URI's `env` names one.   key_needed: for
-    an address that is not this machine's.   lasting_base_url: False for a server whose address is new with every start.
+    place: what is shown instead of an address that is new with every start; the address is then no part of the URI.
     Raises ConfigError: no model, an unknown parameter, a base_url that cannot be used, a missing key.
     """
     if not uri.model:
         raise ConfigError(f"backend {str(uri)!r} names no model; expected {uri.provider}/MODEL")
-    elsewhere = os.environ.get(base_url_variable) if base_url_variable else None
+    elsewhere = os.environ.get(provider.base_url_variable) if provider.base_url_variable else None
     if "base_url" not in uri.params and elsewhere:
         # The SDK's own variable. It becomes a part of the URI, so that a run says where its images went.
         uri = replace(uri, params={**uri.params, "base_url": elsewhere})
-    read = read_parameters(uri, example=example)
-    url = read.base_url or base_url
-    needed = read.env is not None or (key_needed and not is_loopback(url))
-    key, key_hint = _key((read.env,) if read.env is not None else key_variables, f"backend {uri.provider}", url, needed)
+    read = read_parameters(uri, example=provider.example)
+    url = read.base_url or provider.base_url
+    needed = read.env is not None or (provider.key_needed and not is_loopback(url))
+    variables = (read.env,) if read.env is not None else provider.key_variables
+    key, key_hint = _key(variables, f"backend {uri.provider}", url, needed)
     # How long we wait and which key pays do not change who judges: with a longer time-out a run goes on, not anew.
-    lasting = {"base_url": read.base_url} if read.base_url is not None and lasting_base_url else {}
-    return Endpoint(**vars(read), uri=replace(uri, params=lasting), url=url, key=key, key_hint=key_hint, hints=hints)
+    lasting = {"base_url": read.base_url} if read.base_url is not None and place is None else {}
+    uri = replace(uri, params=lasting)
+    return Endpoint(**vars(read), provider=provider, uri=uri, url=url, place=place or url, key=key, key_hint=key_hint)
 
 
 def bounded(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from editloupe.backends import google_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.endpoint import Endpoint, bounded, is_loopback, read_endpoint
+from editloupe.backends.endpoint import Endpoint, Provider, bounded, is_loopback, read_endpoint
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
@@ -27,9 +27,16 @@ from editloupe.errors import BackendError, ConfigError, MissingExtra, Rejected
 if TYPE_CHECKING:
     from google import genai
 
-DEFAULT_BASE_URL: Final = "https://generativelanguage.googleapis.com"
-KEY_VARIABLES: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
-"""Where the key is looked for, in this order: the SDK's own."""
+GOOGLE: Final = Provider(
+    traits=Traits(
+        describes="over google-genai at {place}", native_tools=True, tool_result_images=True, constrains_schema=True
+    ),
+    base_url="https://generativelanguage.googleapis.com",
+    base_url_variable="GOOGLE_GEMINI_BASE_URL",
+    example="http://HOST:PORT or https://HOST",
+    # The SDK's own.
+    key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+)
 _API_VERSION = "v1beta"
 
 
@@ -42,13 +49,7 @@ def open_backend(
     """
     if set(uri.model) & set("?#%\\ ") or ".." in uri.model:
         raise ConfigError(f"backend google: {uri.model!r} cannot be a model's name; expected one such as gemini-2.5-pro")
-    endpoint = read_endpoint(
-        uri,
-        base_url=DEFAULT_BASE_URL,
-        base_url_variable="GOOGLE_GEMINI_BASE_URL",
-        example="http://HOST:PORT or https://HOST",
-        key_variables=KEY_VARIABLES,
-    )
+    endpoint = read_endpoint(uri, GOOGLE)
     try:
         from google import genai
         from google.genai import types
@@ -84,17 +85,14 @@ class GoogleBackend(Remote):
     def __init__(
         self, endpoint: Endpoint, client: genai.Client, http: Any, *, policy: RetryPolicy, sleep: Callable[[float], None]
     ) -> None:
-        traits = Traits(
-            describes=f"{endpoint.uri.model} over google-genai at {endpoint.url}",
-            native_tools=True,
-            tool_result_images=True,
-            constrains_schema=True,
-            boxes=endpoint.boxes,
-            max_image_side=endpoint.max_image_side,
-        )
-        tool_images = "beside the function responses, in the same content"
         super().__init__(
-            endpoint.uri, endpoint.url, traits, close=http.close, tool_images=tool_images, policy=policy, sleep=sleep
+            endpoint.uri,
+            endpoint.place,
+            endpoint.traits,
+            close=http.close,
+            tool_images="beside the function responses, in the same content",
+            policy=policy,
+            sleep=sleep,
         )
         self._client, self._at = client, endpoint
 

@@ -15,13 +15,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from editloupe.backends import openai_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.endpoint import Endpoint, Hints, bounded, is_loopback, read_endpoint
+from editloupe.backends.endpoint import Endpoint, Provider, bounded, is_loopback, read_endpoint
 from editloupe.backends.payload import REPLY_BOUND, TOO_LONG, ImageURLs, said
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
@@ -33,8 +33,6 @@ from editloupe.values import Json
 if TYPE_CHECKING:
     import openai
 
-DEFAULT_BASE_URL: Final = "https://api.openai.com/v1"
-DEFAULT_KEY_VARIABLE: Final = "OPENAI_API_KEY"
 _DROPPABLE: Final[Mapping[str, str]] = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -57,28 +55,20 @@ def _extras(request: Request) -> dict[str, Json]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Service:
+class Service(Provider):
     """What differs between services that speak this protocol."""
 
-    traits: Traits
-    """What its models can do. `describes` stands behind the model's name."""
-    base_url: str = DEFAULT_BASE_URL
-    """Where it answers unless the URI says so."""
-    base_url_variable: str | None = "OPENAI_BASE_URL"
-    """An environment variable that stands above `base_url`."""
-    key_variable: str = DEFAULT_KEY_VARIABLE
-    """The environment variable that holds the key."""
-    key_needed: bool = True
-    """Whether an address that is not this machine's needs a key."""
     extras: Callable[[Request], dict[str, Json]] = _extras
     """The fields of the body that hold the answer to a list or a schema."""
     image_ids: bool = False
     """Whether images carry their digest as `uuid`."""
-    hints: Hints = ()
 
 
 OPENAI: Final = Service(
-    traits=Traits(describes="over chat completions at {place}", native_tools=True, constrains_schema=True)
+    traits=Traits(describes="over chat completions at {place}", native_tools=True, constrains_schema=True),
+    base_url="https://api.openai.com/v1",
+    base_url_variable="OPENAI_BASE_URL",
+    key_variables=("OPENAI_API_KEY",),
 )
 
 
@@ -96,16 +86,7 @@ def open_backend(
     then no part of the URI.
     Raises ConfigError: no model, an unknown parameter, a base_url that cannot be used, a missing key or package.
     """
-    endpoint = read_endpoint(
-        uri,
-        base_url=service.base_url,
-        base_url_variable=service.base_url_variable,
-        example="http://HOST:PORT/v1 or https://HOST/v1",
-        key_variables=(service.key_variable,),
-        key_needed=service.key_needed,
-        hints=service.hints,
-        lasting_base_url=place is None,
-    )
+    endpoint = read_endpoint(uri, service, place=place)
     try:
         import openai
     except ImportError as error:
@@ -126,8 +107,7 @@ def open_backend(
             http_client=http_client(verify=certificates, trust_env=trust_env),
         )
 
-    clients = ClientPool(new_client)
-    return OpenAIBackend(endpoint, place or endpoint.url, clients, service=service, policy=policy, sleep=sleep)
+    return OpenAIBackend(endpoint, ClientPool(new_client), service=service, policy=policy, sleep=sleep)
 
 
 class _Closes(Protocol):
@@ -178,22 +158,15 @@ class OpenAIBackend(Remote):
     def __init__(
         self,
         endpoint: Endpoint,
-        place: str,
         clients: ClientPool[openai.OpenAI],
         *,
-        service: Service = OPENAI,
+        service: Service,
         policy: RetryPolicy,
         sleep: Callable[[float], None],
     ) -> None:
-        traits = replace(
-            service.traits,
-            describes=f"{endpoint.uri.model} {service.traits.describes.format(place=place)}",
-            boxes=endpoint.boxes,
-            max_image_side=endpoint.max_image_side,
-        )
-        super().__init__(endpoint.uri, place, traits, close=clients.close, policy=policy, sleep=sleep)
+        super().__init__(endpoint.uri, endpoint.place, endpoint.traits, close=clients.close, policy=policy, sleep=sleep)
         self._service, self._clients, self._at = service, clients, endpoint
-        self._image_urls = ImageURLs(traits.image_policy)
+        self._image_urls = ImageURLs(self.traits.image_policy)
 
     def context_limit(self) -> int | None:
         """Return the tokens that one conversation may have; None where the endpoint's list of models does not say.

@@ -23,7 +23,6 @@ from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Request
 from editloupe.values import Json
 
-DEFAULT_BASE_URL: Final = "http://127.0.0.1:8000/v1"
 KEY_VARIABLE: Final = "VLLM_API_KEY"
 
 _HINTS: Final = (
@@ -50,10 +49,6 @@ def _extras(request: Request) -> dict[str, Json]:
 
 
 VLLM: Final = Service(
-    base_url=DEFAULT_BASE_URL,
-    base_url_variable=None,
-    key_variable=KEY_VARIABLE,
-    key_needed=False,
     traits=Traits(
         describes="served by vLLM at {place}",
         native_tools=True,
@@ -61,6 +56,9 @@ VLLM: Final = Service(
         constrains_choices=True,
         constrains_schema=True,
     ),
+    base_url="http://127.0.0.1:8000/v1",
+    key_variables=(KEY_VARIABLE,),
+    key_needed=False,
     extras=_extras,
     image_ids=True,
     hints=_HINTS,
