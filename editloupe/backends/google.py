@@ -10,7 +10,6 @@ How requests, replies and errors are translated stands in editloupe/backends/goo
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,9 +39,7 @@ GOOGLE: Final = Provider(
 _API_VERSION = "v1beta"
 
 
-def open_backend(
-    uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY, sleep: Callable[[float], None] = time.sleep
-) -> GoogleBackend:
+def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY) -> GoogleBackend:
     """Open the backend behind `google/MODEL`. Nothing is sent yet.
 
     Raises ConfigError: no model, an unknown parameter, a base_url that cannot be used, a missing key or package.
@@ -76,15 +73,13 @@ def open_backend(
             httpx_client=http,
         ),
     )
-    return GoogleBackend(endpoint, client, http, policy=policy, sleep=sleep)
+    return GoogleBackend(endpoint, client, http, policy=policy)
 
 
 class GoogleBackend(Remote):
     """A Gemini model."""
 
-    def __init__(
-        self, endpoint: Endpoint, client: genai.Client, http: Any, *, policy: RetryPolicy, sleep: Callable[[float], None]
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, client: genai.Client, http: Any, *, policy: RetryPolicy) -> None:
         super().__init__(
             endpoint.uri,
             endpoint.place,
@@ -92,7 +87,6 @@ class GoogleBackend(Remote):
             close=http.close,
             tool_images="beside the function responses, in the same content",
             policy=policy,
-            sleep=sleep,
         )
         self._client, self._at = client, endpoint
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -70,9 +69,7 @@ _REFUSES_PARAMETER = re.compile(
 _KEY_VARIABLE = re.compile(r"(API_?KEY|_TOKEN|_SECRET|SECRET_ACCESS_KEY|PASSWORD)$")
 
 
-def open_backend(
-    uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY, sleep: Callable[[float], None] = time.sleep
-) -> LangChainLMM:
+def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY) -> LangChainLMM:
     """Open the backend behind `langchain/PROVIDER:MODEL`. Nothing is sent yet.
 
     Raises ConfigError: no provider or model, an unknown parameter, a missing package or key.
@@ -88,7 +85,7 @@ def open_backend(
     traits = replace(traits_of(chat), boxes=read.boxes, max_image_side=read.max_image_side)
     name = str(replace(uri, params=lasting)).partition("/")[2]
     # What its class has set was not asked for.
-    return LangChainLMM(chat, name=name, traits=traits, own_settings=False, policy=policy, sleep=sleep)
+    return LangChainLMM(chat, name=name, traits=traits, own_settings=False, policy=policy)
 
 
 def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, asked: bool) -> BaseChatModel:
@@ -150,7 +147,6 @@ class LangChainLMM(Remote):
         traits: Traits | None = None,
         own_settings: bool = True,
         policy: RetryPolicy = retry.DEFAULT_POLICY,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if not isinstance(model, BaseChatModel):
             raise TypeError(f"expected a LangChain chat model (BaseChatModel), found {type(model).__name__}")
@@ -163,7 +159,7 @@ class LangChainLMM(Remote):
         traits = traits or traits_of(model)
         traits = replace(traits, image_tokens=traits.image_tokens or image_tokens_of(self._model_name))
         own = self._scrub(name) if name else _own_name(model, self._model_name, self._scrub)
-        super().__init__(parse_uri(f"langchain/{own}"), _endpoint(model), traits, policy=policy, sleep=sleep)
+        super().__init__(parse_uri(f"langchain/{own}"), _endpoint(model), traits, policy=policy)
         self._image_urls = ImageURLs(self.traits.image_policy)
         self._set: dict[tuple[Sampling, frozenset[str]], BaseChatModel] = {}
 

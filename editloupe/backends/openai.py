@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,7 +77,6 @@ def open_backend(
     service: Service = OPENAI,
     place: str | None = None,
     policy: RetryPolicy = retry.DEFAULT_POLICY,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> OpenAIBackend:
     """Open the backend behind `openai/MODEL`, or behind another service's URI. Nothing is sent yet.
 
@@ -107,7 +105,7 @@ def open_backend(
             http_client=http_client(verify=certificates, trust_env=trust_env),
         )
 
-    return OpenAIBackend(endpoint, ClientPool(new_client), service=service, policy=policy, sleep=sleep)
+    return OpenAIBackend(endpoint, ClientPool(new_client), service=service, policy=policy)
 
 
 class _Closes(Protocol):
@@ -162,9 +160,8 @@ class OpenAIBackend(Remote):
         *,
         service: Service,
         policy: RetryPolicy,
-        sleep: Callable[[float], None],
     ) -> None:
-        super().__init__(endpoint.uri, endpoint.place, endpoint.traits, close=clients.close, policy=policy, sleep=sleep)
+        super().__init__(endpoint.uri, endpoint.place, endpoint.traits, close=clients.close, policy=policy)
         self._service, self._clients, self._at = service, clients, endpoint
         self._image_urls = ImageURLs(self.traits.image_policy)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -48,7 +47,6 @@ class Remote(ABC):
         close: Callable[[], None] = lambda: None,
         tool_images: str = "",
         policy: RetryPolicy = retry.DEFAULT_POLICY,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         params = dict(uri.params)
         if traits.boxes != boxes.DEFAULT:
@@ -59,8 +57,7 @@ class Remote(ABC):
         self.traits = traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(uri.model))
         in_place = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
         self._tool_images = tool_images or in_place
-        self._policy, self._sleep = policy, sleep
-        self._lock = threading.Lock()
+        self._policy, self._lock = policy, threading.Lock()
         self._refused: frozenset[str] = frozenset()
         self._close = weakref.finalize(self, close)
 
@@ -84,9 +81,7 @@ class Remote(ABC):
         sizes = boxes.sizes_of(request, self.traits.image_policy)
         ask = self._ready(boxes.outgoing(request, self.traits.boxes, sizes), images)
         limit = limit_of(self.endpoint)
-        reply, attempts = retry.call(
-            lambda: self._negotiated(request, ask), policy=self._policy, limit=limit, sleep=self._sleep
-        )
+        reply, attempts = retry.call(lambda: self._negotiated(request, ask), policy=self._policy, limit=limit)
         sent: dict[str, Json] = {**reply.sent, "attempts": attempts}
         if any(message.role == "tool" and message.images for message in request.messages):
             sent["tool_images"] = self._tool_images

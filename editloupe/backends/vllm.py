@@ -11,8 +11,6 @@ and each picture's digest as its `uuid`, so that the server's cache knows it aga
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -70,10 +68,9 @@ def open_backend(
     *,
     place: str | None = None,
     policy: RetryPolicy = retry.DEFAULT_POLICY,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> OpenAIBackend:
     """Open the backend behind `vllm/MODEL`. Nothing is sent yet; place and errors as `openai.open_backend` has them."""
     service = VLLM
     if place is not None:
         service = replace(VLLM, traits=replace(VLLM.traits, describes="served by a vLLM that this run started"))
-    return openai.open_backend(uri, service=service, place=place, policy=policy, sleep=sleep)
+    return openai.open_backend(uri, service=service, place=place, policy=policy)

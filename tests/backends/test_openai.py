@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from email.utils import formatdate
 from typing import Any
 
@@ -51,7 +52,7 @@ class Bench:
         return server
 
     def open(self, uri: str, *, policy: RetryPolicy = ONCE) -> OpenAIBackend:
-        backend = open_backend(parse_uri(uri), policy=policy, sleep=self.slept.append)
+        backend = open_backend(parse_uri(uri), policy=replace(policy, sleep=self.slept.append))
         self.backends.append(backend)
         return backend
 
@@ -534,9 +535,9 @@ def test_no_attempt_starts_after_the_total_time() -> None:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    policy = RetryPolicy(attempts=99, base_s=1, lost_base_s=1, max_wait_s=1, total_s=25)
+    policy = RetryPolicy(attempts=99, base_s=1, lost_base_s=1, max_wait_s=1, total_s=25, sleep=sleep)
     with pytest.raises(Unavailable, match="gave up after 3 attempts in 32 s"):
-        retry.call(slow, policy=policy, sleep=sleep, rng=lambda: 0.999999, clock=lambda: now[0])
+        retry.call(slow, policy=policy, rng=lambda: 0.999999, clock=lambda: now[0])
     # 0, then 10 + 1, then 21 + 1; the next would start at 33 + 1 > 25.
     assert calls == pytest.approx([0, 11, 22], abs=0.01)
 
@@ -549,7 +550,7 @@ def test_an_error_that_is_not_the_endpoints_is_not_tried_again() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        retry.call(broken, sleep=lambda s: None)
+        retry.call(broken)
     assert calls == [1]
 
 
