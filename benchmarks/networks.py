@@ -30,7 +30,7 @@ from editloupe.data.images import RGB
 from editloupe.models.detect.open import find_weights
 from editloupe.models.detect.transformers import TransformersDetector
 from editloupe.models.devices import Device, import_torch, open_device
-from editloupe.models.upscale.network import NetworkUpscaler
+from editloupe.models.upscale.base import NetworkUpscaler
 from editloupe.models.weights import quietly
 
 PHRASE = "red mug"

@@ -16,8 +16,7 @@ from editloupe import models
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
 from editloupe.models.devices import Device
-from editloupe.models.upscale.base import Lanczos
-from editloupe.models.upscale.network import NetworkUpscaler
+from editloupe.models.upscale.base import Lanczos, NetworkUpscaler
 from editloupe.testing import check_tool
 from editloupe.tools import crops
 from editloupe.tools.base import open_toolbox
