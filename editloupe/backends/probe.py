@@ -97,10 +97,8 @@ class ProbeReport:
         return "It can judge edits." if not lacks else f"It cannot judge edits: {', '.join(lacks)}."
 
     def _lacks(self) -> list[str]:
-        if self.embedded:
-            return []
-        results = {row.name: row.result for row in self.rows}
-        return [f"{name}: {results[name]}" for name in (ANSWER, SEE, SEVERAL) if results[name] != "yes"]
+        needed = [row for row in self.rows if row.name in (ANSWER, SEE, SEVERAL)]
+        return [f"{row.name}: {row.result}" for row in needed if row.result != "yes"]
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -150,10 +148,10 @@ def probe(lmm: LMM, *, listener: Callable[[str], None] | None = None) -> ProbeRe
     return ProbeReport(
         uri=lmm.uri,
         endpoint=lmm.endpoint,
-        model=asking.model,
+        model=next((reply.model for reply in asking.replies if reply.model), ""),
         rows=tuple(asking.rows),
-        usage=asking.usage,
-        asked=asking.answered,
+        usage=sum((reply.usage for reply in asking.replies), Usage()),
+        asked=len(asking.replies),
     )
 
 
@@ -164,10 +162,7 @@ class _Asking:
     lmm: LMM
     listener: Callable[[str], None]
     rows: list[Probed] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
-    model: str = ""
-    answered: int = 0
-    logprob: Json = None
+    replies: list[Reply] = field(default_factory=list)
     images: ImageStore = field(default_factory=ImageStore)
 
     def note(self, name: str, result: Result, asked: str, answered: str, seconds: float = 0.0) -> None:
@@ -184,11 +179,7 @@ class _Asking:
         except EditLoupeError as error:
             self.note(name, "failed", asked, f"{type(error).__name__}: {error}", time.monotonic() - began)
             return
-        self.answered += 1
-        self.usage = self.usage + reply.usage
-        self.model = self.model or reply.model
-        if self.logprob is None:
-            self.logprob = reply.to_json().get("logprob")
+        self.replies.append(reply)
         result, shown = judge(reply)
         if result == "no" and reply.finish in ("refusal", "filter", "length"):
             shown = f"({reply.finish}) {shown}"
@@ -297,10 +288,9 @@ class _Asking:
         self.ask(FORM, f"{asked} (as an object with the field sky)", request, judge)
 
     def logprobs(self) -> None:
-        if isinstance(self.logprob, int | float):
-            self.note(LOGPROBS, "yes", "with the answers above", f"{self.logprob:.4g}")
-        else:
-            self.note(LOGPROBS, "not told", "with the answers above", "no answer came with one")
+        given = next((reply.logprob for reply in self.replies if reply.logprob is not None), None)
+        shown = "no answer came with one" if given is None else f"{given:.4g}"
+        self.note(LOGPROBS, "not told" if given is None else "yes", "with the answers above", shown)
 
     def limit(self) -> None:
         self.listener(CONTEXT)
@@ -312,10 +302,8 @@ class _Asking:
         except EditLoupeError as error:
             self.note(CONTEXT, "failed", "its list of models", f"{type(error).__name__}: {error}")
             return
-        if found is None:
-            self.note(CONTEXT, "not told", "its list of models", "nothing about this model")
-        else:
-            self.note(CONTEXT, "yes", "its list of models", f"{found:,} tokens")
+        shown = "nothing about this model" if found is None else f"{found:,} tokens"
+        self.note(CONTEXT, "not told" if found is None else "yes", "its list of models", shown)
 
     def _drawn(self, colour: str, *, word: str = "") -> ImageRef:
         return self.images.add_array(np.asarray(draw(colour, word=word)))
@@ -332,9 +320,7 @@ def draw(colour: str, *, word: str = "") -> Image.Image:
 
 
 def _question(text: str, *pictures: tuple[str, ImageRef]) -> Request:
-    parts: list[TextPart | ImagePart] = []
-    for name, image in pictures:
-        parts += [TextPart(text=f"{name}:"), ImagePart(image=image, alias=name)]
+    parts = [part for name, image in pictures for part in (TextPart(text=f"{name}:"), ImagePart(image=image, alias=name))]
     return Request(messages=(Message(role="user", parts=(*parts, TextPart(text=text))),))
 
 
