@@ -34,13 +34,21 @@ _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _OWN_KEYS = ("refusal", "parsed", "token_usage", "reasoning_content", "tool_calls")
 """Of additional_kwargs: what is read into the reply, and no provider asks to have back."""
 _TOO_LONG = re.compile(r"too many (input )?tokens|input token count|exceeds? the (maximum|context)", re.IGNORECASE)
-_RATE = re.compile(r"RateLimit|ResourceExhausted|Throttl|TooManyRequests", re.IGNORECASE)
-_PASSING = re.compile(
-    r"Timeout|TimedOut|Connect|Unavailable|InternalServer|Overloaded|DeadlineExceeded|RemoteProtocol|ReadError|WriteError"
-    r"|NetworkError|ModelAPIError",
-    re.IGNORECASE,
+_NO_CONNECTION = 0
+_LIKE: Final = (
+    (re.compile(r"RateLimit|ResourceExhausted|Throttl|TooManyRequests", re.IGNORECASE), 429),
+    (re.compile(r"Connect"), _NO_CONNECTION),
+    (
+        re.compile(
+            r"Timeout|TimedOut|Connect|Unavailable|InternalServer|Overloaded|DeadlineExceeded|RemoteProtocol|ReadError"
+            r"|WriteError|NetworkError|ModelAPIError",
+            re.IGNORECASE,
+        ),
+        503,
+    ),
+    (re.compile(r"Authentication|PermissionDenied|Unauthorized|Forbidden|AccessDenied", re.IGNORECASE), 401),
 )
-_KEY = re.compile(r"Authentication|PermissionDenied|Unauthorized|Forbidden|AccessDenied", re.IGNORECASE)
+"""(names of an error's classes, the HTTP status that it is like) where it has none."""
 
 
 # AIMessage → Reply
@@ -193,13 +201,14 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     if "insufficient_quota" in words:
         return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status, for_all=True)
-    if status == 429 or (status is None and _RATE.search(names)):
+    like = status or next((number for pattern, number in _LIKE if pattern.search(names)), 400)
+    if like == 429:
         return RateLimited(message, status=status, retry_after_s=retry_after_s)
-    if status is None and re.search("Connect", names):
+    if like == _NO_CONNECTION:
         return Unavailable(f"{message}; {UNREACHABLE_ADVICE}")
-    if (status is not None and (status == 408 or status >= 500)) or (status is None and _PASSING.search(names)):
+    if like == 408 or like >= 500:
         return Unavailable(message, status=status, retry_after_s=retry_after_s)
-    if status in (401, 403) or (status is None and _KEY.search(names)):
+    if like in (401, 403):
         advice, for_all = "check the key that the provider's class reads", not payload.FLAGGED.search(words)
         return Rejected(f"{message}; {advice}", status=status, for_all=for_all)
     if NO_VISION[0].search(words):

@@ -185,15 +185,15 @@ class OpenAIBackend(Remote):
         return next((n for n in limits if isinstance(n, int) and not isinstance(n, bool) and n > 0), None)
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
-        messages = wire.Spliced.of(
-            lambda image_url: wire.messages_of(
-                request, image_url, tool_images=self.traits.tool_result_images, image_ids=self._service.image_ids
-            ),
+        pieces = wire.pieces_of(
+            request,
             lambda ref: self._image_urls.ascii(images, ref),
+            tool_images=self.traits.tool_result_images,
+            image_ids=self._service.image_ids,
         )
-        return lambda refused: self._asked(request, messages, refused)
+        return lambda refused: self._asked(request, pieces, refused)
 
-    def _asked(self, request: Request, messages: wire.Spliced, refused: frozenset[str]) -> Reply:
+    def _asked(self, request: Request, pieces: list[bytes], refused: frozenset[str]) -> Reply:
         import openai
 
         known = wire.parameters_of(self._uri.model, request, refused)
@@ -203,7 +203,7 @@ class OpenAIBackend(Remote):
             with self._clients.borrow() as client:
                 # As bytes and by the general method: `chat.completions.create` walks through all messages by their types
                 # with each call, which costs more than all the rest of a turn.
-                body = client.post("/chat/completions", cast_to=bytes, content=messages.within(known, extras))
+                body = client.post("/chat/completions", cast_to=bytes, content=wire.body_of(known, pieces, extras))
         except openai.OpenAIError as error:
             if isinstance(error, openai.APIStatusError):
                 _raise_refusal(error, sent)

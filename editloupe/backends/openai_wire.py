@@ -59,16 +59,12 @@ _FINISHES: Final[Mapping[str, Finish]] = {
     "function_call": "tools",
     "content_filter": "filter",
 }
-
-
+OLD_NAME: Final = "max_tokens by its old name"
+"""What a model refuses that takes `max_completion_tokens` only."""
 _BASE_URL_HINT = "base_url is the address under which /chat/completions lies (it mostly ends in /v1)"
 
 
 # Request → wire
-
-
-OLD_NAME: Final = "max_tokens by its old name"
-"""What a model refuses that takes `max_completion_tokens` only."""
 
 
 def parameters_of(model: str, request: Request, refused: frozenset[str]) -> dict[str, Json]:
@@ -87,44 +83,32 @@ def response_format(schema: JsonObject) -> dict[str, Json]:
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": True}}
 
 
-def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool = False, image_ids: bool = False) -> list[Json]:
-    """Return the conversation.
+def pieces_of(
+    request: Request, image_url: Callable[[ImageRef], bytes], *, tool_images: bool = False, image_ids: bool = False
+) -> list[bytes]:
+    """Return the messages as JSON in pieces, the URLs of images among them: what is long is neither read nor escaped.
 
     tool_images: whether the endpoint takes pictures in a tool's message. Where it does not, `move_pictures` moves them.
     image_ids: whether each picture carries its digest as `uuid`, by which the server knows it again.
     """
+    urls: dict[str, bytes] = {}
+
+    def gap(ref: ImageRef) -> str:
+        if ref.sha256 not in urls:
+            urls[ref.sha256] = image_url(ref)
+        return f"{_GAP}{ref.sha256}"
+
     messages = request.messages if tool_images else move_pictures(request.messages)
-    return [_wire_message(message, image_url, image_ids) for message in messages]
+    # Every second piece is the digest that stood behind a gap's mark.
+    pieces = _GAPS.split(_json([_wire_message(message, gap, image_ids) for message in messages]))
+    pieces[1::2] = [urls[digest.decode()] for digest in pieces[1::2]]
+    return pieces
 
 
-class Spliced:
-    """Messages as JSON text, with a gap for each image: what is long is neither read nor escaped again in every turn.
-
-    The bytes are those of one `json.dumps` of the whole.
-    """
-
-    def __init__(self, pieces: Sequence[bytes]) -> None:
-        self._pieces = pieces
-
-    @classmethod
-    def of(cls, make: Callable[[ImageURL], list[Json]], image_url: Callable[[ImageRef], bytes]) -> Spliced:
-        """Return what `make` writes with the image URLs that it is given, with those of `image_url` in their place."""
-        urls: dict[str, bytes] = {}
-
-        def gap(ref: ImageRef) -> str:
-            if ref.sha256 not in urls:
-                urls[ref.sha256] = image_url(ref)
-            return f"{_GAP}{ref.sha256}"
-
-        # Every second piece is the digest that stood behind a gap's mark.
-        pieces = _GAPS.split(_json(make(gap)))
-        pieces[1::2] = [urls[digest.decode()] for digest in pieces[1::2]]
-        return cls(pieces)
-
-    def within(self, before: JsonObject, behind: JsonObject) -> bytes:
-        """Return a body that holds `before`, "messages", and `behind`."""
-        parts = [_json(before)[:-1], b"," if before else b"", b'"messages":', *self._pieces]
-        return b"".join([*parts, b"," + _json(behind)[1:] if behind else b"}"])
+def body_of(before: JsonObject, pieces: Sequence[bytes], behind: JsonObject) -> bytes:
+    """Return a body that holds `before`, the messages in pieces, and `behind`: the bytes of one `json.dumps` of it all."""
+    parts = [_json(before)[:-1], b',"messages":', *pieces]
+    return b"".join([*parts, b"," + _json(behind)[1:] if behind else b"}"])
 
 
 # Of this process alone, so that no text of a user, a model or an image can hold it.
@@ -159,16 +143,14 @@ def _wire_content(parts: tuple[Part, ...], image_url: ImageURL, image_ids: bool)
         return None
     if len(parts) == 1 and isinstance(parts[0], TextPart):
         return parts[0].text
-    return [
-        {
-            "type": "image_url",
-            "image_url": {"url": image_url(part.image)},
-            **({"uuid": part.image.sha256} if image_ids else {}),
-        }
-        if isinstance(part, ImagePart)
-        else {"type": "text", "text": part.text}
-        for part in parts
-    ]
+    blocks: list[Json] = []
+    for part in parts:
+        if isinstance(part, ImagePart):
+            id_ = {"uuid": part.image.sha256} if image_ids else {}
+            blocks.append({"type": "image_url", "image_url": {"url": image_url(part.image)}, **id_})
+        else:
+            blocks.append({"type": "text", "text": part.text})
+    return blocks
 
 
 # wire → Reply
