@@ -211,83 +211,60 @@ def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint) -> Reply:
     words = str(candidate.get("finishMessage") or "")
     if reason == "MISSING_THOUGHT_SIGNATURE":
         raise Rejected(f"{endpoint.where}: the model misses the signature of an earlier thought; {words}".rstrip("; "))
-    read = _Parts()
-    for part in items_at(candidate, "content", "parts"):
-        if isinstance(part, Mapping):
-            read.add(part)
+    parts = [part for part in items_at(candidate, "content", "parts") if isinstance(part, Mapping)]
+    text = "".join(text_at(part, "text") for part in parts if part.get("thought") is not True)
+    calls: list[ToolCall] = []
+    malformed: list[MalformedCall] = []
+    # What goes back with the conversation where a part is signed.
+    kept: list[dict[str, Json]] = []
+    for part in parts:
+        call = None if part.get("functionCall") is None else _call(part["functionCall"], len(calls) + 1)
+        if isinstance(call, ToolCall):
+            calls.append(call)
+        elif call is not None:
+            malformed.append(call)
+        back: dict[str, Json] = {"text": part["text"]} if isinstance(part.get("text"), str) else {}
+        back |= {"call": True} if isinstance(call, ToolCall) else {}
+        back |= {"thoughtSignature": part["thoughtSignature"]} if _is_signature(part.get("thoughtSignature")) else {}
+        if part.get("thought") is not True:
+            kept += [back] if back else []
+        elif "thoughtSignature" in back:
+            # A thought goes back only for its signature's sake.
+            kept.append({**back, "thought": True})
     if reason in _BAD_CALLS:
-        read.malformed.append(MalformedCall(raw=words or read.text, error=_BAD_CALLS[reason]))
+        malformed.append(MalformedCall(raw=words or text, error=_BAD_CALLS[reason]))
     finish: Finish = _FINISHES.get(reason, "stop")
-    if finish == "stop" and (read.calls or read.malformed):
+    if finish == "stop" and (calls or malformed):
         finish = "tools"
-    text = read.text
     if finish == "filter" and not text:
         text = f"the provider cut the reply off ({reason})" + (f": {words}" if words else "")
     return Reply(
         text=text,
-        reasoning=read.reasoning,
-        tool_calls=tuple(read.calls),
-        malformed_calls=tuple(read.malformed),
+        reasoning="".join(text_at(part, "text") for part in parts if part.get("thought") is True),
+        tool_calls=tuple(calls),
+        malformed_calls=tuple(malformed),
         finish=finish,
-        carry={"parts": read.kept} if any("thoughtSignature" in part for part in read.kept) else None,
+        carry={"parts": kept} if any("thoughtSignature" in part for part in kept) else None,
         **common,
     )
 
 
-class _Parts:
-    """The parts of a reply, sorted. kept: what goes back with the conversation where a part is signed."""
-
-    def __init__(self) -> None:
-        self.text, self.reasoning = "", ""
-        self.calls: list[ToolCall] = []
-        self.malformed: list[MalformedCall] = []
-        self.kept: list[dict[str, Json]] = []
-
-    def add(self, part: JsonObject) -> None:
-        kept: dict[str, Json] = {}
-        text, signature, thought = part.get("text"), _signature(part.get("thoughtSignature")), part.get("thought") is True
-        if isinstance(text, str):
-            if thought:
-                self.reasoning += text
-            else:
-                self.text += text
-            kept["text"] = text
-        if part.get("functionCall") is not None and self._call(part["functionCall"]):
-            kept["call"] = True
-        if signature is not None:
-            kept["thoughtSignature"] = signature
-        # A thought goes back only for its signature's sake.
-        if thought:
-            kept["thought"] = True
-        if kept and (not thought or signature is not None):
-            self.kept.append(kept)
-
-    def _call(self, call: Json) -> bool:
-        """Take in a call. Return True if it can be answered."""
-        name, arguments = text_at(call, "name"), at(call, "args")
-        if not name:
-            self.malformed.append(MalformedCall(raw=json.dumps(call), error="a tool call needs a name"))
-            return False
-        if arguments is None:
-            # How a call without arguments is written.
-            arguments = {}
-        if not isinstance(arguments, Mapping):
-            error = "the arguments are not a JSON object"
-            self.malformed.append(MalformedCall(raw=json.dumps(arguments), error=error))
-            return False
-        self.calls.append(ToolCall(id=str(at(call, "id") or f"call_{len(self.calls) + 1}"), name=name, arguments=arguments))
-        return True
+def _call(call: Json, number: int) -> ToolCall | MalformedCall:
+    # None is how a call without arguments is written.
+    name, arguments = text_at(call, "name"), {} if at(call, "args") is None else at(call, "args")
+    if not name:
+        return MalformedCall(raw=json.dumps(call), error="a tool call needs a name")
+    if not isinstance(arguments, Mapping):
+        return MalformedCall(raw=json.dumps(arguments), error="the arguments are not a JSON object")
+    return ToolCall(id=str(at(call, "id") or f"call_{number}"), name=name, arguments=arguments)
 
 
-def _signature(value: Json) -> str | None:
-    """Return a signature that is base64, else None: another could not be sent back."""
-    if not isinstance(value, str) or not value:
-        return None
+def _is_signature(value: Json) -> bool:
+    """Return whether this is base64, and not empty: anything else could not be sent back."""
     try:
-        _bytes(value)
+        return isinstance(value, str) and value != "" and _bytes(value) is not None
     except ValueError:
-        return None
-    return value
+        return False
 
 
 def _usage(value: Json) -> Usage:

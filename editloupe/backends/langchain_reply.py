@@ -194,7 +194,9 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     words = scrub(_words(chain))
     names = " ".join(kind.__name__ for e in chain for kind in type(e).__mro__ if kind not in _EVERYBODYS)
     message = f"{where}: " + (f"HTTP {status}, " if status else f"{type(error).__name__}: ") + words
-    retry_after_s = next(filter(None, map(_retry_after_s, chain)), None)
+    headers = [getattr(getattr(e, "response", None), "headers", None) for e in chain]
+    waits = (payload.retry_after_s(found) for found in headers if isinstance(found, Mapping))
+    retry_after_s = next(filter(None, waits), None)
     if "ContextOverflow" in names or (
         status in (None, 400, 413, 422) and (payload.TOO_LONG.search(words) or _TOO_LONG.search(words))
     ):
@@ -256,11 +258,6 @@ def _status(error: BaseException) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool) and 400 <= value < 600:
             return int(value)
     return None
-
-
-def _retry_after_s(error: BaseException) -> float | None:
-    headers = getattr(getattr(error, "response", None), "headers", None)
-    return payload.retry_after_s(headers) if isinstance(headers, Mapping) else None
 
 
 def _words(chain: list[BaseException]) -> str:
