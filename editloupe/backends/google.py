@@ -36,7 +36,6 @@ GOOGLE: Final = Provider(
     # The SDK's own.
     key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
 )
-_API_VERSION = "v1beta"
 
 
 def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY) -> GoogleBackend:
@@ -68,7 +67,7 @@ def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY)
         vertexai=False,
         http_options=types.HttpOptions(
             base_url=endpoint.url,
-            api_version=_API_VERSION,
+            api_version="v1beta",
             timeout=max(1, round(1000 * endpoint.timeout_s)),
             httpx_client=http,
         ),

@@ -20,6 +20,7 @@ from editloupe.backends.payload import (
     TOO_LONG,
     ImageURL,
     JsonObject,
+    Scrub,
     at,
     clean_text,
     cleaned,
@@ -171,9 +172,9 @@ def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint) -> Reply:
     reason = at(choice, "finish_reason")
     if reason in ("error", "abort"):
         raise Unavailable(f"{endpoint.where}: the server broke the answer off (finish_reason {reason!r})")
-    calls, malformed = _calls(items_at(message, "tool_calls"), endpoint.scrub)
+    calls = [_call(item, n, endpoint.scrub) for n, item in enumerate(items_at(message, "tool_calls"), 1)]
     finish: Finish = _FINISHES.get(str(reason), "stop")
-    if finish == "stop" and (calls or malformed):
+    if finish == "stop" and calls:
         # Servers that were words which tool to call say "stop".
         finish = "tools"
     refusal = text_at(message, "refusal")
@@ -181,8 +182,8 @@ def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint) -> Reply:
     return Reply(
         text=refusal or text_at(message, "content") or "".join(text_at(block, "text") for block in blocks),
         reasoning=text_at(message, "reasoning_content") or text_at(message, "reasoning"),
-        tool_calls=calls,
-        malformed_calls=malformed,
+        tool_calls=tuple(call for call in calls if isinstance(call, ToolCall)),
+        malformed_calls=tuple(call for call in calls if isinstance(call, MalformedCall)),
         finish="refusal" if refusal else finish,
         usage=_usage(payload.get("usage")),
         model=text_at(payload, "model"),
@@ -200,25 +201,18 @@ def _logprob(tokens: list[Any]) -> float | None:
     return math.fsum(known) if known and len(known) == len(values) else None
 
 
-def _calls(items: list[Any], scrub: Callable[[str], str]) -> tuple[tuple[ToolCall, ...], tuple[MalformedCall, ...]]:
-    calls: list[ToolCall] = []
-    malformed: list[MalformedCall] = []
-    for number, item in enumerate(items, 1):
-        name, arguments = at(item, "function", "name"), at(item, "function", "arguments")
-        if not isinstance(name, str):
-            malformed.append(MalformedCall(raw=json.dumps(item), error="a tool call needs a function with a name"))
-            continue
-        try:
-            # No text at all is how some servers write a call without arguments.
-            parsed = cleaned(loads(arguments or "{}"), scrub) if isinstance(arguments, str) else arguments
-        except (ValueError, RecursionError) as error:
-            malformed.append(MalformedCall(raw=str(arguments), error=f"the arguments are not JSON: {error}"))
-            continue
-        if isinstance(parsed, Mapping):
-            calls.append(ToolCall(id=str(item.get("id") or f"call_{number}"), name=name, arguments=parsed))
-        else:
-            malformed.append(MalformedCall(raw=json.dumps(arguments), error="the arguments are not a JSON object"))
-    return tuple(calls), tuple(malformed)
+def _call(item: Json, number: int, scrub: Scrub) -> ToolCall | MalformedCall:
+    name, arguments = at(item, "function", "name"), at(item, "function", "arguments")
+    if not isinstance(name, str):
+        return MalformedCall(raw=json.dumps(item), error="a tool call needs a function with a name")
+    try:
+        # No text at all is how some servers write a call without arguments.
+        parsed = cleaned(loads(arguments or "{}"), scrub) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError) as error:
+        return MalformedCall(raw=arguments, error=f"the arguments are not JSON: {error}")
+    if not isinstance(parsed, Mapping):
+        return MalformedCall(raw=json.dumps(arguments), error="the arguments are not a JSON object")
+    return ToolCall(id=str(at(item, "id") or f"call_{number}"), name=name, arguments=parsed)
 
 
 def _usage(usage: Json) -> Usage:
