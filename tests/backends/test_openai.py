@@ -185,6 +185,13 @@ def without(name: str, refusal: Act, then: Act | None = None) -> Act:
     return lambda handler, request: (refusal if name in request else then or says("ok"))(handler, request)
 
 
+def test_a_prompt_that_is_filtered_says_too_what_was_dropped(bench: Bench) -> None:
+    refused = fails(400, "Unsupported value.", param="temperature", code="unsupported_value")
+    filtered = fails(400, "The prompt was filtered.", code="content_filter")
+    reply = bench.backend(without("temperature", refused, filtered)).complete(HELLO, STORE)
+    assert (reply.finish, reply.sent["dropped"]) == ("filter", ["temperature"])
+
+
 @pytest.mark.parametrize(
     ("told", "remembered"),
     [
