@@ -27,7 +27,16 @@ from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits, parse_uri
 from editloupe.backends.endpoint import SHORTEST_SECRET, read_parameters
 from editloupe.backends.image_tokens import image_tokens_of
-from editloupe.backends.payload import REPLY_BOUND, ImageURL, ImageURLs, Scrub, cleaned, move_pictures, one_line
+from editloupe.backends.payload import (
+    REFUSES_PARAMETER,
+    REPLY_BOUND,
+    ImageURL,
+    ImageURLs,
+    Scrub,
+    cleaned,
+    move_pictures,
+    one_line,
+)
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, ImagePart, Message, Part, Reply, Request, Sampling
@@ -62,10 +71,6 @@ _NAMED: Final = {
     "answer_schema": r"(?i:response[_ ](format|mime.type|json.schema))",
 }
 """Our name of what a model may refuse → how its refusal names it."""
-_REFUSES_PARAMETER = re.compile(
-    r"support|only the default|not allowed|not permitted|deprecated|unexpected|unknown|unrecognized|extra_forbidden",
-    re.IGNORECASE,
-)
 _KEY_VARIABLE = re.compile(r"(API_?KEY|_TOKEN|_SECRET|SECRET_ACCESS_KEY|PASSWORD)$")
 
 
@@ -358,7 +363,7 @@ def _refused_parameter(error: BackendError, sent: Mapping[str, Json]) -> str | N
     if "max_tokens" in sent and REPLY_BOUND.search(words):
         return "max_tokens"
     named = (name for name, pattern in _NAMED.items() if name in sent and re.search(pattern, words))
-    return next(named, None) if _REFUSES_PARAMETER.search(words) else None
+    return next(named, None) if REFUSES_PARAMETER.search(words) else None
 
 
 def _scrubber(model: BaseChatModel | None = None) -> Scrub:

@@ -21,7 +21,7 @@ from editloupe.backends import openai_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.endpoint import Endpoint, Provider, bounded, is_loopback, read_endpoint
-from editloupe.backends.payload import REPLY_BOUND, TOO_LONG, ImageURLs, said
+from editloupe.backends.payload import REFUSES_PARAMETER, REPLY_BOUND, TOO_LONG, ImageURLs, said
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
@@ -42,10 +42,6 @@ _DROPPABLE: Final[Mapping[str, str]] = {
     "response_format": "answer_schema",
 }
 """The wire's name of what some models refuse → what to ask without."""
-_REFUSES_PARAMETER = re.compile(
-    r"support|only the default|not allowed|not permitted|deprecated|unknown|unrecognized|unexpected|extra_forbidden",
-    re.IGNORECASE,
-)
 
 
 def _extras(request: Request) -> dict[str, Json]:
@@ -227,7 +223,7 @@ def _raise_refusal(error: openai.APIStatusError, sent: Mapping[str, Json]) -> No
         # Without a bound the server takes its own. It may be that only this conversation leaves no more of the context.
         raise ParameterRefused("max_tokens", lasting=not TOO_LONG.search(message))
     words = f"{error.code} {message}"
-    if _REFUSES_PARAMETER.search(words):
+    if REFUSES_PARAMETER.search(words):
         for name in (n for n in sent if n in _DROPPABLE):
             if name == error.param or (not error.param and re.search(rf"\b{name}\b", words)):
                 raise ParameterRefused(_DROPPABLE[name])

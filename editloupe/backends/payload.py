@@ -38,6 +38,12 @@ REPLY_BOUND = re.compile(
 )
 """How endpoints say that a reply may not have so many tokens: their own bound is lower, or what the context leaves."""
 
+REFUSES_PARAMETER = re.compile(
+    r"support|only the default|not allowed|not permitted|deprecated|unknown|unrecognized|unexpected|extra_forbidden",
+    re.IGNORECASE,
+)
+"""How endpoints say that they do not take a parameter."""
+
 # Azure says content_filter, OpenAI content_policy_violation, some gateways "moderation".
 FILTERED = re.compile(r"content_filter|content_policy|moderation|ResponsibleAIPolicyViolation", re.IGNORECASE)
 
