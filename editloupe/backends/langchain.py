@@ -27,16 +27,7 @@ from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits, parse_uri
 from editloupe.backends.endpoint import SHORTEST_SECRET, read_parameters
 from editloupe.backends.image_tokens import image_tokens_of
-from editloupe.backends.payload import (
-    REFUSES_PARAMETER,
-    REPLY_BOUND,
-    ImageURL,
-    ImageURLs,
-    Scrub,
-    cleaned,
-    move_pictures,
-    one_line,
-)
+from editloupe.backends.payload import REFUSES, REPLY_BOUND, ImageURL, ImageURLs, Scrub, cleaned, move_pictures, one_line
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, ImagePart, Message, Part, Reply, Request, Sampling
@@ -363,7 +354,7 @@ def _refused_parameter(error: BackendError, sent: Mapping[str, Json]) -> str | N
     if "max_tokens" in sent and REPLY_BOUND.search(words):
         return "max_tokens"
     named = (name for name, pattern in _NAMED.items() if name in sent and re.search(pattern, words))
-    return next(named, None) if REFUSES_PARAMETER.search(words) else None
+    return next(named, None) if REFUSES.search(words) else None
 
 
 def _scrubber(model: BaseChatModel | None = None) -> Scrub:

@@ -61,9 +61,10 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
     def clean(text: str) -> str:
         return payload.clean_text(text, scrub)
 
+    arguments: list[Any] = [payload.cleaned(c["args"], scrub) for c in message.tool_calls]
     calls = tuple(
-        ToolCall(id=str(c["id"] or f"call_{n}"), name=c["name"], arguments=_object(payload.cleaned(c["args"], scrub)))
-        for n, c in enumerate(message.tool_calls, 1)
+        ToolCall(id=str(c["id"] or f"call_{n}"), name=c["name"], arguments=given)
+        for n, (c, given) in enumerate(zip(message.tool_calls, arguments, strict=True), 1)
     )
     malformed = tuple(
         MalformedCall(
@@ -178,10 +179,6 @@ def _renamed(value: Any, names: Mapping[Any, str]) -> Any:
     return value
 
 
-def _object(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, Mapping) else {"": value}
-
-
 # Foreign error → BackendError
 
 
@@ -192,7 +189,7 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     chain = list(_chain(error))
     status = next(filter(None, map(_status, chain)), None)
     words = scrub(_words(chain))
-    names = " ".join(kind.__name__ for e in chain for kind in type(e).__mro__ if kind not in _EVERYBODYS)
+    names = " ".join(kind.__name__ for e in chain for kind in type(e).__mro__ if kind not in Exception.__mro__)
     message = f"{where}: " + (f"HTTP {status}, " if status else f"{type(error).__name__}: ") + words
     headers = [getattr(getattr(e, "response", None), "headers", None) for e in chain]
     waits = (payload.retry_after_s(found) for found in headers if isinstance(found, Mapping))
@@ -218,9 +215,6 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     if status == 404:
         return Rejected(f"{message}; check the model's name and the address", status=status, for_all=True)
     return Rejected(message, status=status)
-
-
-_EVERYBODYS = (Exception, BaseException, object)
 
 
 def cleaned_cause(error: Exception, scrub: Scrub) -> Exception | None:

@@ -15,13 +15,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends import openai_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.endpoint import Endpoint, Provider, bounded, is_loopback, read_endpoint
-from editloupe.backends.payload import REFUSES_PARAMETER, REPLY_BOUND, TOO_LONG, ImageURLs, said
+from editloupe.backends.payload import REFUSES, REPLY_BOUND, TOO_LONG, ImageURLs, said
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
@@ -68,11 +68,7 @@ OPENAI: Final = Service(
 
 
 def open_backend(
-    uri: BackendURI,
-    *,
-    service: Service = OPENAI,
-    place: str | None = None,
-    policy: RetryPolicy = retry.DEFAULT_POLICY,
+    uri: BackendURI, *, service: Service = OPENAI, place: str | None = None, policy: RetryPolicy = retry.DEFAULT_POLICY
 ) -> OpenAIBackend:
     """Open the backend behind `openai/MODEL`, or behind another service's URI. Nothing is sent yet.
 
@@ -104,28 +100,21 @@ def open_backend(
     return OpenAIBackend(endpoint, ClientPool(new_client), service=service, policy=policy)
 
 
-class _Closes(Protocol):
-    def close(self) -> None: ...
-
-
-C = TypeVar("C", bound=_Closes)
-
-
-class ClientPool(Generic[C]):
+class ClientPool:
     """HTTP clients for many threads, as many as calls were ever under way at once. make: a new one. Thread-safe.
 
     One client for all of them has one lock around its connections, and asks the kernel under it, with each call, which of
     them the server has closed. At 64 calls at once threads spent two thirds of their time waiting for that lock.
     """
 
-    def __init__(self, make: Callable[[], C]) -> None:
+    def __init__(self, make: Callable[[], openai.OpenAI]) -> None:
         self._make = make
         self._lock = threading.Lock()
-        self._all: list[C] = []
-        self._idle: list[C] = []
+        self._all: list[openai.OpenAI] = []
+        self._idle: list[openai.OpenAI] = []
 
     @contextmanager
-    def borrow(self) -> Iterator[C]:
+    def borrow(self) -> Iterator[openai.OpenAI]:
         """Lend a client to one caller: the one used last, whose connection is the least likely to be stale."""
         with self._lock:
             client = self._idle.pop() if self._idle else None
@@ -149,14 +138,7 @@ class ClientPool(Generic[C]):
 class OpenAIBackend(Remote):
     """A model behind a chat completions endpoint."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        clients: ClientPool[openai.OpenAI],
-        *,
-        service: Service,
-        policy: RetryPolicy,
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, clients: ClientPool, *, service: Service, policy: RetryPolicy) -> None:
         super().__init__(endpoint.uri, endpoint.place, endpoint.traits, close=clients.close, policy=policy)
         self._service, self._clients, self._at = service, clients, endpoint
         self._image_urls = ImageURLs(self.traits.image_policy)
@@ -223,7 +205,7 @@ def _raise_refusal(error: openai.APIStatusError, sent: Mapping[str, Json]) -> No
         # Without a bound the server takes its own. It may be that only this conversation leaves no more of the context.
         raise ParameterRefused("max_tokens", lasting=not TOO_LONG.search(message))
     words = f"{error.code} {message}"
-    if REFUSES_PARAMETER.search(words):
+    if REFUSES.search(words):
         for name in (n for n in sent if n in _DROPPABLE):
             if name == error.param or (not error.param and re.search(rf"\b{name}\b", words)):
                 raise ParameterRefused(_DROPPABLE[name])

@@ -38,7 +38,7 @@ REPLY_BOUND = re.compile(
 )
 """How endpoints say that a reply may not have so many tokens: their own bound is lower, or what the context leaves."""
 
-REFUSES_PARAMETER = re.compile(
+REFUSES = re.compile(
     r"support|only the default|not allowed|not permitted|deprecated|unknown|unrecognized|unexpected|extra_forbidden",
     re.IGNORECASE,
 )

@@ -63,12 +63,7 @@ VLLM: Final = Service(
 )
 
 
-def open_backend(
-    uri: BackendURI,
-    *,
-    place: str | None = None,
-    policy: RetryPolicy = retry.DEFAULT_POLICY,
-) -> OpenAIBackend:
+def open_backend(uri: BackendURI, *, place: str | None = None, policy: RetryPolicy = retry.DEFAULT_POLICY) -> OpenAIBackend:
     """Open the backend behind `vllm/MODEL`. Nothing is sent yet; place and errors as `openai.open_backend` has them."""
     service = VLLM
     if place is not None:
