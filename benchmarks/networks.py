@@ -30,7 +30,7 @@ from editloupe.data.images import RGB
 from editloupe.models.detect.open import find_weights
 from editloupe.models.detect.transformers import TransformersDetector
 from editloupe.models.devices import Device, import_torch, open_device
-from editloupe.models.upscale.network import NetworkUpscaler
+from editloupe.models.upscale.base import NetworkUpscaler
 from editloupe.models.weights import quietly
 
 PHRASE = "red mug"
@@ -133,20 +133,20 @@ def upscaler_rows(path: Path, device: Device, *, sizes: Sequence[int], side: int
     make_real_esrgan(path)
     crops = [drawn(side, side, seed=seed) for seed in range(max(sizes))]
     ways: list[Way] = []
-    network = NetworkUpscaler(path, digest="", device=device.name)._loaded()
+    network = NetworkUpscaler(path, digest="", device=device.name)._ready()
 
     def plain(count: int) -> None:
         for rgb in crops[:count]:
             x = torch.from_numpy(rgb).to(device.name).permute(2, 0, 1)[None]
             with torch.inference_mode():
-                y = network.run(x.to(torch.float16 if device.half else torch.float32) / 255)
+                y = network.model(x.to(torch.float16 if device.half else torch.float32) / 255)
             (y.float().clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy()
 
     for count in sizes:
         ways.append(Way("the network called in a loop", count, 1, lambda n=count: plain(n)))
         for batch in sorted({1, count}):
             ours = NetworkUpscaler(path, digest="", device=device.name, max_batch=batch)
-            ours._network = network
+            ours._loaded = network
             pool = ThreadPoolExecutor(count)
             ways.append(
                 Way(

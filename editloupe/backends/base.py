@@ -6,7 +6,7 @@ provider/model?key=value        split at the first "/"; `provider:model` is acce
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -96,13 +96,11 @@ class BackendURI:
 
 NOT_LMMS = ("baseline", "scripted")
 """Providers of this package that are no LMM and cost nothing, for readers of a trace that holds no more than a URI."""
+_OF_FILES = ("recorded", "scripted")
+"""Backends whose model is a path."""
 _KEY = re.compile(r"(^|[/:=])(sk-[\w-]{16,}|AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|hf_\w{20,})")
 """How keys of OpenAI and Anthropic, Google, Groq, xAI and Hugging Face begin."""
 _SECRET_WORDS = ("key", "token", "secret", "password", "credential")
-
-
-_OF_FILES = ("recorded", "scripted")
-"""Backends whose model is a path."""
 
 
 def parse_uri(text: str) -> BackendURI:
@@ -123,6 +121,15 @@ def parse_uri(text: str) -> BackendURI:
             "the provider stands a model's name"
         )
     return BackendURI(provider=provider, model=model, params=params)
+
+
+def check_parameters(uri: BackendURI, known: Sequence[str]) -> None:
+    """Raise ConfigError for a parameter that is not among the known ones."""
+    unknown = sorted(set(uri.params) - set(known))
+    if unknown:
+        where = uri.provider if uri.provider in _OF_FILES else f"{uri.provider}/{uri.model}"
+        named = ", ".join(map(repr, unknown))
+        raise ConfigError(f"backend {where}: unknown parameter {named}; known: {', '.join(known)}")
 
 
 def settled(uri: str) -> str:

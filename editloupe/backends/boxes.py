@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from editloupe.chat import ImagePart, Message, Part, Reply, Request, TextPart, ToolCall, ToolSpec
+from editloupe.chat import Message, Part, Reply, Request, TextPart, ToolCall
+from editloupe.data.images import ImagePolicy
 from editloupe.errors import ConfigError
 from editloupe.values import Json
 
@@ -83,15 +84,10 @@ def checked(name: str) -> str:
     return name
 
 
-def sizes_of(request: Request, *, max_side: int | None = None) -> dict[str, tuple[int, int]]:
-    """Return the sizes in px in which the images of a request are sent, by name. max_side: `Traits.max_image_side`."""
-    sizes: dict[str, tuple[int, int]] = {}
-    for message in request.messages:
-        for part in message.images:
-            width, height = part.image.width, part.image.height
-            scale = 1.0 if max_side is None or max(width, height) <= max_side else max_side / max(width, height)
-            sizes[part.alias] = (max(1, round(width * scale)), max(1, round(height * scale)))
-    return sizes
+def sizes_of(request: Request, policy: ImagePolicy) -> dict[str, tuple[int, int]]:
+    """Return the sizes in px in which the images of a request are sent, by name."""
+    images = (part for message in request.messages for part in message.images)
+    return {part.alias: policy.size(part.image.width, part.image.height) for part in images}
 
 
 def outgoing(request: Request, dialect: str, sizes: Sizes) -> Request:
@@ -99,10 +95,12 @@ def outgoing(request: Request, dialect: str, sizes: Sizes) -> Request:
     if dialect == DEFAULT:
         return request
     view = _Outgoing(dialect, sizes)
+    # The first message of a user holds the rule.
+    first = next((i for i, message in enumerate(request.messages) if message.role == "user"), -1)
     return replace(
         request,
-        messages=tuple(view.message(m, first=i == view.first(request)) for i, m in enumerate(request.messages)),
-        tools=tuple(view.tool(tool) for tool in request.tools),
+        messages=tuple(view.message(message, first=i == first) for i, message in enumerate(request.messages)),
+        tools=tuple(replace(tool, parameters=view.schema(tool.parameters)) for tool in request.tools),
     )
 
 
@@ -114,9 +112,8 @@ def incoming(reply: Reply, dialect: str, sizes: Sizes) -> Reply:
     def convert(box: Four, image: str) -> Four:
         return to_thousandths(box, dialect, _size(sizes, image))
 
-    return replace(
-        reply, text=_calls_in_text(reply.text, convert), tool_calls=tuple(_call(call, convert) for call in reply.tool_calls)
-    )
+    calls = tuple(_call(call, convert) for call in reply.tool_calls)
+    return replace(reply, text=_calls_in_text(reply.text, convert), tool_calls=calls)
 
 
 def _size(sizes: Sizes, name: str) -> tuple[int, int] | None:
@@ -188,39 +185,34 @@ _BLOCK = re.compile(r"<\s*tool_call\s*>.*?(?=<\s*/?\s*tool_call\s*>|\Z)", re.DOT
 
 
 def _call(call: ToolCall, convert: Convert) -> ToolCall:
-    box = _four(call.arguments.get(ARGUMENT))
+    box, target = _four(call.arguments.get(ARGUMENT)), call.arguments.get(TARGET)
     if box is None:
         return call
-    new: list[Json] = [_plain(v) for v in convert(box, _name(call.arguments.get(TARGET)))]
+    new: list[Json] = [_plain(v) for v in convert(box, target if isinstance(target, str) else "")]
     return replace(call, arguments={**call.arguments, ARGUMENT: new})
 
 
 def _calls_in_text(text: str, convert: Convert) -> str:
     """Return the text with the boxes of its <tool_call> blocks converted and every other character as it was."""
-    return _BLOCK.sub(lambda block: _in_block(block[0], convert), text)
 
-
-def _in_block(block: str, convert: Convert) -> str:
     def converted(match: re.Match[str]) -> str:
         box = _numbers(match[2])
-        start, end = _object_around(block, match.start())
-        named = _TARGET.search(block, start, end)
-        new = convert(box, named[1].strip() if named else "")
+        named = _TARGET.search(match.string, *_object_around(match.string, match.start()))
+        new = convert(box, named[1] if named else "")
         return match[0] if new == box else match[1] + _written(new)
 
-    return _IN_CALL.sub(converted, block)
+    return _BLOCK.sub(lambda block: _IN_CALL.sub(converted, block[0]), text)
 
 
 def _object_around(text: str, at: int) -> tuple[int, int]:
     """Return where the innermost {…} around a place begins and ends. Braces in strings do not count."""
     opened: list[int] = []
-    quoted = False
-    start, end = 0, len(text)
-    index = 0
-    while index < len(text):
-        sign = text[index]
-        if sign == "\\" and quoted:
-            index += 1
+    quoted = skipped = False
+    for index, sign in enumerate(text):
+        if skipped:
+            skipped = False
+        elif sign == "\\" and quoted:
+            skipped = True
         elif sign == '"':
             quoted = not quoted
         elif sign == "{" and not quoted:
@@ -229,8 +221,7 @@ def _object_around(text: str, at: int) -> tuple[int, int]:
             begun = opened.pop()
             if begun < at < index:
                 return begun, index
-        index += 1
-    return (opened[-1] if opened and opened[-1] < at else start), end
+    return opened[-1] if opened and opened[-1] < at else 0, len(text)
 
 
 def _numbers(text: str) -> Four:
@@ -244,10 +235,6 @@ def _four(value: Json) -> Four | None:
         return None
     numbers = [v for v in value if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
     return (numbers[0], numbers[1], numbers[2], numbers[3]) if len(numbers) == 4 else None
-
-
-def _name(value: Json) -> str:
-    return value.strip() if isinstance(value, str) else ""
 
 
 def _plain(value: float) -> int | float:
@@ -274,18 +261,10 @@ class _Outgoing:
     def __init__(self, dialect: str, sizes: Sizes) -> None:
         self._dialect, self._sizes = dialect, sizes
         self._words, self._plain = DIALECTS[dialect], DIALECTS[DEFAULT]
-        known = sorted(sizes, key=len, reverse=True)
-        self._names = re.compile("|".join(re.escape(repr(n)) for n in known)) if known else re.compile(r"(?!)")
         self._by_repr = {repr(name): name for name in sizes}
+        known = sorted(self._by_repr, key=len, reverse=True)
+        self._names = re.compile("|".join(map(re.escape, known)) or r"(?!)")
         self._asked: dict[str, str] = {}
-
-    @staticmethod
-    def first(request: Request) -> int:
-        """Return the index of the first message of a user, which holds the rule."""
-        return next((i for i, m in enumerate(request.messages) if m.role == "user"), -1)
-
-    def tool(self, tool: ToolSpec) -> ToolSpec:
-        return replace(tool, parameters=self._schema(tool.parameters))
 
     def message(self, message: Message, *, first: bool) -> Message:
         if message.role == "assistant":
@@ -296,8 +275,26 @@ class _Outgoing:
             last = max((i for i, p in enumerate(parts) if isinstance(p, TextPart)), default=-1)
             parts = [self._rule(p) if i == last and i > 0 and isinstance(p, TextPart) else p for i, p in enumerate(parts)]
         elif message.role in ("user", "tool"):
-            parts = [self._observed(p) for p in parts]
+            parts = [self._observed(p) if isinstance(p, TextPart) and _OBSERVED.match(p.text) else p for p in parts]
         return replace(message, parts=tuple(parts))
+
+    def schema(self, schema: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Return the schema of a tool's arguments. Only the box's own part changes."""
+        properties = schema.get("properties")
+        box = properties.get(ARGUMENT) if isinstance(properties, Mapping) else None
+        if not isinstance(properties, Mapping) or not isinstance(box, Mapping):
+            return schema
+        said = str(box.get("description", ""))
+        if self._plain.schema in said:
+            said = said.replace(self._plain.schema, self._words.schema)
+        else:
+            said = f"{said} It is {self._words.schema}".strip()
+        new: dict[str, Json] = {**box, "description": said}
+        items = box.get("items")
+        if self._dialect == "pixels" and isinstance(items, Mapping):
+            # A side may have more px than 1000; the tool checks the range itself, for each image its own.
+            new["items"] = {key: value for key, value in items.items() if key != "maximum"}
+        return {**schema, "properties": {**properties, ARGUMENT: new}}
 
     def _box(self, box: Four, image: str) -> Four:
         return from_thousandths(box, self._dialect, _size(self._sizes, image))
@@ -327,35 +324,21 @@ class _Outgoing:
                 except ValueError:
                     continue
                 if isinstance(schema, Mapping):
-                    lines[i] = head + json.dumps(self._schema(schema), ensure_ascii=False)
+                    lines[i] = head + json.dumps(self.schema(schema), ensure_ascii=False)
         return replace(part, text="\n".join(lines))
 
-    def _schema(self, schema: Mapping[str, Json]) -> dict[str, Json]:
-        """Return the schema of a tool's arguments. Only the box's own part changes."""
-        properties = schema.get("properties")
-        box = properties.get(ARGUMENT) if isinstance(properties, Mapping) else None
-        if not isinstance(properties, Mapping) or not isinstance(box, Mapping):
-            return dict(schema)
-        said = str(box.get("description", ""))
-        known = self._plain.schema in said
-        description = (
-            said.replace(self._plain.schema, self._words.schema) if known else f"{said} It is {self._words.schema}".strip()
-        )
-        new: dict[str, Json] = {**box, "description": description}
-        items = box.get("items")
-        if self._dialect == "pixels" and isinstance(items, Mapping):
-            # A side may have more px than 1000; the tool checks the range itself, for each image its own.
-            new["items"] = {key: value for key, value in items.items() if key != "maximum"}
-        return {**schema, "properties": {**properties, ARGUMENT: new}}
-
-    def _observed(self, part: Part) -> Part:
-        if isinstance(part, ImagePart) or not _OBSERVED.match(part.text):
-            return part
+    def _observed(self, part: TextPart) -> TextPart:
         lines = part.text.split("\n")
-        head = self._names.search(lines[1]) if len(lines) > 1 else None
-        return replace(part, text="\n".join(self._line(line, head[0] if head else "") for line in lines))
+        name = self._named(lines[1]) if len(lines) > 1 else ""
+        return replace(part, text="\n".join(self._line(line, name) for line in lines))
 
-    def _line(self, line: str, head: str) -> str:
+    def _named(self, text: str, start: int = 0) -> str:
+        """Return the first image that a text names; "" for none."""
+        found = self._names.search(text, start)
+        return self._by_repr[found[0]] if found else ""
+
+    def _line(self, line: str, above: str) -> str:
+        """Return a line of an observation. above: the image that the observation is of."""
         plain, words = self._plain, self._words
         if line.startswith(plain.note):
             return words.note + line.removeprefix(plain.note)
@@ -366,18 +349,15 @@ class _Outgoing:
 
         def converted(match: re.Match[str]) -> str:
             in_px, text = match[1] or "", match[2]
-            named = self._names.search(ours, match.end())
-            name = self._by_repr.get(named[0] if named else head, "")
-            box = _numbers(text)
+            name = self._named(match.string, match.end()) or above
             if in_px and self._dialect == "pixels":
                 return match[0]
             if not in_px and not name and text in self._asked:
                 return self._asked[text]
-            return in_px + _written(self._box(box, name))
+            return in_px + _written(self._box(_numbers(text), name))
 
         def least(match: re.Match[str]) -> str:
-            named = self._names.search(ours)
-            size = _size(self._sizes, self._by_repr.get(named[0] if named else "", ""))
+            size = _size(self._sizes, self._named(match.string))
             if self._dialect != "pixels" or size is None:
                 return match[0]
             x, y = (math.ceil(int(n) * side / 1000 - 1e-9) for n, side in zip(match.groups(), size, strict=True))

@@ -8,12 +8,12 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from editloupe.backends import boxes
-from editloupe.backends.base import BackendURI
+from editloupe.backends.base import BackendURI, Traits, check_parameters
 from editloupe.errors import ConfigError, Rejected, Unavailable
 
 DEFAULT_TIMEOUT_S: Final = 120.0
@@ -22,7 +22,7 @@ MAX_REPLY_BYTES: Final = 64 * 2**20
 """A longer answer is no answer of a chat model; reading stops there."""
 SMALLEST_SIDE_PX: Final = 64
 """A smaller `max_image_side` is a mistake: nothing of an edit would be visible."""
-_SHORTEST_SECRET = 8
+SHORTEST_SECRET: Final = 8
 """Shorter keys are placeholders ("none", "EMPTY"): taking them out of a reply would change the model's words."""
 TOO_LONG_ADVICE: Final = (
     "the conversation does not fit: lower --max-turns, reduce images with ?max_image_side=PX, or take a longer context"
@@ -39,140 +39,156 @@ NO_VISION: Final = (
     "the model takes no images: name one that does, such as Qwen/Qwen3-VL-8B-Instruct (editloupe backends probe asks it)",
 )
 """How servers say that a model takes no images, and what to do about it."""
+PARAMETERS: Final = ("base_url", "boxes", "env", "max_image_side", "timeout_s")
+EXAMPLE: Final = "http://HOST:PORT/v1 or https://HOST/v1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class EndpointInfo:
-    """What a translation must know of the endpoint."""
+class Parameters:
+    """A URI's parameters, checked."""
 
-    where: str
-    """The head of every message, such as "https://…/v1, model 'm'"."""
+    base_url: str | None
+    boxes: str
+    """How the model writes boxes."""
+    env: str | None
+    """The environment variable that holds the key, or "none"."""
+    max_image_side: int | None
+    """Longest side in px; None for no limit."""
     timeout_s: float
     """Seconds of one attempt."""
-    connect_s: float
-    """Seconds to connect, within `timeout_s`."""
-    key_hint: str
-    """What to do where the key is refused."""
-    scrub: Callable[[str], str]
-    """Takes the key out of a text."""
+
+
+def read_parameters(uri: BackendURI, *, known: Sequence[str] = PARAMETERS, example: str = EXAMPLE) -> Parameters:
+    """Check a URI's parameters. example: of a base_url, for messages.   Raises ConfigError, also for an unknown one."""
+    check_parameters(uri, known)
+    params = uri.params
+    return Parameters(
+        base_url=_base_url(params["base_url"], example) if "base_url" in params else None,
+        boxes=boxes.checked(params.get("boxes", boxes.DEFAULT)),
+        env=params.get("env"),
+        max_image_side=_side(params["max_image_side"]) if "max_image_side" in params else None,
+        timeout_s=_seconds(params.get("timeout_s", str(DEFAULT_TIMEOUT_S))),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """Where a provider answers, and what its models can do."""
+
+    traits: Traits
+    """`describes` stands behind the model's name, and may hold {place}."""
+    base_url: str
+    """Where it answers unless the URI says so."""
+    base_url_variable: str | None = None
+    """An environment variable that stands above `base_url`."""
+    example: str = EXAMPLE
+    """Of a base_url, for messages."""
+    key_variables: tuple[str, ...]
+    """Environment variables that may hold the key, in this order, unless the URI's `env` names one."""
+    key_needed: bool = True
+    """Whether an address that is not this machine's needs a key."""
     hints: tuple[tuple[re.Pattern[str], str], ...] = ()
     """(pattern of what the server says when it refuses, what to do about it)."""
 
-    def advice(self, words: str) -> str:
-        """Return what to do about a refusal in these words; "" where nothing is known."""
-        return next((hint for pattern, hint in (*self.hints, NO_VISION) if pattern.search(words)), "")
-
-
-class APIKey:
-    """A key that does not show itself: `scrub` takes it out of texts, repr hides it.
-
-    value: "" where no key is sent.   hint: what to do where the endpoint refuses it.
-    """
-
-    def __init__(self, value: str, hint: str) -> None:
-        self.value, self.hint = value, hint
-
-    def __repr__(self) -> str:
-        return "<key>" if self.value else "<no key>"
-
-    def scrub(self, text: str) -> str:
-        return text.replace(self.value, "***") if len(self.value) >= _SHORTEST_SECRET else text
-
 
 @dataclass(frozen=True, kw_only=True)
-class Address:
+class Endpoint(Parameters):
     """A backend's URI, read."""
 
+    provider: Provider
     uri: BackendURI
-    """The judge's identity: provider, model, base_url, box dialect and image limit."""
-    endpoint: str
+    """Provider, model, and base_url where it is a part of the judge's identity."""
+    url: str
     """Where requests go."""
-    dialect: str
-    """How the model writes boxes."""
-    max_image_side: int | None
-    """Longest side in px; None for no limit."""
-    key: APIKey
-    info: EndpointInfo
+    place: str
+    """What is shown and recorded as the endpoint."""
+    key: str = field(repr=False)
+    """The key; "" where none is sent."""
+    key_hint: str
+    """What to do where the key is refused."""
+
+    @property
+    def traits(self) -> Traits:
+        """What the model can do."""
+        describes = f"{self.uri.model} {self.provider.traits.describes.format(place=self.place)}"
+        return replace(self.provider.traits, describes=describes, boxes=self.boxes, max_image_side=self.max_image_side)
+
+    @property
+    def where(self) -> str:
+        """The head of every message, such as "https://…/v1, model 'm'"."""
+        return f"{self.url}, model {self.uri.model!r}"
+
+    @property
+    def connect_s(self) -> float:
+        """Seconds to connect, within `timeout_s`."""
+        return min(CONNECT_TIMEOUT_S, self.timeout_s)
+
+    def scrub(self, text: str) -> str:
+        """Take the key out of a text."""
+        return text.replace(self.key, "***") if len(self.key) >= SHORTEST_SECRET else text
+
+    def advice(self, words: str) -> str:
+        """Return what to do about a refusal in these words; "" where nothing is known."""
+        return next((hint for pattern, hint in (*self.provider.hints, NO_VISION) if pattern.search(words)), "")
+
+    def unreachable(self, error: BaseException) -> Unavailable:
+        """Return an error of the HTTP library as ours."""
+        kind = type(error).__name__
+        if "ConnectTimeout" in kind:
+            return Unavailable(f"{self.where}: no connection within {self.connect_s:g} s")
+        if "Timeout" in kind:
+            return Unavailable(f"{self.where}: no answer within {self.timeout_s:g} s")
+        words = self.scrub(str(error))
+        return Unavailable(f"{self.where}: the connection failed ({kind}: {words}); {UNREACHABLE_ADVICE}")
 
 
-PARAMETERS: Final = ("base_url", "boxes", "env", "max_image_side", "timeout_s")
-
-
-def read_address(
-    uri: BackendURI,
-    *,
-    base_url: str,
-    base_url_variable: str | None,
-    example: str,
-    key_variables: Sequence[str],
-    key_needed: bool = True,
-    hints: tuple[tuple[re.Pattern[str], str], ...] = (),
-    lasting_base_url: bool = True,
-) -> Address:
+def read_endpoint(uri: BackendURI, provider: Provider, *, place: str | None = None) -> Endpoint:
     """Read where a URI leads, with its key.
 
-    base_url: where the provider answers unless the URI or the environment's `base_url_variable` says so.   example: of a
-    base_url, for messages.   key_variables: looked into in this order, unless the URI's `env` names one.   key_needed: for
-    an address that is not this machine's.   lasting_base_url: False for a server whose address is new with every start.
+    place: what is shown instead of an address that is new with every start; the address is then no part of the URI.
     Raises ConfigError: no model, an unknown parameter, a base_url that cannot be used, a missing key.
     """
     if not uri.model:
         raise ConfigError(f"backend {str(uri)!r} names no model; expected {uri.provider}/MODEL")
-    unknown = sorted(set(uri.params) - set(PARAMETERS))
-    if unknown:
-        raise ConfigError(
-            f"backend {uri.provider}/{uri.model}: unknown parameter {', '.join(map(repr, unknown))}; "
-            f"known: {', '.join(PARAMETERS)}"
-        )
-    params = dict(uri.params)
-    elsewhere = os.environ.get(base_url_variable) if base_url_variable else None
-    if "base_url" not in params and elsewhere:
+    elsewhere = os.environ.get(provider.base_url_variable) if provider.base_url_variable else None
+    if "base_url" not in uri.params and elsewhere:
         # The SDK's own variable. It becomes a part of the URI, so that a run says where its images went.
-        params["base_url"] = elsewhere
-    if "base_url" in params:
-        params["base_url"] = checked_base_url(params["base_url"], example=example)
-    dialect = boxes.checked(params.get("boxes", boxes.DEFAULT))
-    max_image_side = checked_side(params.get("max_image_side"))
-    timeout_s = checked_timeout(params.get("timeout_s"))
-    endpoint = params.get("base_url", base_url)
-    variables = (params["env"],) if "env" in params else tuple(key_variables)
-    needed = "env" in params or (key_needed and not is_loopback(endpoint))
-    key = key_of(variables, f"backend {uri.provider} needs a key for {endpoint}", needed=needed)
+        uri = replace(uri, params={**uri.params, "base_url": elsewhere})
+    read = read_parameters(uri, example=provider.example)
+    url = read.base_url or provider.base_url
+    needed = read.env is not None or (provider.key_needed and not is_loopback(url))
+    variables = (read.env,) if read.env is not None else provider.key_variables
+    key, key_hint = _key(variables, f"backend {uri.provider}", url, needed)
     # How long we wait and which key pays do not change who judges: with a longer time-out a run goes on, not anew.
-    lasting = {name: value for name, value in params.items() if name == "base_url" and lasting_base_url}
-    if dialect != boxes.DEFAULT:
-        lasting["boxes"] = dialect
-    if max_image_side is not None:
-        lasting["max_image_side"] = str(max_image_side)
-    return Address(
-        uri=BackendURI(provider=uri.provider, model=uri.model, params=lasting),
-        endpoint=endpoint,
-        dialect=dialect,
-        max_image_side=max_image_side,
-        key=key,
-        info=EndpointInfo(
-            where=f"{endpoint}, model {uri.model!r}",
-            timeout_s=timeout_s,
-            connect_s=min(CONNECT_TIMEOUT_S, timeout_s),
-            key_hint=key.hint,
-            scrub=key.scrub,
-            hints=hints,
-        ),
-    )
+    lasting = {"base_url": read.base_url} if read.base_url is not None and place is None else {}
+    uri = replace(uri, params=lasting)
+    return Endpoint(**vars(read), provider=provider, uri=uri, url=url, place=place or url, key=key, key_hint=key_hint)
 
 
 def bounded(
-    client_class: type, info: EndpointInfo, *, check: Callable[[int, bytes, Mapping[str, str]], None] | None = None
+    client_class: type, endpoint: Endpoint, *, check: Callable[[int, bytes, Mapping[str, str]], None] | None = None
 ) -> type:
     """Return a subclass of an HTTP client (httpx, or httpx2 with the same methods) that bounds each answer.
 
     The client's own time-out starts anew with every byte: a server that sends a blank now and then to keep the connection
-    would hold a worker indefinitely. Here an answer is read whole within `info.timeout_s` and `MAX_REPLY_BYTES`. A later or
+    would hold a worker indefinitely. Here an answer is read whole within `timeout_s` and `MAX_REPLY_BYTES`; a later or
     longer one raises BackendError.
 
     check: is called with status, body and headers of each answer; what it raises goes to the caller.
     """
-    timeout = {"connect": info.connect_s, **dict.fromkeys(("read", "write", "pool"), info.timeout_s)}
+    timeout = {"connect": endpoint.connect_s, **dict.fromkeys(("read", "write", "pool"), endpoint.timeout_s)}
+
+    def read_whole(chunks: Iterable[bytes], began: float) -> bytes:
+        read = bytearray()
+        for chunk in chunks:
+            read += chunk
+            if time.monotonic() > began + endpoint.timeout_s:
+                raise Unavailable(
+                    f"{endpoint.where}: no whole answer within {endpoint.timeout_s:g} s ({len(read):,} bytes so far)"
+                )
+            if len(read) > MAX_REPLY_BYTES:
+                raise Rejected(f"{endpoint.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
+        return bytes(read)
 
     class Bounded(client_class):  # type: ignore[misc]
         def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
@@ -180,7 +196,7 @@ def bounded(
             request.extensions["timeout"] = timeout
             response = super().send(request, stream=True, **options)
             try:
-                body = _read_whole(response.iter_bytes(), info, began=began)
+                body = read_whole(response.iter_bytes(), began)
             finally:
                 response.close()
             if check is not None:
@@ -193,27 +209,10 @@ def bounded(
     return Bounded
 
 
-def _read_whole(chunks: Iterable[bytes], info: EndpointInfo, *, began: float) -> bytes:
-    read, size = [], 0
-    for chunk in chunks:
-        read.append(chunk)
-        size += len(chunk)
-        if time.monotonic() > began + info.timeout_s:
-            raise Unavailable(f"{info.where}: no whole answer within {info.timeout_s:g} s ({size:,} bytes so far)")
-        if size > MAX_REPLY_BYTES:
-            raise Rejected(f"{info.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
-    return b"".join(read)
-
-
-def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> APIKey:
-    """Return the key in the first variable that holds one.
-
-    wanted: what the key is for; the message begins with it.
-
-    Raises ConfigError where it is needed and missing, or cannot be a key.
-    """
+def _key(variables: Sequence[str], backend: str, url: str, needed: bool) -> tuple[str, str]:
+    """Return (the key in the first variable that holds one, what to do where it is refused). Raises ConfigError."""
     if list(variables) == ["none"]:
-        return APIKey("", "no key was sent (env=none); name the variable that holds it with ?env=NAME")
+        return "", "no key was sent (env=none); name the variable that holds it with ?env=NAME"
     for variable in variables:
         if not variable.isidentifier():
             # It may be the key itself, so it is not repeated.
@@ -221,23 +220,21 @@ def key_of(variables: Sequence[str], wanted: str, *, needed: bool) -> APIKey:
                 "env names the environment variable that holds the key, such as env=MY_KEY; it is not the key"
             )
         value = os.environ.get(variable, "").strip()
+        # The HTTP library's own complaint about such a header would show the key.
+        if not value.isascii() or not value.isprintable() or " " in value:
+            raise ConfigError(f"the key in environment variable {variable} holds blanks or characters that are not ASCII")
         if value:
-            # The HTTP library's own complaint about such a header would show the key.
-            if not value.isascii() or not value.isprintable() or " " in value:
-                raise ConfigError(
-                    f"the key in environment variable {variable} holds blanks or characters that are not ASCII"
-                )
-            return APIKey(value, f"check the key in environment variable {variable}")
+            return value, f"check the key in environment variable {variable}"
     where = " or ".join(variables)
     if not needed:
-        return APIKey("", f"no key was sent; set environment variable {where}, or name another with ?env=NAME")
+        return "", f"no key was sent; set environment variable {where}, or name another with ?env=NAME"
     raise ConfigError(
-        f"{wanted}: set environment variable {where}, or name the variable that holds it with ?env=NAME "
-        "(?env=none where the server asks for none)"
+        f"{backend} needs a key for {url}: set environment variable {where}, or name the variable that holds it with "
+        "?env=NAME (?env=none where the server asks for none)"
     )
 
 
-def checked_base_url(text: str, *, example: str = "http://HOST:PORT/v1 or https://HOST/v1") -> str:
+def _base_url(text: str, example: str) -> str:
     """Return the URL without its last slash. The message does not repeat it where it may hold a password."""
     try:
         url = urlsplit(text.strip())
@@ -253,10 +250,7 @@ def checked_base_url(text: str, *, example: str = "http://HOST:PORT/v1 or https:
     return url.geturl().rstrip("/")
 
 
-def checked_timeout(text: str | None) -> float:
-    """Return the seconds of a URI's `timeout_s`, DEFAULT_TIMEOUT_S where there is none. Raises ConfigError."""
-    if text is None:
-        return DEFAULT_TIMEOUT_S
+def _seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -266,10 +260,7 @@ def checked_timeout(text: str | None) -> float:
     return value
 
 
-def checked_side(text: str | None) -> int | None:
-    """Return the px of a URI's `max_image_side`; None where there is none. Raises ConfigError."""
-    if text is None:
-        return None
+def _side(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) >= SMALLEST_SIDE_PX):
         raise ConfigError(
             f"max_image_side={text!r}: expected px of the longest side, a whole number from {SMALLEST_SIDE_PX}"

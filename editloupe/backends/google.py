@@ -3,146 +3,112 @@
 google/MODEL                                        https://generativelanguage.googleapis.com
 google/MODEL?base_url=http://127.0.0.1:8080         a gateway, or a server of your own, that speaks the same protocol
 
-Further parameters: `env` (the variable that holds the key; `none` sends no key), `timeout_s` (of one attempt), `boxes`
-(how the model writes boxes; editloupe/backends/boxes.py) and `max_image_side` (px; longer images are reduced).
+Further parameters: `env`, `timeout_s`, `boxes` and `max_image_side` (docs/backends.md).
 How requests, replies and errors are translated stands in editloupe/backends/google_wire.py.
 """
 
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends import google_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.endpoint import Address, EndpointInfo, bounded, is_loopback, read_address
-from editloupe.backends.remote import Remote
+from editloupe.backends.endpoint import Endpoint, Provider, bounded, is_loopback, read_endpoint
+from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, MissingExtra, Rejected
-from editloupe.values import Json
 
 if TYPE_CHECKING:
     from google import genai
 
-DEFAULT_BASE_URL: Final = "https://generativelanguage.googleapis.com"
-KEY_VARIABLES: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
-"""Where the key is looked for, in this order: the SDK's own."""
-_API_VERSION = "v1beta"
+GOOGLE: Final = Provider(
+    traits=Traits(
+        describes="over google-genai at {place}", native_tools=True, tool_result_images=True, constrains_schema=True
+    ),
+    base_url="https://generativelanguage.googleapis.com",
+    base_url_variable="GOOGLE_GEMINI_BASE_URL",
+    example="http://HOST:PORT or https://HOST",
+    # The SDK's own.
+    key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+)
 
 
-def open_backend(
-    uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY, sleep: Callable[[float], None] = time.sleep
-) -> GoogleBackend:
+def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY) -> GoogleBackend:
     """Open the backend behind `google/MODEL`. Nothing is sent yet.
 
     Raises ConfigError: no model, an unknown parameter, a base_url that cannot be used, a missing key or package.
     """
     if set(uri.model) & set("?#%\\ ") or ".." in uri.model:
         raise ConfigError(f"backend google: {uri.model!r} cannot be a model's name; expected one such as gemini-2.5-pro")
-    address = read_address(
-        uri,
-        base_url=DEFAULT_BASE_URL,
-        base_url_variable="GOOGLE_GEMINI_BASE_URL",
-        example="http://HOST:PORT or https://HOST",
-        key_variables=KEY_VARIABLES,
-    )
+    endpoint = read_endpoint(uri, GOOGLE)
     try:
         from google import genai
         from google.genai import types
     except ImportError as error:
         raise MissingExtra("backend 'google'", "google") from error
-    # A proxy from the environment has no business between us and a server on this machine.
-    http = _http_client(address.info, direct=is_loopback(address.endpoint))
+    # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
+    library: Any = importlib.import_module("httpx" if int(genai.__version__.partition(".")[0]) < 3 else "httpx2")
+
+    def check(status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        # Here, before the SDK makes an error of it that holds the request, and in it the key.
+        if status != 200:
+            raise wire.failure(status, body, headers, endpoint)
+
+    # A proxy from the environment has no business between us and a server on this machine. A redirect would take the key.
+    http = bounded(library.Client, endpoint, check=check)(trust_env=not is_loopback(endpoint.url), follow_redirects=False)
     client = genai.Client(
-        api_key=address.key.value or "none",
+        api_key=endpoint.key or "none",
         # Said, or the environment may turn the client to another service.
         vertexai=False,
         http_options=types.HttpOptions(
-            base_url=address.endpoint,
-            api_version=_API_VERSION,
-            timeout=max(1, round(1000 * address.info.timeout_s)),
+            base_url=endpoint.url,
+            api_version="v1beta",
+            timeout=max(1, round(1000 * endpoint.timeout_s)),
             httpx_client=http,
         ),
     )
-    return GoogleBackend(address, client, http, policy=policy, sleep=sleep)
+    return GoogleBackend(endpoint, client, http, policy=policy)
 
 
 class GoogleBackend(Remote):
     """A Gemini model."""
 
-    def __init__(
-        self, address: Address, client: genai.Client, http: Any, *, policy: RetryPolicy, sleep: Callable[[float], None]
-    ) -> None:
-        traits = Traits(
-            describes=f"{address.uri.model} over google-genai at {address.endpoint}",
-            native_tools=True,
-            tool_result_images=True,
-            constrains_schema=True,
-            boxes=address.dialect,
-            max_image_side=address.max_image_side,
+    def __init__(self, endpoint: Endpoint, client: genai.Client, http: Any, *, policy: RetryPolicy) -> None:
+        super().__init__(
+            endpoint.uri,
+            endpoint.place,
+            endpoint.traits,
+            close=http.close,
+            tool_images="beside the function responses, in the same content",
+            policy=policy,
         )
-        tool_images = "beside the function responses, in the same content"
-        place = address.endpoint
-        super().__init__(address.uri, place, traits, close=http.close, tool_images=tool_images, policy=policy, sleep=sleep)
-        self._client, self._info = client, address.info
-        self._dropped: frozenset[str] = frozenset()
+        self._client, self._at = client, endpoint
 
-    def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
+    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
         policy = self.traits.image_policy
         system, contents = wire.contents_of(request, lambda ref: images.encoded(ref, policy))
-        return lambda: self._negotiated(request, system, contents)
+        return lambda refused: self._asked(request, system, contents, refused)
 
-    def _negotiated(self, request: Request, system: Any, contents: list[Any]) -> Reply:
-        """Return one answer, without the parameters that this model refuses. Refusals are remembered."""
-        while True:
-            dropped = self._dropped
-            sent, config = wire.config_of(self._uri.model, request, system, dropped)
-            try:
-                body = self._post(contents, config)
-                break
-            except Rejected as error:
-                name = wire.refused_parameter(error, sent)
-                if name is None:
-                    raise
-                with self._lock:
-                    self._dropped |= {name}
-        asked = {name for name, value in request.sampling.to_json().items() if value is not None}
-        if request.answer_schema is not None:
-            asked.add("answer_schema")
-        missing: list[Json] = [name for name in wire.DROPPABLE if name in asked & dropped]
-        return wire.read_reply(body, {**sent, "dropped": missing} if missing else sent, self._info)
-
-    def _post(self, contents: list[Any], config: Any) -> bytes:
-        """Return the answer's bytes, as they came. Raises BackendError."""
+    def _asked(self, request: Request, system: Any, contents: list[Any], refused: frozenset[str]) -> Reply:
+        model = self._uri.model
+        sent, config = wire.config_of(model, request, system, refused)
         try:
-            answer = self._client.models.generate_content(model=self._uri.model, contents=contents, config=config)
+            answer = self._client.models.generate_content(model=model, contents=contents, config=config)
+        except Rejected as error:
+            name = wire.refused_parameter(error, sent)
+            if name is None:
+                raise
+            raise ParameterRefused(name) from error
         except BackendError:
             raise
         except Exception as error:
             # What the SDK raises is no closed list: its own errors, those of two HTTP libraries, pydantic's.
-            raise wire.backend_error(error, self._info) from error
+            raise wire.backend_error(error, self._at) from error
         response = answer.sdk_http_response
-        return ((response.body if response else None) or "").encode("utf-8", "replace")
-
-
-def _http_client(info: EndpointInfo, *, direct: bool) -> Any:
-    """Return the HTTP client that the SDK sends through.
-
-    A failed answer is translated here, before the SDK makes an error of it that holds the request, and in it the key.
-    Redirects are not followed: the key would go with them.
-    """
-    from google import genai
-
-    # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
-    library: Any = importlib.import_module("httpx" if int(genai.__version__.partition(".")[0]) < 3 else "httpx2")
-
-    def check(status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        if status != 200:
-            raise wire.failure(status, body, headers, info)
-
-    return bounded(library.Client, info, check=check)(trust_env=not direct, follow_redirects=False)
+        body = (response.body if response else None) or ""
+        return wire.read_reply(body.encode("utf-8", "replace"), sent, self._at)

@@ -7,25 +7,31 @@ again are editloupe/backends/google.py's.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, EndpointInfo
+from editloupe.backends.endpoint import TOO_LONG_ADVICE, Endpoint
 from editloupe.backends.payload import (
     REPLY_BOUND,
     JsonObject,
+    at,
     clean_text,
     cleaned,
     count,
+    items_at,
     loads,
+    named_pictures,
     one_line,
     parse_answer,
     retry_after_s,
+    sampling_of,
+    text_at,
+    texts_without,
 )
-from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, TextPart, ToolCall, Usage
+from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, ToolCall, Usage
 from editloupe.data.images import EncodedImage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import ImageRef, Json
@@ -34,6 +40,8 @@ if TYPE_CHECKING:
     from google.genai import types
 
 Encoded: TypeAlias = Callable[[ImageRef], EncodedImage]
+WirePart: TypeAlias = dict[str, Any]
+"""A part as the SDK's `types.Part` reads it."""
 
 SAMPLING: Final[Mapping[str, str]] = {
     "temperature": "temperature",
@@ -47,18 +55,10 @@ _SCHEMA: Final = "responseJsonSchema"
 NOTHING_SAID: Final = "(nothing)"
 """Stands for an assistant's message without text and calls: the API refuses a content that has nothing in it."""
 _FINISHES: Final[Mapping[str, Finish]] = {
-    "STOP": "stop",
-    "MAX_TOKENS": "length",
-    "SAFETY": "filter",
-    "RECITATION": "filter",
-    "BLOCKLIST": "filter",
-    "PROHIBITED_CONTENT": "filter",
-    "SPII": "filter",
-    "MODEL_ARMOR": "filter",
-    "IMAGE_SAFETY": "filter",
-    "IMAGE_PROHIBITED_CONTENT": "filter",
-    "IMAGE_RECITATION": "filter",
-}
+    "STOP": "stop", "MAX_TOKENS": "length",
+    "SAFETY": "filter", "RECITATION": "filter", "BLOCKLIST": "filter", "PROHIBITED_CONTENT": "filter", "SPII": "filter",
+    "MODEL_ARMOR": "filter", "IMAGE_SAFETY": "filter", "IMAGE_PROHIBITED_CONTENT": "filter", "IMAGE_RECITATION": "filter",
+}  # fmt: skip
 _BAD_CALLS: Final[Mapping[str, str]] = {
     "MALFORMED_FUNCTION_CALL": "the call could not be read as one: write its arguments as the tool's schema says",
     "MALFORMED_RESPONSE": "the reply could not be read",
@@ -86,41 +86,33 @@ _ADDRESS_HINT = "base_url is the address under which /v1beta/models lies, withou
 # Request → wire
 
 
-def config_of(model: str, request: Request, system: Any, dropped: frozenset[str]) -> tuple[dict[str, Json], Any]:
+def config_of(model: str, request: Request, system: Any, refused: frozenset[str]) -> tuple[dict[str, Json], Any]:
     """Return (what is recorded as sent, under the wire's names; the SDK's GenerateContentConfig)."""
     from google.genai import types
 
-    values = {n: v for n, v in request.sampling.to_json().items() if v is not None and n not in dropped}
+    values = sampling_of(request, refused)
     sent: dict[str, Json] = {"model": model, **{SAMPLING[name]: value for name, value in values.items()}}
-    config = types.GenerateContentConfig(
-        system_instruction=system,
-        temperature=cast("float | None", values.get("temperature")),
-        top_p=cast("float | None", values.get("top_p")),
-        seed=cast("int | None", values.get("seed")),
-        max_output_tokens=cast("int | None", values.get("max_tokens")),
-        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+    config: dict[str, Any] = {
+        **{"max_output_tokens" if name == "max_tokens" else name: value for name, value in values.items()},
+        "system_instruction": system,
+        "automatic_function_calling": {"disable": True},
         # The answer as it came: what the SDK makes of it has no place for fields that it does not know.
-        should_return_http_response=True,
-    )
-    if request.answer_schema is not None and "answer_schema" not in dropped:
-        config.response_mime_type = "application/json"
-        config.response_json_schema = sent[_SCHEMA] = dict(request.answer_schema)
+        "should_return_http_response": True,
+    }
+    if request.answer_schema is not None and "answer_schema" not in refused:
+        config["response_mime_type"] = "application/json"
+        config["response_json_schema"] = sent[_SCHEMA] = dict(request.answer_schema)
     if request.tools:
-        config.tools = [
-            types.Tool(
-                function_declarations=[
-                    types.FunctionDeclaration(
-                        name=t.name, description=t.description, parameters_json_schema=dict(t.parameters)
-                    )
-                    for t in request.tools
-                ]
-            )
+        declared = [
+            {"name": t.name, "description": t.description, "parameters_json_schema": dict(t.parameters)}
+            for t in request.tools
         ]
-        mode = types.FunctionCallingConfigMode.AUTO if request.calls_allowed else types.FunctionCallingConfigMode.NONE
-        config.tool_config = types.ToolConfig(function_calling_config=types.FunctionCallingConfig(mode=mode))
+        mode = "AUTO" if request.calls_allowed else "NONE"
+        config["tools"] = [{"function_declarations": declared}]
+        config["tool_config"] = {"function_calling_config": {"mode": mode}}
         sent["tools"] = [tool.to_json() for tool in request.tools]
-        sent["functionCallingMode"] = mode.value
-    return sent, config
+        sent["functionCallingMode"] = mode
+    return sent, types.GenerateContentConfig.model_validate(config)
 
 
 def contents_of(request: Request, encoded: Encoded) -> tuple[types.Content | None, list[types.Content]]:
@@ -132,244 +124,158 @@ def contents_of(request: Request, encoded: Encoded) -> tuple[types.Content | Non
     from google.genai import types
 
     names = {call.id: call.name for message in request.messages for call in message.tool_calls}
-    system: list[types.Part] = []
-    turns: list[tuple[str, list[Message]]] = []
-    for message in request.messages:
-        if message.role == "system":
-            system += _parts(message, encoded)
-            continue
-        role = "model" if message.role == "assistant" else "user"
-        if turns and turns[-1][0] == role:
-            turns[-1][1].append(message)
-        else:
-            turns.append((role, [message]))
+    system = [part for m in request.messages if m.role == "system" for part in _parts(m.parts, encoded)]
+    spoken = [m for m in request.messages if m.role != "system"]
     contents = []
-    for role, messages in turns:
-        if role == "model":
+    for own, turn in groupby(spoken, key=lambda message: message.role == "assistant"):
+        messages = list(turn)
+        if own:
             parts = [part for message in messages for part in _said(message, encoded)]
         else:
             answers = [message for message in messages if message.role == "tool"]
             parts = [_response(message, names) for message in answers]
-            parts += [part for message in answers for part in _pictures(message, encoded)]
-            parts += [part for message in messages if message.role != "tool" for part in _parts(message, encoded)]
-        contents.append(types.Content(role=role, parts=parts or [types.Part(text=NOTHING_SAID)]))
-    return types.Content(role="user", parts=system) if system else None, contents
+            parts += [part for m in answers for part in _parts(named_pictures(m), encoded)]
+            parts += [part for m in messages if m.role != "tool" for part in _parts(m.parts, encoded)]
+        contents.append({"role": "model" if own else "user", "parts": parts or [{"text": NOTHING_SAID}]})
+    instruction = types.Content.model_validate({"role": "user", "parts": system}) if system else None
+    return instruction, [types.Content.model_validate(content) for content in contents]
 
 
-def _parts(message: Message, encoded: Encoded) -> list[types.Part]:
-    from google.genai import types
-
-    return [
-        _inline(part, encoded) if isinstance(part, ImagePart) else types.Part(text=part.text)
-        for part in message.parts
-        if isinstance(part, ImagePart) or part.text
-    ]
-
-
-def _inline(part: ImagePart, encoded: Encoded) -> types.Part:
-    from google.genai import types
-
-    image = encoded(part.image)
-    return types.Part(inline_data=types.Blob(mime_type=image.media_type, data=image.data))
+def _parts(parts: Iterable[Part], encoded: Encoded) -> list[WirePart]:
+    found: list[WirePart] = []
+    for part in parts:
+        if isinstance(part, ImagePart):
+            image = encoded(part.image)
+            found.append({"inline_data": {"mime_type": image.media_type, "data": image.data}})
+        elif part.text:
+            found.append({"text": part.text})
+    return found
 
 
-def _said(message: Message, encoded: Encoded) -> list[types.Part]:
+def _said(message: Message, encoded: Encoded) -> list[WirePart]:
     """Return the model's own message, as it came where it was signed: a signature holds for its own part only."""
-    from google.genai import types
-
-    signed = message.carry.get("parts") if isinstance(message.carry, Mapping) else None
-    calls = list(message.tool_calls)
-    if isinstance(signed, Sequence) and not isinstance(signed, str):
-        return [part for item in signed if isinstance(item, Mapping) for part in _as_it_came(item, calls)]
-    parts = _parts(message, encoded)
-    parts += [types.Part(function_call=_call(call)) for call in calls]
+    signed = at(message.carry, "parts")
+    calls: list[WirePart] = [
+        {"function_call": {"id": call.id, "name": call.name, "args": dict(call.arguments)}} for call in message.tool_calls
+    ]
+    if not isinstance(signed, Sequence) or isinstance(signed, str):
+        return _parts(message.parts, encoded) + calls
+    parts: list[WirePart] = []
+    for item in signed:
+        # Calls in their order: those that will be answered.
+        part = {} if at(item, "call") is not True else calls.pop(0) if calls else None
+        if isinstance(item, Mapping) and part is not None:
+            text, signature = at(item, "text"), at(item, "thoughtSignature")
+            part |= {"text": text} if isinstance(text, str) else {}
+            part |= {"thought": True} if at(item, "thought") is True else {}
+            part |= {"thought_signature": _bytes(signature)} if isinstance(signature, str) else {}
+            parts.append(part)
     return parts
 
 
-def _as_it_came(item: JsonObject, calls: list[ToolCall]) -> list[types.Part]:
-    """Return a part of `Reply.carry`. Calls are taken from `calls` in their order: those that will be answered."""
-    from google.genai import types
-
-    text, signature = item.get("text"), item.get("thoughtSignature")
-    part = types.Part(
-        text=text if isinstance(text, str) else None,
-        thought=True if item.get("thought") is True else None,
-        thought_signature=_bytes(signature) if isinstance(signature, str) else None,
-    )
-    if item.get("call") is True:
-        if not calls:
-            return []
-        part.function_call = _call(calls.pop(0))
-    return [part]
-
-
-def _call(call: ToolCall) -> types.FunctionCall:
-    from google.genai import types
-
-    return types.FunctionCall(id=call.id, name=call.name, args=dict(call.arguments))
-
-
-def _response(message: Message, names: Mapping[str, str]) -> types.Part:
-    from google.genai import types
-
+def _response(message: Message, names: Mapping[str, str]) -> WirePart:
     id_ = message.tool_call_id or ""
-    aliases = [image.alias for image in message.images]
-    labels = {f"{alias}:" for alias in aliases}
-    lines = [p.text for p in message.parts if isinstance(p, TextPart) and p.text not in labels]
-    if aliases:
-        lines.append(f"Pictures behind the tools' results: {', '.join(aliases)}.")
-    name = names.get(id_, "")
-    return types.Part(function_response=types.FunctionResponse(id=id_, name=name, response={"output": "\n".join(lines)}))
-
-
-def _pictures(message: Message, encoded: Encoded) -> list[types.Part]:
-    from google.genai import types
-
-    return [part for p in message.images for part in (types.Part(text=f"{p.alias}:"), _inline(p, encoded))]
+    output = "\n".join(part.text for part in texts_without(message, "Pictures behind the tools' results"))
+    return {"function_response": {"id": id_, "name": names.get(id_, ""), "response": {"output": output}}}
 
 
 def _bytes(text: str) -> bytes:
     """Decode base64 of either alphabet, with or without its padding."""
-    plain = text.replace("-", "+").replace("_", "/")
-    return base64.b64decode(plain + "=" * (-len(plain) % 4))
+    return base64.b64decode(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4))
 
 
 # wire → Reply
 
 
-def read_reply(body: bytes, sent: JsonObject, info: EndpointInfo) -> Reply:
+def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint) -> Reply:
     """Parse the answer into a Reply for the trace: without the key, image data and text that is not Unicode.
 
     Raises BackendError where it is no whole answer, or holds neither a candidate nor the reason why there is none.
     """
-    payload = _payload(body, info)
-    model = payload.get("modelVersion")
+    payload = parse_answer(
+        body, endpoint, "candidates", lambda status, found: _failure(status, found, {}, endpoint), _ADDRESS_HINT
+    )
     common: dict[str, Any] = {
         "usage": _usage(payload.get("usageMetadata")),
-        "model": model if isinstance(model, str) else "",
+        "model": text_at(payload, "modelVersion"),
         "raw": payload,
         "sent": sent,
     }
-    candidates = payload.get("candidates")
-    candidate = candidates[0] if isinstance(candidates, list) and candidates else None
+    candidate = at(payload, "candidates", 0)
     if not isinstance(candidate, Mapping):
-        feedback = payload.get("promptFeedback")
-        blocked = feedback.get("blockReason") if isinstance(feedback, Mapping) else None
+        blocked = at(payload, "promptFeedback", "blockReason")
         if blocked:
             return Reply(text=f"the provider blocked the prompt ({blocked})", finish="filter", **common)
-        raise Unavailable(f"{info.where}: answered without a candidate; expected candidates[0].content")
+        raise Unavailable(f"{endpoint.where}: answered without a candidate; expected candidates[0].content")
     reason = str(candidate.get("finishReason") or "STOP")
     words = str(candidate.get("finishMessage") or "")
     if reason == "MISSING_THOUGHT_SIGNATURE":
-        raise Rejected(f"{info.where}: the model misses the signature of an earlier thought; {words}".rstrip("; "))
-    content = candidate.get("content")
-    parts = content.get("parts") if isinstance(content, Mapping) else None
-    read = _Parts()
-    for part in parts if isinstance(parts, list) else []:
-        read.add(part)
+        raise Rejected(f"{endpoint.where}: the model misses the signature of an earlier thought; {words}".rstrip("; "))
+    parts = [part for part in items_at(candidate, "content", "parts") if isinstance(part, Mapping)]
+    text = "".join(text_at(part, "text") for part in parts if part.get("thought") is not True)
+    calls: list[ToolCall] = []
+    malformed: list[MalformedCall] = []
+    # What goes back with the conversation where a part is signed.
+    kept: list[dict[str, Json]] = []
+    for part in parts:
+        call = None if part.get("functionCall") is None else _call(part["functionCall"], len(calls) + 1)
+        if isinstance(call, ToolCall):
+            calls.append(call)
+        elif call is not None:
+            malformed.append(call)
+        back: dict[str, Json] = {"text": part["text"]} if isinstance(part.get("text"), str) else {}
+        back |= {"call": True} if isinstance(call, ToolCall) else {}
+        back |= {"thoughtSignature": part["thoughtSignature"]} if _is_signature(part.get("thoughtSignature")) else {}
+        if part.get("thought") is not True:
+            kept += [back] if back else []
+        elif "thoughtSignature" in back:
+            # A thought goes back only for its signature's sake.
+            kept.append({**back, "thought": True})
     if reason in _BAD_CALLS:
-        read.malformed.append(MalformedCall(raw=words or read.text, error=_BAD_CALLS[reason]))
+        malformed.append(MalformedCall(raw=words or text, error=_BAD_CALLS[reason]))
     finish: Finish = _FINISHES.get(reason, "stop")
-    if finish == "stop" and (read.calls or read.malformed):
+    if finish == "stop" and (calls or malformed):
         finish = "tools"
-    text = read.text
     if finish == "filter" and not text:
         text = f"the provider cut the reply off ({reason})" + (f": {words}" if words else "")
     return Reply(
         text=text,
-        reasoning=read.reasoning,
-        tool_calls=tuple(read.calls),
-        malformed_calls=tuple(read.malformed),
+        reasoning="".join(text_at(part, "text") for part in parts if part.get("thought") is True),
+        tool_calls=tuple(calls),
+        malformed_calls=tuple(malformed),
         finish=finish,
-        carry={"parts": read.kept} if read.signed else None,
+        carry={"parts": kept} if any("thoughtSignature" in part for part in kept) else None,
         **common,
     )
 
 
-class _Parts:
-    """The parts of a reply, sorted. kept: what goes back with the conversation where a part is signed."""
-
-    def __init__(self) -> None:
-        self.text, self.reasoning, self.signed = "", "", False
-        self.calls: list[ToolCall] = []
-        self.malformed: list[MalformedCall] = []
-        self.kept: list[Json] = []
-
-    def add(self, part: Json) -> None:
-        if not isinstance(part, Mapping):
-            return
-        kept: dict[str, Json] = {}
-        text, signature = part.get("text"), _signature(part.get("thoughtSignature"))
-        if isinstance(text, str):
-            if part.get("thought") is True:
-                self.reasoning += text
-            else:
-                self.text += text
-            kept["text"] = text
-        if part.get("functionCall") is not None and self._call(part["functionCall"]):
-            kept["call"] = True
-        if signature is not None:
-            self.signed = True
-            kept["thoughtSignature"] = signature
-        # A thought goes back only for its signature's sake.
-        if part.get("thought") is True:
-            kept["thought"] = True
-        if kept and (part.get("thought") is not True or signature is not None):
-            self.kept.append(kept)
-
-    def _call(self, call: Json) -> bool:
-        """Take in a call. Return True if it can be answered."""
-        name = call.get("name") if isinstance(call, Mapping) else None
-        if not isinstance(call, Mapping) or not isinstance(name, str) or not name:
-            self.malformed.append(MalformedCall(raw=json.dumps(call), error="a tool call needs a name"))
-            return False
-        arguments = call.get("args")
-        if arguments is None:
-            # How a call without arguments is written.
-            arguments = {}
-        if not isinstance(arguments, Mapping):
-            error = "the arguments are not a JSON object"
-            self.malformed.append(MalformedCall(raw=json.dumps(arguments), error=error))
-            return False
-        id_ = str(call.get("id") or f"call_{len(self.calls) + 1}")
-        self.calls.append(ToolCall(id=id_, name=name, arguments=arguments))
-        return True
+def _call(call: Json, number: int) -> ToolCall | MalformedCall:
+    # None is how a call without arguments is written.
+    name, arguments = text_at(call, "name"), {} if at(call, "args") is None else at(call, "args")
+    if not name:
+        return MalformedCall(raw=json.dumps(call), error="a tool call needs a name")
+    if not isinstance(arguments, Mapping):
+        return MalformedCall(raw=json.dumps(arguments), error="the arguments are not a JSON object")
+    return ToolCall(id=str(at(call, "id") or f"call_{number}"), name=name, arguments=arguments)
 
 
-def _signature(value: Json) -> str | None:
-    """Return a signature that is base64, else None: another could not be sent back."""
-    if not isinstance(value, str) or not value:
-        return None
+def _is_signature(value: Json) -> bool:
+    """Return whether this is base64, and not empty: anything else could not be sent back."""
     try:
-        _bytes(value)
-    except (binascii.Error, ValueError):
-        return None
-    return value
-
-
-def _payload(body: bytes, info: EndpointInfo) -> JsonObject:
-    payload = parse_answer(body, info, _ADDRESS_HINT)
-    if payload.get("error") and not payload.get("candidates"):
-        # Some gateways report a failure with HTTP 200 and an error in place of the answer.
-        code = _error(payload).get("code")
-        raise failure(code if isinstance(code, int) and 400 <= code < 600 else 502, body, {}, info)
-    return payload
+        return isinstance(value, str) and value != "" and _bytes(value) is not None
+    except ValueError:
+        return False
 
 
 def _usage(value: Json) -> Usage:
     said, thought = count(value, "candidatesTokenCount"), count(value, "thoughtsTokenCount")
-    details = value.get("promptTokensDetails") if isinstance(value, Mapping) else None
-    pictures = [
-        count(entry, "tokenCount")
-        for entry in (details if isinstance(details, list) else [])
-        if isinstance(entry, Mapping) and entry.get("modality") == "IMAGE"
-    ]
-    counted = [count for count in pictures if count is not None]
+    details = [entry for entry in items_at(value, "promptTokensDetails") if at(entry, "modality") == "IMAGE"]
+    pictures = [tokens for entry in details if (tokens := count(entry, "tokenCount")) is not None]
     return Usage(
         input_tokens=count(value, "promptTokenCount"),
         # The API counts thoughts apart; ours are a part of the output, as with other providers.
         output_tokens=None if said is None and thought is None else (said or 0) + (thought or 0),
-        image_tokens=sum(counted) if counted else None,
+        image_tokens=sum(pictures) if pictures else None,
         cached_tokens=count(value, "cachedContentTokenCount"),
         reasoning_tokens=thought,
     )
@@ -378,19 +284,23 @@ def _usage(value: Json) -> Usage:
 # Failure → BackendError
 
 
-def failure(status: int, body: bytes, headers: Mapping[str, str], info: EndpointInfo) -> BackendError:
+def failure(status: int, body: bytes, headers: Mapping[str, str], endpoint: Endpoint) -> BackendError:
     """Return a failed answer as one of our errors, with what to do about it."""
     try:
-        error = _error(cleaned(loads(body), info.scrub))
-        message, listed = error.get("message"), error.get("details")
-        words = message if isinstance(message, str) else ""
-        details = [d for d in listed if isinstance(d, Mapping)] if isinstance(listed, list) else []
+        payload = cleaned(loads(body), endpoint.scrub)
     except (ValueError, RecursionError):
-        words, details = clean_text(body[:2000].decode("utf-8", "replace"), info.scrub), []
-    if words.lstrip().startswith("<"):
-        words = "(a web page)"
-    words = one_line(words)
-    message = f"{info.where}: HTTP {status}" + (f", {words}" if words else "")
+        payload = {"message": clean_text(body[:2000].decode("utf-8", "replace"), endpoint.scrub)}
+    return _failure(status, payload, headers, endpoint)
+
+
+def _failure(status: int, payload: Json, headers: Mapping[str, str], endpoint: Endpoint) -> BackendError:
+    # The error stands under "error", in a list of one, or is the payload itself.
+    payload = payload[0] if isinstance(payload, list) and payload else payload
+    error = payload.get("error", payload) if isinstance(payload, Mapping) else payload
+    words = text_at(error, "message") if isinstance(error, Mapping) else str(error)[:400]
+    words = "(a web page)" if words.lstrip().startswith("<") else one_line(words)
+    details = [d for d in items_at(error, "details") if isinstance(d, Mapping)]
+    message = f"{endpoint.where}: HTTP {status}" + (f", {words}" if words else "")
     if status == 429:
         if any("PerDay" in json.dumps(d) for d in details):
             return Rejected(
@@ -403,8 +313,8 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], info: Endpoint
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     reasons = {str(d.get("reason")) for d in details}
     if status in (401, 403) or reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"} or "API key" in words:
-        return Rejected(f"{message}; {info.key_hint}", status=status, for_all=True)
-    if advice := info.advice(words):
+        return Rejected(f"{message}; {endpoint.key_hint}", status=status, for_all=True)
+    if advice := endpoint.advice(words):
         return Rejected(f"{message}; {advice}", status=status)
     if status in (404, 405) or status < 400:
         return Rejected(f"{message}; check the model's name, and that {_ADDRESS_HINT}", status=status, for_all=True)
@@ -425,27 +335,13 @@ def refused_parameter(error: Rejected, sent: JsonObject) -> str | None:
     return next((n for n, named in DROPPABLE.items() if wire_names[n] in sent and named.search(words)), None)
 
 
-def backend_error(error: Exception, info: EndpointInfo) -> BackendError:
+def backend_error(error: Exception, endpoint: Endpoint) -> BackendError:
     """Return an error of the SDK or its HTTP library as one of ours. It is cleaned of the key in place: it is the cause."""
-    error.args = tuple(clean_text(str(a), info.scrub) for a in error.args)
-    library, kind, words = type(error).__module__.partition(".")[0], type(error).__name__, info.scrub(str(error))
-    if library not in ("httpx", "httpx2", "httpcore", "httpcore2"):
-        return Rejected(f"{info.where}: the SDK refuses the request ({kind}: {' '.join(words.split())[:400]})")
-    if "ConnectTimeout" in kind:
-        return Unavailable(f"{info.where}: no connection within {info.connect_s:g} s")
-    if "Timeout" in kind:
-        return Unavailable(f"{info.where}: no answer within {info.timeout_s:g} s")
-    return Unavailable(f"{info.where}: the connection failed ({kind}: {words}); {UNREACHABLE_ADVICE}")
-
-
-def _error(payload: Json) -> JsonObject:
-    """Return the error's object: under "error", in a list of one, or the payload itself."""
-    if isinstance(payload, list) and payload:
-        payload = payload[0]
-    if not isinstance(payload, Mapping):
-        return {"message": str(payload)[:400]}
-    inner = payload.get("error", payload)
-    return inner if isinstance(inner, Mapping) else {"message": str(inner)}
+    error.args = tuple(clean_text(str(a), endpoint.scrub) for a in error.args)
+    if type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2"):
+        return endpoint.unreachable(error)
+    words = one_line(endpoint.scrub(str(error)))
+    return Rejected(f"{endpoint.where}: the SDK refuses the request ({type(error).__name__}: {words})")
 
 
 def _delay_s(details: Sequence[JsonObject], headers: Mapping[str, str]) -> float | None:

@@ -34,22 +34,17 @@ def image_tokens_of(model: str) -> ImageTokens | None:
         return ImageTokens(rule=f"{base} and {tile} for each tile of 512 px", count=partial(_tiles, base=base, tile=tile))
     if plain in _PATCHES:
         factor = _PATCHES[plain]
-        return ImageTokens(
-            rule=f"{factor:g} for each patch of 32 px, at most 1536 patches", count=partial(_patches, factor=factor)
-        )
+        rule = f"{factor:g} for each patch of 32 px, at most 1536 patches"
+        return ImageTokens(rule=rule, count=partial(_patches, factor=factor))
     if re.match(r"gemini-2\.\d", plain):
         return ImageTokens(rule=f"{GEMINI_TILE} for each tile", count=_gemini_tiles)
     if re.match(r"gemini-3\b", plain):
         # The most that its default resolution takes; small pictures may take fewer.
         return ImageTokens(rule="1120 for each image", count=lambda width, height: 1120)
-    if re.search(r"qwen2([._]5)?[-_]vl", name):
-        return ImageTokens(
-            rule="1 for each 28 px square", count=partial(_squares, side=28, least=56**2, most=16384 * 28**2)
-        )
-    if re.search(r"qwen3[-_]vl", name):
-        return ImageTokens(
-            rule="1 for each 32 px square", count=partial(_squares, side=32, least=256**2, most=16384 * 32**2)
-        )
+    for pattern, side, least in ((r"qwen2([._]5)?[-_]vl", 28, 56), (r"qwen3[-_]vl", 32, 256)):
+        if re.search(pattern, name):
+            count = partial(_squares, side=side, least=least**2, most=16384 * side**2)
+            return ImageTokens(rule=f"1 for each {side} px square", count=count)
     return None
 
 

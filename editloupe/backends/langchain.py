@@ -5,39 +5,35 @@ langchain/PROVIDER:MODEL?base_url=http://HOST/v1      for model classes that tak
 
     Judge(LangChainLMM(ChatOpenAI(model="gpt-4.1", max_retries=0)))
 
-Further parameters: `timeout_s` (of one attempt, where the class takes it), `boxes` (how the model writes boxes;
-editloupe/backends/boxes.py) and `max_image_side` (px; longer images are reduced). Keys are read by the model's own class,
-from its own environment variables. The messages are translated here, the replies and errors in
-editloupe/backends/langchain_reply.py.
+Further parameters are `timeout_s`, `boxes` and `max_image_side` (docs/backends.md). Keys are read by the model's own class.
+The messages are translated here, the replies and errors in editloupe/backends/langchain_reply.py.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import SecretStr
 
-from editloupe.backends import boxes, retry
 from editloupe.backends import langchain_reply as reading
+from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits, parse_uri
-from editloupe.backends.endpoint import checked_base_url, checked_side, checked_timeout
+from editloupe.backends.endpoint import SHORTEST_SECRET, read_parameters
 from editloupe.backends.image_tokens import image_tokens_of
-from editloupe.backends.payload import REPLY_BOUND, ImageURL, ImageURLs, move_pictures, one_line
-from editloupe.backends.remote import Remote
+from editloupe.backends.payload import REFUSES, REPLY_BOUND, ImageURL, ImageURLs, Scrub, cleaned, move_pictures, one_line
+from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import DEFAULT_REPLY_TOKENS, DEFAULT_SEED, ImagePart, Message, Part, Reply, Request, Sampling
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, Rejected
-from editloupe.values import ImageRef, Json, canonical_json
+from editloupe.values import Json, digest
 
 _PARAMETERS = ("base_url", "boxes", "max_image_side", "timeout_s")
 
@@ -50,19 +46,26 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 """Our names for sampling, and the fields under which LangChain's model classes hold them; the first one found is set."""
 _DEFAULTS: Final[Mapping[str, Json]] = {"seed": DEFAULT_SEED, "max_tokens": DEFAULT_REPLY_TOKENS}
 """What is asked for by default. A model of the caller's own may have been made with something else."""
-_SAYS_NONE: Final = frozenset(
-    {"openai", "azure", "google_genai", "google_vertexai", "groq", "mistral", "xai", "deepseek", "fireworks", "together"}
-)
-"""Providers (as LangChain names them in traces) whose bind_tools takes "none": tools are named and must not be called."""
+_NONE: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("openai", "azure", "google_genai", "google_vertexai", "groq", "mistral", "xai"), "none"),
+    **dict.fromkeys(("deepseek", "fireworks", "together"), "none"),
+    "anthropic": {"type": "none"},
+}
+"""Provider (as LangChain names it in traces) → how its bind_tools says that tools are named and must not be called."""
 _TAKES_SCHEMA: Final = frozenset({"openai", "azure", "google_genai"})
 """Providers whose classes put `response_format` with a JSON Schema on the wire."""
+_NAMED: Final = {
+    "temperature": r"\btemperature\b",
+    "top_p": r"\btop_p\b",
+    "seed": r"\bseed\b",
+    "max_tokens": r"\bmax_(completion_|output_)?tokens\b",
+    "answer_schema": r"(?i:response[_ ](format|mime.type|json.schema))",
+}
+"""Our name of what a model may refuse → how its refusal names it."""
 _KEY_VARIABLE = re.compile(r"(API_?KEY|_TOKEN|_SECRET|SECRET_ACCESS_KEY|PASSWORD)$")
-_SHORTEST_SECRET = 8
 
 
-def open_backend(
-    uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY, sleep: Callable[[float], None] = time.sleep
-) -> LangChainLMM:
+def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY) -> LangChainLMM:
     """Open the backend behind `langchain/PROVIDER:MODEL`. Nothing is sent yet.
 
     Raises ConfigError: no provider or model, an unknown parameter, a missing package or key.
@@ -72,25 +75,13 @@ def open_backend(
         raise ConfigError(
             f"backend {str(uri)!r}: expected langchain/PROVIDER:MODEL, for example langchain/anthropic:claude-sonnet-4-5"
         )
-    unknown = sorted(set(uri.params) - set(_PARAMETERS))
-    if unknown:
-        raise ConfigError(
-            f"backend {uri.provider}/{uri.model}: unknown parameter {', '.join(map(repr, unknown))}; "
-            f"known: {', '.join(_PARAMETERS)}"
-        )
-    params = dict(uri.params)
-    if "base_url" in params:
-        params["base_url"] = checked_base_url(params["base_url"])
-    timeout_s = checked_timeout(params.get("timeout_s"))
-    dialect = boxes.checked(params.get("boxes", boxes.DEFAULT))
-    side = checked_side(params.get("max_image_side"))
-    chat = _init(provider, model, base_url=params.get("base_url"), timeout_s=timeout_s, asked="timeout_s" in params)
-    lasting = {name: value for name, value in params.items() if name == "base_url"}
-    canonical = BackendURI(provider=uri.provider, model=uri.model, params=lasting)
-    traits = replace(traits_of(chat), boxes=dialect, max_image_side=side)
-    name = str(canonical).partition("/")[2]
+    read = read_parameters(uri, known=_PARAMETERS)
+    chat = _init(provider, model, base_url=read.base_url, timeout_s=read.timeout_s, asked="timeout_s" in uri.params)
+    lasting = {} if read.base_url is None else {"base_url": read.base_url}
+    traits = replace(traits_of(chat), boxes=read.boxes, max_image_side=read.max_image_side)
+    name = str(replace(uri, params=lasting)).partition("/")[2]
     # What its class has set was not asked for.
-    return LangChainLMM(chat, name=name, traits=traits, own_settings=False, policy=policy, sleep=sleep)
+    return LangChainLMM(chat, name=name, traits=traits, own_settings=False, policy=policy)
 
 
 def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, asked: bool) -> BaseChatModel:
@@ -112,23 +103,19 @@ def _init(provider: str, model: str, *, base_url: str | None, timeout_s: float, 
             raise ConfigError(f"{where}: {error}") from error
         except Exception as error:  # noqa: BLE001
             # Whatever a provider's class raises for a missing key or an option it does not know.
-            words = one_line(Secrets.of_environment().scrub(str(error)))
+            words = one_line(_scrubber()(str(error)))
             raise ConfigError(f"{where} cannot be made: {words}") from None if words != str(error) else error
         if not isinstance(made, BaseChatModel):
             raise ConfigError(f"{where}: init_chat_model gave a {type(made).__name__}, not a chat model")
         return made
 
-    plain = {} if base_url is None else {"base_url": base_url}
-    kind = type(make(**plain))
-    if base_url is not None and not _takes(kind, "base_url"):
-        raise ConfigError(f"{where}: {kind.__name__} takes no base_url")
-    if asked and not _takes(kind, "timeout"):
-        raise ConfigError(f"{where}: {kind.__name__} takes no timeout; leave timeout_s out")
-    options: dict[str, Any] = dict(plain)
-    if _takes(kind, "timeout"):
-        options["timeout"] = timeout_s
-    if _takes(kind, "max_retries"):
-        options["max_retries"] = 0
+    options: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
+    kind = type(make(**options))
+    for name, wanted in (("base_url", base_url is not None), ("timeout", asked)):
+        if wanted and not _takes(kind, name):
+            hint = "; leave timeout_s out" if name == "timeout" else ""
+            raise ConfigError(f"{where}: {kind.__name__} takes no {name}{hint}")
+    options |= {name: value for name, value in (("timeout", timeout_s), ("max_retries", 0)) if _takes(kind, name)}
     return make(**options)
 
 
@@ -156,30 +143,20 @@ class LangChainLMM(Remote):
         traits: Traits | None = None,
         own_settings: bool = True,
         policy: RetryPolicy = retry.DEFAULT_POLICY,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if not isinstance(model, BaseChatModel):
             raise TypeError(f"expected a LangChain chat model (BaseChatModel), found {type(model).__name__}")
         if name is not None and (not name.strip() or not name.isprintable() or " " in name):
             raise ConfigError(f"the name {name!r} cannot stand in a URI: expected printable characters without blanks")
-        self._secrets, self._own_settings = Secrets.of(model), own_settings
+        self._scrub, self._own_settings = _scrubber(model), own_settings
         # What LangChain keeps of earlier answers would be given out as a new one.
         self._model = model.model_copy(update={"cache": False})
-        self._model_name = self._secrets.scrub(_model_name(model))
+        self._model_name = self._scrub(_model_name(model))
         traits = traits or traits_of(model)
-        own = self._secrets.scrub(name) if name else _own_name(model, self._model_name, self._secrets)
-        tool_images = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
-        super().__init__(
-            _canonical(own, traits),
-            _endpoint(model),
-            traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(self._model_name)),
-            close=lambda: None,
-            tool_images=tool_images,
-            policy=policy,
-            sleep=sleep,
-        )
+        traits = replace(traits, image_tokens=traits.image_tokens or image_tokens_of(self._model_name))
+        own = self._scrub(name) if name else _own_name(model, self._model_name, self._scrub)
+        super().__init__(parse_uri(f"langchain/{own}"), _endpoint(model), traits, policy=policy)
         self._image_urls = ImageURLs(self.traits.image_policy)
-        self._refused: frozenset[str] = frozenset()
         self._set: dict[tuple[Sampling, frozenset[str]], BaseChatModel] = {}
 
     def context_limit(self) -> int | None:
@@ -188,85 +165,72 @@ class LangChainLMM(Remote):
         limit = profile.get("max_input_tokens") if profile else None
         return limit if isinstance(limit, int) and limit > 0 else None
 
-    def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
-        in_place = self.traits.tool_result_images
-        messages = messages_of(request, lambda ref: self._image_urls.of(images, ref), tool_images=in_place, by=self.uri)
-        return lambda: self._negotiated(request, messages)
+    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
+        spoken = request.messages if self.traits.tool_result_images else move_pictures(request.messages)
+        messages = [_as_langchain(m, lambda ref: self._image_urls.of(images, ref), self.uri) for m in spoken]
+        return lambda refused: self._asked(request, messages, refused)
 
-    def _negotiated(self, request: Request, messages: Sequence[BaseMessage]) -> Reply:
-        """Return one answer, without the parameters that this model refuses. Refusals are remembered."""
-        while True:
-            refused = self._refused
-            model, sent = self._prepared(request, refused)
-            runnable, choice = self._with_tools(model, request)
-            if "answer_schema" in sent:
-                form = {"name": "answer", "schema": sent["answer_schema"], "strict": True}
-                runnable = runnable.bind(response_format={"type": "json_schema", "json_schema": form})
-            try:
-                found = runnable.invoke(list(messages))
-            except Exception as error:  # noqa: BLE001 - each provider's library raises its own
-                filtered = reading.filtered_reply(error, sent, self._secrets.scrub)
-                if filtered is not None:
-                    return filtered
-                ours = reading.backend_error(error, self._where, self._secrets.scrub)
-                name = _refused_parameter(ours, sent)
-                if name is None:
-                    raise ours from reading.cleaned_cause(error, self._secrets.scrub)
-                with self._lock:
-                    self._refused = self._refused | {name}
-                continue
-            if not isinstance(found, AIMessage):
-                raise Rejected(f"{self._where}: answered with a {type(found).__name__}; expected an AIMessage")
-            if choice is not None:
-                sent["tool_choice"] = choice
-            return reading.reply_of(found, sent=sent, by=self.uri, scrub=self._secrets.scrub)
+    def _asked(self, request: Request, messages: Sequence[BaseMessage], refused: frozenset[str]) -> Reply:
+        model, sent = self._prepared(request, refused)
+        runnable, choice = self._with_tools(model, request)
+        if request.answer_schema is not None and "answer_schema" not in refused:
+            sent["answer_schema"] = dict(request.answer_schema)
+            form = {"name": "answer", "schema": sent["answer_schema"], "strict": True}
+            runnable = runnable.bind(response_format={"type": "json_schema", "json_schema": form})
+        try:
+            found = runnable.invoke(list(messages))
+        except Exception as error:  # noqa: BLE001 - each provider's library raises its own
+            filtered = reading.filtered_reply(error, sent, self._scrub)
+            if filtered is not None:
+                return filtered
+            ours = reading.backend_error(error, self._where, self._scrub)
+            name = _refused_parameter(ours, sent)
+            if name is not None:
+                raise ParameterRefused(name) from None
+            raise ours from reading.cleaned_cause(error, self._scrub)
+        if not isinstance(found, AIMessage):
+            raise Rejected(f"{self._where}: answered with a {type(found).__name__}; expected an AIMessage")
+        if choice is not None:
+            sent["tool_choice"] = choice
+        return reading.reply_of(found, sent=sent, by=self.uri, scrub=self._scrub)
 
     @property
     def _where(self) -> str:
         return self.uri if self.endpoint in self.uri else f"{self.uri} ({self.endpoint})"
 
     def _prepared(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Json]]:
-        """Return the model with the request's sampling, and what to record of that and of its schema.
+        """Return the model with the request's sampling, and what to record of that.
 
         Sampling is set on a copy of the model and not with the call: a class takes what it has a field for, and only that.
         """
         sampling = request.sampling
         set_: dict[str, Json] = {}
-        dropped: list[Json] = []
+        update: dict[str, Json] = {}
+        lacking: list[Json] = []
         for ours, value in sampling.to_json().items():
             field = _field(self._model, ours)
-            own: Json = None if field is None else getattr(self._model, field, None)
+            if field is None:
+                lacking += [ours] if value is not None else []
+                continue
+            own = getattr(self._model, field)
             if value is None or (self._own_settings and value == _DEFAULTS.get(ours) and own is not None):
                 # What the model was made with is on the wire where nothing else was asked for.
-                if ours not in refused and own is not None:
-                    set_[ours] = own
-                continue
-            if field is None or ours in refused:
-                dropped.append(ours)
-            else:
-                set_[ours] = value
-        # The bound of the model's class stays: some must have one.
-        gone = refused & set(_FIELDS) - {"max_tokens"}
-        unset = {field: None for ours in gone if (field := _field(self._model, ours)) is not None}
+                value = own
+            if ours not in refused:
+                set_ |= {ours: value} if value is not None else {}
+                update[field] = value
+            elif ours != "max_tokens":
+                # The bound of the model's class stays: some must have one.
+                update[field] = None
         with self._lock:
             model = self._set.get((sampling, refused))
             if model is None:
-                model = self._model.model_copy(
-                    update=unset | {cast(str, _field(self._model, ours)): value for ours, value in set_.items()}
-                )
-                self._set[sampling, refused] = model
+                model = self._set[sampling, refused] = self._model.model_copy(update=update)
         sent: dict[str, Json] = {"model": self._model_name, **set_}
-        further = _identifying(model, self._secrets)
+        further = _identifying(model, self._scrub)
         if further:
             sent["model_parameters"] = further
-        if request.answer_schema is not None:
-            if "answer_schema" in refused:
-                dropped.append("answer_schema")
-            else:
-                sent["answer_schema"] = dict(request.answer_schema)
-        if dropped:
-            sent["dropped"] = dropped
-        return model, sent
+        return model, sent | ({"dropped": lacking} if lacking else {})
 
     def _with_tools(self, model: BaseChatModel, request: Request) -> tuple[Any, str | None]:
         """Return the model with the request's tools bound, and the tool choice as it was sent; None without tools."""
@@ -275,62 +239,41 @@ class LangChainLMM(Remote):
         tools = [{"type": "function", "function": tool.to_json()} for tool in request.tools]
         if request.calls_allowed:
             return model.bind_tools(tools), "auto"
-        provider = _traced_as(model).get("ls_provider")
-        if provider in _SAYS_NONE:
-            return model.bind_tools(tools, tool_choice="none"), "none"
-        if provider == "anthropic":
-            return model.bind_tools(tools, tool_choice=cast(Any, {"type": "none"})), "none"
-        return model.bind_tools(tools), "auto (this model's class is not known to take none)"
+        none = _NONE.get(_traced_as(model).get("ls_provider", ""))
+        if none is None:
+            return model.bind_tools(tools), "auto (this model's class is not known to take none)"
+        return model.bind_tools(tools, tool_choice=none), "none"
 
 
 # Request → messages
 
 
-def messages_of(request: Request, image_url: ImageURL, *, tool_images: bool, by: str) -> list[BaseMessage]:
-    """Return the conversation as LangChain's messages with standard content blocks.
-
-    tool_images: pictures of a tool's message stay in it; else `move_pictures` moves them.
-    by: the backend whose own `carry` is given back.
-    """
-    messages = request.messages if tool_images else move_pictures(request.messages)
-    return [_as_langchain(message, image_url, by) for message in messages]
-
-
 def _as_langchain(message: Message, image_url: ImageURL, by: str) -> BaseMessage:
-    content = _blocks(message.parts, image_url)
-    match message.role:
-        case "system":
-            return SystemMessage(content=content)
-        case "user":
-            return HumanMessage(content=content)
-        case "tool":
-            text = content if message.images else message.text
-            return ToolMessage(content=text, tool_call_id=message.tool_call_id or "")
-        case "assistant":
-            calls: list[Any] = [
-                {"type": "tool_call", "id": c.id, "name": c.name, "args": dict(c.arguments)} for c in message.tool_calls
-            ]
-            kept = reading.carried(message, by)
-            if kept is not None:
-                return AIMessage(tool_calls=calls, **kept)
-            return AIMessage(content=content, tool_calls=calls)
-
-
-def _blocks(parts: tuple[Part, ...], image_url: ImageURL) -> Any:
-    """Return a plain string for one text and nothing else, else blocks in the order of the parts."""
-    if not parts:
-        return ""
-    if len(parts) == 1 and not isinstance(parts[0], ImagePart):
-        return parts[0].text
-    return [
-        _image_block(part.image, image_url) if isinstance(part, ImagePart) else {"type": "text", "text": part.text}
-        for part in parts
+    """Return LangChain's message with standard content blocks. by: the backend whose own `carry` is given back."""
+    content: Any = message.text if len(message.parts) <= 1 and not message.images else _blocks(message.parts, image_url)
+    if message.role == "system":
+        return SystemMessage(content=content)
+    if message.role == "user":
+        return HumanMessage(content=content)
+    if message.role == "tool":
+        content = content if message.images else message.text
+        return ToolMessage(content=content, tool_call_id=message.tool_call_id or "")
+    calls: list[Any] = [
+        {"type": "tool_call", "id": c.id, "name": c.name, "args": dict(c.arguments)} for c in message.tool_calls
     ]
+    return AIMessage(tool_calls=calls, **(reading.carried(message, by) or {"content": content}))
 
 
-def _image_block(ref: ImageRef, image_url: ImageURL) -> dict[str, str]:
-    head, _, text = image_url(ref).partition(",")
-    return {"type": "image", "base64": text, "mime_type": head.removeprefix("data:").removesuffix(";base64")}
+def _blocks(parts: tuple[Part, ...], image_url: ImageURL) -> list[dict[str, str]]:
+    blocks = []
+    for part in parts:
+        if isinstance(part, ImagePart):
+            head, _, data = image_url(part.image).partition(",")
+            media_type = head.removeprefix("data:").removesuffix(";base64")
+            blocks.append({"type": "image", "base64": data, "mime_type": media_type})
+        else:
+            blocks.append({"type": "text", "text": part.text})
+    return blocks
 
 
 # What is known of a model
@@ -338,24 +281,13 @@ def _image_block(ref: ImageRef, image_url: ImageURL) -> dict[str, str]:
 
 def traits_of(model: BaseChatModel) -> Traits:
     """Return what a model can do, as far as its class tells."""
-    name = Secrets.of(model).scrub(_model_name(model))
+    name = _scrubber(model)(_model_name(model))
     return Traits(
         describes=f"{name or type(model).__name__} over LangChain's {type(model).__name__}",
         native_tools=type(model).bind_tools is not BaseChatModel.bind_tools,
         constrains_schema=_traced_as(model).get("ls_provider") in _TAKES_SCHEMA,
         sampling=tuple(ours for ours in _FIELDS if _field(model, ours) is not None),
     )
-
-
-def _canonical(name: str, traits: Traits) -> BackendURI:
-    """Return the name as a URI, with the traits that make another judge. Raises ConfigError for a name that fits none."""
-    uri = parse_uri(f"langchain/{name}")
-    params = dict(uri.params)
-    if traits.boxes != boxes.DEFAULT:
-        params["boxes"] = traits.boxes
-    if traits.max_image_side is not None:
-        params["max_image_side"] = str(traits.max_image_side)
-    return BackendURI(provider=uri.provider, model=uri.model, params=params)
 
 
 def _field(model: BaseChatModel, ours: str) -> str | None:
@@ -372,20 +304,17 @@ def _traced_as(model: BaseChatModel) -> Mapping[str, Any]:
 
 
 def _model_name(model: BaseChatModel) -> str:
-    for name in ("model_name", "model", "model_id", "deployment_name"):
-        value = getattr(model, name, None)
-        if isinstance(value, str) and value:
-            return value
-    return str(_traced_as(model).get("ls_model_name") or "")
+    values = (getattr(model, name, None) for name in ("model_name", "model", "model_id", "deployment_name"))
+    found = next((value for value in values if isinstance(value, str) and value), None)
+    return found or str(_traced_as(model).get("ls_model_name") or "")
 
 
 def _endpoint(model: BaseChatModel) -> str:
     """Return where the model answers, without credentials: the client's own address where it has one."""
-    client = getattr(model, "root_client", None)
-    for holder, name in ((client, "base_url"), *((model, n) for n in _ADDRESSES)):
-        value = getattr(holder, name, None)
-        url = urlsplit(str(value)) if value else None
-        if url is not None and url.scheme in ("http", "https") and url.hostname:
+    own = getattr(getattr(model, "root_client", None), "base_url", None)
+    for value in (own, *(getattr(model, name, None) for name in _ADDRESSES)):
+        url = urlsplit(str(value or ""))
+        if url.scheme in ("http", "https") and url.hostname:
             port = f":{url.port}" if url.port else ""
             return f"{url.scheme}://{url.hostname}{port}{url.path.rstrip('/')}"
     return f"LangChain's {type(model).__name__}, at its own address"
@@ -394,7 +323,7 @@ def _endpoint(model: BaseChatModel) -> str:
 _ADDRESSES = ("base_url", "openai_api_base", "anthropic_api_url", "azure_endpoint", "endpoint", "endpoint_url")
 
 
-def _identifying(model: BaseChatModel, secrets: Secrets) -> dict[str, Json]:
+def _identifying(model: BaseChatModel, scrub: Scrub) -> dict[str, Json]:
     """Return what the model says identifies it, beyond its name and the sampling, without secrets."""
     ours = {"model", "model_name", "stream", "streaming", *(field for fields in _FIELDS.values() for field in fields)}
     # How long we wait and how often we ask do not change who judges.
@@ -403,66 +332,42 @@ def _identifying(model: BaseChatModel, secrets: Secrets) -> dict[str, Json]:
         for name, value in model._identifying_params.items()
         if name not in ours and not re.search("timeout|retries", name) and value not in (None, {}, [])
     }
-    found = reading.json_of(params, secrets.scrub)
+    found = cleaned(params, scrub)
     assert isinstance(found, dict)
     return {k: "***" if _KEY_VARIABLE.search(k.upper()) and v else v for k, v in found.items()}
 
 
-def _own_name(model: BaseChatModel, model_name: str, secrets: Secrets) -> str:
+def _own_name(model: BaseChatModel, model_name: str, scrub: Scrub) -> str:
     plain = re.sub(r"[?#\s]", "_", model_name)
     name = type(model).__name__ + (f":{plain}" if plain else "")
     # Two models of one name that think differently hard, or sample otherwise, are two judges. The temperature is ours.
     own = {ours: getattr(model, _field(model, ours) or "", None) for ours in _FIELDS if ours != "temperature"}
-    further = _identifying(model, secrets) | {ours: value for ours, value in own.items() if value is not None}
-    if not further:
-        return name
-    return f"{name}?params={hashlib.sha256(canonical_json(further).encode()).hexdigest()[:12]}"
+    further = _identifying(model, scrub) | {ours: value for ours, value in own.items() if value is not None}
+    return f"{name}?params={digest(further)[:12]}" if further else name
 
 
 def _refused_parameter(error: BackendError, sent: Mapping[str, Json]) -> str | None:
     """Return the name of a parameter that was sent and that the model says it does not take."""
+    words = str(error)
     if not isinstance(error, Rejected) or error.status not in (400, 422):
         return None
-    words = str(error)
-    names = [n for n in _FIELDS if n in sent and n != "max_tokens" and re.search(rf"\b{n}\b", words)]
     if "max_tokens" in sent and REPLY_BOUND.search(words):
         return "max_tokens"
-    if "max_tokens" in sent and re.search(r"\bmax_(completion_|output_)?tokens\b", words):
-        names.append("max_tokens")
-    if "answer_schema" in sent and re.search(r"response[_ ](format|mime.type|json.schema)", words, re.IGNORECASE):
-        names.append("answer_schema")
-    refuses = re.search(
-        r"support|only the default|not allowed|not permitted|deprecated|unexpected|unknown|unrecognized|extra_forbidden",
-        words,
-        re.IGNORECASE,
-    )
-    return names[0] if names and refuses else None
+    named = (name for name, pattern in _NAMED.items() if name in sent and re.search(pattern, words))
+    return next(named, None) if REFUSES.search(words) else None
 
 
-class Secrets:
-    """Keys that must show nowhere: those of the environment's usual variables, and the model's own secret fields."""
+def _scrubber(model: BaseChatModel | None = None) -> Scrub:
+    """Return what takes keys out of a text: the environment's usual variables', and the model's own secret fields."""
+    found = [value.strip() for name, value in os.environ.items() if _KEY_VARIABLE.search(name.upper())]
+    if model is not None:
+        found += [value.get_secret_value() for value in vars(model).values() if isinstance(value, SecretStr)]
+    # The longest first: one may be a part of another.
+    secrets = sorted({value for value in found if len(value) >= SHORTEST_SECRET}, key=len, reverse=True)
 
-    def __init__(self, values: Iterable[str]) -> None:
-        # The longest first: one may be a part of another.
-        self._values = sorted({v for v in values if len(v) >= _SHORTEST_SECRET}, key=len, reverse=True)
-
-    def __repr__(self) -> str:
-        return f"<{len(self._values)} secrets>"
-
-    @classmethod
-    def of_environment(cls) -> Secrets:
-        return cls(_environment())
-
-    @classmethod
-    def of(cls, model: BaseChatModel) -> Secrets:
-        own = [v.get_secret_value() for v in vars(model).values() if isinstance(v, SecretStr)]
-        return cls([*own, *_environment()])
-
-    def scrub(self, text: str) -> str:
-        for value in self._values:
-            text = text.replace(value, "***")
+    def scrub(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "***")
         return text
 
-
-def _environment() -> list[str]:
-    return [value.strip() for name, value in os.environ.items() if _KEY_VARIABLE.search(name.upper())]
+    return scrub

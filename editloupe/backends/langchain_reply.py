@@ -5,21 +5,18 @@ Translation only: nothing here sends, waits, remembers or reads the environment.
 
 from __future__ import annotations
 
-import base64
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage
 
 from editloupe.backends import payload
 from editloupe.backends.endpoint import NO_VISION, TOO_LONG_ADVICE, UNREACHABLE_ADVICE
+from editloupe.backends.payload import Scrub
 from editloupe.chat import Finish, MalformedCall, Message, Reply, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import Json
-
-Scrub = Callable[[str], str]
 
 _FINISHES: Final[Mapping[str, Finish]] = {
     "stop": "stop", "end_turn": "stop", "stop_sequence": "stop", "completed": "stop", "eos_token": "stop",
@@ -37,13 +34,21 @@ _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _OWN_KEYS = ("refusal", "parsed", "token_usage", "reasoning_content", "tool_calls")
 """Of additional_kwargs: what is read into the reply, and no provider asks to have back."""
 _TOO_LONG = re.compile(r"too many (input )?tokens|input token count|exceeds? the (maximum|context)", re.IGNORECASE)
-_RATE = re.compile(r"RateLimit|ResourceExhausted|Throttl|TooManyRequests", re.IGNORECASE)
-_PASSING = re.compile(
-    r"Timeout|TimedOut|Connect|Unavailable|InternalServer|Overloaded|DeadlineExceeded|RemoteProtocol|ReadError|WriteError"
-    r"|NetworkError|ModelAPIError",
-    re.IGNORECASE,
+_NO_CONNECTION = 0
+_LIKE: Final = (
+    (re.compile(r"RateLimit|ResourceExhausted|Throttl|TooManyRequests", re.IGNORECASE), 429),
+    (re.compile(r"Connect"), _NO_CONNECTION),
+    (
+        re.compile(
+            r"Timeout|TimedOut|Connect|Unavailable|InternalServer|Overloaded|DeadlineExceeded|RemoteProtocol|ReadError"
+            r"|WriteError|NetworkError|ModelAPIError",
+            re.IGNORECASE,
+        ),
+        503,
+    ),
+    (re.compile(r"Authentication|PermissionDenied|Unauthorized|Forbidden|AccessDenied", re.IGNORECASE), 401),
 )
-_KEY = re.compile(r"Authentication|PermissionDenied|Unauthorized|Forbidden|AccessDenied", re.IGNORECASE)
+"""(names of an error's classes, the HTTP status that it is like) where it has none."""
 
 
 # AIMessage → Reply
@@ -52,38 +57,41 @@ _KEY = re.compile(r"Authentication|PermissionDenied|Unauthorized|Forbidden|Acces
 def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Scrub) -> Reply:
     """Translate the answer into a Reply for the trace: without keys, image data and what is no JSON."""
     metadata: Mapping[str, Any] = message.response_metadata
+
+    def clean(text: str) -> str:
+        return payload.clean_text(text, scrub)
+
+    arguments: list[Any] = [payload.cleaned(c["args"], scrub) for c in message.tool_calls]
     calls = tuple(
-        ToolCall(id=str(c["id"] or f"call_{n}"), name=c["name"], arguments=_object(json_of(c["args"], scrub)))
-        for n, c in enumerate(message.tool_calls, 1)
+        ToolCall(id=str(c["id"] or f"call_{n}"), name=c["name"], arguments=given)
+        for n, (c, given) in enumerate(zip(message.tool_calls, arguments, strict=True), 1)
     )
     malformed = tuple(
         MalformedCall(
-            raw=payload.clean_text(str(c.get("args") or c.get("name") or ""), scrub),
+            raw=clean(str(c.get("args") or c.get("name") or "")),
             error=f"the arguments of {c.get('name') or 'the call'} are not a JSON object",
         )
         for c in message.invalid_tool_calls
     )
-    finish = _finish(metadata)
+    text, finish = clean(str(message.text)), _finish(metadata)
     if finish == "stop" and (calls or malformed):
         finish = "tools"
-    text = payload.clean_text(str(message.text), scrub)
-    blocked = _blocked(metadata)
+    # Gemini's reason for answering nothing, which its class keeps beside an empty message.
+    blocked = payload.at(metadata, "prompt_feedback", "block_reason")
     if blocked and not text:
-        text, finish = f"the provider blocked the prompt ({scrub(blocked)})", "filter"
-    refusal = _refusal(message)
-    if refusal:
-        text, finish = payload.clean_text(refusal, scrub), "refusal"
-    model, fingerprint = metadata.get("model_name") or metadata.get("model"), metadata.get("system_fingerprint")
+        text, finish = f"the provider blocked the prompt ({scrub(str(getattr(blocked, 'name', blocked)))})", "filter"
+    if refusal := _refusal(message):
+        text, finish = clean(refusal), "refusal"
     return Reply(
         text=text,
-        reasoning=payload.clean_text(_reasoning(message), scrub),
+        reasoning=clean(_reasoning(message)),
         tool_calls=calls,
         malformed_calls=malformed,
         finish=finish,
-        usage=_usage(message),
-        model=scrub(model) if isinstance(model, str) else "",
-        fingerprint=scrub(fingerprint) if isinstance(fingerprint, str) else "",
-        raw=json_of(message.model_dump(), scrub),
+        usage=_usage(message.usage_metadata),
+        model=scrub(payload.text_at(metadata, "model_name") or payload.text_at(metadata, "model")),
+        fingerprint=scrub(payload.text_at(metadata, "system_fingerprint")),
+        raw=payload.cleaned(message.model_dump(), scrub),
         sent=sent,
         carry=_carry(message, by, scrub),
     )
@@ -91,44 +99,29 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
 
 def _finish(metadata: Mapping[str, Any]) -> Finish:
     said = next((metadata[name] for name in _REASONS if isinstance(metadata.get(name), str)), None)
-    details = metadata.get("incomplete_details")
-    if said is None and isinstance(details, Mapping):
-        # OpenAI's responses, which tell nothing where all is well.
-        said = details.get("reason")
+    # OpenAI's responses tell nothing where all is well.
+    said = said or payload.at(metadata, "incomplete_details", "reason")
     return _FINISHES.get(str(said).rpartition(".")[2].lower(), "stop")
 
 
-def _blocked(metadata: Mapping[str, Any]) -> str:
-    """Return Gemini's reason for answering nothing, which its class keeps beside an empty message; "" for none."""
-    feedback = metadata.get("prompt_feedback")
-    reason = feedback.get("block_reason") if isinstance(feedback, Mapping) else None
-    return str(getattr(reason, "name", reason)) if reason else ""
-
-
 def _refusal(message: AIMessage) -> str:
-    refusal = message.additional_kwargs.get("refusal")
-    blocks = message.content if isinstance(message.content, list) else []
-    refusal = refusal or next(
-        (b.get("refusal") for b in blocks if isinstance(b, Mapping) and b.get("type") == "refusal"), None
-    )
-    return refusal if isinstance(refusal, str) else ""
+    blocks = payload.items_at(message.content)
+    found = (payload.text_at(block, "refusal") for block in blocks if payload.at(block, "type") == "refusal")
+    return payload.text_at(message.additional_kwargs, "refusal") or next(found, "")
 
 
 def _reasoning(message: AIMessage) -> str:
     """Return the thoughts that the provider shows; "" where it shows none."""
     found = [b["reasoning"] for b in message.content_blocks if b["type"] == "reasoning" and b.get("reasoning")]
-    plain = message.additional_kwargs.get("reasoning_content")
-    return "\n".join(found) or (plain if isinstance(plain, str) else "")
+    return "\n".join(found) or payload.text_at(message.additional_kwargs, "reasoning_content")
 
 
-def _usage(message: AIMessage) -> Usage:
-    usage: Any = message.usage_metadata or {}
-    inputs, outputs = usage.get("input_token_details"), usage.get("output_token_details")
+def _usage(usage: object) -> Usage:
     return Usage(
         input_tokens=payload.count(usage, "input_tokens"),
         output_tokens=payload.count(usage, "output_tokens"),
-        cached_tokens=payload.count(inputs, "cache_read"),
-        reasoning_tokens=payload.count(outputs, "reasoning"),
+        cached_tokens=payload.count(usage, "input_token_details", "cache_read"),
+        reasoning_tokens=payload.count(usage, "output_token_details", "reasoning"),
     )
 
 
@@ -138,7 +131,7 @@ def filtered_reply(error: Exception, sent: Mapping[str, Json], scrub: Scrub) -> 
         body = getattr(one, "body", None)
         if _status(one) == 400 and payload.FILTERED.search(payload.error_code(body)):
             text = payload.clean_text(payload.said(body), scrub)
-            return Reply(text=text, finish="filter", raw=json_of(body, scrub), sent=sent)
+            return Reply(text=text, finish="filter", raw=payload.cleaned(body, scrub), sent=sent)
     return None
 
 
@@ -157,9 +150,9 @@ def _carry(message: AIMessage, by: str, scrub: Scrub) -> Json:
         "langchain": {
             "by": by,
             "calls": [str(c["id"] or f"call_{n}") for n, c in enumerate(message.tool_calls, 1)],
-            "content": json_of(message.content, scrub, cut_images=False),
-            "additional_kwargs": json_of(further, scrub, cut_images=False),
-            "response_metadata": json_of(kept, scrub),
+            "content": payload.cleaned(message.content, scrub, cut_images=False),
+            "additional_kwargs": payload.cleaned(further, scrub, cut_images=False),
+            "response_metadata": payload.cleaned(kept, scrub),
             "id": message.id,
         }
     }
@@ -167,15 +160,13 @@ def _carry(message: AIMessage, by: str, scrub: Scrub) -> Json:
 
 def carried(message: Message, by: str) -> dict[str, Any] | None:
     """Return what an AIMessage is made of so that the provider gets its own back; None where there is nothing of `by`."""
-    carry = message.carry.get("langchain") if isinstance(message.carry, Mapping) else None
-    if not isinstance(carry, Mapping) or carry.get("by") != by:
+    carry = payload.at(message.carry, "langchain")
+    if payload.at(carry, "by") != by:
         return None
-    calls = carry.get("calls")
     # A call may have been given an id of its own since; the blocks that name it follow.
-    renamed = dict(zip(calls if isinstance(calls, list) else [], (c.id for c in message.tool_calls), strict=False))
-    return {name: _renamed(carry[name], renamed) for name in ("content", "additional_kwargs", "response_metadata")} | {
-        "id": carry.get("id")
-    }
+    renamed = dict(zip(payload.items_at(carry, "calls"), (c.id for c in message.tool_calls), strict=False))
+    kept = {name: _renamed(carry[name], renamed) for name in ("content", "additional_kwargs", "response_metadata")}
+    return {**kept, "id": carry.get("id")}
 
 
 def _renamed(value: Any, names: Mapping[Any, str]) -> Any:
@@ -188,27 +179,6 @@ def _renamed(value: Any, names: Mapping[Any, str]) -> Any:
     return value
 
 
-def json_of(value: Any, scrub: Scrub, *, cut_images: bool = True) -> Json:
-    """Return the value as JSON: other objects become their text, bytes base64, numbers that are not finite their name."""
-    if isinstance(value, str):
-        return payload.clean_text(value, scrub) if cut_images else scrub(value)
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, Mapping):
-        return {scrub(str(k)): json_of(v, scrub, cut_images=cut_images) for k, v in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [json_of(item, scrub, cut_images=cut_images) for item in value]
-    if isinstance(value, bytes):
-        return scrub(base64.b64encode(value).decode("ascii"))
-    return scrub(str(value))
-
-
-def _object(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, Mapping) else {"": value}
-
-
 # Foreign error → BackendError
 
 
@@ -219,22 +189,25 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     chain = list(_chain(error))
     status = next(filter(None, map(_status, chain)), None)
     words = scrub(_words(chain))
-    names = " ".join(kind.__name__ for e in chain for kind in type(e).__mro__ if kind not in _EVERYBODYS)
+    names = " ".join(kind.__name__ for e in chain for kind in type(e).__mro__ if kind not in Exception.__mro__)
     message = f"{where}: " + (f"HTTP {status}, " if status else f"{type(error).__name__}: ") + words
-    retry_after_s = next(filter(None, map(_retry_after_s, chain)), None)
+    headers = [getattr(getattr(e, "response", None), "headers", None) for e in chain]
+    waits = (payload.retry_after_s(found) for found in headers if isinstance(found, Mapping))
+    retry_after_s = next(filter(None, waits), None)
     if "ContextOverflow" in names or (
         status in (None, 400, 413, 422) and (payload.TOO_LONG.search(words) or _TOO_LONG.search(words))
     ):
         return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
     if "insufficient_quota" in words:
         return Rejected(f"{message}; the account has no quota left, waiting does not help", status=status, for_all=True)
-    if status == 429 or (status is None and _RATE.search(names)):
+    like = status or next((number for pattern, number in _LIKE if pattern.search(names)), 400)
+    if like == 429:
         return RateLimited(message, status=status, retry_after_s=retry_after_s)
-    if status is None and re.search("Connect", names):
+    if like == _NO_CONNECTION:
         return Unavailable(f"{message}; {UNREACHABLE_ADVICE}")
-    if (status is not None and (status == 408 or status >= 500)) or (status is None and _PASSING.search(names)):
+    if like == 408 or like >= 500:
         return Unavailable(message, status=status, retry_after_s=retry_after_s)
-    if status in (401, 403) or (status is None and _KEY.search(names)):
+    if like in (401, 403):
         advice, for_all = "check the key that the provider's class reads", not payload.FLAGGED.search(words)
         return Rejected(f"{message}; {advice}", status=status, for_all=for_all)
     if NO_VISION[0].search(words):
@@ -242,9 +215,6 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     if status == 404:
         return Rejected(f"{message}; check the model's name and the address", status=status, for_all=True)
     return Rejected(message, status=status)
-
-
-_EVERYBODYS = (Exception, BaseException, object)
 
 
 def cleaned_cause(error: Exception, scrub: Scrub) -> Exception | None:
@@ -255,7 +225,7 @@ def cleaned_cause(error: Exception, scrub: Scrub) -> Exception | None:
             value = getattr(one, name, None)
             if isinstance(value, str | Mapping):
                 try:
-                    setattr(one, name, json_of(value, scrub))
+                    setattr(one, name, payload.cleaned(value, scrub))
                 except AttributeError:
                     return None
         if any(scrub(text) != text for text in (str(one), repr(one), *getattr(one, "__notes__", ()))):
@@ -275,23 +245,13 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _status(error: BaseException) -> int | None:
     response = getattr(error, "response", None)
-    aws = response.get("ResponseMetadata", {}) if isinstance(response, Mapping) else {}
-    for value in (
-        getattr(error, "status_code", None),
-        getattr(error, "http_status", None),
-        getattr(response, "status_code", None),
-        aws.get("HTTPStatusCode"),
-        getattr(error, "code", None),
-        getattr(error, "status", None),
-    ):
+    named = [getattr(error, name, None) for name in ("status_code", "http_status", "code", "status")]
+    # Amazon's is in a dict.
+    of_response = (getattr(response, "status_code", None), payload.at(response, "ResponseMetadata", "HTTPStatusCode"))
+    for value in (*named[:2], *of_response, *named[2:]):
         if isinstance(value, int) and not isinstance(value, bool) and 400 <= value < 600:
             return int(value)
     return None
-
-
-def _retry_after_s(error: BaseException) -> float | None:
-    headers = getattr(getattr(error, "response", None), "headers", None)
-    return payload.retry_after_s(headers) if isinstance(headers, Mapping) else None
 
 
 def _words(chain: list[BaseException]) -> str:

@@ -35,8 +35,6 @@ class ConnectionLimit:
     """
 
     def __init__(self, *, start: int = START, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
-        if not 1 <= start <= most:
-            raise ValueError(f"a connection limit needs 1 <= start <= most, found {start} and {most}")
         self._limit, self._most, self._clock = float(start), most, clock
         self._fixed = False
         self._doubling = True
@@ -57,9 +55,7 @@ class ConnectionLimit:
         return max(1, int(self._limit))
 
     def fix(self, connections: int) -> None:
-        """Set the limit for good, whatever the endpoint says. Raises ValueError under 1."""
-        if connections < 1:
-            raise ValueError(f"expected at least 1 connection, found {connections}")
+        """Set the limit, 1 or more, for good, whatever the endpoint says."""
         with self._free:
             self._limit, self._fixed = float(connections), True
             self._free.notify_all()

@@ -10,14 +10,14 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
-from editloupe.backends.endpoint import EndpointInfo
+from editloupe.backends.endpoint import Endpoint
 from editloupe.chat import Message, Part, Request, TextPart
 from editloupe.data.images import ImagePolicy, ImageStore
-from editloupe.errors import Rejected, Unavailable
+from editloupe.errors import BackendError, Rejected, Unavailable
 from editloupe.values import ImageRef, Json
 
 IMAGE_TEXT_BYTES: Final = 64 * 2**20
@@ -38,6 +38,12 @@ REPLY_BOUND = re.compile(
 )
 """How endpoints say that a reply may not have so many tokens: their own bound is lower, or what the context leaves."""
 
+REFUSES = re.compile(
+    r"support|only the default|not allowed|not permitted|deprecated|unknown|unrecognized|unexpected|extra_forbidden",
+    re.IGNORECASE,
+)
+"""How endpoints say that they do not take a parameter."""
+
 # Azure says content_filter, OpenAI content_policy_violation, some gateways "moderation".
 FILTERED = re.compile(r"content_filter|content_policy|moderation|ResponsibleAIPolicyViolation", re.IGNORECASE)
 
@@ -47,7 +53,8 @@ _IMAGE_DATA = re.compile(r"(data:image/[\w.+-]+;base64,)[A-Za-z0-9+/=]{16,}")
 
 
 JsonObject: TypeAlias = Mapping[str, Json]
-
+Scrub: TypeAlias = Callable[[str], str]
+"""Takes the keys out of a text."""
 ImageURL: TypeAlias = Callable[[ImageRef], str]
 """An image as a data URI."""
 
@@ -81,9 +88,9 @@ class ImageURLs:
         return text
 
 
-def moves_pictures(request: Request) -> bool:
-    """Return whether a tool's message of the request holds pictures, which an adapter may have to move."""
-    return any(message.role == "tool" and message.images for message in request.messages)
+def sampling_of(request: Request, refused: Set[str]) -> dict[str, Json]:
+    """Return what is asked for by our names, without what the model refuses."""
+    return {n: value for n, value in request.sampling.to_json().items() if value is not None and n not in refused}
 
 
 def move_pictures(messages: Iterable[Message]) -> list[Message]:
@@ -98,31 +105,74 @@ def move_pictures(messages: Iterable[Message]) -> list[Message]:
             found.append(Message(role="user", parts=tuple(waiting)))
             waiting = []
         if message.role == "tool" and message.images:
-            names = [image.alias for image in message.images]
-            labels = {f"{name}:" for name in names}
-            texts = [p for p in message.parts if isinstance(p, TextPart) and p.text not in labels]
-            where = TextPart(text=f"Pictures in the next message: {', '.join(names)}.")
-            waiting += [part for image in message.images for part in (TextPart(text=f"{image.alias}:"), image)]
-            message = replace(message, parts=(*texts, where))
+            waiting += named_pictures(message)
+            message = replace(message, parts=texts_without(message, "Pictures in the next message"))
         found.append(message)
     return [*found, Message(role="user", parts=tuple(waiting))] if waiting else found
 
 
-def parse_answer(body: bytes, info: EndpointInfo, address_hint: str) -> JsonObject:
+def named_pictures(message: Message) -> list[Part]:
+    """Return the pictures of a message, each behind its name."""
+    return [part for image in message.images for part in (TextPart(text=f"{image.alias}:"), image)]
+
+
+def texts_without(message: Message, where: str) -> tuple[TextPart, ...]:
+    """Return the texts of a message whose pictures stand elsewhere: without their labels, and with a word on `where`."""
+    names = [image.alias for image in message.images]
+    texts = [p for p in message.parts if isinstance(p, TextPart) and p.text not in {f"{name}:" for name in names}]
+    return (*texts, *([TextPart(text=f"{where}: {', '.join(names)}.")] if names else []))
+
+
+def parse_answer(
+    body: bytes, endpoint: Endpoint, wanted: str, failed: Callable[[int, JsonObject], BackendError], address_hint: str
+) -> JsonObject:
     """Parse an answer's body, cleaned of the key.
 
-    Raises Rejected for a web page, with `address_hint`, and Unavailable for what is no whole JSON object.
+    wanted: the field that holds the answer.   failed: makes an error of an HTTP status and an answer that holds "error" in
+    its place, as some gateways report a failure with HTTP 200.
+    Raises that error, Rejected for a web page, with `address_hint`, and Unavailable for what is no whole JSON object.
     """
     try:
         # Scrubbed before it is read, since the error of a broken text holds the text. RecursionError: a few kB of "[".
-        payload = cleaned(loads(info.scrub(body.decode("utf-8-sig", "replace"))), info.scrub)
+        payload = cleaned(loads(endpoint.scrub(body.decode("utf-8-sig", "replace"))), endpoint.scrub)
     except (ValueError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
-            raise Rejected(f"{info.where}: answered with a web page, not JSON; {address_hint}") from error
-        raise Unavailable(f"{info.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
+            raise Rejected(f"{endpoint.where}: answered with a web page, not JSON; {address_hint}") from error
+        raise Unavailable(f"{endpoint.where}: the answer ({len(body):,} bytes) is not whole JSON: {error}") from error
     if not isinstance(payload, Mapping):
-        raise Unavailable(f"{info.where}: expected a JSON object, found {str(payload)[:80]!r}")
+        raise Unavailable(f"{endpoint.where}: expected a JSON object, found {str(payload)[:80]!r}")
+    if payload.get("error") and not payload.get(wanted):
+        code = at(payload, "error", "code")
+        raise failed(code if isinstance(code, int) and 400 <= code < 600 else 502, payload)
     return payload
+
+
+def at(value: object, *path: str | int) -> Any:
+    """Return what stands in JSON under these keys and list indexes; None where there is nothing."""
+    for step in path:
+        if isinstance(step, str):
+            value = value.get(step) if isinstance(value, Mapping) else None
+        else:
+            value = value[step] if isinstance(value, list) and len(value) > step else None
+    return value
+
+
+def text_at(value: object, *path: str | int) -> str:
+    """Return the text that stands there; "" where there is none."""
+    found = at(value, *path)
+    return found if isinstance(found, str) else ""
+
+
+def items_at(value: object, *path: str | int) -> list[Any]:
+    """Return the list that stands there; [] where there is none."""
+    found = at(value, *path)
+    return found if isinstance(found, list) else []
+
+
+def count(value: object, *path: str | int) -> int | None:
+    """Return a number of tokens that a provider reported; None where it reported none."""
+    found = at(value, *path)
+    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
 
 
 def loads(text: str | bytes) -> Json:
@@ -135,38 +185,39 @@ def _finite(text: str) -> float | str:
     return value if math.isfinite(value) else text
 
 
-def cleaned(value: Json, scrub: Callable[[str], str]) -> Json:
-    """Return the JSON without the key, with image data cut, and with half surrogate pairs (no valid UTF-8) replaced."""
+def cleaned(value: object, scrub: Scrub, *, cut_images: bool = True) -> Json:
+    """Return a value as JSON without the key, with image data cut, and with half surrogate pairs (no valid UTF-8) replaced.
+
+    Other objects become their text, bytes base64, numbers that are not finite their name. cut_images: False takes out the
+    key and nothing else.
+    """
     if isinstance(value, str):
-        return clean_text(value, scrub)
+        return clean_text(value, scrub) if cut_images else scrub(value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        return {clean_text(name, scrub): cleaned(item, scrub) for name, item in value.items()}
-    if isinstance(value, Sequence):
-        return [cleaned(item, scrub) for item in value]
-    return value
+        return {clean_text(str(k), scrub): cleaned(item, scrub, cut_images=cut_images) for k, item in value.items()}
+    if isinstance(value, list | tuple | Set):
+        return [cleaned(item, scrub, cut_images=cut_images) for item in value]
+    return scrub(base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else str(value))
 
 
-def clean_text(text: str, scrub: Callable[[str], str]) -> str:
+def clean_text(text: str, scrub: Scrub) -> str:
     """Return the text without the key, with image data cut, and as valid UTF-8."""
     return _IMAGE_DATA.sub(r"\1…", scrub(text.encode("utf-8", "replace").decode("utf-8")))
 
 
-def count(usage: Json, name: str) -> int | None:
-    """Return a number of tokens that a provider reported; None where it reported none."""
-    value = usage.get(name) if isinstance(usage, Mapping) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
 def error_body(body: object) -> object:
     """Return what stands under "error" in a failed answer, else the whole."""
-    inner = body.get("error") if isinstance(body, Mapping) else None
-    return inner if inner else body
+    return at(body, "error") or body
 
 
 def error_code(body: object) -> str:
     """Return the failure's code, or its type; "" where there is neither."""
     inner = error_body(body)
-    return str(inner.get("code") or inner.get("type") or "") if isinstance(inner, Mapping) else ""
+    return str(at(inner, "code") or at(inner, "type") or "")
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

@@ -94,17 +94,18 @@ def read_prices(path: Path | None) -> Prices:
     models = data.get("models")
     if set(data) != {"models"} or not isinstance(models, dict):
         raise ConfigError(f'prices {path}: expected tables like [models."gpt-x"] with input and output, and nothing else')
-    return Prices(by_name={str(name): _price(path, str(name), table) for name, table in models.items()}, file=path)
+    return Prices(
+        by_name={name: _price(f"prices {path}, model {name!r}", table) for name, table in models.items()}, file=path
+    )
 
 
-def _price(path: Path, name: str, table: object) -> ModelPrice:
-    where = f"prices {path}, model {name!r}"
+def _price(where: str, table: object) -> ModelPrice:
     if not isinstance(table, dict) or not {"input", "output"} <= set(table) <= set(_NAMES):
         raise ConfigError(f"{where}: expected input, output and perhaps cached_input, in USD for a million tokens")
-    for field_, value in table.items():
+    for name, value in table.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise ConfigError(f"{where}: {field_} = {value!r}; expected a number of USD, 0 or more")
-    return ModelPrice(**{field_: float(value) for field_, value in table.items()})
+            raise ConfigError(f"{where}: {name} = {value!r}; expected a number of USD, 0 or more")
+    return ModelPrice(**{name: float(value) for name, value in table.items()})
 
 
 def _listed(provider: str, model: str, usage: Usage) -> float | None:

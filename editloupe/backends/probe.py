@@ -97,10 +97,8 @@ class ProbeReport:
         return "It can judge edits." if not lacks else f"It cannot judge edits: {', '.join(lacks)}."
 
     def _lacks(self) -> list[str]:
-        if self.embedded:
-            return []
-        results = {row.name: row.result for row in self.rows}
-        return [f"{name}: {results[name]}" for name in (ANSWER, SEE, SEVERAL) if results[name] != "yes"]
+        needed = [row for row in self.rows if row.name in (ANSWER, SEE, SEVERAL)]
+        return [f"{row.name}: {row.result}" for row in needed if row.result != "yes"]
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -150,10 +148,10 @@ def probe(lmm: LMM, *, listener: Callable[[str], None] | None = None) -> ProbeRe
     return ProbeReport(
         uri=lmm.uri,
         endpoint=lmm.endpoint,
-        model=asking.model,
+        model=next((reply.model for reply in asking.replies if reply.model), ""),
         rows=tuple(asking.rows),
-        usage=asking.usage,
-        asked=asking.answered,
+        usage=sum((reply.usage for reply in asking.replies), Usage()),
+        asked=len(asking.replies),
     )
 
 
@@ -164,10 +162,7 @@ class _Asking:
     lmm: LMM
     listener: Callable[[str], None]
     rows: list[Probed] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
-    model: str = ""
-    answered: int = 0
-    logprob: Json = None
+    replies: list[Reply] = field(default_factory=list)
     images: ImageStore = field(default_factory=ImageStore)
 
     def note(self, name: str, result: Result, asked: str, answered: str, seconds: float = 0.0) -> None:
@@ -175,8 +170,8 @@ class _Asking:
             Probed(name=name, result=result, asked=asked, answered=one_line(answered, 300), seconds=round(seconds, 3))
         )
 
-    def ask(self, name: str, asked: str, request: Request, judge: Callable[[Reply], tuple[Result, str]]) -> None:
-        """Ask one question. `judge` returns what the reply shows, as a result and in words."""
+    def ask(self, name: str, asked: str, request: Request, judge: Callable[[Reply], tuple[bool, str]]) -> None:
+        """Ask one question. `judge` returns whether the reply shows that the model can, and the reply in words."""
         self.listener(name)
         began = time.monotonic()
         try:
@@ -184,29 +179,24 @@ class _Asking:
         except EditLoupeError as error:
             self.note(name, "failed", asked, f"{type(error).__name__}: {error}", time.monotonic() - began)
             return
-        self.answered += 1
-        self.usage = self.usage + reply.usage
-        self.model = self.model or reply.model
-        if self.logprob is None:
-            self.logprob = reply.to_json().get("logprob")
-        result, shown = judge(reply)
-        if result == "no" and reply.finish in ("refusal", "filter", "length"):
+        self.replies.append(reply)
+        can, shown = judge(reply)
+        if not can and reply.finish in ("refusal", "filter", "length"):
             shown = f"({reply.finish}) {shown}"
-        self.note(name, result, asked, shown, time.monotonic() - began)
+        self.note(name, "yes" if can else "no", asked, shown, time.monotonic() - began)
 
     def answers(self) -> None:
         asked = "Reply with the word ready."
-        self.ask(ANSWER, asked, _question(asked), lambda r: ("yes" if r.text.strip() else "no", r.text or "nothing"))
+        self.ask(ANSWER, asked, _question(asked), lambda r: (bool(r.text.strip()), _words(r)))
 
     def sees(self) -> None:
         asked = "Which colour is the shape in the picture, and which word is written below it?"
         picture = self._drawn("red", word=WORD)
 
-        def judge(reply: Reply) -> tuple[Result, str]:
+        def judge(reply: Reply) -> tuple[bool, str]:
             # A word read wrongly is small print; a colour seen is sight.
             seen, read = _names(reply.text, ["red"]) == ["red"], WORD in reply.text.upper()
-            shown = reply.text or "nothing"
-            return ("yes" if seen else "no"), shown if read or not seen else f"{shown} (expected the word {WORD} too)"
+            return seen, _words(reply) if read or not seen else f"{_words(reply)} (expected the word {WORD} too)"
 
         self.ask(SEE, f"{asked} (a red disc, {WORD})", _question(asked, ("Picture", picture)), judge)
 
@@ -218,11 +208,8 @@ class _Asking:
         asked = "Name the colour of the shape in each picture, in order, separated by commas."
         order = ["blue", "red", "green"]
         pictures = [(f"Picture {i}", self._drawn(colour)) for i, colour in enumerate(order, 1)]
-
-        def judge(reply: Reply) -> tuple[Result, str]:
-            return ("yes" if _names(reply.text, order) == order else "no"), reply.text or "nothing"
-
-        self.ask(SEVERAL, f"{asked} ({', '.join(order)})", _question(asked, *pictures), judge)
+        shown, request = f"{asked} ({', '.join(order)})", _question(asked, *pictures)
+        self.ask(SEVERAL, shown, request, lambda r: (_names(r.text, order) == order, _words(r)))
 
     def calls(self) -> None:
         if not self.lmm.traits.native_tools:
@@ -231,13 +218,13 @@ class _Asking:
         asked = "Call report_colour with the colour of the shape."
         request = replace(_question(asked, ("Picture", self._drawn("green"))), tools=(_REPORT,))
 
-        def judge(reply: Reply) -> tuple[Result, str]:
+        def judge(reply: Reply) -> tuple[bool, str]:
             for call in reply.tool_calls:
                 if call.name == _REPORT.name:
-                    return "yes", f"{call.name}{dict(call.arguments)}"
+                    return True, f"{call.name}{dict(call.arguments)}"
             if reply.malformed_calls:
-                return "no", f"a broken call: {reply.malformed_calls[0].error}"
-            return "no", f"no call, but: {reply.text or 'nothing'}"
+                return False, f"a broken call: {reply.malformed_calls[0].error}"
+            return False, f"no call, but: {_words(reply)}"
 
         self.ask(CALL, asked, request, judge)
 
@@ -255,10 +242,9 @@ class _Asking:
             Message.of_text("user", "Which colour is it? One word."),
         )
 
-        def judge(reply: Reply) -> tuple[Result, str]:
+        def judge(reply: Reply) -> tuple[bool, str]:
             where = reply.sent.get("tool_images")
-            shown = f"{reply.text or 'nothing'}" + (f" (sent {where})" if where else "")
-            return ("yes" if _names(reply.text, list(_COLOURS)) == ["blue"] else "no"), shown
+            return _names(reply.text, list(_COLOURS)) == ["blue"], _words(reply) + (f" (sent {where})" if where else "")
 
         request = Request(messages=talk, tools=(_FETCH,), calls_allowed=False)
         self.ask(SEE_RESULT, f"{asked} (a blue disc)", request, judge)
@@ -269,11 +255,8 @@ class _Asking:
             return
         # Left free, a model would give a number.
         asked, choices = "What is 2 plus 2?", ("Partly Cloudy", "Heavy Rain")
-
-        def judge(reply: Reply) -> tuple[Result, str]:
-            return ("yes" if any(c in reply.text for c in choices) else "no"), reply.text or "nothing"
-
-        self.ask(CHOOSE, f"{asked} ({' or '.join(choices)})", replace(_question(asked), choices=choices), judge)
+        shown, request = f"{asked} ({' or '.join(choices)})", replace(_question(asked), choices=choices)
+        self.ask(CHOOSE, shown, request, lambda r: (any(c in r.text for c in choices), _words(r)))
 
     def keeps_to_a_form(self) -> None:
         if not self.lmm.traits.constrains_schema:
@@ -282,25 +265,23 @@ class _Asking:
         # Left free, a model would give a number.
         asked = "What is 2 plus 2?"
 
-        def judge(reply: Reply) -> tuple[Result, str]:
-            shown = reply.text or "nothing"
+        def judge(reply: Reply) -> tuple[bool, str]:
             dropped = reply.sent.get("dropped")
             if isinstance(dropped, list) and "answer_schema" in dropped:
-                return "no", f"the endpoint refuses the parameter; without it: {shown}"
+                return False, f"the endpoint refuses the parameter; without it: {_words(reply)}"
             try:
                 jsonschema.validate(json.loads(reply.text), _WEATHER)
             except (ValueError, jsonschema.ValidationError):
-                return "no", shown
-            return "yes", shown
+                return False, _words(reply)
+            return True, _words(reply)
 
         request = replace(_question(asked), answer_schema=_WEATHER)
         self.ask(FORM, f"{asked} (as an object with the field sky)", request, judge)
 
     def logprobs(self) -> None:
-        if isinstance(self.logprob, int | float):
-            self.note(LOGPROBS, "yes", "with the answers above", f"{self.logprob:.4g}")
-        else:
-            self.note(LOGPROBS, "not told", "with the answers above", "no answer came with one")
+        given = next((reply.logprob for reply in self.replies if reply.logprob is not None), None)
+        shown = "no answer came with one" if given is None else f"{given:.4g}"
+        self.note(LOGPROBS, "not told" if given is None else "yes", "with the answers above", shown)
 
     def limit(self) -> None:
         self.listener(CONTEXT)
@@ -312,10 +293,8 @@ class _Asking:
         except EditLoupeError as error:
             self.note(CONTEXT, "failed", "its list of models", f"{type(error).__name__}: {error}")
             return
-        if found is None:
-            self.note(CONTEXT, "not told", "its list of models", "nothing about this model")
-        else:
-            self.note(CONTEXT, "yes", "its list of models", f"{found:,} tokens")
+        shown = "nothing about this model" if found is None else f"{found:,} tokens"
+        self.note(CONTEXT, "not told" if found is None else "yes", "its list of models", shown)
 
     def _drawn(self, colour: str, *, word: str = "") -> ImageRef:
         return self.images.add_array(np.asarray(draw(colour, word=word)))
@@ -331,10 +310,12 @@ def draw(colour: str, *, word: str = "") -> Image.Image:
     return picture
 
 
+def _words(reply: Reply) -> str:
+    return reply.text or "nothing"
+
+
 def _question(text: str, *pictures: tuple[str, ImageRef]) -> Request:
-    parts: list[TextPart | ImagePart] = []
-    for name, image in pictures:
-        parts += [TextPart(text=f"{name}:"), ImagePart(image=image, alias=name)]
+    parts = [part for name, image in pictures for part in (TextPart(text=f"{name}:"), ImagePart(image=image, alias=name))]
     return Request(messages=(Message(role="user", parts=(*parts, TextPart(text=text))),))
 
 

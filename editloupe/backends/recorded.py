@@ -8,14 +8,14 @@ A request is answered where the run holds the very same one: messages, images by
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from pathlib import Path
 
-from editloupe.backends.base import NOT_LMMS, BackendURI, Traits, parse_uri
+from editloupe.backends.base import NOT_LMMS, BackendURI, Traits, check_parameters, parse_uri
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.request_diff import chain, difference
 from editloupe.chat import Message, Reply, Request
@@ -29,27 +29,28 @@ from editloupe.values import Json, digest
 
 @dataclass(frozen=True, kw_only=True)
 class _Recorded:
-    """A recorded answer, or a failure."""
+    """What was recorded for one request."""
 
-    reply: Mapping[str, Json] | None
-    failure: tuple[str, str] | None
+    event: ModelCall | ModelFailure
+    """The first answer, or the first failure where there is none."""
     where: str
     """Trace and number of the call."""
     count: int = 1
     """Answers to this very request."""
+
+    def to_json(self) -> list[Json]:
+        """Return [the reply or None, the failure's kind and message or []]."""
+        event = self.event
+        return [event.reply, []] if isinstance(event, ModelCall) else [None, [event.error, event.message]]
 
 
 def open_backend(uri: BackendURI) -> RecordedLMM:
     """Open `recorded/RUN`. Raises ConfigError: no run folder, several judges and none named, nothing recorded."""
     if not uri.model:
         raise ConfigError("recorded needs a run folder: recorded/runs/first")
-    unknown = sorted(set(uri.params) - {"judge"})
-    if unknown:
-        raise ConfigError(f"backend recorded: unknown parameter {', '.join(map(repr, unknown))}; known: judge")
+    check_parameters(uri, ("judge",))
     folder = Path(uri.model)
-    judges = _judges(folder)
-    judge_id = _chosen(judges, uri.params.get("judge"), folder)
-    return RecordedLMM(folder, judge_id, judges[judge_id])
+    return RecordedLMM(folder, *_chosen(_judges(folder), uri.params.get("judge"), folder))
 
 
 class RecordedLMM:
@@ -72,9 +73,7 @@ class RecordedLMM:
             more = f" ({problems[0]})" if problems else ""
             raise ConfigError(f"{folder}: judge {judge_id} has no recorded answer{more}; judge with it first")
         recorded = parse_uri(str(judge.get("backend")))
-        content: list[Json] = [
-            [key, answer.reply, list(answer.failure or ())] for key, answer in sorted(self._answers.items())
-        ]
+        content: list[Json] = [[key, *answer.to_json()] for key, answer in sorted(self._answers.items())]
         name = recorded.provider + (f"/{recorded.model}" if recorded.model else "")
         params = {**recorded.params, "run": digest(content)[:12]}
         # The recorded judge's backend, with a digest of all its answers: what the folder is called is no part.
@@ -97,11 +96,11 @@ class RecordedLMM:
         found = self._answers.get(request.key())
         if found is None:
             raise NotRecorded(self._missing(request))
-        if found.reply is None:
-            kind, message = found.failure or ("", "")
+        if isinstance(found.event, ModelFailure):
+            kind = found.event.error
             error: type[BackendError] = ContextTooLong if kind == "ContextTooLong" else Rejected
-            raise error(f"recorded in {found.where}: {kind}: {message}")
-        reply = Reply.from_json(found.reply)
+            raise error(f"recorded in {found.where}: {kind}: {found.event.message}")
+        reply = Reply.from_json(found.event.reply)
         sent: dict[str, Json] = {**reply.sent, "recorded_in": found.where}
         return replace(reply, sent=sent if found.count == 1 else sent | {"recordings": found.count})
 
@@ -121,23 +120,18 @@ class RecordedLMM:
         return problems
 
     def _take(self, path: Path, trace: Trace) -> None:
-        name = str(path.relative_to(self._folder))
         for event in trace.events:
             if isinstance(event, MessageEvent):
                 self._holders.setdefault(event.hash, path)
                 if event.parent is None:
                     self._openings[_images(Message.from_json(event.message))].append(path)
-            elif isinstance(event, ModelCall):
+            elif isinstance(event, ModelCall | ModelFailure):
                 known = self._answers.get(event.request_key)
-                if known is not None and known.reply is not None:
+                where = f"{path.relative_to(self._folder)}, call {event.ordinal + 1}"
+                if known is None or (isinstance(event, ModelCall) and isinstance(known.event, ModelFailure)):
+                    self._answers[event.request_key] = _Recorded(event=event, where=where)
+                elif isinstance(event, ModelCall):
                     self._answers[event.request_key] = replace(known, count=known.count + 1)
-                else:
-                    where = f"{name}, call {event.ordinal + 1}"
-                    self._answers[event.request_key] = _Recorded(reply=event.reply, failure=None, where=where)
-            elif isinstance(event, ModelFailure) and event.request_key not in self._answers:
-                where = f"{name}, call {event.ordinal + 1}"
-                failure = (event.error, event.message)
-                self._answers[event.request_key] = _Recorded(reply=None, failure=failure, where=where)
 
     # What a miss says
 
@@ -153,16 +147,17 @@ class RecordedLMM:
             if not candidates:
                 count = sum(len(paths) for paths in self._openings.values())
                 return f"{head}: none of its {count} conversations begins with these images"
-            path = max(candidates, key=lambda p: _likeness(read_trace(p), request))
+            text = request.messages[0].text
+            path = max(candidates, key=lambda p: SequenceMatcher(None, _opening(p), text).quick_ratio())
         trace = read_trace(path)
         asked = task_from_json(trace.header.task)
         nearest = f"{head}; the nearest is {path.relative_to(self._folder)} ({asked.about}, {asked.metric})"
         return f"{nearest}, and differs in {difference(trace, request, shared)}"
 
 
-def _likeness(trace: Trace, request: Request) -> float:
-    texts = [m.text for m in trace.messages()[:1]]
-    return difflib.SequenceMatcher(None, texts[0] if texts else "", request.messages[0].text).quick_ratio()
+def _opening(path: Path) -> str:
+    """Return the text of a trace's first message."""
+    return next((message.text for message in read_trace(path).messages()), "")
 
 
 def _images(message: Message) -> tuple[str, ...]:
@@ -188,11 +183,12 @@ def _judges(folder: Path) -> dict[str, Mapping[str, Json]]:
     return found
 
 
-def _chosen(judges: Mapping[str, Mapping[str, Json]], wanted: str | None, folder: Path) -> str:
-    listed = "; ".join(f"{id_} ({judge.get('backend')})" for id_, judge in judges.items())
+def _chosen(judges: Mapping[str, Mapping[str, Json]], wanted: str | None, folder: Path) -> tuple[str, Mapping[str, Json]]:
+    """Return the judge whose id begins as wanted, and its id. Raises ConfigError where it is not one."""
     found = [id_ for id_ in judges if id_.startswith(wanted or "")]
     if len(found) == 1:
-        return found[0]
+        return found[0], judges[found[0]]
+    listed = "; ".join(f"{id_} ({judge.get('backend')})" for id_, judge in judges.items())
     if wanted is None:
         raise ConfigError(f"{folder} holds several judges, name one with ?judge=ID: {listed}")
     what = "several judges" if found else "no judge"

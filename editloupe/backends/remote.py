@@ -12,18 +12,28 @@ from editloupe.backends import boxes, retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.limits import limit_of
-from editloupe.backends.payload import moves_pictures
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.values import Json
 
 
-class Remote(ABC):
-    """A model behind an address. Thread-safe; one HTTP client is shared.
+class ParameterRefused(Exception):
+    """The model does not take a parameter that was sent: it is asked again without it.
 
-    uri: the judge's identity.   place: what is shown and recorded as the endpoint.   close: closes the
-    connections.   tool_images: where the pictures of a tool's message stand on the wire, for `Reply.sent`.
+    name: of `Sampling`, or "answer_schema".   lasting: False where another conversation may be asked with it again.
+    """
+
+    def __init__(self, name: str, *, lasting: bool = True) -> None:
+        self.name, self.lasting = name, lasting
+
+
+class Remote(ABC):
+    """A model behind an address. Thread-safe; HTTP clients are shared.
+
+    uri: provider, model and address; with the box dialect and the image limit of `traits` it is the judge's identity.
+    place: what is shown and recorded as the endpoint.   close: closes the connections.   tool_images: where the pictures of
+    a tool's message stand on the wire, for `Reply.sent`.
     """
 
     version = ""
@@ -34,16 +44,21 @@ class Remote(ABC):
         place: str,
         traits: Traits,
         *,
-        close: Callable[[], None],
-        tool_images: str,
-        policy: RetryPolicy,
-        sleep: Callable[[float], None],
+        close: Callable[[], None] = lambda: None,
+        tool_images: str = "",
+        policy: RetryPolicy = retry.DEFAULT_POLICY,
     ) -> None:
-        self._uri, self.endpoint = uri, place
+        params = dict(uri.params)
+        if traits.boxes != boxes.DEFAULT:
+            params["boxes"] = traits.boxes
+        if traits.max_image_side is not None:
+            params["max_image_side"] = str(traits.max_image_side)
+        self._uri, self.endpoint = replace(uri, params=params), place
         self.traits = traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(uri.model))
-        self._tool_images = tool_images
-        self._policy, self._sleep = policy, sleep
-        self._lock = threading.Lock()
+        in_place = "in the tool's message" if traits.tool_result_images else "in a user's message behind it"
+        self._tool_images = tool_images or in_place
+        self._policy, self._lock = policy, threading.Lock()
+        self._refused: frozenset[str] = frozenset()
         self._close = weakref.finalize(self, close)
 
     def __repr__(self) -> str:
@@ -63,21 +78,37 @@ class Remote(ABC):
 
         Raises BackendError where the endpoint fails, ImageError where an image cannot be encoded.
         """
-        dropped: list[Json] = []
-        if request.answer_schema is not None and not self.traits.constrains_schema:
-            request, dropped = replace(request, answer_schema=None), ["answer_schema"]
-        sizes = boxes.sizes_of(request, max_side=self.traits.max_image_side)
-        attempt = self._ready(boxes.outgoing(request, self.traits.boxes, sizes), images)
+        sizes = boxes.sizes_of(request, self.traits.image_policy)
+        ask = self._ready(boxes.outgoing(request, self.traits.boxes, sizes), images)
         limit = limit_of(self.endpoint)
-        reply, attempts = retry.call(attempt, policy=self._policy, limit=limit, sleep=self._sleep)
+        reply, attempts = retry.call(lambda: self._negotiated(request, ask), policy=self._policy, limit=limit)
         sent: dict[str, Json] = {**reply.sent, "attempts": attempts}
-        if dropped:
-            already = sent.get("dropped")
-            sent["dropped"] = [*(already if isinstance(already, list) else []), *dropped]
-        if moves_pictures(request):
+        if any(message.role == "tool" and message.images for message in request.messages):
             sent["tool_images"] = self._tool_images
         return boxes.incoming(replace(reply, sent=sent), self.traits.boxes, sizes)
 
+    def _negotiated(self, request: Request, ask: Callable[[frozenset[str]], Reply]) -> Reply:
+        """Return one answer, without the parameters that this model refuses. Lasting refusals are remembered."""
+        now = frozenset(() if self.traits.constrains_schema else ("answer_schema",))
+        while True:
+            refused = self._refused | now
+            try:
+                reply = ask(refused)
+                break
+            except ParameterRefused as refusal:
+                now |= {refusal.name}
+                if refusal.lasting:
+                    with self._lock:
+                        self._refused |= {refusal.name}
+        asked = [name for name, value in request.sampling.to_json().items() if value is not None]
+        asked += [] if request.answer_schema is None else ["answer_schema"]
+        left = reply.sent.get("dropped", ())
+        dropped: list[Json] = [name for name in asked if name in refused or (isinstance(left, list) and name in left)]
+        return replace(reply, sent={**reply.sent, "dropped": dropped}) if dropped else reply
+
     @abstractmethod
-    def _ready(self, request: Request, images: ImageStore) -> Callable[[], Reply]:
-        """Make once what all attempts at a request share, and return a function that tries once."""
+    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
+        """Make once what all attempts at a request share, and return a function that asks once.
+
+        It is given the names of the parameters to leave out, and raises ParameterRefused for a further one.
+        """

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from editloupe.backends.limits import ConnectionLimit
@@ -32,6 +32,8 @@ class RetryPolicy:
     """Ceiling of every wait."""
     total_s: float = 300.0
     """No attempt starts later than this after the first one. One that runs is not cut short."""
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False, compare=False)
+    """How the seconds are waited."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -52,7 +54,6 @@ def call(
     *,
     policy: RetryPolicy = DEFAULT_POLICY,
     limit: ConnectionLimit | None = None,
-    sleep: Callable[[float], None] = time.sleep,
     rng: Callable[[], float] = random.random,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[T, int]:
@@ -84,5 +85,5 @@ def call(
                     )
                 error.args = (f"{error} ({summary})",)
                 raise
-            sleep(wait)
+            policy.sleep(wait)
     raise AssertionError("unreachable: the last attempt returns or raises")

@@ -67,18 +67,18 @@ class ScriptedLMM:
     def complete(self, request: Request, images: ImageStore) -> Reply:
         with self._lock:
             self.requests.append(request)
-        line = self._script(request) if callable(self._script) else self._line(self._script, request)
+        if callable(self._script):
+            line = self._script(request)
+        else:
+            turn, lines = sum(message.role == "assistant" for message in request.messages), len(self._script)
+            if turn >= lines:
+                raise Rejected(f"the script {self._name!r} has {lines} lines and was asked for line {turn + 1}")
+            line = self._script[turn]
         if isinstance(line, Exception):
             raise line
         if isinstance(line, Reply):
             return line
         return Reply(text=line, model=self._name, usage=Usage(output_tokens=len(line.split())))
-
-    def _line(self, script: Sequence[Line], request: Request) -> Line:
-        turn = sum(message.role == "assistant" for message in request.messages)
-        if turn >= len(script):
-            raise Rejected(f"the script {self._name!r} has {len(script)} lines and was asked for line {turn + 1}")
-        return script[turn]
 
 
 def open_backend(uri: BackendURI) -> ScriptedLMM:

@@ -11,8 +11,6 @@ and each picture's digest as its `uuid`, so that the server's cache knows it aga
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -23,7 +21,6 @@ from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Request
 from editloupe.values import Json
 
-DEFAULT_BASE_URL: Final = "http://127.0.0.1:8000/v1"
 KEY_VARIABLE: Final = "VLLM_API_KEY"
 
 _HINTS: Final = (
@@ -38,16 +35,6 @@ _HINTS: Final = (
 )
 
 
-def _traits(model: str, endpoint: str) -> Traits:
-    return Traits(
-        describes=f"{model} served by vLLM at {endpoint}",
-        native_tools=True,
-        tool_result_images=True,
-        constrains_choices=True,
-        constrains_schema=True,
-    )
-
-
 def _extras(request: Request) -> dict[str, Json]:
     """Return the schema of the answer, or the closed list of answers with the probabilities of what is chosen."""
     if request.answer_schema is not None:
@@ -60,27 +47,25 @@ def _extras(request: Request) -> dict[str, Json]:
 
 
 VLLM: Final = Service(
-    base_url=DEFAULT_BASE_URL,
-    base_url_variable=None,
-    key_variable=KEY_VARIABLE,
+    traits=Traits(
+        describes="served by vLLM at {place}",
+        native_tools=True,
+        tool_result_images=True,
+        constrains_choices=True,
+        constrains_schema=True,
+    ),
+    base_url="http://127.0.0.1:8000/v1",
+    key_variables=(KEY_VARIABLE,),
     key_needed=False,
-    traits=_traits,
     extras=_extras,
     image_ids=True,
     hints=_HINTS,
 )
 
 
-def open_backend(
-    uri: BackendURI,
-    *,
-    place: str | None = None,
-    policy: RetryPolicy = retry.DEFAULT_POLICY,
-    sleep: Callable[[float], None] = time.sleep,
-) -> OpenAIBackend:
+def open_backend(uri: BackendURI, *, place: str | None = None, policy: RetryPolicy = retry.DEFAULT_POLICY) -> OpenAIBackend:
     """Open the backend behind `vllm/MODEL`. Nothing is sent yet; place and errors as `openai.open_backend` has them."""
     service = VLLM
     if place is not None:
-        describes = f"{uri.model} served by a vLLM that this run started"
-        service = replace(VLLM, traits=lambda model, endpoint: replace(_traits(model, endpoint), describes=describes))
-    return openai.open_backend(uri, service=service, place=place, policy=policy, sleep=sleep)
+        service = replace(VLLM, traits=replace(VLLM.traits, describes="served by a vLLM that this run started"))
+    return openai.open_backend(uri, service=service, place=place, policy=policy)

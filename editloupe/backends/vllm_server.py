@@ -27,6 +27,7 @@ from typing import Final
 
 from editloupe.backends import vllm
 from editloupe.backends.base import BackendURI
+from editloupe.backends.endpoint import SHORTEST_SECRET
 from editloupe.backends.openai import OpenAIBackend
 from editloupe.errors import ConfigError, Unavailable
 
@@ -170,8 +171,8 @@ class Server:
             if self._healthy():
                 return
             if seconds > start_s:
-                raise Unavailable(f"vllm serve {self._model} did not answer within {start_s:g} s{self.log_tail()}")
-            progress(seconds, self.last_line())
+                raise Unavailable(f"vllm serve {self._model} did not answer within {start_s:g} s{self._log_tail()}")
+            progress(seconds, "".join(self._lines(1)))
             time.sleep(0.2)
 
     def stop(self) -> None:
@@ -194,38 +195,35 @@ class Server:
     def trouble(self) -> str:
         """Return how the server ended by itself, with its last log lines; "" while it runs."""
         code = self._process.poll()
-        return "" if code is None else f"vllm serve {self._model} ended with {_ending(code)}{self.log_tail()}"
+        if code is None:
+            return ""
+        ending = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+        return f"vllm serve {self._model} ended with {ending}{self._log_tail()}"
 
-    def last_line(self) -> str:
-        """Return the newest line of the log that says something; "" where there is none."""
-        return next(iter(self._lines(1)), "")
-
-    def log_tail(self) -> str:
-        """Return the last lines of the log as they end a message."""
+    def _log_tail(self) -> str:
         lines = self._lines(LOG_LINES)
         return ":\n" + "\n".join(f"    {line}" for line in lines) if lines else "; its log is empty"
 
     def _lines(self, count: int) -> list[str]:
+        """Return the last lines of the log that say something."""
         size = os.fstat(self._log.fileno()).st_size
         start = max(0, size - 64 * _LINE_BYTES)
         text = os.pread(self._log.fileno(), size - start, start).decode("utf-8", "replace")
         key = os.environ.get(vllm.KEY_VARIABLE, "").strip()
-        if len(key) >= 8:
+        if len(key) >= SHORTEST_SECRET:
             text = text.replace(key, "***")
         # A progress bar writes its line again and again behind carriage returns.
         lines = ["".join(c if c.isprintable() else " " for c in line).rstrip() for line in text.splitlines()]
-        lines = [line for line in lines if line]
-        return [line if len(line) <= _LINE_BYTES else line[: _LINE_BYTES - 1] + "…" for line in lines[-count:]]
+        return [line if len(line) <= _LINE_BYTES else line[: _LINE_BYTES - 1] + "…" for line in lines if line][-count:]
 
     def _healthy(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
         try:
-            connection.request("GET", "/health")
-            return connection.getresponse().status == 200
+            with contextlib.closing(connection):
+                connection.request("GET", "/health")
+                return connection.getresponse().status == 200
         except (OSError, http.client.HTTPException):
             return False
-        finally:
-            connection.close()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.kill()
@@ -257,7 +255,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _ending(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"

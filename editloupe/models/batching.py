@@ -1,4 +1,4 @@
-"""Micro-batching: calls that come from many samples at about the same time run as one batch on one model.
+"""Networks that load once and run in micro-batches: calls that come from many samples at about the same time run as one.
 
 No torch here: `run` is any function over a list, and it raises MemoryError where the list is too long.
 """
@@ -8,30 +8,23 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from editloupe.errors import ToolError
+from editloupe.models.devices import Device, open_device
+from editloupe.values import Json
 
 In = TypeVar("In")
 Out = TypeVar("Out")
 
 WINDOW_S: Final = 0.01
 """Seconds that the first call of a batch waits for others."""
-
-
-@dataclass
-class _Job(Generic[In, Out]):
-    """One item on its way."""
-
-    item: In
-    done: threading.Event = field(default_factory=threading.Event)
-    """Set once `results` or `error` is there."""
-    results: list[Out] = field(default_factory=list)
-    """The one result; empty until then."""
-    error: BaseException | None = None
-    """What the item's caller raises."""
+_Job: TypeAlias = tuple[In, Future[Out]]
+"""One item on its way, and where its caller waits."""
 
 
 class Batcher(Generic[In, Out]):
@@ -59,15 +52,11 @@ class Batcher(Generic[In, Out]):
         window_s: float = WINDOW_S,
         max_queue: int = 256,
     ) -> None:
-        if max_batch < 1 or max_queue < 1 or window_s < 0:
-            raise ValueError(f"expected max_batch and max_queue of at least 1, window_s of at least 0; found {max_batch}, "
-                             f"{max_queue}, {window_s}")  # fmt: skip
         self.name, self.max_batch, self.window_s = name, max_batch, window_s
         self._run, self._key = run, key
-        self._queue: queue.Queue[_Job[In, Out] | None] = queue.Queue(max_queue)
+        self._queue: queue.Queue[_Job[In, Out]] = queue.Queue(max_queue)
         self._worker: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._closed = False
 
     def __call__(self, item: In) -> Out:
         """Return the result of one item. Raises what `run` raises for it; ToolError where it does not fit into memory."""
@@ -78,88 +67,47 @@ class Batcher(Generic[In, Out]):
 
         Raises as a call does.
         """
-        jobs: list[_Job[In, Out]] = [_Job(item) for item in items]
-        for job in jobs:
-            self._put(job)
-        for job in jobs:
-            job.done.wait()
-        for job in jobs:
-            if job.error is not None:
-                raise job.error
-        return [job.results[0] for job in jobs]
-
-    def close(self) -> None:
-        """Finish what waits, then end the worker. Further calls raise RuntimeError. Closing twice is fine."""
         with self._lock:
-            already, self._closed = self._closed, True
-            worker = self._worker
-        if worker is not None:
-            if not already:
-                self._queue.put(None)
-            worker.join()
-
-    def _put(self, job: _Job[In, Out]) -> None:
-        while True:
-            # Under the lock, so that no job is queued behind the mark that ends the worker.
-            with self._lock:
-                if self._closed:
-                    raise RuntimeError(f"{self.name}: closed")
-                if self._worker is None:
-                    self._worker = threading.Thread(target=self._work, name=f"batch-{self.name}", daemon=True)
-                    self._worker.start()
-                try:
-                    self._queue.put_nowait(job)
-                    return
-                except queue.Full:
-                    pass
-            # Full: wait outside the lock for the worker to take something.
-            time.sleep(self.window_s or 0.001)
+            if self._worker is None:
+                self._worker = threading.Thread(target=self._work, name=f"batch-{self.name}", daemon=True)
+                self._worker.start()
+        futures: list[Future[Out]] = []
+        for item in items:
+            futures.append(Future())
+            self._queue.put((item, futures[-1]))
+        wait(futures)
+        return [future.result() for future in futures]
 
     def _work(self) -> None:
         while True:
-            first = self._queue.get()
-            if first is None:
-                return
-            jobs, ended = self._gather(first)
+            jobs, until = [self._queue.get()], time.monotonic() + self.window_s
+            while len(jobs) < self.max_batch:
+                try:
+                    jobs.append(self._queue.get(timeout=max(0.0, until - time.monotonic())))
+                except queue.Empty:
+                    break
             groups: dict[Hashable, list[_Job[In, Out]]] = {}
             for job in jobs:
-                groups.setdefault(self._key(job.item), []).append(job)
+                groups.setdefault(self._key(job[0]), []).append(job)
             for group in groups.values():
                 self._answer(group)
-            if ended:
-                return
-
-    def _gather(self, first: _Job[In, Out]) -> tuple[list[_Job[In, Out]], bool]:
-        """Return what comes within the window, at most a batch, and True if the end came with it."""
-        jobs, until = [first], time.monotonic() + self.window_s
-        while len(jobs) < self.max_batch:
-            try:
-                job = self._queue.get(timeout=max(0.0, until - time.monotonic()))
-            except queue.Empty:
-                break
-            if job is None:
-                return jobs, True
-            jobs.append(job)
-        return jobs, False
 
     def _answer(self, jobs: list[_Job[In, Out]]) -> None:
         """Run one batch, in parts where it must be; every job is done afterwards."""
         failed: Exception
         try:
-            results = self._run([job.item for job in jobs])
+            results = self._run([item for item, _ in jobs])
             if len(results) != len(jobs):
                 raise RuntimeError(f"{self.name}: {len(jobs)} items gave {len(results)} results")
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to a caller, who raises it; the worker lives on
             failed = error
         else:
-            for job, result in zip(jobs, results, strict=True):
-                job.results.append(result)
-                job.done.set()
+            for (_, future), result in zip(jobs, results, strict=True):
+                future.set_result(result)
             return
         # Outside the handler: what the failed batch held is free before its parts are tried.
         if len(jobs) == 1:
-            jobs[0].error = _too_large(self.name, failed) if isinstance(failed, MemoryError) else failed
-            jobs[0].done.set()
+            jobs[0][1].set_exception(_too_large(self.name, failed) if isinstance(failed, MemoryError) else failed)
             return
         step = (len(jobs) + 1) // 2 if isinstance(failed, MemoryError) else 1
         del failed
@@ -171,3 +119,61 @@ def _too_large(name: str, error: MemoryError) -> ToolError:
     failed = ToolError(f"{name} ran out of memory on this picture alone ({error}); ask for a smaller part of the image")
     failed.__cause__ = error
     return failed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A network in memory."""
+
+    model: Any
+    """A module of torch, on `device`."""
+    device: Device
+
+
+L = TypeVar("L", bound=Loaded)
+
+
+class Network(ABC, Generic[In, Out, L]):
+    """A network that loads with the first call, or by `prepare`, and runs in batches. Called from several threads.
+
+    name: of the batcher's thread, for messages.   device: a name as `open_device` takes it.   key: as Batcher has it.
+    max_batch: most items in a batch. None takes `gpu_batch` on a GPU, and 1 on a CPU: one item keeps every core busy, and
+    more only take more memory.
+    """
+
+    def __init__(
+        self, name: str, device: str, *, key: Callable[[In], Hashable], max_batch: int | None, gpu_batch: int
+    ) -> None:
+        self._device, self._max_batch = device, max_batch
+        self._loading = threading.Lock()
+        self._loaded: L | None = None
+        self._batcher: Batcher[In, Out] = Batcher(self._run, name=name, key=key, max_batch=max_batch or gpu_batch)
+
+    def prepare(self) -> None:
+        """Load now. Raises ConfigError where weights are damaged, unsafe or unknown, or the device is not there."""
+        self._ready()
+
+    @property
+    def loaded_on(self) -> Device | None:
+        """Where the network is; None before it is loaded."""
+        return None if self._loaded is None else self._loaded.device
+
+    def computed(self) -> dict[str, Json]:
+        """Return device, precision and versions, for the trace. Loads the network where that has not happened."""
+        return self._ready().device.facts()
+
+    def _ready(self) -> L:
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = self._load(open_device(self._device))
+                if self._max_batch is None and self._loaded.device.name == "cpu":
+                    self._batcher.max_batch = 1
+            return self._loaded
+
+    @abstractmethod
+    def _load(self, device: Device) -> L:
+        """Load the network. Raises ConfigError."""
+
+    @abstractmethod
+    def _run(self, items: list[In]) -> list[Out]:
+        """Run one batch. Raises MemoryError where it does not fit."""

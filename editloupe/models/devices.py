@@ -48,8 +48,7 @@ def check_device(name: str) -> None:
 
     torch is imported only for a GPU; MissingExtra where it is not installed.
     """
-    if _NAME.fullmatch(name) is None:
-        raise ConfigError(f"unknown device {name!r}; expected auto, cpu, cuda, cuda:N or mps")
+    _check_name(name)
     if name not in ("auto", "cpu"):
         if find_spec("torch") is None:
             raise MissingExtra(f"Device {name!r}", "vision")
@@ -72,8 +71,7 @@ def open_device(name: str) -> Device:
     Raises ConfigError where it is not there, MissingExtra without torch.
     """
     torch = import_torch()
-    if _NAME.fullmatch(name) is None:
-        raise ConfigError(f"unknown device {name!r}; expected auto, cpu, cuda, cuda:N or mps")
+    _check_name(name)
     if name == "auto":
         name = "cuda:0" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda"):
@@ -86,6 +84,11 @@ def open_device(name: str) -> Device:
     if name == "mps" and not torch.backends.mps.is_available():
         raise ConfigError("device 'mps': torch finds no Apple GPU here; use --device auto or cpu")
     return Device(name, half=False)
+
+
+def _check_name(name: str) -> None:
+    if _NAME.fullmatch(name) is None:
+        raise ConfigError(f"unknown device {name!r}; expected auto, cpu, cuda, cuda:N or mps")
 
 
 def import_torch() -> Any:

@@ -47,13 +47,10 @@ class Reading:
 class TextReader(Protocol):
     """Reads lines of text. The same pixels give the same readings. It is called from several threads."""
 
-    @property
-    def name(self) -> str:
-        """What the LMM and the trace call it."""
-
-    @property
-    def version(self) -> str:
-        """Its part of a judge's identity."""
+    name: str
+    """What the LMM and the trace call it."""
+    version: str
+    """Its part of a judge's identity."""
 
     def __call__(self, rgb: RGB) -> tuple[Reading, ...]:
         """Return the lines in H×W×3 uint8 RGB, in reading order; () where there is no text.
@@ -140,35 +137,33 @@ class RapidReader:
 
     def _opened(self) -> Any:
         with self._loading:
-            if self._engine is None:
-                self._engine = self._load()
-            return self._engine
+            if self._engine is not None:
+                return self._engine
+            from rapidocr import RapidOCR
 
-    def _load(self) -> Any:
-        from rapidocr import RapidOCR
-
-        engine = RapidOCR(
-            params={
-                # It warns of every picture without text.
-                "Global.log_level": "critical",
-                # Sizes are the caller's to choose (`reading.working_scale`), not the engine's.
-                "Global.min_side_len": 1,
-                "Det.limit_type": "min",
-                "Det.limit_side_len": 32,
-                # A line is read alone: in a batch it would be padded to the longest, and read otherwise beside others.
-                "Rec.rec_batch_num": 1,
-                # What stands on at most so many places is read: 25 ms each.
-                "Det.max_candidates": 100,
-                # The judge runs samples side by side; threads inside each would fight for the same cores.
-                "EngineConfig.onnxruntime.intra_op_num_threads": 1,
-                "EngineConfig.onnxruntime.inter_op_num_threads": 1,
-                **{f"{part}.model_path": str(file) for part, file in self._files.items()},
-            }
-        )
-        # Each network is loaded when first needed, the second and third only at the first text.
-        word = np.full((64, 256, 3), 255, dtype=np.uint8)
-        engine(cv2.putText(word, "EDITED", (40, 44), cv2.FONT_HERSHEY_SIMPLEX, 1.2, (0, 0, 0), 2, cv2.LINE_AA))
-        return engine
+            engine = RapidOCR(
+                params={
+                    # It warns of every picture without text.
+                    "Global.log_level": "critical",
+                    # Sizes are the caller's to choose (`reading.working_scale`), not the engine's.
+                    "Global.min_side_len": 1,
+                    "Det.limit_type": "min",
+                    "Det.limit_side_len": 32,
+                    # A line is read alone: in a batch it would be padded to the longest, and read otherwise beside others.
+                    "Rec.rec_batch_num": 1,
+                    # What stands on at most so many places is read: 25 ms each.
+                    "Det.max_candidates": 100,
+                    # The judge runs samples side by side; threads inside each would fight for the same cores.
+                    "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+                    "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+                    **{f"{part}.model_path": str(file) for part, file in self._files.items()},
+                }
+            )
+            # Each network is loaded when first needed, the second and third only at the first text.
+            word = np.full((64, 256, 3), 255, dtype=np.uint8)
+            engine(cv2.putText(word, "EDITED", (40, 44), cv2.FONT_HERSHEY_SIMPLEX, 1.2, (0, 0, 0), 2, cv2.LINE_AA))
+            self._engine = engine
+            return engine
 
 
 def _checked(file: Path, sha256: str) -> Path:

@@ -66,15 +66,10 @@ def load_tensors(path: Path) -> dict[str, torch.Tensor]:
     Raises ConfigError where the file is refused, damaged, or has no tensors.
     """
     torch = import_torch()
-    loaded = _safetensors(path) if path.suffix.lower() == ".safetensors" else _pickled(path)
-    for name in _WRAPPERS:
-        inner = loaded.get(name) if isinstance(loaded, Mapping) else None
-        if isinstance(inner, Mapping):
-            loaded = inner
-            break
-    tensors = {}
-    if isinstance(loaded, Mapping):
-        tensors = {str(k).removeprefix("module."): v for k, v in loaded.items() if isinstance(v, torch.Tensor)}
+    loaded = _read(path)
+    named = loaded if isinstance(loaded, Mapping) else {}
+    named = next((named[name] for name in _WRAPPERS if isinstance(named.get(name), Mapping)), named)
+    tensors = {str(k).removeprefix("module."): v for k, v in named.items() if isinstance(v, torch.Tensor)}
     if not tensors:
         raise ConfigError(f"{path}: holds no named tensors; expected a checkpoint (a state dict)")
     return tensors
@@ -117,22 +112,16 @@ def missing_parameters(model: Any, missing: Sequence[str]) -> list[str]:
     return [shared[0] for shared in names.values() if gone.issuperset(shared)]
 
 
-def _safetensors(path: Path) -> object:
+def _read(path: Path) -> object:
+    torch = import_torch()
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    safe = path.suffix.lower() == ".safetensors"
     try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise ConfigError(f"{path}: is damaged, cut off or no safetensors file ({error}); fetch it again") from error
-
-
-def _pickled(path: Path) -> object:
-    torch = import_torch()
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return load_file(path) if safe else torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise refused(path, error) from error
-    except _DAMAGE as error:
-        first = str(error).partition("\n")[0]
-        raise ConfigError(f"{path}: is damaged, cut off or no checkpoint ({first[:200]}); fetch it again") from error
+    except (*_DAMAGE, SafetensorError) as error:
+        what, first = "safetensors file" if safe else "checkpoint", str(error).partition("\n")[0]
+        raise ConfigError(f"{path}: is damaged, cut off or no {what} ({first[:200]}); fetch it again") from error

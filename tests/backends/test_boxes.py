@@ -21,7 +21,7 @@ from editloupe.backends.boxes import (
     to_thousandths,
 )
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCall
-from editloupe.data.images import ImageStore
+from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, ToolError
 from editloupe.prompts import render
 from editloupe.prompts.tags import neutralise
@@ -157,7 +157,7 @@ class Scene:
 
     def spoken(self, dialect: str, *more: Message) -> Request:
         request = Request(messages=(self.first, *more), tools=self.specs)
-        return outgoing(request, dialect, sizes_of(request))
+        return outgoing(request, dialect, sizes_of(request, ImagePolicy()))
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def call(image: str, box: list[int]) -> str:
 
 def test_thousandths_are_the_request_itself(scene: Scene) -> None:
     request = Request(messages=(scene.first,), tools=scene.specs)
-    assert outgoing(request, "thousandths", sizes_of(request)) is request
+    assert outgoing(request, "thousandths", sizes_of(request, ImagePolicy())) is request
     reply = Reply(text="x")
     assert incoming(reply, "thousandths", {}) is reply
 
@@ -270,9 +270,9 @@ def test_calls_as_text_come_back_in_thousandths_and_all_else_stays(scene: Scene)
         "\n</tool_call> [5, 6, 7, 8]"
     )
     request = Request(messages=(scene.first,))
-    reply = incoming(Reply(text=two), "pixels", sizes_of(request))
+    reply = incoming(Reply(text=two), "pixels", sizes_of(request, ImagePolicy()))
     assert reply.text == two.replace("[400, 100, 500, 150]", "[200, 200, 250, 300]")
-    turned = incoming(Reply(text=two), "thousandths_yx", sizes_of(request))
+    turned = incoming(Reply(text=two), "thousandths_yx", sizes_of(request, ImagePolicy()))
     assert turned.text == two.replace("[400, 100, 500, 150]", "[100, 400, 150, 500]").replace(
         "[400,100,500,150]", "[100, 400, 150, 500]"
     )
@@ -288,7 +288,7 @@ def test_calls_as_text_come_back_in_thousandths_and_all_else_stays(scene: Scene)
 )
 def test_every_call_that_the_parser_would_mend_is_converted_too(scene: Scene, block: str) -> None:
     """Else its box would be another place."""
-    sizes = sizes_of(Request(messages=(scene.first,)))
+    sizes = sizes_of(Request(messages=(scene.first,)), ImagePolicy())
     reply = incoming(Reply(text=f"<tool_call>{block}</tool_call>"), "pixels", sizes)
     [asked] = parse_reply(reply, turn=1).calls
     assert asked.arguments["bbox"] == [200, 200, 250, 300]
@@ -316,5 +316,5 @@ def test_native_and_text_calls_are_rendered_alike(box: Four, dialect: str) -> No
 
 def test_sizes_are_those_of_the_images_as_sent(scene: Scene) -> None:
     request = Request(messages=(scene.first,))
-    assert sizes_of(request)["Edited Image"] == (2000, 500)
-    assert sizes_of(request, max_side=1000)["Edited Image"] == (1000, 250)
+    assert sizes_of(request, ImagePolicy())["Edited Image"] == (2000, 500)
+    assert sizes_of(request, ImagePolicy(max_side=1000))["Edited Image"] == (1000, 250)

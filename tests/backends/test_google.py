@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,7 +66,7 @@ class Bench:
         return server
 
     def open(self, uri: str, *, policy: RetryPolicy = ONCE) -> GoogleBackend:
-        backend = open_backend(parse_uri(uri), policy=policy, sleep=self.slept.append)
+        backend = open_backend(parse_uri(uri), policy=replace(policy, sleep=self.slept.append))
         self.backends.append(backend)
         return backend
 

@@ -76,7 +76,7 @@ class ScriptedChat(BaseChatModel):
 
 
 def lmm(*script: Any, policy: RetryPolicy = ONCE, **fields: Any) -> LangChainLMM:
-    return LangChainLMM(ScriptedChat(script=list(script), **fields), policy=policy, sleep=lambda s: None)
+    return LangChainLMM(ScriptedChat(script=list(script), **fields), policy=replace(policy, sleep=lambda s: None))
 
 
 def seen(backend: LangChainLMM) -> list[tuple[list[BaseMessage], dict[str, Any]]]:
@@ -352,7 +352,7 @@ def test_what_may_pass_is_asked_again_by_our_policy() -> None:
                 raise HTTPishError(503, "busy")
             return super()._generate(messages, *args, **kwargs)
 
-    backend = LangChainLMM(Flaky(script=["ok"]), policy=RetryPolicy(attempts=3), sleep=lambda s: None)
+    backend = LangChainLMM(Flaky(script=["ok"]), policy=RetryPolicy(attempts=3, sleep=lambda s: None))
     assert backend.complete(HELLO, STORE).sent["attempts"] == 3
 
 
@@ -519,7 +519,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., OpenAIServe
 
 def real(server: OpenAIServer, policy: RetryPolicy = ONCE) -> LangChainLMM:
     uri = parse_uri(f"langchain/openai:tiny-vl?base_url={server.url}")
-    return open_langchain(uri, policy=policy, sleep=lambda s: None)
+    return open_langchain(uri, policy=replace(policy, sleep=lambda s: None))
 
 
 @needs_langchain

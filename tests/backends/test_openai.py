@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from email.utils import formatdate
 from typing import Any
 
@@ -21,8 +22,7 @@ from PIL import Image
 
 from editloupe.backends import endpoint, retry
 from editloupe.backends.base import parse_uri
-from editloupe.backends.client_pool import ClientPool
-from editloupe.backends.openai import OpenAIBackend, open_backend
+from editloupe.backends.openai import ClientPool, OpenAIBackend, open_backend
 from editloupe.backends.payload import ImageURLs
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import ImagePart, MalformedCall, Message, Reply, Request, Sampling, TextPart, ToolCall, ToolSpec
@@ -52,7 +52,7 @@ class Bench:
         return server
 
     def open(self, uri: str, *, policy: RetryPolicy = ONCE) -> OpenAIBackend:
-        backend = open_backend(parse_uri(uri), policy=policy, sleep=self.slept.append)
+        backend = open_backend(parse_uri(uri), policy=replace(policy, sleep=self.slept.append))
         self.backends.append(backend)
         return backend
 
@@ -183,6 +183,13 @@ def test_a_refused_temperature_is_dropped_once_remembered_and_said(bench: Bench)
 def without(name: str, refusal: Act, then: Act | None = None) -> Act:
     """A server that refuses a parameter in these words, and answers without it."""
     return lambda handler, request: (refusal if name in request else then or says("ok"))(handler, request)
+
+
+def test_a_prompt_that_is_filtered_says_too_what_was_dropped(bench: Bench) -> None:
+    refused = fails(400, "Unsupported value.", param="temperature", code="unsupported_value")
+    filtered = fails(400, "The prompt was filtered.", code="content_filter")
+    reply = bench.backend(without("temperature", refused, filtered)).complete(HELLO, STORE)
+    assert (reply.finish, reply.sent["dropped"]) == ("filter", ["temperature"])
 
 
 @pytest.mark.parametrize(
@@ -535,9 +542,9 @@ def test_no_attempt_starts_after_the_total_time() -> None:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    policy = RetryPolicy(attempts=99, base_s=1, lost_base_s=1, max_wait_s=1, total_s=25)
+    policy = RetryPolicy(attempts=99, base_s=1, lost_base_s=1, max_wait_s=1, total_s=25, sleep=sleep)
     with pytest.raises(Unavailable, match="gave up after 3 attempts in 32 s"):
-        retry.call(slow, policy=policy, sleep=sleep, rng=lambda: 0.999999, clock=lambda: now[0])
+        retry.call(slow, policy=policy, rng=lambda: 0.999999, clock=lambda: now[0])
     # 0, then 10 + 1, then 21 + 1; the next would start at 33 + 1 > 25.
     assert calls == pytest.approx([0, 11, 22], abs=0.01)
 
@@ -550,7 +557,7 @@ def test_an_error_that_is_not_the_endpoints_is_not_tried_again() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        retry.call(broken, sleep=lambda s: None)
+        retry.call(broken)
     assert calls == [1]
 
 

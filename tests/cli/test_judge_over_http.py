@@ -29,7 +29,7 @@ ATTEMPTS = 3
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed call is tried again at once: the plug-in's factory is opened with a policy of our own."""
-    opened = partial(adapter.open_backend, policy=RetryPolicy(attempts=ATTEMPTS), sleep=lambda seconds: None)
+    opened = partial(adapter.open_backend, policy=RetryPolicy(attempts=ATTEMPTS, sleep=lambda seconds: None))
     monkeypatch.setattr(adapter, "open_backend", opened)
 
 

@@ -24,7 +24,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed call is given up at once."""
-    opened = partial(adapter.open_backend, policy=RetryPolicy(attempts=1), sleep=lambda seconds: None)
+    opened = partial(adapter.open_backend, policy=RetryPolicy(attempts=1, sleep=lambda seconds: None))
     monkeypatch.setattr(adapter, "open_backend", opened)
 
 

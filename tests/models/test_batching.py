@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 
@@ -32,13 +31,8 @@ class Squares:
         return [i * i for i in items]
 
 
-@contextmanager
-def batcher(run: Callable[[list[int]], list[int]], **options: object) -> Iterator[Batcher[int, int]]:
-    made: Batcher[int, int] = Batcher(run, name="squares", **options)  # type: ignore[arg-type]
-    try:
-        yield made
-    finally:
-        made.close()
+def batcher(run: Callable[[list[int]], list[int]], **options: object) -> Batcher[int, int]:
+    return Batcher(run, name="squares", **options)  # type: ignore[arg-type]
 
 
 def ask(made: Batcher[int, int], items: list[int]) -> list[int | Exception]:
@@ -56,54 +50,55 @@ def ask(made: Batcher[int, int], items: list[int]) -> list[int | Exception]:
 
 def test_calls_of_one_moment_share_a_batch_and_each_gets_its_own_result() -> None:
     run = Squares()
-    with batcher(run, window_s=0.3) as made:
-        assert ask(made, list(range(8))) == [i * i for i in range(8)]
+    made = batcher(run, window_s=0.3)
+    assert ask(made, list(range(8))) == [i * i for i in range(8)]
     assert len(run.batches) == 1
 
 
 def test_a_batch_is_no_longer_than_allowed() -> None:
     run = Squares()
-    with batcher(run, max_batch=3, window_s=0.1) as made:
-        assert made.map(range(7)) == [0, 1, 4, 9, 16, 25, 36]
+    made = batcher(run, max_batch=3, window_s=0.1)
+    assert made.map(range(7)) == [0, 1, 4, 9, 16, 25, 36]
     assert max(map(len, run.batches)) == 3
 
 
 def test_items_with_different_keys_never_share_a_batch() -> None:
     run = Squares()
-    with batcher(run, key=lambda i: i % 2, window_s=0.2) as made:
-        assert made.map(range(6)) == [0, 1, 4, 9, 16, 25]
+    made = batcher(run, key=lambda i: i % 2, window_s=0.2)
+    assert made.map(range(6)) == [0, 1, 4, 9, 16, 25]
     assert sorted(map(sorted, run.batches)) == [[0, 2, 4], [1, 3, 5]]
 
 
 def test_a_batch_that_does_not_fit_is_split_until_it_does() -> None:
     run = Squares(fits=2)
-    with batcher(run, window_s=0.2) as made:
-        assert made.map(range(8)) == [i * i for i in range(8)]
+    made = batcher(run, window_s=0.2)
+    assert made.map(range(8)) == [i * i for i in range(8)]
     # 8 → 4 → 2 + 2, and again for the other half.
     assert [len(b) for b in run.batches] == [8, 4, 2, 2, 4, 2, 2]
 
 
 def test_an_item_that_does_not_fit_alone_is_its_own_callers_error() -> None:
-    with batcher(Squares(), window_s=0.2) as made:
-        given = ask(made, [2, -1, 3])
+    made = batcher(Squares(), window_s=0.2)
+    given = ask(made, [2, -1, 3])
     assert (given[0], given[2]) == (4, 9)
     assert isinstance(given[1], ToolError)
     assert "squares ran out of memory on this picture alone (2 GiB more than there is)" in str(given[1])
 
 
 def test_an_exception_reaches_the_caller_whose_item_caused_it_and_nobody_else() -> None:
-    with batcher(Squares(), window_s=0.2) as made:
-        given = ask(made, [2, 99, 3])
-        assert (given[0], given[2]) == (4, 9)
-        assert isinstance(given[1], ValueError)
-        # The worker lives on.
-        assert made(5) == 25
+    made = batcher(Squares(), window_s=0.2)
+    given = ask(made, [2, 99, 3])
+    assert (given[0], given[2]) == (4, 9)
+    assert isinstance(given[1], ValueError)
+    # The worker lives on.
+    assert made(5) == 25
 
 
 def test_a_full_queue_makes_callers_wait_and_loses_nothing() -> None:
     run = Squares()
     run.gate.clear()
-    with batcher(run, max_batch=2, max_queue=2, window_s=0.001) as made, ThreadPoolExecutor(20) as pool:
+    made = batcher(run, max_batch=2, max_queue=2, window_s=0.001)
+    with ThreadPoolExecutor(20) as pool:
         waiting = [pool.submit(made, i) for i in range(20)]
         # Two in work, two in the queue, the others wait outside it.
         assert made._queue.maxsize == 2
@@ -112,30 +107,6 @@ def test_a_full_queue_makes_callers_wait_and_loses_nothing() -> None:
 
 
 def test_a_wrong_number_of_results_is_an_error_not_a_mix_up() -> None:
-    with batcher(lambda items: items[:-1], window_s=0.1) as made, pytest.raises(RuntimeError, match="1 items gave 0"):
+    made = batcher(lambda items: items[:-1], window_s=0.1)
+    with pytest.raises(RuntimeError, match="1 items gave 0"):
         made(4)
-
-
-def test_closing_finishes_what_waits_and_then_refuses() -> None:
-    run = Squares()
-    made: Batcher[int, int] = Batcher(run, name="squares", window_s=0.5)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(made, 6)
-        while made._worker is None:
-            pass
-        made.close()
-        assert waiting.result(5) in (36,)
-    made.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        made(1)
-
-
-def test_closing_one_that_never_ran_starts_nothing() -> None:
-    made: Batcher[int, int] = Batcher(Squares(), name="squares")
-    made.close()
-    assert made._worker is None
-
-
-def test_limits_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        Batcher(Squares(), name="squares", max_batch=0)

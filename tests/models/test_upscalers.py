@@ -16,8 +16,7 @@ from editloupe import models
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
 from editloupe.models.devices import Device
-from editloupe.models.upscale.base import Lanczos
-from editloupe.models.upscale.network import NetworkUpscaler
+from editloupe.models.upscale.base import Lanczos, NetworkUpscaler
 from editloupe.testing import check_tool
 from editloupe.tools import crops
 from editloupe.tools.base import open_toolbox
@@ -130,7 +129,7 @@ def test_what_a_network_enlarged_says_by_what_and_where(tmp_path: Path) -> None:
 def test_a_tile_that_does_not_fit_into_memory_is_told_to_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = NetworkUpscaler(rrdbnet_file(tmp_path), digest="", device="cpu", tile_px=64, max_batch=4)
     made.prepare()
-    forward, sizes = made._network.run.forward, []  # type: ignore[union-attr]
+    forward, sizes = made._loaded.model.forward, []  # type: ignore[union-attr]
 
     def limited(x: Any) -> Any:
         sizes.append(len(x))
@@ -138,7 +137,7 @@ def test_a_tile_that_does_not_fit_into_memory_is_told_to_the_model(tmp_path: Pat
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
         return forward(x)
 
-    monkeypatch.setattr(made._network.run, "forward", limited)  # type: ignore[union-attr]
+    monkeypatch.setattr(made._loaded.model, "forward", limited)  # type: ignore[union-attr]
     made._batcher.window_s = 0.3  # a busy machine cuts tiles slowly
     fits = 1
     assert made(noise(180, 20), 4).shape == (80, 720, 3)

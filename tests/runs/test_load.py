@@ -21,16 +21,12 @@ from tests.backends.openai_server import OpenAIServer, says
 from tests.conftest import final
 from tests.setups import open_with, run_over
 
-POLICY = RetryPolicy(attempts=5, base_s=0.02)
+# A tenth of each wait, those that the server asks for included.
+POLICY = RetryPolicy(attempts=5, base_s=0.02, sleep=lambda seconds: time.sleep(seconds / 10))
 
 
 def judged(folder: Path, url: str, samples: int, *, model: str = "m", timeout_s: float = 10.0) -> Outcome:
-    # A tenth of each wait, those that the server asks for included.
-    backend = open_backend(
-        parse_uri(f"openai/{model}?base_url={url}&env=none&timeout_s={timeout_s}"),
-        policy=POLICY,
-        sleep=lambda seconds: time.sleep(seconds / 10),
-    )
+    backend = open_backend(parse_uri(f"openai/{model}?base_url={url}&env=none&timeout_s={timeout_s}"), policy=POLICY)
     setup = open_with(backend=backend, criteria=("if",), weights=ToolSettings(reader="off"))
     data = draw(folder / "data", samples, size=(96, 64))
     return run_over(setup, data, folder / "run", config={}, concurrency=8, max_connections=8)

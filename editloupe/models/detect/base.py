@@ -42,17 +42,12 @@ class DetectionResult:
 class Detector(Protocol):
     """Finds a phrase in images. The same input gives the same output. It is called from several threads."""
 
-    @property
-    def name(self) -> str:
-        """What the LMM and the trace call it."""
-
-    @property
-    def version(self) -> str:
-        """Its part of a judge's identity: model, revision or digest, thresholds."""
-
-    @property
-    def threshold(self) -> float:
-        """Least score of a box, 0 to 1."""
+    name: str
+    """What the LMM and the trace call it."""
+    version: str
+    """Its part of a judge's identity: model, revision or digest, thresholds."""
+    threshold: float
+    """Least score of a box, 0 to 1."""
 
     @property
     def side_px(self) -> int:

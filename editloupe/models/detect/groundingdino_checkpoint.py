@@ -7,7 +7,7 @@ against groundingdino-py 0.4.0 itself, with random weights: the same logits and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,72 +21,58 @@ TOKENIZERS: Final = ("google-bert/bert-base-uncased", "bert-base-uncased")
 """Hub ids of the vocabulary where no vocab.txt lies beside the checkpoint. Only the local cache is searched."""
 _POINTS: Final = 4
 """Sampling points of each head and level. The tensors' shapes have only the product heads × points."""
-_SWIN = "model.backbone.conv_encoder.model."
-_BLOCK = r"backbone\.0\.(layers\.\d+\.blocks\.\d+)\."
-_ENCODER, _ENCODER_TO = r"transformer\.encoder\.(layers\.\d+)\.", r"model.encoder.\1.deformable_layer."
-_TEXT, _TEXT_TO = r"transformer\.encoder\.text_(layers\.\d+)\.", r"model.encoder.\1.text_enhancer_layer."
-_FUSION, _FUSION_TO = r"transformer\.encoder\.fusion_(layers\.\d+)\.", r"model.encoder.\1.fusion_layer."
-_DECODER, _DECODER_TO = r"transformer\.decoder\.(layers\.\d+)\.", r"model.decoder.\1."
-_DEFORMABLE = r"(sampling_offsets|attention_weights|value_proj|output_proj)"
-
-# Original key → hub key, the first that matches. `(?P<qkv>)` marks tensors that hold query, key and value in one.
-_RULES: Final = tuple(
-    (re.compile(pattern), target)
-    for pattern, target in (
-        # Swin
-        (r"backbone\.0\.patch_embed\.proj\.(.+)", rf"{_SWIN}embeddings.patch_embeddings.projection.\1"),
-        (r"backbone\.0\.patch_embed\.norm\.(.+)", rf"{_SWIN}embeddings.norm.\1"),
-        (r"backbone\.0\.(layers\.\d+\.downsample\..+)", rf"{_SWIN}encoder.\1"),
-        (rf"{_BLOCK}norm1\.(.+)", rf"{_SWIN}encoder.\1.layernorm_before.\2"),
-        (rf"{_BLOCK}norm2\.(.+)", rf"{_SWIN}encoder.\1.layernorm_after.\2"),
-        (rf"{_BLOCK}mlp\.fc1\.(.+)", rf"{_SWIN}encoder.\1.intermediate.dense.\2"),
-        (rf"{_BLOCK}mlp\.fc2\.(.+)", rf"{_SWIN}encoder.\1.output.dense.\2"),
-        (rf"{_BLOCK}attn\.proj\.(.+)", rf"{_SWIN}encoder.\1.attention.output.dense.\2"),
-        (rf"{_BLOCK}attn\.(relative_position_bias_table)", rf"{_SWIN}encoder.\1.attention.self.\2"),
-        (rf"{_BLOCK}attn\.(?P<qkv>)qkv\.(\w+)", rf"{_SWIN}encoder.\1.attention.self.{{}}.\3"),
+# Prefix of original keys → prefix of hub keys → parts of both; "" is the prefix itself. # is a layer's or block's number,
+# and {} marks tensors that hold query, key and value in one.
+_DEFORMABLE: Final = ("sampling_offsets", "attention_weights", "value_proj", "output_proj")
+_PREFIXES: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
+    ("backbone.0.", "model.backbone.conv_encoder.model."): {
+        "patch_embed.proj": "embeddings.patch_embeddings.projection", "patch_embed.norm": "embeddings.norm",
+        "layers.#.downsample": "encoder.layers.#.downsample",
         # The original counts stages from 0, transformers from 1.
-        *((rf"backbone\.0\.norm{n}\.(.+)", rf"{_SWIN}hidden_states_norms.stage{n + 1}.\1") for n in range(4)),
-        # Text, and what joins it to the picture
-        (r"bert\.((?:embeddings|encoder)\..+)", r"model.text_backbone.\1"),
-        (r"feat_map\.(.+)", r"model.text_projection.\1"),
-        (r"input_proj\.(.+)", r"model.input_proj_vision.\1"),
-        (r"transformer\.level_embed", "model.level_embed"),
-        (r"transformer\.tgt_embed\.weight", "model.query_position_embeddings.weight"),
-        (r"transformer\.(enc_output|enc_output_norm)\.(.+)", r"model.\1.\2"),
-        (r"transformer\.enc_out_bbox_embed\.(.+)", r"model.encoder_output_bbox_embed.\1"),
-        # Encoder: deformable attention, text enhancer, fusion
-        (rf"{_ENCODER}self_attn\.{_DEFORMABLE}\.(.+)", rf"{_ENCODER_TO}self_attn.\2.\3"),
-        (rf"{_ENCODER}norm1\.(.+)", rf"{_ENCODER_TO}self_attn_layer_norm.\2"),
-        (rf"{_ENCODER}norm2\.(.+)", rf"{_ENCODER_TO}final_layer_norm.\2"),
-        (rf"{_ENCODER}linear(\d)\.(.+)", rf"{_ENCODER_TO}fc\2.\3"),
-        (rf"{_TEXT}self_attn\.(?P<qkv>)in_proj_(\w+)", rf"{_TEXT_TO}self_attn.{{}}.\3"),
-        (rf"{_TEXT}self_attn\.out_proj\.(.+)", rf"{_TEXT_TO}self_attn.out_proj.\2"),
-        (rf"{_TEXT}linear(\d)\.(.+)", rf"{_TEXT_TO}fc\2.\3"),
-        (rf"{_TEXT}norm1\.(.+)", rf"{_TEXT_TO}layer_norm_before.\2"),
-        (rf"{_TEXT}norm2\.(.+)", rf"{_TEXT_TO}layer_norm_after.\2"),
-        (rf"{_FUSION}gamma_v", rf"{_FUSION_TO}vision_param"),
-        (rf"{_FUSION}gamma_l", rf"{_FUSION_TO}text_param"),
-        (rf"{_FUSION}layer_norm_v\.(.+)", rf"{_FUSION_TO}layer_norm_vision.\2"),
-        (rf"{_FUSION}layer_norm_l\.(.+)", rf"{_FUSION_TO}layer_norm_text.\2"),
-        (rf"{_FUSION}attn\.(values_|out_)?v_proj\.(.+)", rf"{_FUSION_TO}attn.\2vision_proj.\3"),
-        (rf"{_FUSION}attn\.(values_|out_)?l_proj\.(.+)", rf"{_FUSION_TO}attn.\2text_proj.\3"),
-        # Decoder
-        (rf"{_DECODER}cross_attn\.{_DEFORMABLE}\.(.+)", rf"{_DECODER_TO}encoder_attn.\2.\3"),
-        (rf"{_DECODER}norm1\.(.+)", rf"{_DECODER_TO}encoder_attn_layer_norm.\2"),
-        (rf"{_DECODER}norm2\.(.+)", rf"{_DECODER_TO}self_attn_layer_norm.\2"),
-        (rf"{_DECODER}norm3\.(.+)", rf"{_DECODER_TO}final_layer_norm.\2"),
-        (rf"{_DECODER}catext_norm\.(.+)", rf"{_DECODER_TO}encoder_attn_text_layer_norm.\2"),
-        (rf"{_DECODER}ca_text\.(?P<qkv>)in_proj_(\w+)", rf"{_DECODER_TO}encoder_attn_text.{{}}.\3"),
-        (rf"{_DECODER}ca_text\.out_proj\.(.+)", rf"{_DECODER_TO}encoder_attn_text.out_proj.\2"),
-        (rf"{_DECODER}self_attn\.(?P<qkv>)in_proj_(\w+)", rf"{_DECODER_TO}self_attn.{{}}.\3"),
-        (rf"{_DECODER}self_attn\.out_proj\.(.+)", rf"{_DECODER_TO}self_attn.out_proj.\2"),
-        (rf"{_DECODER}linear(\d)\.(.+)", rf"{_DECODER_TO}fc\2.\3"),
-        (r"transformer\.decoder\.norm\.(.+)", r"model.decoder.layer_norm.\1"),
-        (r"transformer\.decoder\.ref_point_head\.(.+)", r"model.decoder.reference_points_head.\1"),
-        (r"transformer\.decoder\.bbox_embed\.(.+)", r"model.decoder.bbox_embed.\1"),
-        (r"(bbox_embed\..+)", r"\1"),
-    )
-)
+        **{f"norm{n}": f"hidden_states_norms.stage{n + 1}" for n in range(4)},
+    },
+    ("backbone.0.layers.#.blocks.#.", "model.backbone.conv_encoder.model.encoder.layers.#.blocks.#."): {
+        "norm1": "layernorm_before", "norm2": "layernorm_after",
+        "mlp.fc1": "intermediate.dense", "mlp.fc2": "output.dense", "attn.proj": "attention.output.dense",
+        "attn.relative_position_bias_table": "attention.self.relative_position_bias_table",
+        "attn.qkv": "attention.self.{}",
+    },
+    ("", ""): {
+        "bert.embeddings": "model.text_backbone.embeddings", "bert.encoder": "model.text_backbone.encoder",
+        "feat_map": "model.text_projection", "input_proj": "model.input_proj_vision", "bbox_embed": "bbox_embed",
+    },
+    ("transformer.", "model."): {
+        "level_embed": "level_embed", "tgt_embed": "query_position_embeddings",
+        "enc_output": "enc_output", "enc_output_norm": "enc_output_norm",
+        "enc_out_bbox_embed": "encoder_output_bbox_embed",
+        "decoder.norm": "decoder.layer_norm", "decoder.ref_point_head": "decoder.reference_points_head",
+        "decoder.bbox_embed": "decoder.bbox_embed",
+    },
+    ("transformer.encoder.layers.#.", "model.encoder.layers.#.deformable_layer."): {
+        **{f"self_attn.{part}": f"self_attn.{part}" for part in _DEFORMABLE},
+        "norm1": "self_attn_layer_norm", "norm2": "final_layer_norm", "linear1": "fc1", "linear2": "fc2",
+    },
+    ("transformer.encoder.text_layers.#.", "model.encoder.layers.#.text_enhancer_layer."): {
+        "self_attn.in_proj": "self_attn.{}", "self_attn.out_proj": "self_attn.out_proj",
+        "linear1": "fc1", "linear2": "fc2", "norm1": "layer_norm_before", "norm2": "layer_norm_after",
+    },
+    ("transformer.encoder.fusion_layers.#.", "model.encoder.layers.#.fusion_layer."): {
+        "gamma_v": "vision_param", "gamma_l": "text_param",
+        "layer_norm_v": "layer_norm_vision", "layer_norm_l": "layer_norm_text",
+        **{f"attn.{kind}v_proj": f"attn.{kind}vision_proj" for kind in ("", "values_", "out_")},
+        **{f"attn.{kind}l_proj": f"attn.{kind}text_proj" for kind in ("", "values_", "out_")},
+    },
+    ("transformer.decoder.layers.#.", "model.decoder.layers.#."): {
+        **{f"cross_attn.{part}": f"encoder_attn.{part}" for part in _DEFORMABLE},
+        "norm1": "encoder_attn_layer_norm", "norm2": "self_attn_layer_norm", "norm3": "final_layer_norm",
+        "catext_norm": "encoder_attn_text_layer_norm",
+        "ca_text.in_proj": "encoder_attn_text.{}", "ca_text.out_proj": "encoder_attn_text.out_proj",
+        "self_attn.in_proj": "self_attn.{}", "self_attn.out_proj": "self_attn.out_proj",
+        "linear1": "fc1", "linear2": "fc2",
+    },
+}  # fmt: skip
+_NAMES: Final = {old + part: new + to for (old, new), parts in _PREFIXES.items() for part, to in parts.items()}
+_NUMBER = re.compile(r"(?<=layers\.)\d+|(?<=blocks\.)\d+")
 
 # Made by the network itself, used in training only, or never read.
 _SKIPPED = re.compile(
@@ -133,14 +119,28 @@ def hub_tensors(original: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.T
     for name, tensor in original.items():
         if _SKIPPED.fullmatch(name):
             continue
-        for pattern, target in _RULES:
-            match = pattern.fullmatch(name)
-            if match is not None:
-                made.update(_parts(match.expand(target), tensor, "qkv" in pattern.groupindex))
-                break
-        else:
+        target = _hub_name(name)
+        if target is None:
             unknown.append(name)
+        elif "{}" in target:
+            for part, third in zip(("query", "key", "value"), tensor.chunk(3), strict=True):
+                made[target.format(part)] = third.clone()
+        else:
+            made[target] = tensor
     return made, unknown
+
+
+def _hub_name(name: str) -> str | None:
+    """Return a tensor's name on the hub, with {} for query, key and value; None where GroundingDINO has no such tensor."""
+    parts = _NUMBER.sub("#", name).replace("in_proj_", "in_proj.").split(".")
+    for end in range(len(parts), 0, -1):
+        target = _NAMES.get(".".join(parts[:end]))
+        if target is not None:
+            target = ".".join([target, *parts[end:]])
+            for number in _NUMBER.findall(name):
+                target = target.replace("#", number, 1)
+            return target
+    return None
 
 
 def config_of(original: Mapping[str, torch.Tensor]) -> Any:
@@ -187,14 +187,6 @@ def config_of(original: Mapping[str, torch.Tensor]) -> Any:
         encoder_ffn_dim=shape("transformer.encoder.layers.0.linear1.bias")[0],
         decoder_ffn_dim=shape("transformer.decoder.layers.0.linear1.bias")[0],
     )
-
-
-def _parts(name: str, tensor: torch.Tensor, in_one: bool) -> Iterator[tuple[str, torch.Tensor]]:
-    if not in_one:
-        yield name, tensor
-        return
-    for part, third in zip(("query", "key", "value"), tensor.chunk(3), strict=True):
-        yield name.format(part), third.clone()
 
 
 def _count(tensors: Mapping[str, torch.Tensor], pattern: str) -> int:

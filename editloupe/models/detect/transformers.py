@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import re
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,9 +12,9 @@ import numpy as np
 
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
-from editloupe.models.batching import Batcher
+from editloupe.models.batching import Loaded, Network
 from editloupe.models.detect.base import FAMILIES, Detection, DetectionResult, Weights, clean_box
-from editloupe.models.devices import Device, fitting, import_torch, open_device
+from editloupe.models.devices import Device, fitting, import_torch
 from editloupe.models.weights import missing_parameters, quietly, refused
 from editloupe.values import Json
 
@@ -24,17 +23,14 @@ TEXT_THRESHOLD: Final = 0.25
 OWL_THRESHOLD: Final = 0.10
 """transformers' own default; OWLv2's scores run lower than GroundingDINO's."""
 MAX_BATCH: Final = 8
-"""Images in a batch on a GPU. On a CPU it is one: one image keeps every core busy, and more only take more memory."""
+"""Images in a batch on a GPU."""
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """A loaded model."""
+@dataclass(frozen=True, kw_only=True)
+class _Detector(Loaded):
+    """transformers' model."""
 
-    model: Any
-    """transformers' model, on `device`."""
     processor: Any
-    device: Device
     max_tokens: int
     """Most tokens of a phrase, with the markers at both ends."""
 
@@ -54,12 +50,12 @@ class _Item:
     """Of the image in px."""
 
 
-class TransformersDetector:
+class TransformersDetector(Network[_Item, DetectionResult, _Detector]):
     """Any model of FAMILIES, from a folder of transformers or an original GroundingDINO checkpoint.
 
     box_threshold: least score of a box, 0 to 1. None takes 0.30, for OWLv2 0.10.
     text_threshold: least score of a word that a box is said to match, 0 to 1.
-    max_batch: most images in a batch. None takes MAX_BATCH on a GPU, 1 on a CPU.
+    max_batch: most images in a batch, as Network has it.
     It computes in fp32 on the CPU. On a GPU it is autocast to fp16, since parts of GroundingDINO need fp32.
     """
 
@@ -79,31 +75,19 @@ class TransformersDetector:
         self.text_threshold = text_threshold
         words = "" if self._owl else f", text {text_threshold:.2f}"
         self.version = f"{weights.family} {weights.identity}, box {self.threshold:.2f}{words}"
-        self._device, self._max_batch = device, max_batch
-        self._loading = threading.Lock()
-        self._loaded: Loaded | None = None
         # Only pictures of one size share a batch: padding would change what the backbone sees at their borders.
-        self._batcher: Batcher[_Item, DetectionResult] = Batcher(
-            self._run,
-            name=FAMILIES[weights.family],
+        super().__init__(
+            FAMILIES[weights.family],
+            device,
             key=lambda item: tuple(item.pixels.shape),
-            max_batch=max_batch or MAX_BATCH,
+            max_batch=max_batch,
+            gpu_batch=MAX_BATCH,
         )
 
-    def prepare(self) -> None:
-        """Load now. Raises ConfigError where weights are damaged, unsafe or incomplete, or the device is not there."""
-        self._ready()
-
     def computed(self) -> dict[str, Json]:
-        """Return device, precision and versions, for the trace. Loads the model where that has not happened."""
         import transformers
 
-        return {**self._ready().device.facts(), "transformers": transformers.__version__}
-
-    @property
-    def loaded_on(self) -> Device | None:
-        """Where the model is; None before it is loaded."""
-        return None if self._loaded is None else self._loaded.device
+        return {**super().computed(), "transformers": transformers.__version__}
 
     @property
     def side_px(self) -> int:
@@ -122,7 +106,7 @@ class TransformersDetector:
         # One by one, so that a GPU works on the first tiles while the next are being prepared.
         return self._batcher.map(self._item(loaded, rgb, text) for rgb in images)
 
-    def _item(self, loaded: Loaded, rgb: RGB, phrase: str) -> _Item:
+    def _item(self, loaded: _Detector, rgb: RGB, phrase: str) -> _Item:
         # Writable and contiguous, since pictures from the store are read-only.
         height, width = rgb.shape[:2]
         try:
@@ -134,14 +118,8 @@ class TransformersDetector:
             raise ToolError(
                 f"{width}×{height} px is too narrow for {self.name}; zoom_in on a part of the image and search that crop"
             ) from error
-        mask = made.get("pixel_mask")
-        return _Item(
-            pixels=made["pixel_values"][0],
-            mask=None if mask is None else mask[0],
-            phrase=phrase,
-            width=width,
-            height=height,
-        )
+        mask = made["pixel_mask"][0] if "pixel_mask" in made else None
+        return _Item(pixels=made["pixel_values"][0], mask=mask, phrase=phrase, width=width, height=height)
 
     def _run(self, items: list[_Item]) -> list[DetectionResult]:
         torch, loaded = import_torch(), self._ready()
@@ -162,27 +140,23 @@ class TransformersDetector:
 
         return fitting(forward)
 
-    def _results(self, loaded: Loaded, outputs: Any, tokens: Any, items: list[_Item]) -> list[DetectionResult]:
-        sizes = [(item.height, item.width) for item in items]
+    def _results(self, loaded: _Detector, outputs: Any, tokens: Any, items: list[_Item]) -> list[DetectionResult]:
         process = loaded.processor.post_process_grounded_object_detection
+        options: dict[str, Any] = {"threshold": self.threshold, "target_sizes": [(i.height, i.width) for i in items]}
         if self._owl:
-            labels = [[item.phrase] for item in items]
-            found = process(outputs, threshold=self.threshold, target_sizes=sizes, text_labels=labels)
+            found = process(outputs, text_labels=[[item.phrase] for item in items], **options)
         else:
-            found = process(
-                outputs, tokens, threshold=self.threshold, text_threshold=self.text_threshold, target_sizes=sizes
-            )
+            found = process(outputs, tokens, text_threshold=self.text_threshold, **options)
         return [self._result(one, item) for one, item in zip(found, items, strict=True)]
 
     def _result(self, found: Any, item: _Item) -> DetectionResult:
-        detections = []
         # Not strict: for no box at all, transformers gives one empty label.
-        for corners, score, label in zip(
-            found["boxes"].tolist(), found["scores"].tolist(), found["text_labels"], strict=False
-        ):
-            box = clean_box(corners, width=item.width, height=item.height)
-            if box is not None:
-                detections.append(Detection(box=box, score=score, label=_words(label)))
+        rows = zip(found["boxes"].tolist(), found["scores"].tolist(), found["text_labels"], strict=False)
+        detections = [
+            Detection(box=box, score=score, label=_words(label))
+            for corners, score, label in rows
+            if (box := clean_box(corners, width=item.width, height=item.height)) is not None
+        ]
         detections.sort(key=lambda d: (-d.score, *d.box))
         height, width = item.pixels.shape[-2:]
         if self._owl:
@@ -191,32 +165,24 @@ class TransformersDetector:
             width, height = round(item.width * scale), round(item.height * scale)
         return DetectionResult(detections=tuple(detections), width=width, height=height)
 
-    def _ready(self) -> Loaded:
-        with self._loading:
-            if self._loaded is None:
-                self._loaded = load(self.weights, open_device(self._device))
-                if self._max_batch is None and self._loaded.device.name == "cpu":
-                    self._batcher.max_batch = 1
-            return self._loaded
+    def _load(self, device: Device) -> _Detector:
+        """Load the model. Every parameter is from the file. Raises ConfigError where that cannot be."""
+        if self.weights.path.is_dir():
+            model, processor = _from_folder(self.weights)
+        else:
+            from editloupe.models.detect.groundingdino_checkpoint import load_checkpoint
+
+            model, processor = load_checkpoint(self.weights.path)
+        model.eval().to(device.name)
+        text = model.config.text_config
+        limits = (text.max_position_embeddings, getattr(model.config, "max_text_len", None))
+        most = min(limit for limit in limits if limit is not None)
+        return _Detector(model=model, device=device, processor=processor, max_tokens=most)
 
 
 def _words(label: str) -> str:
     """Return the matched words without BERT's markers: "red. [SEP]" is "red"."""
     return " ".join(re.sub(r"\[[A-Z]+\]", " ", label).replace(".", " ").split())
-
-
-def load(weights: Weights, device: Device) -> Loaded:
-    """Return the loaded model. Every parameter is from the file. Raises ConfigError where that cannot be."""
-    if weights.path.is_dir():
-        model, processor = _from_folder(weights)
-    else:
-        from editloupe.models.detect.groundingdino_checkpoint import load_checkpoint
-
-        model, processor = load_checkpoint(weights.path)
-    model.eval().to(device.name)
-    text = model.config.text_config
-    limits = (text.max_position_embeddings, getattr(model.config, "max_text_len", None))
-    return Loaded(model, processor, device, min(limit for limit in limits if limit is not None))
 
 
 def _from_folder(weights: Weights) -> tuple[Any, Any]:

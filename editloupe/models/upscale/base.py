@@ -1,33 +1,48 @@
-"""What enlarges a crop, and opening it. Lanczos is an upscaler of its own name, not a stand-in for a learned one."""
+"""What enlarges a crop: Lanczos, or a network from a file of weights.
+
+RRDBNet (Real-ESRGAN, ESRGAN) is here, other networks come through spandrel. Lanczos is an upscaler of its own name, not a
+stand-in for a learned one.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
 
 from editloupe.data.images import RGB
-from editloupe.errors import MissingExtra
+from editloupe.errors import ConfigError, MissingExtra, ToolError
 from editloupe.imaging.align import resize
-from editloupe.models.devices import check_device
-from editloupe.models.weights import digest_of, find_file
+from editloupe.imaging.geometry import spans
+from editloupe.models.batching import Loaded, Network
+from editloupe.models.devices import Device, check_device, fitting, import_torch
+from editloupe.models.weights import digest_of, find_file, load_tensors
+
+if TYPE_CHECKING:
+    import torch
+
+TILE_PX: Final = 256
+OVERLAP_PX: Final = 32
+"""Half of it, 16 px, is context on each side of a seam; the official inference script takes 10."""
+MAX_BATCH: Final = 4
+"""Tiles in a batch on a GPU."""
 
 
 class Upscaler(Protocol):
     """Enlarges a picture by a whole number. The same input gives the same output. It is called from several threads."""
 
-    @property
-    def name(self) -> str:
-        """What the LMM, the trace and the report call it."""
-
-    @property
-    def version(self) -> str:
-        """Its part of a judge's identity; it changes with the weights."""
-
-    @property
-    def learned(self) -> bool:
-        """Whether it may invent detail."""
+    name: str
+    """What the LMM, the trace and the report call it."""
+    version: str
+    """Its part of a judge's identity; it changes with the weights."""
+    learned: bool
+    """Whether it may invent detail."""
 
     def __call__(self, rgb: RGB, scale: int) -> RGB:
         """Return H×W×3 uint8 RGB as exactly (scale·H)×(scale·W)×3."""
@@ -60,6 +75,146 @@ def open_upscaler(name: str | None, device: str) -> Upscaler:
 
 @cache
 def _shared(weights: Path, digest: str, device: str) -> Upscaler:
-    from editloupe.models.upscale.network import NetworkUpscaler
-
     return NetworkUpscaler(weights, digest=digest, device=device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Upscaler(Loaded):
+    """The module takes B×3×H×W, RGB 0..1, to B×3×(scale·H)×(scale·W)."""
+
+    scale: int
+    multiple: int
+    """Both sides of its input must be multiples of this."""
+
+
+class NetworkUpscaler(Network[RGB, RGB, _Upscaler]):
+    """Enlarges with the network of a checkpoint, in overlapping tiles, fp16 on a GPU.
+
+    weights: a file with the official Real-ESRGAN keys, or one that spandrel knows.
+    digest: of that file.
+    tile_px: longest side of a tile.
+    max_batch: most tiles in a batch, as Network has it.
+    It reaches a scale that the network does not have by applying the network again and reducing.
+    """
+
+    learned = True
+
+    def __init__(
+        self, weights: Path, *, digest: str, device: str = "auto", tile_px: int = TILE_PX, max_batch: int | None = None
+    ) -> None:
+        self.weights, self.tile_px = weights, tile_px
+        self.name = weights.stem
+        self.version = f"{weights.stem} sha256:{digest}"
+        super().__init__(self.name, device, key=lambda tile: tile.shape, max_batch=max_batch, gpu_batch=MAX_BATCH)
+
+    def __call__(self, rgb: RGB, scale: int) -> RGB:
+        """Return H×W×3 uint8 RGB `scale` times as large.
+
+        Raises ConfigError as `prepare`, and ToolError where a single tile does not fit into memory.
+        """
+        height, width = rgb.shape[:2]
+        native = self._ready().scale
+        grown, made = 1, rgb
+        while grown < scale:
+            made = self._once(made)
+            grown *= native
+        return resize(made, width=width * scale, height=height * scale)
+
+    def _once(self, rgb: RGB) -> RGB:
+        """Return the picture enlarged by the network's own scale."""
+        network = self._ready()
+        height, width = rgb.shape[:2]
+        rows, columns = _spread(height, self.tile_px), _spread(width, self.tile_px)
+        places = [(row, column) for row in rows for column in columns]
+        made = self._batcher.map(_padded(rgb[y0:y1, x0:x1], network.multiple) for (y0, y1), (x0, x1) in places)
+        scale = network.scale
+        whole = np.empty((height * scale, width * scale, 3), dtype=np.uint8)
+        for (row, column), tile in zip(places, made, strict=True):
+            (top, bottom), (left, right) = _kept(row, rows), _kept(column, columns)
+            part = tile[
+                (top - row[0]) * scale : (bottom - row[0]) * scale, (left - column[0]) * scale : (right - column[0]) * scale
+            ]
+            whole[top * scale : bottom * scale, left * scale : right * scale] = part
+        return whole
+
+    def _run(self, tiles: list[RGB]) -> list[RGB]:
+        torch = import_torch()
+        network = self._ready()
+
+        def forward() -> RGB:
+            with torch.inference_mode():
+                x = torch.from_numpy(np.stack(tiles)).to(network.device.name).permute(0, 3, 1, 2)
+                y = network.model(x.to(torch.float16 if network.device.half else torch.float32) / 255).float()
+                if not bool(torch.isfinite(y).all()):
+                    raise ToolError(f"{self.name} gave values that are no numbers; look at the plain picture with zoom_in")
+                y = (y.clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
+                return np.asarray(y.cpu().numpy())
+
+        return list(fitting(forward))
+
+    def _load(self, device: Device) -> _Upscaler:
+        from editloupe.models.upscale.rrdbnet import RRDBNet, Shape
+
+        torch = import_torch()
+        tensors = load_tensors(self.weights)
+        shape = Shape.of(tensors)
+        if shape is None:
+            return _through_spandrel(self.weights, tensors, device)
+        net = RRDBNet(shape)
+        try:
+            net.load_state_dict(tensors, strict=True)
+        except RuntimeError as error:
+            words = _first_lines(error)
+            raise ConfigError(f"{self.weights}: looks like an RRDBNet, but its tensors do not fit: {words}") from error
+        net.eval().to(device=device.name, dtype=torch.float16 if device.half else torch.float32)
+        return _Upscaler(model=net, device=device, scale=shape.scale, multiple=net.unshuffle)
+
+
+def _through_spandrel(weights: Path, tensors: Mapping[str, torch.Tensor], device: Device) -> _Upscaler:
+    """Return any single-image network that spandrel recognises by its keys."""
+    torch = import_torch()
+    try:
+        import spandrel
+    except ImportError as error:
+        raise ConfigError(
+            f"{weights}: has not the keys of an RRDBNet (Real-ESRGAN); for other networks: pip install 'editloupe[sr]'"
+        ) from error
+    try:
+        found = spandrel.ModelLoader(device="cpu").load_from_state_dict(dict(tensors))
+    except (spandrel.UnsupportedModelError, RuntimeError, KeyError, ValueError) as error:
+        raise ConfigError(f"{weights}: spandrel does not know this network: {_first_lines(error)}") from error
+    if not isinstance(found, spandrel.ImageModelDescriptor) or found.scale < 2 or found.input_channels != 3:
+        raise ConfigError(f"{weights}: is no super-resolution network for RGB; expected one of scale 2 or more")
+    half = device.half and found.supports_half
+    found.eval().to(torch.device(device.name), torch.float16 if half else torch.float32)
+    multiple = found.size_requirements.multiple_of
+    return _Upscaler(model=found, device=Device(device.name, half), scale=found.scale, multiple=multiple)
+
+
+def _spread(length: int, most: int) -> list[tuple[int, int]]:
+    """Return tiles (start, end) of at most `most` px: as few as possible, and then as small as possible.
+
+    Of 260 px, two tiles of 256 px would share 252 px, so that nearly all would be computed twice. Here they have 146 px.
+    """
+    if length <= most:
+        return [(0, length)]
+    count = math.ceil((length - OVERLAP_PX) / (most - OVERLAP_PX))
+    return spans(length, tile=math.ceil((length + (count - 1) * OVERLAP_PX) / count), overlap=OVERLAP_PX)
+
+
+def _padded(tile: RGB, multiple: int) -> RGB:
+    """Return the tile with its edge pixels repeated to the right and below, up to sides that are multiples."""
+    height, width = tile.shape[:2]
+    return np.pad(tile, ((0, -height % multiple), (0, -width % multiple), (0, 0)), mode="edge")
+
+
+def _kept(span: tuple[int, int], spans_: list[tuple[int, int]]) -> tuple[int, int]:
+    """Return the part of a span that is kept: from seam to seam. A seam is the middle of an overlap."""
+    index = spans_.index(span)
+    start = 0 if index == 0 else (spans_[index - 1][1] + span[0]) // 2
+    end = span[1] if index == len(spans_) - 1 else (span[1] + spans_[index + 1][0]) // 2
+    return start, end
+
+
+def _first_lines(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
