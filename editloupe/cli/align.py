@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import Annotated, cast, get_args
 
 import typer
 
 from editloupe.cli.align_votes import vote_agreements
 from editloupe.cli.options import words
 from editloupe.cli.output import note, out
+from editloupe.config import RunConfig
+from editloupe.data.human import names_of
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from editloupe.reports.align import AlignOptions, JudgeAgreement
-    from editloupe.reports.columns import Dimension, HumanLabels, JudgeColumn
-    from editloupe.reports.votes import VoteAgreement
-    from editloupe.scores import Metric
-    from editloupe.values import Json
+from editloupe.protocols.base import make_protocol
+from editloupe.reports import pages, render
+from editloupe.reports.align import AlignOptions, JudgeAgreement
+from editloupe.reports.align import align as agreement_on
+from editloupe.reports.columns import Dimension, HumanLabels, JudgeColumn, column_of, column_of_table, join
+from editloupe.reports.human_labels import read_label_table, read_people
+from editloupe.reports.judged import chosen as chosen_judges
+from editloupe.reports.label_tables import column_names
+from editloupe.reports.votes import VoteAgreement
+from editloupe.runs.store import RunStore
+from editloupe.scores import Metric
+from editloupe.stats.bootstrap import Aggregate, Drawing
+from editloupe.values import Json
 
 
 def align(
@@ -75,9 +83,6 @@ def align(
     Correlations, errors, kappas, alpha, exact match, accuracy and F1, overall, by edit type, target area and editor, with
     bootstrap intervals over source images, beside what people reach among themselves. No model is asked.
     """
-    from editloupe.reports.align import AlignOptions
-    from editloupe.stats.bootstrap import Aggregate, Drawing
-
     if votes is None and (run is None) == (scores is None):
         raise ConfigError("name a run folder, or a table of scores with --scores FILE: one of the two")
     if sum((as_json, as_csv, as_markdown)) > 1:
@@ -121,11 +126,6 @@ def _of_run(
     group: str | None,
     options: AlignOptions,
 ) -> list[JudgeAgreement]:
-    from editloupe.reports.columns import column_of
-    from editloupe.reports.human_labels import read_people
-    from editloupe.reports.judged import chosen as chosen_judges
-    from editloupe.runs.store import RunStore
-
     store = RunStore.read(folder)
     for problem in store.problems:
         note(f"warning: {problem}")
@@ -151,15 +151,6 @@ def _of_tables(
     group: str | None,
     options: AlignOptions,
 ) -> JudgeAgreement:
-    from dataclasses import replace
-
-    from editloupe.config import RunConfig
-    from editloupe.data.human import names_of
-    from editloupe.protocols.base import make_protocol
-    from editloupe.reports.columns import column_of_table
-    from editloupe.reports.human_labels import read_label_table
-    from editloupe.reports.label_tables import column_names
-
     bound = None if rubric is None else tuple(make_protocol(RunConfig().protocol, {"rubric": rubric}).metrics)
     theirs = column_names(score_columns, "--score-columns")
     known = None if bound is None else names_of(bound)
@@ -192,11 +183,6 @@ def _agreement(
     where: str,
     closed: bool = True,
 ) -> JudgeAgreement:
-    from dataclasses import replace
-
-    from editloupe.reports.align import JudgeAgreement, align
-    from editloupe.reports.columns import join
-
     items, joined = join(column.items, people, where=where, closed=closed)
     if not metrics:
         rated = ", ".join(people.metrics) or "none"
@@ -207,15 +193,13 @@ def _agreement(
     return JudgeAgreement(
         judge=judge,
         people=people.source,
-        criteria=tuple(align(column, items, joined, metric, options) for metric in metrics),
+        criteria=tuple(agreement_on(column, items, joined, metric, options) for metric in metrics),
         bootstrap=options.drawing,
         notes=joined.notes,
     )
 
 
 def _print(found: Sequence[JudgeAgreement | VoteAgreement], *, as_json: bool, as_csv: bool, as_markdown: bool) -> None:
-    from editloupe.reports import pages, render
-
     if as_json:
         data: Mapping[str, Json] = {"judges": [one.to_json() for one in found]}
         typer.echo(render.json_text(data), nl=False)

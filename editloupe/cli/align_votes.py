@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from editloupe.reports.columns import JudgeColumn
-    from editloupe.reports.votes import PairAgreement, VoteAgreement, VoteTable
-    from editloupe.scores import Metric
-    from editloupe.stats.bootstrap import Drawing
+from editloupe.reports.columns import JudgeColumn, column_of, column_of_table
+from editloupe.reports.human_labels import read_label_table
+from editloupe.reports.judged import chosen as chosen_judges
+from editloupe.reports.label_tables import column_names
+from editloupe.reports.votes import PairAgreement, VoteAgreement, VoteTable, agree_on_pairs, read_votes
+from editloupe.runs.store import RunStore
+from editloupe.scores import Metric
+from editloupe.stats.bootstrap import Drawing
 
 
 def vote_agreements(
@@ -29,9 +30,6 @@ def vote_agreements(
     drawing: Drawing,
 ) -> list[VoteAgreement]:
     """Return one agreement a judge: of a run, of a table of scores, or of the verdicts that the votes' own table has."""
-    from editloupe.reports.label_tables import column_names
-    from editloupe.reports.votes import VoteAgreement, agree_on_pairs, read_votes
-
     if run is not None and scores is not None:
         raise ConfigError("name a run folder or --scores, not both")
     table = read_votes(votes, column_names(columns, "--columns"), "--columns")
@@ -68,12 +66,6 @@ def _judges(
     run: Path | None, scores: Path | None, score_columns: str | None, judge: str | None
 ) -> tuple[dict[str, tuple[JudgeColumn, Sequence[Metric | str]]], tuple[str, ...]]:
     """Judge → its column and metrics; and what of a table could not be used."""
-    from editloupe.reports.columns import column_of, column_of_table
-    from editloupe.reports.human_labels import read_label_table
-    from editloupe.reports.judged import chosen as chosen_judges
-    from editloupe.reports.label_tables import column_names
-    from editloupe.runs.store import RunStore
-
     if run is not None:
         found = chosen_judges(RunStore.read(run), judge)
         return {f"{j.backend} ({j.judge_id})": (column_of(j), j.metrics.metrics) for j in found}, ()
@@ -95,8 +87,6 @@ def _pairs(
     where: str,
 ) -> list[PairAgreement]:
     """One for each metric, and one for the mean of a run's metrics (on 0 to 100) if there are several."""
-    from editloupe.reports.votes import agree_on_pairs
-
     values: dict[str, dict[tuple[str, str], float]] = {}
     titles: dict[str, str] = {}
     names: dict[str, str] = {}

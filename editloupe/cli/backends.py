@@ -8,8 +8,12 @@ from typing import Annotated
 
 import typer
 
+from editloupe import plugins
+from editloupe.backends.base import open_backend
+from editloupe.backends.probe import probe as run
 from editloupe.cli.options import AsJson
 from editloupe.cli.output import note, plain, print_json, say, table
+from editloupe.runs.store import RunStore
 
 _WHAT = {
     "baseline": ("baseline", "rules on pixels, embedded: no key, no GPU, no network; not an LMM"),
@@ -27,10 +31,10 @@ _WHAT = {
 _STYLES = {"yes": "green", "no": "yellow", "failed": "red"}
 
 
-def listing() -> None:
-    """List the backends that --backend takes."""
-    from editloupe import plugins
-
+def backends(context: typer.Context) -> None:
+    """List the backends that --backend takes, or ask one what it can do."""
+    if context.invoked_subcommand:
+        return
     names = plugins.names("backends")
     table(
         *("Backend", "What it is", "From"),
@@ -50,10 +54,6 @@ def probe(
     About seven short questions with small drawn pictures, at the provider's price. Exit code 0 where it can judge
     (answers, sees, tells pictures apart), 1 where it cannot, 2 for a URI that cannot be opened.
     """
-    from editloupe.backends.base import open_backend
-    from editloupe.backends.probe import probe as run
-    from editloupe.runs.store import RunStore
-
     backend = open_backend(uri)
     # A folder that is no run is found before anything is asked.
     store = None if run_folder is None else RunStore.read(run_folder)

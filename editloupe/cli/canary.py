@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,9 +16,12 @@ from editloupe.cli.recorded import backends_of, recorded_runs, refuse_elsewhere
 from editloupe.cli.select import one_judge
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from editloupe.reports.canary import Canary, Flip
+from editloupe.reports import canary as report
+from editloupe.reports import render
+from editloupe.reports.canary import Canary, Flip
+from editloupe.runs.execute import execute
+from editloupe.runs.setup import open_setup
+from editloupe.runs.store import RunStore
 
 
 def canary(
@@ -35,12 +38,6 @@ def canary(
     as_json: AsJson = False,
 ) -> int:
     """Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?"""
-    from editloupe.reports import canary as report
-    from editloupe.reports import render
-    from editloupe.runs.execute import execute
-    from editloupe.runs.setup import open_setup
-    from editloupe.runs.store import RunStore
-
     recorded = one_judge(RunStore.read(run), judge)
     keys = report.fixed_set(recorded.findings, samples)
     if not keys:

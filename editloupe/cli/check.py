@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from editloupe.cli.options import AsJson, FieldsFile, editors
 from editloupe.cli.output import plain, print_json, say, table
-
-if TYPE_CHECKING:
-    from editloupe.data.check import DataReport
+from editloupe.data.check import DataReport
+from editloupe.data.check import check as check_data
+from editloupe.data.images import ImageStore
 
 
 def check(
@@ -22,9 +22,6 @@ def check(
     as_json: AsJson = False,
 ) -> int:
     """Validate a folder of edits without a model. Exit code 0: no error (warnings may stand); 1: errors."""
-    from editloupe.data.check import check as check_data
-    from editloupe.data.images import ImageStore
-
     report = check_data(path, store=ImageStore(), format=format, edited=editors(edited or []), fields=fields)
     if as_json:
         print_json(report.to_json(), indent=2)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from editloupe.backends.prices import read_prices
 from editloupe.cli.options import words
 from editloupe.cli.output import note, out, plain
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from editloupe.reports.judged import Judged
+from editloupe.reports import render
+from editloupe.reports.compare import compare as compare_judges
+from editloupe.reports.compare import human_column
+from editloupe.reports.compare_tables import tables, write_comparison
+from editloupe.reports.equal_cost import at_equal_cost
+from editloupe.reports.judged import Judged, read_judged
+from editloupe.reports.label_tables import column_names
+from editloupe.stats.bootstrap import Drawing
 
 
 def compare(
@@ -40,18 +47,6 @@ def compare(
     as_markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown on standard output; no files.")] = False,
 ) -> int:
     """Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?"""
-    from dataclasses import replace
-
-    from editloupe.backends.prices import read_prices
-    from editloupe.reports import render
-    from editloupe.reports.compare import compare as compare_judges
-    from editloupe.reports.compare import human_column
-    from editloupe.reports.compare_tables import tables, write_comparison
-    from editloupe.reports.equal_cost import at_equal_cost
-    from editloupe.reports.judged import read_judged
-    from editloupe.reports.label_tables import column_names
-    from editloupe.stats.bootstrap import Drawing
-
     found = _chosen(read_judged(runs), words(judges))
     people, notes = human_column(found, human, column_names(columns, "--columns"))
     priced = read_prices(prices)

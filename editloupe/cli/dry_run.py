@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.judge_report import heading_of
 from editloupe.cli.output import out, print_json, say, say_first
+from editloupe.reports.closing import Heading
+from editloupe.runs.estimate import RULES, Ahead, End, Estimate, estimate, look_ahead, total
+from editloupe.runs.judges import Entry
+from editloupe.runs.sent_sizes import small_targets_message
+from editloupe.runs.setup import Setup
 from editloupe.values import Json, sample_key
-
-if TYPE_CHECKING:
-    from editloupe.backends.prices import Prices
-    from editloupe.reports.closing import Heading
-    from editloupe.runs.estimate import Ahead, End, Estimate
-    from editloupe.runs.judges import Entry
-    from editloupe.runs.setup import Setup
 
 _SHOWN = 10
 """Lines of a list that a terminal shows; --json gives all."""
@@ -26,9 +24,6 @@ _SHOWN = 10
 
 def dry_run(judges: Sequence[Setup], entries: Sequence[Entry], folder: Path, *, as_json: bool) -> int:
     """Print what judging into `folder` would do, for each judge and for all. Nobody is asked, nothing is written."""
-    from editloupe.backends.prices import read_prices
-    from editloupe.runs.estimate import RULES, estimate, look_ahead, total
-
     prices = read_prices(judges[0].config.prices)
     ahead = [look_ahead(setup, folder, entries=entries) for setup in judges]
     found = [estimate(setup, one, prices) for setup, one in zip(judges, ahead, strict=True)]
@@ -67,8 +62,6 @@ def _of_data(ahead: Ahead) -> None:
 
 
 def _of_judge(setup: Setup, heading: Heading, found: Estimate, folder: Path, prices: Prices) -> None:
-    from editloupe.runs.sent_sizes import small_targets_message
-
     ahead, is_lmm = found.ahead, setup.backend.traits.is_lmm
     say(heading.text)
     for line in heading.notes:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.options import PricesFile
 from editloupe.cli.output import err, note, say, warn
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from editloupe.backends.prices import Prices
-    from editloupe.exports.episodes import Source
+from editloupe.exports.atif import write_atif
+from editloupe.exports.episodes import Source
+from editloupe.exports.findings import write_findings
+from editloupe.exports.inspect_log import write_inspect
+from editloupe.exports.junit import write_junit
+from editloupe.exports.otel import write_otel
+from editloupe.viewer.export import export as write
+from editloupe.viewer.pages import Site
+from editloupe.viewer.reader import RunReader
 
 
 def export(
@@ -48,8 +54,6 @@ def export(
     prices: PricesFile = None,
 ) -> int:
     """Write a run as pages, or in the formats of other tools; one or several at once. Exit code 2 if there is nothing."""
-    from editloupe.backends.prices import read_prices
-
     known = read_prices(prices)
     others = {"--otel": otel, "--atif": atif, "--inspect": inspect, "--findings": findings, "--junit": junit}
     asked = {name: path for name, path in others.items() if path is not None}
@@ -69,8 +73,6 @@ def export(
         _pages(runs, html, known)
     if not asked:
         return 0
-    from editloupe.exports.episodes import Source
-
     source = Source(folder=runs[0], judge=judge, samples=tuple(sample or ()), blob_base_url=blob_base_url, prices=known)
     # Only spans and trajectories show traces that have no finding yet.
     if not source.findings and (asked.keys() - {"--otel", "--atif"} or next(source.episodes(), None) is None):
@@ -80,12 +82,8 @@ def export(
     if atif is not None:
         _trajectories(source, atif)
     if inspect is not None:
-        from editloupe.exports.inspect_log import write_inspect
-
         say(f"{write_inspect(source, inspect):,} findings as samples of an Inspect log in {inspect}")
     if findings is not None:
-        from editloupe.exports.findings import write_findings
-
         say(f"{write_findings(source, findings):,} findings in {findings}")
     if junit is not None:
         _cases(source, junit, junit_fail_below)
@@ -94,10 +92,6 @@ def export(
 
 
 def _pages(runs: list[Path], html: Path, prices: Prices) -> None:
-    from editloupe.viewer.export import export as write
-    from editloupe.viewer.pages import Site
-    from editloupe.viewer.reader import RunReader
-
     readers = [RunReader(run) for run in runs]
     if not any(reader.counts()[0] for reader in readers):
         raise ConfigError(f"{', '.join(map(str, runs))}: no sample to show; judge something first")
@@ -108,8 +102,6 @@ def _pages(runs: list[Path], html: Path, prices: Prices) -> None:
 
 
 def _spans(source: Source, path: Path, *, content: bool) -> None:
-    from editloupe.exports.otel import write_otel
-
     with err().status("writing spans", spinner="line") as status:
         count = write_otel(source, path, content=content, progress=lambda n: status.update(f"writing spans, {n:,} traces"))
     left = "" if content else "; texts and images are left out, --content includes them"
@@ -117,16 +109,12 @@ def _spans(source: Source, path: Path, *, content: bool) -> None:
 
 
 def _trajectories(source: Source, folder: Path) -> None:
-    from editloupe.exports.atif import write_atif
-
     with err().status("writing trajectories", spinner="line") as status:
         count = write_atif(source, folder, progress=lambda n: status.update(f"writing trajectories, {n:,}"))
     say(f"{count:,} trajectories in {folder}{_without(source)}")
 
 
 def _cases(source: Source, path: Path, fail_below: str | None) -> None:
-    from editloupe.exports.junit import write_junit
-
     done = write_junit(source, path, fail_below=fail_below)
     say(f"{done.tests:,} test cases, {done.failures:,} failures, {done.errors:,} errors in {path}")
     if done.limitless:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from editloupe.backends.base import open_backend
 from editloupe.cli.options import AsJson, CriterionName, JudgeName, RepeatNumber, RunFolder, read_text, words
 from editloupe.cli.output import command, print_json, say
+from editloupe.cli.recorded import refuse_elsewhere, run_toolbox
 from editloupe.cli.select import findings_of
 from editloupe.errors import ConfigError
+from editloupe.runs.fork import Changes, Forked
+from editloupe.runs.fork import fork as go
+from editloupe.runs.store import RunStore
+from editloupe.traces.lineage import FORKS, family
+from editloupe.traces.read import read_trace
 from editloupe.values import Json, sample_key
-
-if TYPE_CHECKING:
-    from editloupe.runs.fork import Forked
-    from editloupe.runs.store import RunStore
 
 
 def fork(
@@ -36,12 +39,6 @@ def fork(
     as_json: AsJson = False,
 ) -> int:
     """Go on from a step of a verdict with another backbone, instruction, observation or set of tools."""
-    from editloupe.backends.base import open_backend
-    from editloupe.cli.recorded import refuse_elsewhere, run_toolbox
-    from editloupe.runs.fork import Changes
-    from editloupe.runs.fork import fork as go
-    from editloupe.runs.store import RunStore
-
     if call is not None and edit_observation is None:
         raise ConfigError("--call says which observation --edit-observation means; it says nothing alone")
     chosen = None if tools is None else () if tools.strip() == "none" else words(tools)
@@ -75,9 +72,6 @@ def _trace(
     store: RunStore, sample: str, criterion: str | None, judge: str | None, repeat: int | None, of: int | None
 ) -> tuple[str, str]:
     """(path of the trace inside the run, the judge's URI). Raises ConfigError unless it is exactly one."""
-    from editloupe.traces.lineage import FORKS, family
-    from editloupe.traces.read import read_trace
-
     uris, names = store.judges(), store.judge_names()
     found = findings_of(store, sample=sample, criterion=criterion, judge=judge, repeat=repeat)
     traced = [f for f in found if f.trace is not None and f.judge_id in uris]

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from editloupe.cli.output import fail, note, out, plain
 from editloupe.errors import ConfigError, StorageError
-
-if TYPE_CHECKING:
-    from editloupe.reports.gate import People
-    from editloupe.reports.judged import Judged
-    from editloupe.runs.store import RunStore
+from editloupe.exports.junit import write_gate_junit
+from editloupe.reports import gate as gates
+from editloupe.reports import render
+from editloupe.reports.columns import column_of, join
+from editloupe.reports.gate import People
+from editloupe.reports.human_labels import read_people
+from editloupe.reports.judged import Judged, chosen
+from editloupe.runs.store import RunStore
 
 FAILED = 100
 """Exit code of a requirement that does not hold; no other ending has it."""
@@ -49,11 +52,6 @@ def gate(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> int:
     """Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked."""
-    from editloupe.reports import gate as gates
-    from editloupe.reports import render
-    from editloupe.reports.judged import chosen
-    from editloupe.runs.store import RunStore
-
     if metrics:
         for form, told in gates.METRICS.items():
             out().print(plain(form, "bold"))
@@ -83,8 +81,6 @@ def gate(
     code = FAILED if failed else UNDEFINED if undefined else 0
     title = f"{len(checked) - len(failed) - len(undefined)} of {len(checked)} requirements hold"
     if junit is not None:
-        from editloupe.exports.junit import write_gate_junit
-
         write_gate_junit(checked, junit)
     if summary is not None:
         _append(summary, render.markdown(gates.table(checked, f"Gate of {run}: {title}")) + "\n")
@@ -100,9 +96,6 @@ def gate(
 
 def _people(store: RunStore, judged: Judged, human: Path | None, columns: str | None, editor: str | None) -> People:
     """The judge's column with people's ratings. Raises ConfigError if there are none, or nothing meets."""
-    from editloupe.reports.columns import column_of, join
-    from editloupe.reports.human_labels import read_people
-
     column = column_of(judged)
     items, joined = join(column.items, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)
     for text in joined.notes:

@@ -6,11 +6,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from editloupe import plugins
+from editloupe.backends.prices import read_prices
 from editloupe.cli import judge_report
+from editloupe.cli.dry_run import dry_run as estimate
 from editloupe.cli.launch import before_launch, launch_of, launched, with_backend
 from editloupe.cli.options import OUTPUT, AsJson, read_config, run_options, settled
 from editloupe.cli.output import fail, note, say, slug
@@ -18,13 +21,12 @@ from editloupe.cli.progress import progress, stoppable
 from editloupe.config import RunConfig
 from editloupe.errors import BackendError, ConfigError
 from editloupe.findings import PENDING
+from editloupe.runs.budget import Ledger, RunBudget
+from editloupe.runs.estimate import look_ahead
+from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.judges import Entry
+from editloupe.runs.setup import Setup, open_setup
 from editloupe.values import digest
-
-if TYPE_CHECKING:
-    from editloupe.runs.budget import RunBudget
-    from editloupe.runs.execute import Outcome
-    from editloupe.runs.judges import Entry
-    from editloupe.runs.setup import Setup
 
 HELLO = """\
 editloupe judge PATH judges a folder of image edits.
@@ -63,8 +65,6 @@ def judge(
     folder = out_dir or default_out(first)
     runs = [settled(run) for run in runs]
     if dry_run:
-        from editloupe.cli.dry_run import dry_run as estimate
-
         return estimate([opened(run) for run in runs], entries_of(runs), folder, as_json=as_json)
     return judge_all(runs, folder, redo=PENDING, as_json=as_json)
 
@@ -108,8 +108,6 @@ def _judge(
     run: RunConfig, folder: Path, budget: RunBudget, entries: Sequence[Entry], *, redo: frozenset[str], as_json: bool
 ) -> Outcome:
     """entries: all judges of this command."""
-    from editloupe.runs.estimate import look_ahead
-    from editloupe.runs.setup import open_setup
 
     def judged(setup: Setup, at_once: Callable[[], None] = lambda: None) -> Outcome:
         return _execute(run, setup, folder, budget, entries, redo=redo, as_json=as_json, at_once=at_once)
@@ -141,9 +139,6 @@ def _execute(
     at_once: Callable[[], None],
 ) -> Outcome:
     """run: as the user gave it.   at_once: called before a second Ctrl-C ends the process."""
-    from editloupe.backends.prices import read_prices
-    from editloupe.runs.execute import execute
-
     heading = judge_report.heading_of(setup)
     if not as_json:
         note(f"Judging {run.path} with {heading.judge} into {folder}")
@@ -165,17 +160,12 @@ def _execute(
 
 def opened(run: RunConfig) -> Setup:
     """Return the setup of a run. A server that it launches has not started. Raises ConfigError."""
-    from editloupe.runs.setup import open_setup
-
     launch = launch_of(run.judge)
     return open_setup(run if launch is None else before_launch(run, launch))
 
 
 def entries_of(runs: Sequence[RunConfig]) -> list[Entry]:
     """Return how run.json lists these judges. Raises ConfigError if one cannot judge, before any has spent anything."""
-    from editloupe.backends.prices import read_prices
-    from editloupe.runs.budget import Ledger
-
     titles = Counter(run.judge.name for run in runs if run.judge.name)
     if twice := [name for name, times in titles.items() if times > 1]:
         raise ConfigError(f"several judges are called {', '.join(twice)}; each needs a name of its own")
@@ -194,15 +184,11 @@ def entries_of(runs: Sequence[RunConfig]) -> list[Entry]:
 
 
 def _entry(run: RunConfig, setup: Setup) -> Entry:
-    from editloupe.runs.judges import Entry
-
     return Entry(judge=setup.judge, name=run.judge.name, options={"backend": "baseline", **run.judge.own()})
 
 
 def budget_of(run: RunConfig) -> RunBudget:
     """Return the budget of the whole run."""
-    from editloupe.runs.budget import RunBudget
-
     return RunBudget(max_tokens=run.max_run_tokens, max_seconds=run.max_run_seconds, max_cost=run.max_cost)
 
 
@@ -234,8 +220,6 @@ def default_out(run: RunConfig) -> Path:
     The first of several judges gives its name, so that others can join them later. A short digest of the path follows if
     that folder is the run of other data with the same name.
     """
-    from editloupe import plugins
-
     assert run.path is not None
     roles = getattr(plugins.load("protocols", run.protocol), "roles", {})
     # A protocol that asks no model has nobody to be named after.

@@ -6,27 +6,25 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from editloupe.backends.base import LMM
 from editloupe.cli.output import command, note, out, print_json, say, say_first, slug, warn
 from editloupe.findings import PENDING
+from editloupe.protocols.unscored import told
+from editloupe.reports import closing, render
+from editloupe.reports.closing import Heading
+from editloupe.reports.judged import judged_in
+from editloupe.reports.side_by_side import side_by_side
+from editloupe.runs.budget import Ledger
+from editloupe.runs.execute import Outcome
+from editloupe.runs.setup import Setup, weights_of
+from editloupe.tools.ablations import ABLATIONS, checked
+from editloupe.tools.reading import NoReader, open_reader
 from editloupe.values import Json
-
-if TYPE_CHECKING:
-    from editloupe.backends.base import LMM
-    from editloupe.reports.closing import Heading
-    from editloupe.runs.budget import Ledger
-    from editloupe.runs.execute import Outcome
-    from editloupe.runs.setup import Setup
 
 
 def heading_of(setup: Setup) -> Heading:
     """Return what a reader must know before the numbers: who judged, and what was missing."""
-    from editloupe.reports.closing import Heading
-    from editloupe.runs.setup import weights_of
-    from editloupe.tools.ablations import ABLATIONS, checked
-    from editloupe.tools.reading import NoReader, open_reader
-
     notes = []
     if not setup.backend.traits.is_lmm and setup.backend.uri == "baseline":
         notes.append(
@@ -61,9 +59,6 @@ def heading_of(setup: Setup) -> Heading:
 
 def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -> None:
     """Print what a judge found, or one JSON object, and write the summary into the run if it covers all samples."""
-    from editloupe.protocols.unscored import told
-    from editloupe.reports import closing, render
-
     unscored = outcome.unscored
     constrained = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
     if constrained:
@@ -179,10 +174,6 @@ def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | N
 
     outcome: of the last judge; None if none has begun.   codes: by judge, for one line of JSON; None for a table.
     """
-    from editloupe.reports import render
-    from editloupe.reports.judged import judged_in
-    from editloupe.reports.side_by_side import side_by_side
-
     names = {} if outcome is None else outcome.store.judge_names()
     if len(names) < 2 and codes is None:
         return

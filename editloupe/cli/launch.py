@@ -8,15 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from editloupe.backends.base import LMM, BackendURI, parse_uri
+from editloupe.backends.vllm_server import Server, check_launch, unstarted
+from editloupe.backends.vllm_server import launched as start
 from editloupe.cli.output import err, note, plain
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from editloupe.backends.base import LMM, BackendURI
-    from editloupe.backends.vllm_server import Server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +29,6 @@ class Launch:
 
 def launch_of(judge: JudgeConfig) -> Launch | None:
     """Return what a judge launches; None if it launches nothing. Raises ConfigError."""
-    from editloupe.backends.base import parse_uri
-    from editloupe.backends.vllm_server import check_launch
-
     if not judge.launch:
         if judge.launch_args:
             raise ConfigError("--launch-args needs --launch")
@@ -57,16 +52,12 @@ def with_backend(run: RunConfig, backend: LMM) -> RunConfig:
 
 def before_launch(run: RunConfig, launch: Launch) -> RunConfig:
     """Return the run with the backend that the launched server will be. It has the same identity and cannot be asked."""
-    from editloupe.backends.vllm_server import unstarted
-
     return with_backend(run, unstarted(launch.uri, launch.arguments))
 
 
 @contextmanager
 def launched(launch: Launch, *, hidden: bool) -> Iterator[tuple[LMM, Server]]:
     """Start a server, with a progress line; yield the backend that asks it."""
-    from editloupe.backends.vllm_server import launched as start
-
     uri = launch.uri
     with ExitStack() as stack:
         with nullcontext() if hidden else err().status("starting vllm serve", spinner="line") as status:

@@ -14,6 +14,7 @@ import yaml
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 
+from editloupe.backends.base import settled as absolute
 from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, folded
 from editloupe.errors import ConfigError
 from editloupe.values import Json
@@ -198,8 +199,6 @@ def settled(run: RunConfig) -> RunConfig:
     """Return a run whose backends mean the same from another folder. Raises ConfigError."""
 
     def judge(one: JudgeConfig) -> JudgeConfig:
-        from editloupe.backends.base import settled as absolute
-
         return one.model_copy(update={"backend": absolute(one.backend)}) if isinstance(one.backend, str) else one
 
     return run.model_copy(update={"judge": judge(run.judge), "role": {name: judge(one) for name, one in run.role.items()}})

@@ -8,12 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
 from editloupe.cli.output import err, note
-
-if TYPE_CHECKING:
-    from editloupe.runs.execute import Progress
+from editloupe.runs.execute import Progress
 
 
 @contextmanager
@@ -49,9 +50,6 @@ def progress(*, hidden: bool) -> Iterator[Callable[[Progress], None] | None]:
     if hidden:
         yield None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
     columns: list[Any] = [
         TextColumn("judging"),
         BarColumn(),

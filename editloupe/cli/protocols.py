@@ -10,16 +10,19 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
+from editloupe import plugins
 from editloupe.cli.options import AsJson
 from editloupe.cli.output import print_json, say, table, warn
 from editloupe.errors import ConfigError
+from editloupe.protocols.base import make_protocol
+from editloupe.scores import TableSpec
 from editloupe.values import Json
 
 
-def listing() -> None:
-    """List the protocols that --protocol takes."""
-    from editloupe import plugins
-
+def protocols(context: typer.Context) -> None:
+    """List the protocols that --protocol takes, or show one with its roles, metrics, tables and options."""
+    if context.invoked_subcommand:
+        return
     rows: list[tuple[str, ...]] = []
     for name in plugins.names("protocols"):
         try:
@@ -69,9 +72,6 @@ def _print(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 def _described(name: str) -> dict[str, Any]:
     """Everything about a protocol as JSON. Raises ConfigError (unknown, or no protocol)."""
-    from editloupe import plugins
-    from editloupe.protocols.base import make_protocol
-
     cls: Any = plugins.load("protocols", name)
     problem, metrics, tables = "", [], []
     try:
@@ -99,8 +99,6 @@ def _described(name: str) -> dict[str, Any]:
 
 def _table(table: Any) -> dict[str, Json]:
     """A table of a protocol: a TableSpec, or a function of the protocol."""
-    from editloupe.scores import TableSpec
-
     if isinstance(table, TableSpec):
         return table.to_json()
     # A partial's own docstring is Python's.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import asked_name, budget_of, data_name, exit_code
 from editloupe.cli.judge_report import heading_of
 from editloupe.cli.options import OUTPUT, AsJson, JudgeName, only, run_options, words
@@ -15,15 +16,17 @@ from editloupe.cli.output import note, out, print_json, say, slug
 from editloupe.cli.progress import progress, stoppable
 from editloupe.cli.select import one_judge
 from editloupe.config import RunConfig
-from editloupe.errors import ConfigError, DataError
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded, RejectedRow, load_sample
+from editloupe.errors import ConfigError, DataError, ImageError
+from editloupe.protocols.base import groups
+from editloupe.reports import render
+from editloupe.reports.ranking import OVERALL, RankReport, by_pairs, by_scores, unreadable
+from editloupe.runs.execute import execute, selected
+from editloupe.runs.setup import Setup, open_setup
+from editloupe.runs.store import RunStore
+from editloupe.scores import MetricSet
 from editloupe.values import Sample, digest
-
-if TYPE_CHECKING:
-    from editloupe.data.samples import Loaded
-    from editloupe.reports.ranking import RankReport
-    from editloupe.runs.setup import Setup
-    from editloupe.runs.store import RunStore
-    from editloupe.scores import MetricSet
 
 PAIRWISE = "pairwise"
 """Name of the protocol that compares two edits at a time."""
@@ -59,11 +62,6 @@ def rank(
     as_json: AsJson = False,
 ) -> int:
     """Rank several edits of one source and instruction. The same command again continues the run."""
-    from editloupe.backends.prices import read_prices
-    from editloupe.data.images import ImageStore
-    from editloupe.reports.ranking import RankReport, by_pairs, by_scores, unreadable
-    from editloupe.runs.execute import execute, selected
-
     if (source is None) != (instruction is None):
         raise ConfigError("--source IMAGE and --instruction TEXT go together, with the edits after them")
     if source is None and len(paths) > 1:
@@ -116,10 +114,6 @@ def rank(
 
 def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> tuple[tuple[str, ...], Setup]:
     """Return the metrics to rank by, in order, and what answers. Raises ConfigError."""
-    from editloupe.reports.ranking import OVERALL
-    from editloupe.runs.setup import open_setup
-    from editloupe.scores import MetricSet
-
     if pairwise:
         if by is not None and OVERALL in by:
             raise ConfigError("--by overall is a mean of scores, and --pairwise gives none; name criteria")
@@ -142,8 +136,6 @@ def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> tup
 
 def _ids(by: Sequence[str] | None, rubric: MetricSet) -> tuple[str, ...]:
     """Raises ConfigError: an unknown criterion, one named twice."""
-    from editloupe.reports.ranking import OVERALL
-
     found = tuple(OVERALL if name.casefold() == OVERALL else rubric.metric(name).id for name in by or ())
     if len(set(found)) < len(found):
         raise ConfigError(f"--by {','.join(by or ())}: names a criterion twice")
@@ -155,10 +147,6 @@ def _edits(source: Path, instruction: str, edits: Sequence[Path]) -> Loaded:
 
     Raises ImageError (the source), SampleError (the instruction).
     """
-    from editloupe.data.images import ImageStore
-    from editloupe.data.samples import Loaded, RejectedRow, load_sample
-    from editloupe.errors import ImageError
-
     ImageStore(cache_bytes=0).add_file(source)
     stems = [path.stem for path in edits]
     names = stems if len(set(stems)) == len(stems) else [str(path) for path in edits]
@@ -175,8 +163,6 @@ def _edits(source: Path, instruction: str, edits: Sequence[Path]) -> Loaded:
 
 def _check_several(samples: Sequence[Sample]) -> None:
     """Raises DataError where there is nothing to rank: before anything is asked."""
-    from editloupe.protocols.base import groups
-
     if all(len(group) < 2 for group in groups(samples)):
         raise DataError(
             "no two edits share source image and instruction, so that there is nothing to rank; give several editors' "
@@ -186,9 +172,6 @@ def _check_several(samples: Sequence[Sample]) -> None:
 
 def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_json: bool) -> int:
     """Rank what a run holds; nothing is asked. Raises ConfigError: several judges, a criterion that was not asked."""
-    from editloupe.reports.ranking import OVERALL, RankReport, by_pairs, by_scores, unreadable
-    from editloupe.runs.store import RunStore
-
     store = RunStore.read(folder)
     judged = one_judge(store, judge)
     chosen = _ids(by, judged.metrics) or judged.criteria
@@ -217,8 +200,6 @@ def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_jso
 
 def _show(report: RankReport, store: RunStore, *, as_json: bool) -> None:
     """The tables, and the files in the run. Raises DataError where no two edits can be set beside each other."""
-    from editloupe.reports import render
-
     written = [
         store.write_report("ranking.json", render.json_text(report.to_json())),
         store.write_report("ranking.md", report.markdown()),

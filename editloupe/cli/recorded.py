@@ -6,16 +6,17 @@ import os
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+from editloupe.backends.base import parse_uri
 from editloupe.cli.options import read_config
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from editloupe.runs.store import RunStore
-    from editloupe.tools.base import Toolbox
+from editloupe.runs.setup import weights_of
+from editloupe.runs.store import RunStore
+from editloupe.tools.ablations import ablated
+from editloupe.tools.base import Toolbox, open_toolbox
 
 
 def recorded_runs(folder: Path) -> list[RunConfig]:
@@ -37,8 +38,6 @@ def backends_of(runs: Iterable[RunConfig]) -> list[Any]:
 
 def refuse_elsewhere(folder: Path, recorded: Iterable[Any], named: Collection[str] = ()) -> None:
     """Raise ConfigError where a run folder, and not the user, sends pictures and a key to an address off this machine."""
-    from editloupe.backends.base import parse_uri
-
     for uri in (one for one in recorded if isinstance(one, str) and one not in named):
         address = parse_uri(uri).params.get("base_url")
         try:
@@ -71,10 +70,6 @@ def run_toolbox(store: RunStore, names: Sequence[str] | None = None) -> Toolbox:
 
     Raises ConfigError for weights that only the run folder names.
     """
-    from editloupe.runs.setup import weights_of
-    from editloupe.tools.ablations import ablated
-    from editloupe.tools.base import open_toolbox
-
     # A run made in Python has no config.yaml.
     config = recorded_runs(store.folder)[0] if (store.folder / "config.yaml").exists() else RunConfig()
     for name in ("detector", "upscaler"):

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import Annotated, cast, get_args
 
 import typer
 from rich.table import Table
 
+from editloupe.backends.base import open_backend
 from editloupe.cli.options import AsJson, CriterionName, RunFolder
 from editloupe.cli.output import err, note, out, plain, print_json, say, warn
 from editloupe.cli.recorded import refuse_elsewhere, run_toolbox
 from editloupe.cli.select import findings_of
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from editloupe.findings import Finding
-    from editloupe.runs.recorder import Side
-    from editloupe.runs.rerun import RecordMode, Replayed
-    from editloupe.runs.store import RunStore
+from editloupe.findings import Finding, JudgeSpec
+from editloupe.runs.live import Live
+from editloupe.runs.recorder import Side
+from editloupe.runs.rerun import RecordMode, Replay, Replayed, exit_code
+from editloupe.runs.store import RunStore
 
 _SHOWN = 20
 
@@ -39,10 +39,6 @@ def replay(
     as_json: AsJson = False,
 ) -> int:
     """Replay a run from its traces. Recorded model with live tools tells whether tools have drifted (exit code 4)."""
-    from editloupe.runs.recorder import Side
-    from editloupe.runs.rerun import RecordMode, exit_code
-    from editloupe.runs.store import RunStore
-
     for name, value, known in (
         ("--model", model, get_args(Side)),
         ("--tools", tools, get_args(Side)),
@@ -86,11 +82,6 @@ def _replayed(
     backend: str | None,
     concurrency: int,
 ) -> Iterator[Replayed]:
-    from editloupe.backends.base import open_backend
-    from editloupe.findings import JudgeSpec
-    from editloupe.runs.live import Live
-    from editloupe.runs.rerun import Replay
-
     model, tools = sides
     asks = model == "live" or record_mode != "none"
     toolbox = run_toolbox(store) if tools == "live" or record_mode != "none" else None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from editloupe.cli.output import note, out, plain
+from editloupe.reports import render
+from editloupe.reports.judged import read_judged
+from editloupe.reports.report import make_report, write_report
 
 
 def report(
@@ -19,12 +23,6 @@ def report(
     as_markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown on standard output; no files.")] = False,
 ) -> int:
     """Show the protocol's tables, labels and failures of runs; several judges side by side."""
-    import json
-
-    from editloupe.reports import render
-    from editloupe.reports.judged import read_judged
-    from editloupe.reports.report import make_report, write_report
-
     found = make_report(read_judged(runs))
     if as_json:
         typer.echo(json.dumps(found.to_json(), ensure_ascii=False, allow_nan=False))

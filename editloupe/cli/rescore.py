@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from editloupe.cli.options import AsJson, RunFolder
 from editloupe.cli.output import command, note, out, plain, print_json, say, say_first, warn
+from editloupe.config import pairs
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from editloupe.findings import Finding
-    from editloupe.protocols.base import EvalProtocol
-    from editloupe.runs.rescore import Rescored
-    from editloupe.runs.store import RunStore
+from editloupe.findings import Finding
+from editloupe.protocols.base import EvalProtocol
+from editloupe.runs.rescore import Rescored, mean, protocol_with, write_rescored
+from editloupe.runs.rescore import rescore as read_again
+from editloupe.runs.store import RunStore
 
 _SHOWN = 20
 
@@ -33,11 +33,6 @@ def rescore(
     as_json: AsJson = False,
 ) -> int:
     """Read the recorded answers of a run by another rubric and say what changes. Nothing is written without --out."""
-    from editloupe.config import pairs
-    from editloupe.runs.rescore import protocol_with, write_rescored
-    from editloupe.runs.rescore import rescore as read_again
-    from editloupe.runs.store import RunStore
-
     store = RunStore.read(run)
     changes = {**pairs(option or []), **({} if rubric is None else {"rubric": rubric})}
     if not changes:
@@ -83,8 +78,6 @@ def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -
 
 def _table(rows: Sequence[Rescored], store: RunStore, protocol: EvalProtocol, title: str) -> Table:
     """Label → label with counts, and the means beneath."""
-    from editloupe.runs.rescore import mean
-
     before = [one.before for one in rows]
     now = [one.now for one in rows if one.now is not None]
     metrics = {metric.id: metric for metric in protocol.metrics}

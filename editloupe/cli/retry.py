@@ -12,6 +12,7 @@ from editloupe.cli.output import note
 from editloupe.cli.recorded import backends_of, recorded_runs, refuse_elsewhere, refuse_launch
 from editloupe.errors import ConfigError, UnknownPlugin
 from editloupe.findings import FAILURES, PENDING
+from editloupe.runs.store import RunStore
 
 
 def retry(
@@ -33,8 +34,6 @@ def retry(
     as_json: AsJson = False,
 ) -> int:
     """Judge the failed findings of a run again. Verdicts that stand are kept."""
-    from editloupe.runs.store import RunStore
-
     chosen = frozenset(words(status) or ())
     if unknown := sorted(chosen - FAILURES):
         raise ConfigError(f"--status {', '.join(unknown)}: expected some of {', '.join(sorted(FAILURES))}")

@@ -13,6 +13,9 @@ from rich.text import Text
 from editloupe.cli.options import AsJson, RunFolder
 from editloupe.cli.output import command, plain, print_json, say, say_first, table, warn
 from editloupe.errors import ConfigError
+from editloupe.runs.folders import orphans, remove, runs_below
+from editloupe.runs.merge import merge as join
+from editloupe.runs.store import RunStore
 
 
 def runs(
@@ -20,8 +23,6 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """List the runs below a folder. Exit code 2 if there is none."""
-    from editloupe.runs.folders import runs_below
-
     found = list(runs_below(folder))
     if not found:
         raise ConfigError(f"no run is below {folder}")
@@ -46,8 +47,6 @@ def merge(
     shards: Annotated[list[Path], typer.Argument(metavar="SHARD...", help="Run folders of the same settings.")],
 ) -> None:
     """Join shards of one run; they stay as they are."""
-    from editloupe.runs.merge import merge as join
-
     done = join(out_dir, shards)
     new = f"{done.samples} samples, {done.findings} findings, {done.pictures} pictures and {done.forks} forks are new"
     say(f"{out_dir}: {new}; {done.stayed} findings were there already.")
@@ -60,9 +59,6 @@ def gc(
     delete: Annotated[bool, typer.Option("--delete", help="Delete them; without it they are only listed.")] = False,
 ) -> None:
     """List the pictures of a run that no trace, sample or finding names, or delete them."""
-    from editloupe.runs.folders import orphans, remove
-    from editloupe.runs.store import RunStore
-
     # Locked, since a picture is written before the trace that names it.
     store = RunStore.edit(run)
     try:

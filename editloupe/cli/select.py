@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from editloupe.errors import ConfigError
+from editloupe.findings import Finding
+from editloupe.reports.judged import Judged, chosen
 from editloupe.runs.judges import names_of
-
-if TYPE_CHECKING:
-    from editloupe.findings import Finding
-    from editloupe.reports.judged import Judged
-    from editloupe.runs.store import RunStore
+from editloupe.runs.store import RunStore
 
 
 def one_judge(store: RunStore, judge: str | None) -> Judged:
     """Return the judge that a command means, or the only one of the run. Raises ConfigError."""
-    from editloupe.reports.judged import chosen
-
     found = chosen(store, judge)
     if len(found) > 1:
         known = ", ".join(f"{one.title or one.backend} ({one.judge_id})" for one in found)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from editloupe.backends.limits import limit_of
 from editloupe.cli.options import PANELS, only, read_text, run_options
 from editloupe.cli.output import note
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, MissingExtra
-
-if TYPE_CHECKING:
-    from editloupe.service.queue import JudgeQueue
+from editloupe.runs.execute import default_concurrency
+from editloupe.runs.setup import open_setup
+from editloupe.service.queue import JudgeQueue
 
 TOKEN = "EDITLOUPE_SERVE_TOKEN"
 
@@ -68,11 +70,6 @@ def serve(
         ):
             raise
         raise MissingExtra("The HTTP service", "serve") from error
-    from editloupe.backends.limits import limit_of
-    from editloupe.runs.execute import default_concurrency
-    from editloupe.runs.setup import open_setup
-    from editloupe.service.queue import JudgeQueue
-
     run = only(runs, "serve")
     setup = open_setup(run)
     if run.max_connections is not None:
@@ -126,8 +123,6 @@ class _Stop:
         self.server, self.queue, self.grace = server, queue, grace
 
     def __call__(self, _number: int, _frame: object) -> None:
-        import asyncio
-
         again, self.server.should_exit = self.server.should_exit, True
         self.queue.closing = True
         if again:

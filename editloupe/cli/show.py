@@ -6,28 +6,28 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.rule import Rule
+from rich.text import Text
 
 from editloupe.answers import Record
+from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.options import CriterionName, JudgeName, PricesFile, RepeatNumber, RunFolder
 from editloupe.cli.output import note, out, plain, say, table, warn
 from editloupe.cli.select import findings_of
 from editloupe.cli.steps import forks_of, show_image, show_step, show_tree
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, TraceError
+from editloupe.findings import Finding
 from editloupe.protocols.repeats import counted
-from editloupe.runs.judges import names_of
+from editloupe.runs.judges import names_of, titled
+from editloupe.runs.store import RunStore
+from editloupe.runs.trace_diff import first_divergence
+from editloupe.tasks import task_from_json
+from editloupe.traces.lineage import Parent, mismatches, read_whole
+from editloupe.traces.read import Trace
 from editloupe.values import Json, Sample, canonical_json
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from editloupe.backends.prices import Prices
-    from editloupe.findings import Finding
-    from editloupe.runs.store import RunStore
-    from editloupe.traces.read import Trace
 
 
 def show(
@@ -43,9 +43,6 @@ def show(
     prices: PricesFile = None,
 ) -> None:
     """Show the findings of a run, or how one sample's findings came about."""
-    from editloupe.backends.prices import read_prices
-    from editloupe.runs.store import RunStore
-
     if sample is None and (fork is not None or diff is not None):
         raise ConfigError("--fork and --diff are about one sample: name it behind the run")
     store = RunStore.read(run) if sample is None else RunStore.read_sample(run, sample)
@@ -140,10 +137,6 @@ def _probed(probed: Mapping[str, Json]) -> None:
 
 def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None) -> None:
     """One finding with its steps; or, where it is asked for, one of its forks."""
-    from editloupe.errors import TraceError
-    from editloupe.runs.judges import titled
-    from editloupe.traces.lineage import Parent, mismatches, read_whole
-
     console = out()
     key = finding.about.key
     console.print(Rule(plain(_title(finding)), align="left"))
@@ -201,8 +194,6 @@ def _show_edit(store: RunStore, sample: Sample | None) -> None:
 
 def _question(store: RunStore, trace: Trace) -> None:
     """The pictures of a question, the measure that was run, and the findings from which it was planned."""
-    from editloupe.tasks import task_from_json
-
     try:
         task = task_from_json(trace.header.task)
     except ValueError as error:
@@ -229,9 +220,6 @@ def _question(store: RunStore, trace: Trace) -> None:
 
 def _compare(store: RunStore, finding: Finding, other: RunStore, prices: Prices) -> None:
     """Where the traces of one question in two runs begin to differ."""
-    from editloupe.runs.trace_diff import first_divergence
-    from editloupe.traces.lineage import read_whole
-
     console = out()
     console.print(Rule(plain(_title(finding)), align="left"))
     found = [f for f in other.current() if f.question == finding.question and f.repeat == finding.repeat]

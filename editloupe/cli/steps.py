@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.tree import Tree
 
+from editloupe.agent.answer import parse_reply
+from editloupe.chat import Reply, Usage
 from editloupe.cli.output import note, out, plain, say
+from editloupe.data.images import ImageStore
+from editloupe.errors import TraceError
+from editloupe.findings import Finding, Observation, Step
+from editloupe.runs.store import RunStore
+from editloupe.traces.events import FindingEvent
+from editloupe.traces.lineage import FORKS, Parent, family
+from editloupe.traces.read import Trace, read_trace
 from editloupe.values import ImageRef, View, canonical_json
-
-if TYPE_CHECKING:
-    from editloupe.chat import Usage
-    from editloupe.findings import Finding, Observation, Step
-    from editloupe.runs.store import RunStore
-    from editloupe.traces.lineage import Parent
-    from editloupe.traces.read import Trace
 
 
 def show_step(number: int, step: Step, store: RunStore, price: Callable[[Usage], float | None], remark: str = "") -> None:
     """One step: thought, calls with their observations, answer; what it cost and how long it took in its heading."""
-    from editloupe.agent.answer import parse_reply
-    from editloupe.chat import Reply
-
     console = out()
     say(f"\nStep {number}{remark} ({', '.join(_spent(step, price))})", "bold")
     parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
@@ -42,8 +40,6 @@ def show_step(number: int, step: Step, store: RunStore, price: Callable[[Usage],
 
 def show_image(name: str, image: ImageRef, store: RunStore, views: Sequence[View] = ()) -> None:
     """One line an image: name, size, where its pixels come from, path."""
-    from editloupe.data.images import ImageStore
-
     path = ImageStore(store.blobs).path(image)
     shows = ""
     if views:
@@ -58,12 +54,6 @@ def forks_of(folder: Path, name: str) -> dict[str, tuple[Trace, Parent, Finding 
 
     One that cannot be read is a warning.
     """
-    from editloupe.errors import TraceError
-    from editloupe.findings import Finding
-    from editloupe.traces.events import FindingEvent
-    from editloupe.traces.lineage import FORKS, Parent, family
-    from editloupe.traces.read import read_trace
-
     stem = family(name)
     found: dict[str, tuple[Trace, Parent, Finding | None]] = {}
     for path in sorted((folder / FORKS / stem[:2]).glob(f"{stem}.*.jsonl"), key=lambda p: int(p.name.split(".")[2])):

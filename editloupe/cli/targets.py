@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
+from editloupe import models
+from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import budget_of, default_out
 from editloupe.cli.judge_report import spent_message
 from editloupe.cli.options import FieldsFile, PricesFile, settled
 from editloupe.cli.output import note, out, print_json, say
 from editloupe.cli.progress import progress, stoppable
 from editloupe.config import JudgeConfig, RunConfig
+from editloupe.data.images import ImageStore
+from editloupe.data.loaders.base import BoxFile
+from editloupe.data.samples import GENERAL, box_file, load
+from editloupe.data.tables import read_table
 from editloupe.errors import ConfigError, DataError, ImageError, ModelAbsent, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from editloupe.data.loaders.base import BoxFile
-    from editloupe.reports.targets import TargetTable
-    from editloupe.runs.execute import Outcome
-    from editloupe.runs.setup import Setup
-    from editloupe.values import Json
+from editloupe.reports import targets as report
+from editloupe.reports.plots import cumulative
+from editloupe.reports.targets import TargetTable, by_rules
+from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.setup import Setup, open_setup
+from editloupe.values import Json
 
 _FORMATS: Final = (".json", ".csv")
 
@@ -53,12 +57,6 @@ def targets(
     Boxes in the data are used as they are. The run of each PATH is in runs/NAME-BACKEND-targets; the same command again
     continues it. Exit code 1 where nothing could be found out, 5 stopped by --max-cost.
     """
-    from editloupe.backends.prices import read_prices
-    from editloupe.reports import targets as report
-    from editloupe.reports.plots import cumulative
-    from editloupe.runs.execute import execute
-    from editloupe.runs.setup import open_setup
-
     _check_files(paths, out_file=out_file, plot=plot, write=write)
     runs = [
         RunConfig.make(
@@ -133,8 +131,6 @@ def targets(
 
 def _absent(setup: Setup) -> str:
     """Return why there is no detector; "" for one that is loaded now. Raises ConfigError if a named one is not here."""
-    from editloupe import models
-
     try:
         models.prepare(setup.models.get("detect"))
     except ModelAbsent as reason:
@@ -174,8 +170,6 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 def _notes(tables: Sequence[TargetTable], setup: Setup, absent: str) -> list[str]:
     """Return what a reader must know before the numbers."""
-    from editloupe.reports.targets import by_rules
-
     rows = [row for one in tables for row in one.rows]
     notes = []
     if by_rules(setup) and any(row.how != "boxes" and row.instruction for row in rows):
@@ -197,9 +191,6 @@ def _check_layout(write: Path, run: RunConfig) -> BoxFile | None:
 
     Raises ConfigError and DataError where what is written would not be read again.
     """
-    from editloupe.data.images import ImageStore
-    from editloupe.data.samples import GENERAL, box_file, load
-
     assert run.path is not None
     format = load(run.path, store=ImageStore(cache_bytes=0), format=run.format, fields=run.fields, outputs=False).format
     keys, root = box_file(format, run.fields), run.path.parent if run.path.is_file() else run.path
@@ -217,9 +208,6 @@ def _check_layout(write: Path, run: RunConfig) -> BoxFile | None:
 
 def _lines(path: Path) -> list[tuple[Mapping[str, Json], tuple[str, str]]]:
     """Return the metadata's rows with (source, instruction) as the samples have them."""
-    from editloupe.data.images import ImageStore
-    from editloupe.data.tables import read_table
-
     images = ImageStore(cache_bytes=0)
     root = path.parent if path.is_file() else path
     file = path if path.is_file() else next(f for f in sorted(root.glob("metadata.*")) if f.suffix != ".md")

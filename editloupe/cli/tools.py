@@ -8,20 +8,20 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 from rich.text import Text
 
+from editloupe import plugins
 from editloupe.cli.options import AsJson, words
 from editloupe.cli.output import fail, note, out, plain, print_json, say, table
 from editloupe.errors import ConfigError, DataError, ToolError, ToolFailed
+from editloupe.tools.base import PAPER_TOOLS, Describes, Prepares, Tool, Toolbox, open_toolbox, spec
+from editloupe.tools.reading import describe_reader
+from editloupe.tools.session import Picture, Session, Shown, open_session
+from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json
-
-if TYPE_CHECKING:
-    from editloupe.tools.base import Tool, Toolbox
-    from editloupe.tools.session import Picture, Session, Shown
-    from editloupe.tools.settings import ToolSettings
 
 NAMES: Final = ("Original Image", "Edited Image")
 """What the first and the second image of `tools call` are called, as in the judge's conversation."""
@@ -32,11 +32,17 @@ Upscaler = Annotated[str | None, typer.Option(help="For enlarged crops: a Real-E
 Reader = Annotated[str | None, typer.Option(help="Of text in crops: auto, off or rapidocr (default auto).")]
 
 
-def listing(settings: ToolSettings) -> None:
-    """The tools: what each does, and which are absent here."""
-    from editloupe.tools.base import spec
-    from editloupe.tools.reading import describe_reader
-
+def tools(
+    context: typer.Context,
+    device: Device = None,
+    detector: Detector = None,
+    upscaler: Upscaler = None,
+    reader: Reader = None,
+) -> None:
+    """List the tools and which are absent here, or call one, load them, serve them."""
+    settings = context.obj = group_settings(device=device, detector=detector, upscaler=upscaler, reader=reader)
+    if context.invoked_subcommand:
+        return
     box, names = _everything(settings)
     rows: list[Sequence[str | Text]] = []
     for name in names:
@@ -65,8 +71,6 @@ def warm(
     network. Absent tools are listed with the reason. Exit code 0; 2 where weights that were named, or a tool that was
     named, cannot be had.
     """
-    from editloupe.tools.base import Describes, Prepares, open_toolbox
-
     settings = _settings(context, device=device, detector=detector, upscaler=upscaler, reader=reader)
     box, listed = (open_toolbox(names, settings), list(names)) if names else _everything(settings)
     rows: list[Sequence[str | Text]] = []
@@ -151,7 +155,6 @@ def serve_mcp(
     with the names that it gets; pictures are named too and can be looked into further. Needs pip install 'editloupe[mcp]'.
     """
     from editloupe.service.mcp import serve
-    from editloupe.tools.session import open_session
 
     settings = _settings(context, device=device, detector=detector, upscaler=upscaler, reader=reader)
     session = open_session(tools=words(tools), settings=settings)
@@ -167,8 +170,6 @@ class _Done:
     def __init__(
         self, session: Session, shown: Shown, *, arguments: Mapping[str, Json], device: str, seconds: float, loading: float
     ) -> None:
-        from editloupe.tools.base import Describes
-
         self.session, self.shown, self.arguments = session, shown, arguments
         self.device, self.seconds, self.loading = device, seconds, loading
         made = session.toolbox.tools[shown.tool]
@@ -207,9 +208,6 @@ class _Done:
 
 
 def _called(name: str, files: list[Path], given: dict[str, str | Json], settings: ToolSettings) -> _Done:
-    from editloupe.tools.base import Prepares
-    from editloupe.tools.session import open_session
-
     session = open_session(tools=[name], settings=settings)
     tool = session.toolbox.tools[name]
     names = [*NAMES, *(f"Image {n}" for n in range(3, len(files) + 1))][: len(files)]
@@ -385,17 +383,12 @@ def _show(done: _Done, written: Mapping[int, Path]) -> None:
 
 
 def _everything(settings: ToolSettings) -> tuple[Toolbox, list[str]]:
-    from editloupe import plugins
-    from editloupe.tools.base import PAPER_TOOLS, open_toolbox
-
     names = [*PAPER_TOOLS, *(n for n in plugins.names("tools") if n not in PAPER_TOOLS)]
     return open_toolbox(names, settings), names
 
 
 def group_settings(**given: str | None) -> ToolSettings:
     """The settings of the environment with what `editloupe tools` was given in their place, by field of ToolSettings."""
-    from editloupe.tools.settings import ToolSettings
-
     return replace(ToolSettings.from_environment(), **{name: value for name, value in given.items() if value})
 
 
