@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +13,10 @@ import typer
 
 from editloupe import plugins
 from editloupe.backends.prices import read_prices
+from editloupe.backends.vllm_server import unstarted
 from editloupe.cli import judge_report
 from editloupe.cli.dry_run import dry_run as estimate
-from editloupe.cli.launch import before_launch, launch_of, launched, with_backend
+from editloupe.cli.launch import launch_of, launched, with_backend
 from editloupe.cli.options import OUTPUT, AsJson, read_config, run_options, settled
 from editloupe.cli.output import fail, note, say, slug
 from editloupe.cli.progress import progress, stoppable
@@ -107,61 +109,41 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
 def _judge(
     run: RunConfig, folder: Path, budget: RunBudget, entries: Sequence[Entry], *, redo: frozenset[str], as_json: bool
 ) -> Outcome:
-    """entries: all judges of this command."""
-
-    def judged(setup: Setup, at_once: Callable[[], None] = lambda: None) -> Outcome:
-        return _execute(run, setup, folder, budget, entries, redo=redo, as_json=as_json, at_once=at_once)
-
-    launch = launch_of(run.judge)
-    if launch is None:
-        return judged(open_setup(run))
-    setup = open_setup(before_launch(run, launch))
-    # Errors in the other options are found before a model loads for minutes. If nothing is left to ask, none is loaded.
-    ahead = look_ahead(setup, folder, redo=redo)
-    if not ahead.asked and not ahead.grows:
-        return judged(setup)
-    with launched(launch, hidden=as_json) as (backend, server):
-        outcome = judged(open_setup(with_backend(run, backend)), server.kill)
-        if trouble := server.trouble():
+    """run: as the user gave it.   entries: all judges of this command."""
+    setup, launch, server = opened(run), launch_of(run.judge), None
+    with ExitStack() as stack:
+        if launch is not None:
+            # Errors in the other options are found before a model loads for minutes. If nothing is left to ask, none is.
+            ahead = look_ahead(setup, folder, redo=redo)
+            if ahead.asked or ahead.grows:
+                backend, server = stack.enter_context(launched(launch, hidden=as_json))
+                setup = open_setup(with_backend(run, backend))
+        heading = judge_report.heading_of(setup)
+        if not as_json:
+            note(f"Judging {run.path} with {heading.judge} into {folder}")
+        at_once = server.kill if server else lambda: None
+        with stoppable(at_once) as stop, progress(hidden=as_json) as listener:
+            outcome = execute(
+                setup,
+                folder,
+                config=run.to_options(),
+                budget=budget,
+                prices=read_prices(run.prices),
+                redo=redo,
+                listener=listener,
+                stop=stop,
+                entries=[_entry(run, setup), *entries],
+            )
+        judge_report.report(outcome, heading, folder, as_json=as_json)
+        if server and (trouble := server.trouble()):
             note(trouble)
-        return outcome
-
-
-def _execute(
-    run: RunConfig,
-    setup: Setup,
-    folder: Path,
-    budget: RunBudget,
-    entries: Sequence[Entry],
-    *,
-    redo: frozenset[str],
-    as_json: bool,
-    at_once: Callable[[], None],
-) -> Outcome:
-    """run: as the user gave it.   at_once: called before a second Ctrl-C ends the process."""
-    heading = judge_report.heading_of(setup)
-    if not as_json:
-        note(f"Judging {run.path} with {heading.judge} into {folder}")
-    with stoppable(at_once) as stop, progress(hidden=as_json) as listener:
-        outcome = execute(
-            setup,
-            folder,
-            config=run.to_options(),
-            budget=budget,
-            prices=read_prices(run.prices),
-            redo=redo,
-            listener=listener,
-            stop=stop,
-            entries=[_entry(run, setup), *entries],
-        )
-    judge_report.report(outcome, heading, folder, as_json=as_json)
     return outcome
 
 
 def opened(run: RunConfig) -> Setup:
     """Return the setup of a run. A server that it launches has not started. Raises ConfigError."""
     launch = launch_of(run.judge)
-    return open_setup(run if launch is None else before_launch(run, launch))
+    return open_setup(run if launch is None else with_backend(run, unstarted(*launch)))
 
 
 def entries_of(runs: Sequence[RunConfig]) -> list[Entry]:

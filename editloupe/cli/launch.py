@@ -6,25 +6,17 @@ import shlex
 import textwrap
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 
 from editloupe.backends.base import LMM, BackendURI, parse_uri
-from editloupe.backends.vllm_server import Server, check_launch, unstarted
+from editloupe.backends.vllm_server import Server, check_launch
 from editloupe.backends.vllm_server import launched as start
-from editloupe.cli.output import err, note, plain
+from editloupe.cli.output import note, plain, status
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
 
-
-@dataclass(frozen=True, kw_only=True)
-class Launch:
-    """A server to be started."""
-
-    uri: BackendURI
-    """Names the model."""
-    arguments: tuple[str, ...]
-    """Arguments of `vllm serve`."""
+Launch = tuple[BackendURI, tuple[str, ...]]
+"""A server to be started: the URI that names the model, and the arguments of `vllm serve`."""
 
 
 def launch_of(judge: JudgeConfig) -> Launch | None:
@@ -42,7 +34,7 @@ def launch_of(judge: JudgeConfig) -> Launch | None:
         # Without these the server refuses every request that offers tools.
         given += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
     check_launch(uri, given)
-    return Launch(uri=uri, arguments=tuple(given))
+    return uri, tuple(given)
 
 
 def with_backend(run: RunConfig, backend: LMM) -> RunConfig:
@@ -50,25 +42,19 @@ def with_backend(run: RunConfig, backend: LMM) -> RunConfig:
     return run.with_judge(run.judge.model_copy(update={"backend": backend}))
 
 
-def before_launch(run: RunConfig, launch: Launch) -> RunConfig:
-    """Return the run with the backend that the launched server will be. It has the same identity and cannot be asked."""
-    return with_backend(run, unstarted(launch.uri, launch.arguments))
-
-
 @contextmanager
 def launched(launch: Launch, *, hidden: bool) -> Iterator[tuple[LMM, Server]]:
     """Start a server, with a progress line; yield the backend that asks it."""
-    uri = launch.uri
+    uri, arguments = launch
+    begun = time.monotonic()
     with ExitStack() as stack:
-        with nullcontext() if hidden else err().status("starting vllm serve", spinner="line") as status:
+        with status("starting vllm serve", hidden=hidden) as line:
 
-            def tell(seconds: float, line: str) -> None:
-                if status is not None:
-                    last = textwrap.shorten(line, 100, placeholder=" …")
-                    status.update(plain(f"starting vllm serve {uri.model}, {seconds:.0f} s  {last}"))
+            def tell(seconds: float, text: str) -> None:
+                last = textwrap.shorten(text, 100, placeholder=" …")
+                line.update(plain(f"starting vllm serve {uri.model}, {seconds:.0f} s  {last}"))
 
-            begun = time.monotonic()
-            pair = stack.enter_context(start(uri, launch.arguments, progress=tell))
+            pair = stack.enter_context(start(uri, arguments, progress=tell))
         if not hidden:
             note(f"vllm serve {uri.model} answers after {time.monotonic() - begun:.0f} s")
         yield pair

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
@@ -32,6 +33,11 @@ def out() -> Console:
 def err() -> Console:
     """Return standard error."""
     return Console(stderr=True, highlight=False)
+
+
+def status(text: str, *, hidden: bool = False) -> Status:
+    """Return a live line on standard error, to be used as a context."""
+    return Status(text, console=Console(quiet=True) if hidden else err(), spinner="line")
 
 
 def say(text: str, style: str = "") -> None:

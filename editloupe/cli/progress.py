@@ -45,11 +45,8 @@ def stoppable(at_once: Callable[[], None] = lambda: None) -> Iterator[threading.
 
 
 @contextmanager
-def progress(*, hidden: bool) -> Iterator[Callable[[Progress], None] | None]:
+def progress(*, hidden: bool) -> Iterator[Callable[[Progress], None]]:
     """Yield a listener that shows a live bar on standard error: done, total, failed, rate, time left."""
-    if hidden:
-        yield None
-        return
     columns: list[Any] = [
         TextColumn("judging"),
         BarColumn(),
@@ -59,7 +56,7 @@ def progress(*, hidden: bool) -> Iterator[Callable[[Progress], None] | None]:
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     ]
-    with Bar(*columns, console=err(), transient=True) as bar:
+    with Bar(*columns, console=err(), transient=True, disable=hidden) as bar:
         task = bar.add_task("judging", total=None, failed=0, rate="", grows="")
         first: list[int] = []
 

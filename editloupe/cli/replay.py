@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from typing import Annotated, cast, get_args
 
 import typer
@@ -12,7 +11,7 @@ from rich.table import Table
 
 from editloupe.backends.base import open_backend
 from editloupe.cli.options import AsJson, CriterionName, RunFolder
-from editloupe.cli.output import err, note, out, plain, print_json, say, warn
+from editloupe.cli.output import note, out, plain, print_json, say, status, warn
 from editloupe.cli.recorded import refuse_elsewhere, run_toolbox
 from editloupe.cli.select import findings_of
 from editloupe.errors import ConfigError
@@ -56,11 +55,11 @@ def replay(
         findings = findings_of(store, sample=sample, criterion=criterion)
         sides = cast("tuple[Side, Side]", (model, tools))
         done: list[Replayed] = []
-        with nullcontext() if as_json else err().status("replaying") as status:
+        with status("replaying", hidden=as_json) as line:
             for one in _replayed(store, findings, sides, cast("RecordMode", record_mode), backend, concurrency):
                 done.append(one)
-                if status is not None and len(done) % 10 == 0:
-                    status.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
+                if len(done) % 10 == 0:
+                    line.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
     finally:
         store.close()
     if not done:
