@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from editloupe import plugins
 from editloupe.backends.base import open_backend
@@ -43,9 +44,9 @@ def backends(context: typer.Context) -> None:
 
 
 def probe(
-    uri: Annotated[str, typer.Argument(metavar="URI", help="As --backend takes it, for example openai/gpt-4.1.")],
+    uri: Annotated[str, Argument(metavar="URI", help="As --backend takes it, for example openai/gpt-4.1.")],
     run_folder: Annotated[
-        Path | None, typer.Option("--run", help="Keep the table in this run folder, where editloupe show has it.")
+        Path | None, Option("--run", help="Keep the table in this run folder, where editloupe show has it.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from editloupe.cli.options import AsJson, FieldsFile, editors
 from editloupe.cli.output import plain, print_json, say, table
@@ -15,9 +15,9 @@ from editloupe.data.images import ImageStore
 
 
 def check(
-    path: Annotated[Path, typer.Argument(help="Folder of edits, or a metadata file.")],
-    edited: Annotated[list[str] | None, typer.Option(help="NAME=DIR: an editor's outputs; may be repeated.")] = None,
-    format: Annotated[str, typer.Option(help="auto, imagefolder, pairs or dlebench.")] = "auto",
+    path: Annotated[Path, Argument(help="Folder of edits, or a metadata file.")],
+    edited: Annotated[list[str] | None, Option(help="NAME=DIR: an editor's outputs; may be repeated.")] = None,
+    format: Annotated[str, Option(help="auto, imagefolder, pairs or dlebench.")] = "auto",
     fields: FieldsFile = None,
     as_json: AsJson = False,
 ) -> int:
@@ -32,14 +32,12 @@ def check(
 
 def _show(path: Path, report: DataReport) -> None:
     if report.problems:
-        styles = {"error": "red"}
-        table(
-            *("", "Kind", "Sample", "What"),
-            rows=[
-                (plain(p.severity, styles.get(p.severity, "yellow")), p.kind.replace("_", " "), p.sample, p.message)
-                for p in report.problems
-            ],
-        )
+        styles = {"error": "red", "warning": "yellow"}
+        rows = [
+            (plain(one.severity, styles[one.severity]), one.kind.replace("_", " "), one.sample, one.message)
+            for one in report.problems
+        ]
+        table("", "Kind", "Sample", "What", rows=rows)
     missing = report.counts.get("missing_output", 0)
     usable = report.usable - missing
     for line in report.notes:

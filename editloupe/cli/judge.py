@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import shlex
+import textwrap
 import threading
+import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
+from typer import Option
 
 from editloupe import plugins
+from editloupe.backends.base import LMM, BackendURI, parse_uri
 from editloupe.backends.prices import read_prices
-from editloupe.backends.vllm_server import unstarted
+from editloupe.backends.vllm_server import Server, check_launch, unstarted
+from editloupe.backends.vllm_server import launched as start
 from editloupe.cli import judge_report
 from editloupe.cli.dry_run import dry_run as estimate
-from editloupe.cli.launch import launch_of, launched, with_backend
 from editloupe.cli.options import OUTPUT, AsJson, read_config, run_options, settled
-from editloupe.cli.output import fail, note, say, slug
+from editloupe.cli.output import fail, note, plain, say, slug, status
 from editloupe.cli.progress import progress, stoppable
-from editloupe.config import RunConfig
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import BackendError, ConfigError
 from editloupe.findings import PENDING
 from editloupe.runs.budget import Ledger, RunBudget
@@ -47,13 +52,11 @@ def judge(
     *,
     out_dir: Annotated[
         Path | None,
-        typer.Option("--out", help="Run folder. Default: runs/NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
+        Option("--out", help="Run folder. Default: runs/NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", help="Print what a run would do and cost; ask nobody, write nothing.", rich_help_panel=OUTPUT
-        ),
+        Option("--dry-run", help="Print what a run would do and cost; ask nobody, write nothing.", rich_help_panel=OUTPUT),
     ] = False,
     as_json: AsJson = False,
 ) -> int:
@@ -110,14 +113,14 @@ def _judge(
     run: RunConfig, folder: Path, budget: RunBudget, entries: Sequence[Entry], *, redo: frozenset[str], as_json: bool
 ) -> Outcome:
     """run: as the user gave it.   entries: all judges of this command."""
-    setup, launch, server = opened(run), launch_of(run.judge), None
+    setup, launch, server = opened(run), _launch_of(run.judge), None
     with ExitStack() as stack:
         if launch is not None:
             # Errors in the other options are found before a model loads for minutes. If nothing is left to ask, none is.
             ahead = look_ahead(setup, folder, redo=redo)
             if ahead.asked or ahead.grows:
-                backend, server = stack.enter_context(launched(launch, hidden=as_json))
-                setup = open_setup(with_backend(run, backend))
+                backend, server = stack.enter_context(_launched(launch, hidden=as_json))
+                setup = open_setup(_with_backend(run, backend))
         heading = judge_report.heading_of(setup)
         if not as_json:
             note(f"Judging {run.path} with {heading.judge} into {folder}")
@@ -140,10 +143,55 @@ def _judge(
     return outcome
 
 
+Launch: TypeAlias = tuple[BackendURI, tuple[str, ...]]
+"""A server to be started: the URI that names the model, and the arguments of `vllm serve`."""
+
+
+def _launch_of(judge: JudgeConfig) -> Launch | None:
+    """Return what a judge launches; None if it launches nothing. Raises ConfigError."""
+    if not judge.launch:
+        if judge.launch_args:
+            raise ConfigError("--launch-args needs --launch")
+        return None
+    try:
+        given = shlex.split(judge.launch_args or "")
+    except ValueError as error:
+        raise ConfigError(f"--launch-args {judge.launch_args!r} cannot be split as a shell does it: {error}") from error
+    uri = parse_uri(judge.backend or "baseline")
+    if judge.tool_protocol in ("native", "auto") and not any("tool-call-parser" in a for a in given):
+        # Without these the server refuses every request that offers tools.
+        given += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    check_launch(uri, given)
+    return uri, tuple(given)
+
+
+def _with_backend(run: RunConfig, backend: LMM) -> RunConfig:
+    """Return the same run, asked of an open backend."""
+    return run.with_judge(run.judge.model_copy(update={"backend": backend}))
+
+
+@contextmanager
+def _launched(launch: Launch, *, hidden: bool) -> Iterator[tuple[LMM, Server]]:
+    """Start a server, with a progress line; yield the backend that asks it."""
+    uri, arguments = launch
+    begun = time.monotonic()
+    with ExitStack() as stack:
+        with status("starting vllm serve", hidden=hidden) as line:
+
+            def tell(seconds: float, text: str) -> None:
+                last = textwrap.shorten(text, 100, placeholder=" …")
+                line.update(plain(f"starting vllm serve {uri.model}, {seconds:.0f} s  {last}"))
+
+            pair = stack.enter_context(start(uri, arguments, progress=tell))
+        if not hidden:
+            note(f"vllm serve {uri.model} answers after {time.monotonic() - begun:.0f} s")
+        yield pair
+
+
 def opened(run: RunConfig) -> Setup:
     """Return the setup of a run. A server that it launches has not started. Raises ConfigError."""
-    launch = launch_of(run.judge)
-    return open_setup(run if launch is None else with_backend(run, unstarted(*launch)))
+    launch = _launch_of(run.judge)
+    return open_setup(run if launch is None else _with_backend(run, unstarted(*launch)))
 
 
 def entries_of(runs: Sequence[RunConfig]) -> list[Entry]:

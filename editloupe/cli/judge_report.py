@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from editloupe.backends.base import LMM
-from editloupe.cli.output import command, note, out, print_json, say, say_first, slug, warn
+from editloupe.cli.output import command, many, note, out, print_json, say, say_first, slug, warn
 from editloupe.findings import PENDING
 from editloupe.protocols.unscored import told
 from editloupe.reports import closing, render
@@ -38,8 +38,7 @@ def heading_of(setup: Setup) -> Heading:
     if setup.main.constrain_labels and not setup.backend.traits.constrains_choices:
         notes.append(f"Labels were not constrained: {setup.backend.uri} cannot be held to a list (vllm/MODEL can).")
     if setup.toolbox.absent and setup.judge.kind != "measure":
-        reasons = dict.fromkeys(setup.toolbox.absent.values())
-        for reason in reasons:
+        for reason in dict.fromkeys(setup.toolbox.absent.values()):
             names = ", ".join(n for n, why in setup.toolbox.absent.items() if why == reason)
             notes.append(f"Tools absent: {names} ({reason}).")
     if setup.toolbox.tools:
@@ -68,7 +67,9 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
     tables = closing.closing_tables(outcome.setup.protocol, outcome.scores)
     summary = closing.as_json(outcome.setup.protocol, outcome.scores, heading)
     if outcome.whole:
-        name = _summary_name(outcome)
+        # Each judge of several has its own.
+        several = len(outcome.store.judge_names()) > 1
+        name = f"summary-{slug(outcome.setup.name)}-{outcome.setup.judge.id[:6]}" if several else "summary"
         outcome.store.write_report(f"{name}.json", render.json_text(summary))
         outcome.store.write_report(f"{name}.md", closing.markdown(tables, heading))
     judged = sum(f.status == "ok" for f in outcome.findings)
@@ -112,23 +113,13 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
         say(f"{why}. The same command goes on from here.")
     elif outcome.failed and outcome.ledger.refused:
         left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
-        why = f"Stopped asking, since every further question would be refused: {outcome.ledger.refused}"
-        say(why)
+        say(f"Stopped asking, since every further question would be refused: {outcome.ledger.refused}")
         say(f"{left} left. Mend this, then the same command goes on from here.")
     elif outcome.failed:
         _tell_failures(outcome, folder)
     if outcome.findings:
         first = outcome.findings[0]
         say(f"Look at one: {command('show', folder, first.about.key)}")
-
-
-def _summary_name(outcome: Outcome) -> str:
-    """Of the files in report/; each judge of several has its own."""
-    names = outcome.store.judge_names()
-    if len(names) < 2:
-        return "summary"
-    id_ = outcome.setup.judge.id
-    return f"summary-{slug(outcome.setup.name)}-{id_[:6]}"
 
 
 def _self_agreement(outcome: Outcome) -> list[str]:
@@ -147,17 +138,15 @@ def _self_agreement(outcome: Outcome) -> list[str]:
 
 def spent_message(ledger: Ledger, backend: LMM) -> str:
     """Calls, tokens and money of this visit, and what of them is estimated."""
-    calls = "1 call" if ledger.calls == 1 else f"{ledger.calls:,} calls"
     both, more = ledger.usage + ledger.estimated, ledger.estimated.total
     tokens = f"{both.input_tokens or 0:,} input and {both.output_tokens or 0:,} output tokens"
     tokens = f"about {tokens}" if more else tokens
     cost = "" if ledger.cost is None or not backend.traits.is_lmm else f", about {ledger.cost:.4g} USD"
-    spent = f"Spent: {calls}, {tokens}{cost} ({ledger.prices.basis(backend)})."
+    spent = f"Spent: {many(ledger.calls, 'call')}, {tokens}{cost} ({ledger.prices.basis(backend)})."
     if not ledger.calls_without_usage:
         return spent
-    uncounted = f"{ledger.calls_without_usage:,} calls" if ledger.calls_without_usage > 1 else "1 call"
     guess = f": {more:,} of these tokens are estimated" if more else ", and no rule is known to estimate it"
-    return f"{spent}\n{uncounted} told no usage{guess}."
+    return f"{spent}\n{many(ledger.calls_without_usage, 'call')} told no usage{guess}."
 
 
 def _tell_failures(outcome: Outcome, folder: Path) -> None:

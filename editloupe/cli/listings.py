@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument
 
 from editloupe.cli.output import print_json, say, table
 from editloupe.exports.schema import schema as json_schema
@@ -12,7 +12,7 @@ from editloupe.rubrics.model import builtin_rubrics, load_rubric
 
 
 def rubrics(
-    rubric: Annotated[str | None, typer.Argument(help="A built-in rubric or a .toml file, to see it whole.")] = None,
+    rubric: Annotated[str | None, Argument(help="A built-in rubric or a .toml file, to see it whole.")] = None,
 ) -> None:
     """List the built-in rubrics, or show one with its labels and values."""
     if rubric is None:
@@ -37,7 +37,7 @@ def rubrics(
 def schema(
     what: Annotated[
         Literal["trace", "findings", "run"],
-        typer.Argument(help="A line of a trace, a line of findings.jsonl, or run.json."),
+        Argument(help="A line of a trace, a line of findings.jsonl, or run.json."),
     ],
 ) -> None:
     """Print the JSON Schema of what a run folder holds."""

@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
-import typer
 import yaml
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
+from typer import Argument, Option
 
-from editloupe.backends.base import settled as absolute
+from editloupe.backends.base import settled as settled_uri
 from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, folded
 from editloupe.errors import ConfigError
 from editloupe.values import Json
@@ -64,17 +64,28 @@ _REPEATED: Final[Mapping[str, str]] = {
 OUTPUT: Final = "Output"
 """The panel of what a command itself adds: --out, --json."""
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print JSON on standard output, an object a line.", rich_help_panel=OUTPUT)
-]
+RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON on standard output, an object a line.", rich_help_panel=OUTPUT)]
 JudgeName = Annotated[
-    str | None, typer.Option("--judge", help="One judge of the run: its name, its URI, or the beginning of its id.")
+    str | None, Option("--judge", help="One judge of the run: its name, its URI, or the beginning of its id.")
 ]
-CriterionName = Annotated[str | None, typer.Option("--criterion", help="Only this metric or question, such as if.")]
-RepeatNumber = Annotated[int | None, typer.Option("--repeat", min=1, help="Only this repeat of a question, from 1.")]
-FieldsFile = Annotated[Path | None, typer.Option("--fields", help="Field mapping (TOML) for the DLEBench importer.")]
-PricesFile = Annotated[Path | None, typer.Option("--prices", help="Prices (TOML) of models that no list has.")]
+CriterionName = Annotated[str | None, Option("--criterion", help="Only this metric or question, such as if.")]
+RepeatNumber = Annotated[int | None, Option("--repeat", min=1, help="Only this repeat of a question, from 1.")]
+FieldsFile = Annotated[Path | None, Option("--fields", help="Field mapping (TOML) for the DLEBench importer.")]
+HumanFile = Annotated[
+    Path | None,
+    Option("--human", metavar="FILE", help="People's ratings: CSV, JSONL or Parquet. Default: those in the runs' samples."),
+]
+Columns = Annotated[
+    str | None,
+    Option("--columns", metavar="ROLE=COLUMN,…", help="What columns of people's table hold, where names do not say it."),
+]
+Resamples = Annotated[int, Option("--resamples", min=100, help="Bootstrap resamples.")]
+Level = Annotated[float, Option("--level", min=0.5, max=0.999, help="Level of the intervals.")]
+Seed = Annotated[int, Option("--seed", min=0, help="Seed of the resamples.")]
+JsonFigures = Annotated[bool, Option("--json", help="All figures as JSON on standard output; no files.")]
+MarkdownFigures = Annotated[bool, Option("--markdown", help="As Markdown on standard output; no files.")]
+PricesFile = Annotated[Path | None, Option("--prices", help="Prices (TOML) of models that no list has.")]
 
 
 Decorator = Callable[[Callable[..., int]], Callable[..., int]]
@@ -114,7 +125,10 @@ def _option(name: str) -> inspect.Parameter:
     An option that is not given is None, so that config.yaml and the defaults of RunConfig hold.
     """
     field = _FIELDS.get(name) or ONLY_HERE[name]
-    kind = _kind(field.annotation)
+    kind = kind_of(field.annotation)
+    if get_origin(kind) is not Literal and kind not in (int, float, bool, Path):
+        # Comma-separated words among them.
+        kind = str
     text = str(field.description)
     if isinstance(field.default, int | float | str) and not isinstance(field.default, bool):
         text += f" Default: {field.default}."
@@ -130,19 +144,15 @@ def _option(name: str) -> inspect.Parameter:
         # A flag of config.yaml can be taken back.
         flag = f"{flag}/--no-{flag[2:]}"
     panel = next((panel for panel, names in PANELS.items() if name in names), None)
-    shown = typer.Option(flag, rich_help_panel=panel, **settings) if panel else typer.Argument(**settings)
+    shown = Option(flag, rich_help_panel=panel, **settings) if panel else Argument(**settings)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, shown])
 
 
-def _kind(annotation: Any) -> Any:
-    """int for `Annotated[int, …] | None`; str for comma-separated words."""
-    if get_origin(annotation) in (Union, types.UnionType):
+def kind_of(annotation: Any) -> Any:
+    """Return int for `Annotated[int, …] | None`: the first type of a union, without what annotates it."""
+    while get_origin(annotation) in (Union, types.UnionType, Annotated):
         annotation = next(one for one in get_args(annotation) if one is not types.NoneType)
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    if get_origin(annotation) is Literal:
-        return annotation
-    return annotation if annotation in (int, float, bool, Path) else str
+    return annotation
 
 
 def _runs(given: dict[str, Any]) -> list[RunConfig]:
@@ -154,7 +164,7 @@ def _runs(given: dict[str, Any]) -> list[RunConfig]:
         given["edited"] = editors(given["edited"])
     if judges is not None:
         given["judges"] = _mapping(judges, "names of judges, each with its backend, such as 'small: openai/MODEL'")
-    line, kept = folded(_absolute(given)), {} if file is None else folded(read_config(file))
+    line, kept = folded(absolute(given)), {} if file is None else folded(read_config(file))
     if "backend" in line or "judges" in line:
         kept = {name: value for name, value in kept.items() if name not in ("backend", "judges")}
     # Of the protocol's options, each by itself.
@@ -166,8 +176,8 @@ def _runs(given: dict[str, Any]) -> list[RunConfig]:
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
 
 
-def _absolute(given: Mapping[str, Any]) -> dict[str, Any]:
-    """config.yaml means the same from another folder."""
+def absolute(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options whose paths mean the same from another folder, as config.yaml must have them."""
     found = dict(given)
     for name in ("path", "fields", "prices", "prompt"):
         if name in found:
@@ -183,7 +193,7 @@ def settled(run: RunConfig) -> RunConfig:
     """Return a run whose backends mean the same from another folder. Raises ConfigError."""
 
     def judge(one: JudgeConfig) -> JudgeConfig:
-        return one.model_copy(update={"backend": absolute(one.backend)}) if isinstance(one.backend, str) else one
+        return one.model_copy(update={"backend": settled_uri(one.backend)}) if isinstance(one.backend, str) else one
 
     return run.model_copy(update={"judge": judge(run.judge), "role": {name: judge(one) for name, one in run.role.items()}})
 

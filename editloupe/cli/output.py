@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -45,6 +45,11 @@ def say(text: str, style: str = "") -> None:
     out().print(plain(text, style), soft_wrap=True)
 
 
+def many(count: int, noun: str) -> str:
+    """Return "1 sample" or "1,200 samples"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def say_first(lines: Sequence[str], most: int, more: str = "") -> None:
     """Print the first lines, and how many there are beyond them.   more: where these can be seen."""
     for line in lines[:most]:
@@ -53,11 +58,11 @@ def say_first(lines: Sequence[str], most: int, more: str = "") -> None:
         say(f"  … and {len(lines) - most} more{more}")
 
 
-def table(*head: str, rows: Iterable[Sequence[str | Text]], title: str = "") -> None:
-    """Print a table without markup on standard output."""
+def table(*head: str, rows: Iterable[Sequence[str | Text]], title: str = "", right: Collection[str] = ()) -> None:
+    """Print a table without markup on standard output.   right: columns of numbers."""
     shown = Table(title=plain(title) if title else None, title_justify="left")
     for name in head:
-        shown.add_column(plain(name), overflow="fold")
+        shown.add_column(plain(name), overflow="fold", justify="right" if name in right else "left")
     for row in rows:
         shown.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in row))
     out().print(shown)

@@ -53,23 +53,21 @@ def progress(*, hidden: bool) -> Iterator[Callable[[Progress], None]]:
         MofNCompleteColumn(),
         TextColumn("{task.fields[grows]}", style="dim"),
         TextColumn("{task.fields[failed]} failed", style="red"),
-        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[rate]:.1f} a second"),
         TimeRemainingColumn(),
     ]
     with Bar(*columns, console=err(), transient=True, disable=hidden) as bar:
-        task = bar.add_task("judging", total=None, failed=0, rate="", grows="")
+        task = bar.add_task("judging", total=None, failed=0, rate=0.0, grows="")
         first: list[int] = []
 
         def listen(progress: Progress) -> None:
             first[:] = first or [progress.done]
-            elapsed = bar.tasks[0].elapsed or 0.0
-            rate = (progress.done - first[0]) / elapsed if elapsed > 0 else 0.0
             bar.update(
                 task,
                 total=progress.total,
                 completed=progress.done,
                 failed=progress.failed,
-                rate=f"{rate:.1f} a second",
+                rate=(progress.done - first[0]) / (bar.tasks[0].elapsed or 1.0),
                 grows="so far; more questions may follow from the answers" if progress.grows else "",
             )
 

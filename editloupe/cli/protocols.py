@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
+from typer import Argument
 
 from editloupe import plugins
-from editloupe.cli.options import AsJson
+from editloupe.cli.options import AsJson, kind_of
 from editloupe.cli.output import print_json, say, table, warn
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import make_protocol
@@ -37,7 +38,7 @@ def protocols(context: typer.Context) -> None:
 
 
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As --protocol takes it.")],
+    name: Annotated[str, Argument(metavar="NAME", help="As --protocol takes it.")],
     as_json: AsJson = False,
 ) -> int:
     """Show the roles, metrics, tables and options of a protocol."""
@@ -123,19 +124,16 @@ def _option(name: str, field: Any) -> dict[str, Json]:
 
 
 def _type(annotation: Any) -> str:
-    """ "tool, oracle or plain" for a Literal; else the name of the type."""
-    origin, parts = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _type(parts[0])
-    if origin is Literal:
-        return "|".join(map(str, parts))
-    if origin in (Union, types.UnionType):
-        return "|".join(_type(part) for part in parts if part is not types.NoneType)
-    if origin is tuple:
+    """ "tool|oracle|plain" for a Literal; else the name of the type."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        return "|".join(_type(part) for part in get_args(annotation) if part is not types.NoneType)
+    kind = kind_of(annotation)
+    if get_origin(kind) is Literal:
+        return "|".join(map(str, get_args(kind)))
+    if get_origin(kind) is tuple:
         return "words"
-    names = {Any: "text", str: "text", int: "integer", float: "number", bool: "true|false", Path: "file"}
     # A class of the protocol's own is written as text too; its help says what.
-    return names.get(annotation, "text")
+    return {int: "integer", float: "number", bool: "true|false", Path: "file"}.get(kind, "text")
 
 
 def _domain(metric: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import asked_name, budget_of, data_name, exit_code
@@ -14,7 +14,7 @@ from editloupe.cli.judge_report import heading_of
 from editloupe.cli.options import OUTPUT, AsJson, JudgeName, only, run_options, words
 from editloupe.cli.output import note, out, print_json, say, slug
 from editloupe.cli.progress import progress, stoppable
-from editloupe.cli.select import one_judge
+from editloupe.cli.recorded import one_judge
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load_sample
@@ -42,22 +42,20 @@ def rank(
     *,
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="PATH…", help="A folder of edits or a run folder; with --source, edits.", show_default=False
-        ),
+        Argument(metavar="PATH…", help="A folder of edits or a run folder; with --source, edits.", show_default=False),
     ],
-    source: Annotated[Path | None, typer.Option(help="The image before; PATH… are then edits of it.")] = None,
-    instruction: Annotated[str | None, typer.Option(help="With --source: what the edits were to do.")] = None,
+    source: Annotated[Path | None, Option(help="The image before; PATH… are then edits of it.")] = None,
+    instruction: Annotated[str | None, Option(help="With --source: what the edits were to do.")] = None,
     pairwise: Annotated[
-        bool, typer.Option("--pairwise", help="Compare every two edits, in both orders, in place of scoring each.")
+        bool, Option("--pairwise", help="Compare every two edits, in both orders, in place of scoring each.")
     ] = False,
     by: Annotated[
         str | None,
-        typer.Option(help="Criteria to rank by, the next breaking ties: if,vc or overall. Default: all."),
+        Option(help="Criteria to rank by, the next breaking ties: if,vc or overall. Default: all."),
     ] = None,
     out_dir: Annotated[
         Path | None,
-        typer.Option("--out", help="Run folder. Default: runs/rank-NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
+        Option("--out", help="Run folder. Default: runs/rank-NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
     ] = None,
     judge: JudgeName = None,
     as_json: AsJson = False,

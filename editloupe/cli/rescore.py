@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.table import Table
+from typer import Option
 
 from editloupe.cli.options import AsJson, RunFolder
-from editloupe.cli.output import command, note, out, plain, print_json, say, say_first, warn
+from editloupe.cli.output import command, out, plain, print_json, say, say_first, warn
 from editloupe.config import pairs
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
@@ -25,11 +25,11 @@ _SHOWN = 20
 
 def rescore(
     run: RunFolder,
-    rubric: Annotated[str | None, typer.Option(help="A built-in rubric or your own .toml file.")] = None,
+    rubric: Annotated[str | None, Option(help="A built-in rubric or your own .toml file.")] = None,
     option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Another option of the protocol; may be repeated.")
+        list[str] | None, Option(metavar="NAME=VALUE", help="Another option of the protocol; may be repeated.")
     ] = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write the findings as a run of their own.")] = None,
+    out_dir: Annotated[Path | None, Option("--out", help="Write the findings as a run of their own.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """Read the recorded answers of a run by another rubric and say what changes. Nothing is written without --out."""
@@ -71,8 +71,8 @@ def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -
         if one.now is not None
     ]
     say_first(lines, _SHOWN, "; --json lists all.")
-    for reason, count in Counter(one.reason for one in done if one.reason).items():
-        note(f"warning: {count} findings are left out: {reason}")
+    reasons = Counter(one.reason for one in done if one.reason)
+    warn(f"{count} findings are left out: {reason}" for reason, count in reasons.items())
     say(f"\n{len(changed)} of {len(done)} findings change; no model was asked.")
 
 

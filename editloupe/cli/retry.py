@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from editloupe.cli.judge import judge_all, opened
 from editloupe.cli.options import AsJson, RunFolder, words
@@ -19,17 +19,17 @@ def retry(
     run_folder: RunFolder,
     status: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Also retry these statuses (comma-separated). Failures of network, server and files are always retried."
         ),
     ] = None,
     backend: Annotated[
         list[str] | None,
-        typer.Option(metavar="URI", help="A backend of the run that may be asked off this machine; may be repeated."),
+        Option(metavar="URI", help="A backend of the run that may be asked off this machine; may be repeated."),
     ] = None,
-    launch: Annotated[bool, typer.Option("--launch", help="Start vllm serve again, where the run did.")] = False,
+    launch: Annotated[bool, Option("--launch", help="Start vllm serve again, where the run did.")] = False,
     launch_args: Annotated[
-        list[str] | None, typer.Option(help="Arguments for that vllm serve, as the run had them; may be repeated.")
+        list[str] | None, Option(help="Arguments for that vllm serve, as the run had them; may be repeated.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.text import Text
+from typer import Argument, Option
 
 from editloupe.cli.options import AsJson, RunFolder
 from editloupe.cli.output import command, plain, print_json, say, say_first, table, warn
@@ -19,7 +20,7 @@ from editloupe.runs.store import RunStore
 
 
 def runs(
-    folder: Annotated[Path, typer.Argument(help="Where to look; runs may lie deeper.")] = Path("runs"),
+    folder: Annotated[Path, Argument(help="Where to look; runs may lie deeper.")] = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
     """List the runs below a folder. Exit code 2 if there is none."""
@@ -43,8 +44,8 @@ def runs(
 
 
 def merge(
-    out_dir: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder, or a run to be added to.")],
-    shards: Annotated[list[Path], typer.Argument(metavar="SHARD...", help="Run folders of the same settings.")],
+    out_dir: Annotated[Path, Argument(metavar="OUT", help="A new folder, or a run to be added to.")],
+    shards: Annotated[list[Path], Argument(metavar="SHARD...", help="Run folders of the same settings.")],
 ) -> None:
     """Join shards of one run; they stay as they are."""
     done = join(out_dir, shards)
@@ -56,17 +57,14 @@ def merge(
 
 def gc(
     run: RunFolder,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete them; without it they are only listed.")] = False,
+    delete: Annotated[bool, Option("--delete", help="Delete them; without it they are only listed.")] = False,
 ) -> None:
     """List the pictures of a run that no trace, sample or finding names, or delete them."""
     # Locked, since a picture is written before the trace that names it.
-    store = RunStore.edit(run)
-    try:
+    with closing(RunStore.edit(run)):
         found = orphans(run)
         if delete:
             remove(found)
-    finally:
-        store.close()
     size = sum(orphan.bytes for orphan in found)
     say_first([f"  {orphan.path}  {orphan.bytes:,} bytes" for orphan in found], 20)
     if not found:

@@ -23,19 +23,22 @@ from editloupe.values import ImageRef, View, canonical_json
 
 def show_step(number: int, step: Step, store: RunStore, price: Callable[[Usage], float | None], remark: str = "") -> None:
     """One step: thought, calls with their observations, answer; what it cost and how long it took in its heading."""
-    console = out()
     say(f"\nStep {number}{remark} ({', '.join(_spent(step, price))})", "bold")
     parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
     if parsed.thought:
         say("Thought", "cyan")
-        console.print(Padding(plain(parsed.thought), (0, 2)))
+        _indented(parsed.thought)
     for call, observation, aliases in zip(step.calls, step.observations, step.aliases, strict=True):
         say(f"Call {call.name} {canonical_json(dict(call.arguments))}", "magenta")
         _observation(observation, aliases, store)
     if parsed.answer is not None:
         say(f"Answer {parsed.answer}", "green")
     if step.note:
-        console.print(Padding(plain(step.note, style="yellow"), (0, 2)))
+        _indented(step.note, "yellow")
+
+
+def _indented(text: str, style: str = "") -> None:
+    out().print(Padding(plain(text, style), (0, 2)))
 
 
 def show_image(name: str, image: ImageRef, store: RunStore, views: Sequence[View] = ()) -> None:
@@ -63,10 +66,9 @@ def forks_of(folder: Path, name: str) -> dict[str, tuple[Trace, Parent, Finding 
         except TraceError as error:
             note(f"warning: {error}")
             continue
-        last = next((e for e in reversed(trace.events) if isinstance(e, FindingEvent)), None)
+        ends = [Finding.from_json(e.finding) for e in trace.events if isinstance(e, FindingEvent)]
         if parent is not None:
-            finding = None if last is None else Finding.from_json(last.finding)
-            found[str(path.relative_to(folder))] = (trace, parent, finding)
+            found[str(path.relative_to(folder))] = (trace, parent, ends[-1] if ends else None)
     return found
 
 
@@ -111,12 +113,10 @@ def _spent(step: Step, price: Callable[[Usage], float | None]) -> list[str]:
 
 
 def _observation(observation: Observation, aliases: tuple[str, ...], store: RunStore) -> None:
-    console = out()
     say("Observation", "red" if observation.error else "cyan")
-    console.print(Padding(plain(observation.text), (0, 2)))
+    _indented(observation.text)
     ablations = observation.data.get("ablations")
     if isinstance(ablations, list):
-        text = f"Ablation, not told to the judge: {', '.join(map(str, ablations))}"
-        console.print(Padding(plain(text, "yellow"), (0, 2)))
+        _indented(f"Ablation, not told to the judge: {', '.join(map(str, ablations))}", "yellow")
     for alias, image in zip(aliases, observation.images, strict=True):
         show_image(alias, image, store, [v for v in observation.views if v.image == image])

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
-from rich.text import Text
+from typer import Argument, Option
 
 from editloupe import plugins
 from editloupe.cli.options import AsJson, with_options, words
@@ -40,16 +40,13 @@ def tools(context: typer.Context, weights: Weights) -> int:
     if context.invoked_subcommand:
         return 0
     box, names = _everything(settings)
-    rows: list[Sequence[str | Text]] = []
-    for name in names:
-        if name in box.absent:
-            rows.append([plain(text, "dim") for text in (name, "", f"absent: {box.absent[name]}")])
-            continue
+
+    def row(name: str) -> tuple[str, ...]:
         offered = spec(box.tools[name])
-        properties = offered.parameters.get("properties", {})
-        arguments = ", ".join(properties) if isinstance(properties, dict) else ""
-        rows.append((f"{name} {box.tools[name].version}", arguments, offered.description))
-    table("Tool", "Arguments", "What it does", rows=rows)
+        arguments = offered.parameters.get("properties")
+        return f"{name} {box.tools[name].version}", ", ".join(cast(dict[str, Json], arguments)), offered.description
+
+    _table(box, names, ("Tool", "Arguments", "What it does"), row)
     say(describe_reader(settings))
     return 0
 
@@ -58,7 +55,7 @@ def tools(context: typer.Context, weights: Weights) -> int:
 def warm(
     context: typer.Context,
     weights: Weights,
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Tools. Default: all.")] = None,
+    names: Annotated[list[str] | None, Argument(metavar="NAME", help="Tools. Default: all.")] = None,
 ) -> int:
     """Load now what the tools would load with their first call, and say what that is.
 
@@ -68,15 +65,13 @@ def warm(
     """
     settings = _settings(context, weights)
     box, listed = (open_toolbox(names, settings), list(names)) if names else _everything(settings)
-    rows: list[Sequence[str | Text]] = []
-    for name in listed:
-        if name in box.absent:
-            rows.append([plain(text, "dim") for text in (name, "", f"absent: {box.absent[name]}", "")])
-            continue
+
+    def row(name: str) -> tuple[str, ...]:
         seconds = _prepared(box.tools[name])
         described = _works_with(box.tools[name]) or ("nothing to load",)
-        rows.append((name, box.tools[name].version, "\n".join(described), f"{seconds:.2f}"))
-    table("Tool", "Version", "Works with", "Seconds", rows=rows)
+        return name, box.tools[name].version, "\n".join(described), f"{seconds:.2f}"
+
+    _table(box, listed, ("Tool", "Version", "Works with", "Seconds"), row)
     return 2 if names and box.absent else 0
 
 
@@ -84,24 +79,24 @@ def warm(
 def call(
     context: typer.Context,
     weights: Weights,
-    tool: Annotated[str, typer.Argument(metavar="NAME", help="One of `editloupe tools`.")],
+    tool: Annotated[str, Argument(metavar="NAME", help="One of `editloupe tools`.")],
     images: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="IMAGE",
             help="The first is called 'Original Image', the second 'Edited Image', later ones 'Image 3', …",
         ),
     ],
     arg: Annotated[
-        list[str] | None, typer.Option("--arg", metavar="KEY=VALUE", help="An argument, JSON or text; may be repeated.")
+        list[str] | None, Option("--arg", metavar="KEY=VALUE", help="An argument, JSON or text; may be repeated.")
     ] = None,
-    args: Annotated[str | None, typer.Option("--args", metavar="JSON", help="All arguments as one JSON object.")] = None,
+    args: Annotated[str | None, Option("--args", metavar="JSON", help="All arguments as one JSON object.")] = None,
     bbox: Annotated[
-        str | None, typer.Option(metavar="X0,Y0,X1,Y1", help="The argument bbox: thousandths of width and height.")
+        str | None, Option(metavar="X0,Y0,X1,Y1", help="The argument bbox: thousandths of width and height.")
     ] = None,
     out_dir: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder for the pictures. Default: a new one, editloupe-tool-NAME."),
+        Option("--out", metavar="DIR", help="Folder for the pictures. Default: a new one, editloupe-tool-NAME."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -160,8 +155,8 @@ def call(
 def serve_mcp(
     context: typer.Context,
     weights: Weights,
-    root: Annotated[Path, typer.Option(metavar="DIR", help="Only images below this folder can be opened.")] = Path(),
-    tools: Annotated[str | None, typer.Option(help="Comma-separated tools. Default: all that can be had here.")] = None,
+    root: Annotated[Path, Option(metavar="DIR", help="Only images below this folder can be opened.")] = Path(),
+    tools: Annotated[str | None, Option(help="Comma-separated tools. Default: all that can be had here.")] = None,
 ) -> int:
     """Serve the tools to other agents: a Model Context Protocol server on standard input and output.
 
@@ -187,6 +182,13 @@ def _settings(context: typer.Context, weights: Weights) -> ToolSettings:
 def _everything(settings: ToolSettings) -> tuple[Toolbox, list[str]]:
     names = [*PAPER_TOOLS, *(n for n in plugins.names("tools") if n not in PAPER_TOOLS)]
     return open_toolbox(names, settings), names
+
+
+def _table(box: Toolbox, names: Sequence[str], head: Sequence[str], row: Callable[[str], tuple[str, ...]]) -> None:
+    """One row a tool; of one that is absent the reason."""
+    absent = {name: ("", f"absent: {why}", "")[: len(head) - 1] for name, why in box.absent.items()}
+    rows = [[plain(cell, "dim") for cell in (name, *absent[name])] if name in absent else row(name) for name in names]
+    table(*head, rows=rows)
 
 
 def _prepared(tool: Tool) -> float:
@@ -249,13 +251,9 @@ def _corners(text: str) -> list[Json]:
     """ "100,200,300,400" as numbers; what they must be is the tool's to say."""
     numbers: list[Json] = []
     for word in text.strip().strip("[]()").replace(",", " ").split():
-        try:
-            value = float(word)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
+        if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)", word):
             raise ConfigError(f"--bbox {text!r}: {word!r} is no number; expected X0,Y0,X1,Y1 from 0 to 1000")
-        numbers.append(int(value) if word.lstrip("+-").isdigit() else value)
+        numbers.append(float(word) if "." in word else int(word))
     return numbers
 
 

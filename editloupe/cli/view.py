@@ -7,7 +7,7 @@ import webbrowser
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from editloupe.backends.prices import read_prices
 from editloupe.cli.options import PricesFile
@@ -18,16 +18,14 @@ from editloupe.viewer.serve import Viewer
 
 
 def view(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; several are shown side by side.")],
-    host: Annotated[
-        str, typer.Option(help="Where to listen. Anything but loopback shows the runs to others.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8321,
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders; several are shown side by side.")],
+    host: Annotated[str, Option(help="Where to listen. Anything but loopback shows the runs to others.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one.")] = 8321,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A further name under which browsers may come; may be repeated.")
+        list[str] | None, Option(help="A further name under which browsers may come; may be repeated.")
     ] = None,
     prices: PricesFile = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open the pages in a browser.")] = False,
+    open_browser: Annotated[bool, Option("--open", help="Open the pages in a browser.")] = False,
 ) -> int:
     """Look at runs in a browser; a run under way is followed."""
     site = Site.of([RunReader(run, live=True) for run in runs], live=True, prices=read_prices(prices))
