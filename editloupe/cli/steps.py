@@ -59,7 +59,8 @@ def forks_of(folder: Path, name: str) -> dict[str, tuple[Trace, Parent, Finding 
     """
     stem = family(name)
     found: dict[str, tuple[Trace, Parent, Finding | None]] = {}
-    for path in sorted((folder / FORKS / stem[:2]).glob(f"{stem}.*.jsonl"), key=lambda p: int(p.name.split(".")[2])):
+    numbered = [p for p in (folder / FORKS / stem[:2]).glob(f"{stem}.*.jsonl") if p.name.split(".")[2].isdecimal()]
+    for path in sorted(numbered, key=lambda p: int(p.name.split(".")[2])):
         try:
             trace = read_trace(path)
             parent = Parent.of(trace.header)
