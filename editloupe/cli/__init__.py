@@ -25,26 +25,18 @@ COMMANDS: Final[Mapping[str, str]] = {
     "rank": "Rank several edits of one source and instruction. The same command again continues the run.",
     "serve": "Serve verdicts over HTTP: POST /v1/judge, /v1/judge/upload, /v1/judge/batch; see /openapi.json.",
     "targets": "Name each edit's target object, find it in the source image, and say what share of the image it takes.",
-    "replay": (
-        "Replay a run from its traces. Recorded model with live tools tells whether tools have drifted (exit code 4)."
-    ),
+    "replay": "Replay a run from its traces. Recorded model with live tools tells if tools have drifted (exit code 4).",
     "fork": "Go on from a step of a verdict with another backbone, instruction, observation or set of tools.",
-    "rescore": (
-        "Read the recorded answers of a run by another rubric and say what changes. Nothing is written without --out."
-    ),
+    "rescore": "Read recorded answers of a run by another rubric and say what changes. Nothing is written without --out.",
     "runs": "List the runs below a folder. Exit code 2 if there is none.",
     "merge": "Join shards of one run; they stay as they are.",
     "gc": "List the pictures of a run that no trace, sample or finding names, or delete them.",
-    "align": (
-        "Measure how well a judge agrees with people: a run's findings, or any table of scores, against human ratings."
-    ),
+    "align": "Measure how well a judge agrees with people: a run's findings or any table of scores against human ratings.",
     "gate": "Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked.",
     "compare": "Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?",
     "canary": "Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?",
     "view": "Look at runs in a browser; a run under way is followed.",
-    "export": (
-        "Write a run as pages, or in the formats of other tools; one or several at once. Exit code 2 if there is nothing."
-    ),
+    "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
     "schema": "Print the JSON Schema of what a run folder holds.",
     "rubrics": "List the built-in rubrics, or show one with its labels and values.",
     "backends": "List the backends that --backend takes, or ask one what it can do.",
@@ -104,9 +96,7 @@ for _name, _help in COMMANDS.items():
 
 
 @app.callback(invoke_without_command=True)
-def _root(
-    version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False,
-) -> None:
+def _root(version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False) -> None:
     if version:
         typer.echo(f"editloupe {editloupe.__version__}")
         raise typer.Exit

@@ -35,8 +35,7 @@ def align(
     human: HumanFile = None,
     scores: Annotated[Path | None, Option(metavar="FILE", help="A judge's scores from elsewhere, in place of RUN.")] = None,
     votes: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="People's votes on pairs of edits (A>B, B>A, both good, both bad, tie)."),
+        Path | None, Option(metavar="FILE", help="People's votes on pairs of edits (A>B, B>A, both good, both bad, tie).")
     ] = None,
     columns: Columns = None,
     score_columns: Annotated[
@@ -58,8 +57,7 @@ def align(
         str | None, Option(metavar="LABEL", help="The label from which on an edit is good: for accuracy and F1.")
     ] = None,
     tie: Annotated[
-        str | None,
-        Option(metavar="DIFFERENCE", help="With --votes: scores up to this far apart tie; or best. Default: 0."),
+        str | None, Option(metavar="DIFFERENCE", help="With --votes: scores up to this far apart tie; or best. Default: 0.")
     ] = None,
     resamples: Resamples = RESAMPLES,
     level: Level = LEVEL,
@@ -68,7 +66,7 @@ def align(
     as_csv: Annotated[bool, Option("--csv", help="CSV on standard output, one row a figure.")] = False,
     as_markdown: MarkdownFigures = False,
 ) -> int:
-    """Measure how well a judge agrees with people: a run's findings, or any table of scores, against human ratings.
+    """Measure how well a judge agrees with people: a run's findings or any table of scores against human ratings.
 
     Correlations, errors, kappas, alpha, exact match, accuracy and F1, overall, by edit type, target area and editor, with
     bootstrap intervals over source images, beside what people reach among themselves. No model is asked.

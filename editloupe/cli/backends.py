@@ -37,10 +37,8 @@ def backends(context: typer.Context) -> None:
     if context.invoked_subcommand:
         return
     names = plugins.names("backends")
-    table(
-        *("Backend", "What it is", "From"),
-        rows=[(*_WHAT.get(name, (f"{name}/…", "")), plugins.origin("backends", name)) for name in names],
-    )
+    rows = [(*_WHAT.get(name, (f"{name}/…", "")), plugins.origin("backends", name)) for name in names]
+    table("Backend", "What it is", "From", rows=rows)
 
 
 def probe(
@@ -70,13 +68,11 @@ def probe(
         say(f"{backend.uri}: {report.verdict}")
         return 0
     say(f"{backend.uri} at {backend.endpoint}")
-    table(
-        *("Can it …", "", "Asked", "Answered"),
-        rows=[
-            [plain(cell, _STYLES.get(row.result, "dim")) for cell in (row.name, row.result, row.asked, row.answered)]
-            for row in report.rows
-        ],
-    )
+    rows = [
+        [plain(cell, _STYLES.get(row.result, "dim")) for cell in (row.name, row.result, row.asked, row.answered)]
+        for row in report.rows
+    ]
+    table("Can it …", "", "Asked", "Answered", rows=rows)
     tokens = f"{report.usage.total:,} tokens" if report.usage.total else "tokens not told"
     say(f"{report.verdict} ({report.asked} questions answered, {tokens})")
     return 0 if report.can_judge else 1

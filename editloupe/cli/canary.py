@@ -10,8 +10,7 @@ from typer import Argument, Option
 
 from editloupe.cli.judge_report import spent_message
 from editloupe.cli.options import AsJson, JudgeName, settled
-from editloupe.cli.output import note, out, print_json, say, say_first
-from editloupe.cli.progress import progress, stoppable
+from editloupe.cli.output import note, out, print_json, progress, say, say_first, stoppable
 from editloupe.cli.recorded import backends_of, one_judge, recorded_runs, refuse_elsewhere
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError

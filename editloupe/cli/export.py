@@ -33,13 +33,11 @@ def export(
     findings: Annotated[Path | None, Option(metavar="FILE", help="One row a finding: .jsonl, .csv or .parquet.")] = None,
     junit: Annotated[Path | None, Option(metavar="FILE", help="JUnit XML, a test case a finding.")] = None,
     junit_fail_below: Annotated[
-        str | None,
-        Option(metavar="LABEL|NUMBER", help="What is worth less fails its test case. Default: no answer does."),
+        str | None, Option(metavar="LABEL|NUMBER", help="What is worth less fails its test case. Default: no answer does.")
     ] = None,
     content: Annotated[bool, Option("--content", help="With --otel: also texts, arguments and image addresses.")] = False,
     blob_base_url: Annotated[
-        str | None,
-        Option(metavar="URL", help="Address of the run's blobs/. Default: its file:// address."),
+        str | None, Option(metavar="URL", help="Address of the run's blobs/. Default: its file:// address.")
     ] = None,
     judge: Annotated[str | None, Option(metavar="ID", help="Only this judge of the run, not for --html.")] = None,
     sample: Annotated[
@@ -47,7 +45,7 @@ def export(
     ] = None,
     prices: PricesFile = None,
 ) -> int:
-    """Write a run as pages, or in the formats of other tools; one or several at once. Exit code 2 if there is nothing."""
+    """Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing."""
     known = read_prices(prices)
     others = {"--otel": otel, "--atif": atif, "--inspect": inspect, "--findings": findings, "--junit": junit}
     asked = {name: path for name, path in others.items() if path is not None}

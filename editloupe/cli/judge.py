@@ -23,8 +23,7 @@ from editloupe.backends.vllm_server import launched as start
 from editloupe.cli import judge_report
 from editloupe.cli.dry_run import dry_run as estimate
 from editloupe.cli.options import OUTPUT, AsJson, read_config, run_options, settled
-from editloupe.cli.output import fail, note, plain, say, slug, status
-from editloupe.cli.progress import progress, stoppable
+from editloupe.cli.output import fail, note, plain, progress, say, slug, status, stoppable
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import BackendError, ConfigError
 from editloupe.findings import PENDING
@@ -51,8 +50,7 @@ def judge(
     runs: list[RunConfig],
     *,
     out_dir: Annotated[
-        Path | None,
-        Option("--out", help="Run folder. Default: runs/NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
+        Path | None, Option("--out", help="Run folder. Default: runs/NAME-BACKEND-MODE.", rich_help_panel=OUTPUT)
     ] = None,
     dry_run: Annotated[
         bool,

@@ -17,27 +17,19 @@ def rubrics(
     """List the built-in rubrics, or show one with its labels and values."""
     if rubric is None:
         known = {name: load_rubric(name) for name in builtin_rubrics()}
-        table(
-            *("Rubric", "Criteria", "Title"),
-            rows=[
-                (name, ", ".join(f"{c.name} ({c.short})" for c in one.criteria), one.title) for name, one in known.items()
-            ],
-        )
+        rows = [(name, ", ".join(f"{c.name} ({c.short})" for c in one.criteria), one.title) for name, one in known.items()]
+        table("Rubric", "Criteria", "Title", rows=rows)
         return
     loaded = load_rubric(rubric)
     say(f"{loaded.title} (rubric {loaded.id}, digest {loaded.digest[:12]})")
     for criterion in loaded.criteria:
-        table(
-            *("Value", "Label", "Means"),
-            rows=[(f"{level.value:g}", level.name, level.description) for level in reversed(criterion.levels)],
-            title=f"{criterion.name} ({criterion.short})",
-        )
+        rows = [(f"{level.value:g}", level.name, level.description) for level in reversed(criterion.levels)]
+        table("Value", "Label", "Means", rows=rows, title=f"{criterion.name} ({criterion.short})")
 
 
 def schema(
     what: Annotated[
-        Literal["trace", "findings", "run"],
-        Argument(help="A line of a trace, a line of findings.jsonl, or run.json."),
+        Literal["trace", "findings", "run"], Argument(help="A line of a trace, a line of findings.jsonl, or run.json.")
     ],
 ) -> None:
     """Print the JSON Schema of what a run folder holds."""

@@ -37,10 +37,7 @@ def protocols(context: typer.Context) -> None:
     table("Protocol", "Package", "Paper", "Metrics", rows=rows)
 
 
-def show(
-    name: Annotated[str, Argument(metavar="NAME", help="As --protocol takes it.")],
-    as_json: AsJson = False,
-) -> int:
+def show(name: Annotated[str, Argument(metavar="NAME", help="As --protocol takes it.")], as_json: AsJson = False) -> int:
     """Show the roles, metrics, tables and options of a protocol."""
     described = _described(name)
     if as_json:

@@ -12,8 +12,7 @@ from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import asked_name, budget_of, data_name, exit_code
 from editloupe.cli.judge_report import heading_of
 from editloupe.cli.options import OUTPUT, AsJson, JudgeName, only, run_options, words
-from editloupe.cli.output import note, out, print_json, say, slug
-from editloupe.cli.progress import progress, stoppable
+from editloupe.cli.output import note, out, print_json, progress, say, slug, stoppable
 from editloupe.cli.recorded import one_judge
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
@@ -50,12 +49,10 @@ def rank(
         bool, Option("--pairwise", help="Compare every two edits, in both orders, in place of scoring each.")
     ] = False,
     by: Annotated[
-        str | None,
-        Option(help="Criteria to rank by, the next breaking ties: if,vc or overall. Default: all."),
+        str | None, Option(help="Criteria to rank by, the next breaking ties: if,vc or overall. Default: all.")
     ] = None,
     out_dir: Annotated[
-        Path | None,
-        Option("--out", help="Run folder. Default: runs/rank-NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
+        Path | None, Option("--out", help="Run folder. Default: runs/rank-NAME-BACKEND-MODE.", rich_help_panel=OUTPUT)
     ] = None,
     judge: JudgeName = None,
     as_json: AsJson = False,

@@ -54,20 +54,6 @@ def refuse_elsewhere(folder: Path, recorded: Iterable[Any], named: Collection[st
             )
 
 
-def refuse_launch(folder: Path, runs: Sequence[RunConfig], given: Collection[str] | None) -> None:
-    """Raise ConfigError for a server of the run that the command line does not name.
-
-    given: each --launch-args; None without --launch.
-    """
-    for judge in (run.judge for run in runs if run.judge.launch or run.judge.launch_args):
-        if given is None or (judge.launch_args and judge.launch_args not in given):
-            arguments = f" --launch-args {shlex.quote(judge.launch_args)}" if judge.launch_args else ""
-            raise ConfigError(
-                f"{folder} starts a server for {judge.title}; if you trust what it is started with, say so: "
-                f"--launch{arguments}"
-            )
-
-
 def run_toolbox(store: RunStore, names: Sequence[str] | None = None) -> Toolbox:
     """The run's tools (or those named), opened with the weights of its config.yaml, which the environment must name too.
 

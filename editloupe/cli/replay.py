@@ -36,7 +36,7 @@ def replay(
     concurrency: Annotated[int, Option(min=1, max=1024, help="Tasks at once, where something is live.")] = 1,
     as_json: AsJson = False,
 ) -> int:
-    """Replay a run from its traces. Recorded model with live tools tells whether tools have drifted (exit code 4)."""
+    """Replay a run from its traces. Recorded model with live tools tells if tools have drifted (exit code 4)."""
     asks = model == "live" or record_mode != "none"
     if backend is not None and not asks:
         raise ConfigError("--backend is asked only with --model live, or with another --record-mode than none")

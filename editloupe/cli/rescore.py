@@ -32,7 +32,7 @@ def rescore(
     out_dir: Annotated[Path | None, Option("--out", help="Write the findings as a run of their own.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Read the recorded answers of a run by another rubric and say what changes. Nothing is written without --out."""
+    """Read recorded answers of a run by another rubric and say what changes. Nothing is written without --out."""
     store = RunStore.read(run)
     changes = {**pairs(option or []), **({} if rubric is None else {"rubric": rubric})}
     if not changes:

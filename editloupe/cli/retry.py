@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 from typer import Option
@@ -9,7 +10,7 @@ from typer import Option
 from editloupe.cli.judge import judge_all, opened
 from editloupe.cli.options import AsJson, RunFolder, words
 from editloupe.cli.output import note
-from editloupe.cli.recorded import backends_of, recorded_runs, refuse_elsewhere, refuse_launch
+from editloupe.cli.recorded import backends_of, recorded_runs, refuse_elsewhere
 from editloupe.errors import ConfigError, UnknownPlugin
 from editloupe.findings import FAILURES, PENDING
 from editloupe.runs.store import RunStore
@@ -44,7 +45,13 @@ def retry(
     asked = {"limit": None, "sample": (*store.samples, *store.rejected)}
     runs = [run.model_copy(update=asked) for run in recorded_runs(run_folder)]
     refuse_elsewhere(run_folder, backends_of(runs), backend or ())
-    refuse_launch(run_folder, runs, launch_args or () if launch else None)
+    for judge in (run.judge for run in runs if run.judge.launch or run.judge.launch_args):
+        if not launch or (judge.launch_args and judge.launch_args not in (launch_args or ())):
+            arguments = f" --launch-args {shlex.quote(judge.launch_args)}" if judge.launch_args else ""
+            raise ConfigError(
+                f"{run_folder} starts a server for {judge.title}; if you trust what it is started with, say so: "
+                f"--launch{arguments}"
+            )
     try:
         ids = {opened(run).judge.id for run in runs}
     except UnknownPlugin as error:

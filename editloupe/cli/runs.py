@@ -20,8 +20,7 @@ from editloupe.runs.store import RunStore
 
 
 def runs(
-    folder: Annotated[Path, Argument(help="Where to look; runs may lie deeper.")] = Path("runs"),
-    as_json: AsJson = False,
+    folder: Annotated[Path, Argument(help="Where to look; runs may lie deeper.")] = Path("runs"), as_json: AsJson = False
 ) -> None:
     """List the runs below a folder. Exit code 2 if there is none."""
     found = list(runs_below(folder))

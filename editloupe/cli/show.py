@@ -74,9 +74,8 @@ def _overview(store: RunStore) -> None:
         metrics = store.metrics()
         asked = list(dict.fromkeys(f.metric for f in findings))
         editors = any(f.editor for f in findings)
-        heads = [metrics[m].name if m in metrics else f"{_words(m)} (intermediate)" for m in asked]
-        heads = [head[:1].upper() + head[1:] for head in heads]
-        columns = [*(["Editor"] if editors else []), "Sample", *heads]
+        heads = (metrics[m].name if m in metrics else f"{_words(m)} (intermediate)" for m in asked)
+        columns = [*(["Editor"] if editors else []), "Sample", *(head[:1].upper() + head[1:] for head in heads)]
         # A line and not the table's title, which would be broken at the table's width.
         named = uri if names[judge_id].startswith(uri) else f"{names[judge_id]}, {uri}"
         say(f"Judge: {named} ({judge_id})", "italic")
@@ -89,13 +88,11 @@ def _overview(store: RunStore) -> None:
             row_of = cells.setdefault((editor, sample), {})
             # Turns and parts share a cell, a line each.
             row_of[metric] = text if metric not in row_of else row_of[metric] + plain("\n") + text
-        table(
-            *columns,
-            rows=[
-                (*([editor] if editors else []), sample, *(found.get(metric, "–") for metric in asked))
-                for (editor, sample), found in cells.items()
-            ],
-        )
+        rows = [
+            (*([editor] if editors else []), sample, *(found.get(metric, "–") for metric in asked))
+            for (editor, sample), found in cells.items()
+        ]
+        table(*columns, rows=rows)
         judged = sum(f.status == "ok" for f in findings)
         say(f"{judged} of {len(findings)} findings judged.\n")
     for probed in store.probes():
@@ -125,15 +122,9 @@ def _title(finding: Finding) -> str:
 def _probed(probed: Mapping[str, Json]) -> None:
     """What a backend was found to be able to do (`editloupe backends probe --run`)."""
     probes = probed["probes"]
-    table(
-        *("Can it …", "", "Answered"),
-        rows=[
-            [str(row.get(name, "")) for name in ("name", "result", "answered")]
-            for row in (probes if isinstance(probes, list) else [])
-            if isinstance(row, Mapping)
-        ],
-        title=f"Probed: {probed['backend']} ({probed.get('asked_at', '')})",
-    )
+    found = [row for row in (probes if isinstance(probes, list) else []) if isinstance(row, Mapping)]
+    rows = [[str(row.get(name, "")) for name in ("name", "result", "answered")] for row in found]
+    table("Can it …", "", "Answered", rows=rows, title=f"Probed: {probed['backend']} ({probed.get('asked_at', '')})")
     say(f"{probed.get('verdict', '')}\n")
 
 

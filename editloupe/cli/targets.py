@@ -14,8 +14,7 @@ from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import budget_of, default_out
 from editloupe.cli.judge_report import spent_message
 from editloupe.cli.options import absolute, settled, with_options
-from editloupe.cli.output import note, out, print_json, say
-from editloupe.cli.progress import progress, stoppable
+from editloupe.cli.output import note, out, print_json, progress, say, stoppable
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile

@@ -83,8 +83,7 @@ def call(
     images: Annotated[
         list[Path],
         Argument(
-            metavar="IMAGE",
-            help="The first is called 'Original Image', the second 'Edited Image', later ones 'Image 3', …",
+            metavar="IMAGE", help="The first is called 'Original Image', the second 'Edited Image', later ones 'Image 3', …"
         ),
     ],
     arg: Annotated[
