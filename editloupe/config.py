@@ -7,7 +7,7 @@ visit is made (limits, concurrency, paths). The docstrings of the fields are the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
@@ -87,9 +87,7 @@ class JudgeConfig(_Strict):
     name: str = ""
     """Its name in tables; "" for the backend's URI."""
 
-    backend: Annotated[
-        Any, BeforeValidator(_backend), PlainSerializer(lambda b: b if b is None or isinstance(b, str) else b.uri)
-    ] = None
+    backend: Annotated[Any, BeforeValidator(_backend), PlainSerializer(lambda b: getattr(b, "uri", b))] = None
     """Who judges: provider/model; may be repeated. Default: the pixel baseline."""
 
     temperature: Number | None = Field(default=0.0, ge=0)
@@ -114,8 +112,7 @@ class JudgeConfig(_Strict):
     @property
     def title(self) -> str:
         """The name in tables."""
-        uri = self.backend if self.backend is None or isinstance(self.backend, str) else self.backend.uri
-        return self.name or uri or "baseline"
+        return self.name or getattr(self.backend, "uri", self.backend) or "baseline"
 
     @property
     def sampling(self) -> Sampling:
@@ -239,13 +236,7 @@ class RunConfig(_Strict):
     @property
     def budget(self) -> Budget:
         """The budget of one task."""
-        return Budget(
-            max_turns=self.max_turns,
-            max_reminders=self.max_reminders,
-            max_tokens=self.max_tokens,
-            max_seconds=self.max_seconds,
-            max_calls_per_turn=self.max_calls_per_turn,
-        )
+        return Budget(**self.model_dump(include={one.name for one in fields(Budget)}))
 
     @property
     def narrowed(self) -> bool:

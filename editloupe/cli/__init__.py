@@ -1,44 +1,89 @@
-"""The command line: one module a command. Heavy imports stay inside the commands, so that `--help` answers at once."""
+"""The command line: one module a command, imported when the command is called, so that `--help` answers at once."""
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
+from typer import Option
+from typer.core import TyperGroup
 
 import editloupe
-from editloupe.cli import (
-    align,
-    backends,
-    canary,
-    check,
-    compare,
-    export,
-    fork,
-    gate,
-    judge,
-    listings,
-    protocols,
-    rank,
-    replay,
-    report,
-    rescore,
-    retry,
-    runs,
-    schema,
-    serve,
-    show,
-    targets,
-    tools,
-    view,
-)
 from editloupe.cli.output import fail
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted
 
+COMMANDS: Final[Mapping[str, str]] = {
+    "judge": "Judge a folder of edits. The same command again continues the run.",
+    "retry": "Judge the failed findings of a run again. Verdicts that stand are kept.",
+    "check": "Validate a folder of edits without a model. Exit code 0: no error (warnings may stand); 1: errors.",
+    "show": "Show the findings of a run, or how one sample's findings came about.",
+    "report": "Show the protocol's tables, labels and failures of runs; several judges side by side.",
+    "rank": "Rank several edits of one source and instruction. The same command again continues the run.",
+    "serve": "Serve verdicts over HTTP: POST /v1/judge, /v1/judge/upload, /v1/judge/batch; see /openapi.json.",
+    "targets": "Name each edit's target object, find it in the source image, and say what share of the image it takes.",
+    "replay": "Replay a run from its traces. Recorded model with live tools tells if tools have drifted (exit code 4).",
+    "fork": "Go on from a step of a verdict with another backbone, instruction, observation or set of tools.",
+    "rescore": "Read recorded answers of a run by another rubric and say what changes. Nothing is written without --out.",
+    "runs": "List the runs below a folder. Exit code 2 if there is none.",
+    "merge": "Join shards of one run; they stay as they are.",
+    "gc": "List the pictures of a run that no trace, sample or finding names, or delete them.",
+    "align": "Measure how well a judge agrees with people: a run's findings or any table of scores against human ratings.",
+    "gate": "Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked.",
+    "compare": "Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?",
+    "canary": "Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?",
+    "view": "Look at runs in a browser; a run under way is followed.",
+    "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
+    "schema": "Print the JSON Schema of what a run folder holds.",
+    "rubrics": "List the built-in rubrics, or show one with its labels and values.",
+    "backends": "List the backends that --backend takes, or ask one what it can do.",
+    "protocols": "List the protocols that --protocol takes, or show one with its roles, metrics, tables and options.",
+    "tools": "List the tools and which are absent here, or call one, load them, serve them.",
+}
+"""Every command, in the order of `--help`, and its line there: the first paragraph of its docstring."""
+
+_GROUPS: Final = {"backends": ("probe",), "protocols": ("show",), "tools": ("warm", "call", "serve-mcp")}
+"""Commands with commands of their own. The function named like the group lists."""
+
+_MODULES: Final = {"merge": "runs", "gc": "runs", "schema": "listings", "rubrics": "listings"}
+"""Modules of the commands that share one; any other has that of its name."""
+
+
+class _Lazy(TyperGroup):
+    """Commands of which `--help` knows the help text; one is imported when it is called, and returns its exit code."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in COMMANDS:
+            self.add_command(_imported(args[0]), args[0])
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            code = super().invoke(ctx)
+        except (KeyboardInterrupt, Interrupted):
+            fail("interrupted")
+            code = 130
+        raise typer.Exit(code or 0)
+
+
+@functools.cache
+def _imported(name: str) -> Any:
+    module = import_module(f"editloupe.cli.{_MODULES.get(name, name)}")
+    made = typer.Typer(rich_markup_mode="rich", add_completion=False)
+    if name in _GROUPS:
+        made.callback(invoke_without_command=True)(getattr(module, name))
+        for command in _GROUPS[name]:
+            made.command(name=command)(getattr(module, command.replace("-", "_")))
+    else:
+        made.command(name=name)(getattr(module, name))
+    return typer.main.get_command(made)
+
+
 app = typer.Typer(
+    cls=_Lazy,
     name="editloupe",
     help="Agents that look closely at image edits: judge a folder, look at every step, swap the backbone.",
     no_args_is_help=True,
@@ -46,105 +91,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _exits(command: Callable[..., int | None]) -> Callable[..., None]:
-    """A command whose result is its exit code, and whose errors are one message each."""
-
-    @functools.wraps(command)
-    def run(*args: object, **kwargs: object) -> None:
-        try:
-            code = command(*args, **kwargs)
-        except (KeyboardInterrupt, Interrupted):
-            fail("interrupted")
-            code = 130
-        raise typer.Exit(code or 0)
-
-    return run
-
-
-for _name, _command in (
-    ("judge", judge.judge),
-    ("retry", retry.retry),
-    ("check", check.check),
-    ("show", show.show),
-    ("report", report.report),
-    ("rank", rank.rank),
-    ("serve", serve.serve),
-    ("targets", targets.targets),
-    ("replay", replay.replay),
-    ("fork", fork.fork),
-    ("rescore", rescore.rescore),
-    ("runs", runs.runs),
-    ("merge", runs.merge),
-    ("gc", runs.gc),
-    ("align", align.align),
-    ("gate", gate.gate),
-    ("compare", compare.compare),
-    ("canary", canary.canary),
-    ("view", view.view),
-    ("export", export.export),
-    ("schema", schema.schema),
-    ("rubrics", listings.rubrics),
-):
-    app.command(name=_name)(_exits(_command))
-
-
-_backends = typer.Typer(rich_markup_mode="rich")
-_backends.command(name="probe")(_exits(backends.probe))
-
-
-@_backends.callback(invoke_without_command=True)
-def _list_backends(context: typer.Context) -> None:
-    """List the backends that --backend takes, or ask one what it can do."""
-    if context.invoked_subcommand is None:
-        _exits(backends.listing)()
-
-
-app.add_typer(_backends, name="backends")
-
-
-_protocols = typer.Typer(rich_markup_mode="rich")
-_protocols.command(name="show")(_exits(protocols.show))
-
-
-@_protocols.callback(invoke_without_command=True)
-def _list_protocols(context: typer.Context) -> None:
-    """List the protocols that --protocol takes, or show one with its roles, metrics, tables and options."""
-    if context.invoked_subcommand is None:
-        _exits(protocols.listing)()
-
-
-app.add_typer(_protocols, name="protocols")
-
-
-_tools = typer.Typer(rich_markup_mode="rich")
-_tools.command(name="warm")(_exits(tools.warm))
-_tools.command(name="call")(_exits(tools.call))
-_tools.command(name="serve-mcp")(_exits(tools.serve_mcp))
-
-
-@_tools.callback(invoke_without_command=True)
-def _list_tools(
-    context: typer.Context,
-    device: tools.Device = None,
-    detector: tools.Detector = None,
-    upscaler: tools.Upscaler = None,
-    reader: tools.Reader = None,
-) -> None:
-    """List the tools and which are absent here, or call one, load them, serve them."""
-    context.obj = tools.group_settings(device=device, detector=detector, upscaler=upscaler, reader=reader)
-    if context.invoked_subcommand is None:
-        _exits(tools.listing)(context.obj)
-
-
-app.add_typer(_tools, name="tools")
+for _name, _help in COMMANDS.items():
+    app.command(name=_name, help=_help)(lambda: None)
 
 
 @app.callback(invoke_without_command=True)
-def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
+def _root(version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False) -> None:
     if version:
         typer.echo(f"editloupe {editloupe.__version__}")
         raise typer.Exit

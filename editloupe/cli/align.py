@@ -2,146 +2,146 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import Annotated, Literal, cast
 
 import typer
+from typer import Argument, Option
 
-from editloupe.cli.align_votes import vote_agreements
-from editloupe.cli.options import words
-from editloupe.cli.output import note, out
+from editloupe.cli.options import Columns, HumanFile, JsonFigures, Level, MarkdownFigures, Resamples, Seed, words
+from editloupe.cli.output import out, warn
+from editloupe.config import RunConfig
+from editloupe.data.human import Known, names_of
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from editloupe.reports.align import AlignOptions, JudgeAgreement
-    from editloupe.reports.columns import Dimension, HumanLabels, JudgeColumn
-    from editloupe.reports.votes import VoteAgreement
-    from editloupe.scores import Metric
-    from editloupe.values import Json
+from editloupe.protocols.base import make_protocol
+from editloupe.reports import pages, render
+from editloupe.reports.align import AlignOptions, JudgeAgreement
+from editloupe.reports.align import align as agreement_on
+from editloupe.reports.columns import Dimension, HumanLabels, JudgeColumn, column_of, column_of_table, join
+from editloupe.reports.human_labels import read_label_table, read_people
+from editloupe.reports.judged import chosen as chosen_judges
+from editloupe.reports.label_tables import column_names
+from editloupe.reports.votes import PairAgreement, VoteAgreement, VoteTable, agree_on_pairs, read_votes
+from editloupe.runs.store import RunStore
+from editloupe.scores import Metric
+from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Aggregate, Drawing
 
 
 def align(
-    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run folder.")] = None,
-    human: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="People's ratings: CSV, JSONL or Parquet. Default: those in the run's samples."),
-    ] = None,
-    scores: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A judge's scores from elsewhere, in place of RUN.")
-    ] = None,
+    run: Annotated[Path | None, Argument(metavar="RUN", help="A run folder.")] = None,
+    human: HumanFile = None,
+    scores: Annotated[Path | None, Option(metavar="FILE", help="A judge's scores from elsewhere, in place of RUN.")] = None,
     votes: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="People's votes on pairs of edits (A>B, B>A, both good, both bad, tie)."),
+        Path | None, Option(metavar="FILE", help="People's votes on pairs of edits (A>B, B>A, both good, both bad, tie).")
     ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="ROLE=COLUMN,…", help="What columns of --human or --votes hold, where names do not say it."),
-    ] = None,
+    columns: Columns = None,
     score_columns: Annotated[
-        str | None, typer.Option(metavar="ROLE=COLUMN,…", help="The same for the columns of --scores.")
+        str | None, Option(metavar="ROLE=COLUMN,…", help="The same for the columns of --scores.")
     ] = None,
     rubric: Annotated[
-        str | None, typer.Option(help="With --scores: the rubric whose labels both tables use, a name or a file.")
+        str | None, Option(help="With --scores: the rubric whose labels both tables use, a name or a file.")
     ] = None,
-    criteria: Annotated[str | None, typer.Option(help="Comma-separated criteria. Default: all that both have.")] = None,
-    judge: Annotated[
-        str | None, typer.Option(help="One judge of the run, by name, id or URI. Default: each in turn.")
-    ] = None,
+    criteria: Annotated[str | None, Option(help="Comma-separated criteria. Default: all that both have.")] = None,
+    judge: Annotated[str | None, Option(help="One judge of the run, by name, id or URI. Default: each in turn.")] = None,
     aggregate: Annotated[
-        str, typer.Option(help="How correlations of groups are averaged: fisher, mean or tanh-mean.")
+        Aggregate, Option(help="How correlations of groups are averaged: fisher, mean or tanh-mean.")
     ] = "fisher",
     group: Annotated[
-        str | None,
-        typer.Option(help="Groups to average over: editor, edit_type, area or none. Default: editor, where there are two."),
+        Literal["editor", "edit_type", "area", "none"] | None,
+        Option(help="Groups to average over: editor, edit_type, area or none. Default: editor, where there are two."),
     ] = None,
     good_from: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="The label from which on an edit is good: for accuracy and F1.")
+        str | None, Option(metavar="LABEL", help="The label from which on an edit is good: for accuracy and F1.")
     ] = None,
     tie: Annotated[
-        str | None,
-        typer.Option(metavar="DIFFERENCE", help="With --votes: scores up to this far apart tie; or best. Default: 0."),
+        str | None, Option(metavar="DIFFERENCE", help="With --votes: scores up to this far apart tie; or best. Default: 0.")
     ] = None,
-    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2000,
-    level: Annotated[float, typer.Option(min=0.5, max=0.999, help="Level of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the resamples.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output, one row a figure.")] = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown on standard output.")] = False,
+    resamples: Resamples = RESAMPLES,
+    level: Level = LEVEL,
+    seed: Seed = SEED,
+    as_json: JsonFigures = False,
+    as_csv: Annotated[bool, Option("--csv", help="CSV on standard output, one row a figure.")] = False,
+    as_markdown: MarkdownFigures = False,
 ) -> int:
-    """Measure how well a judge agrees with people: a run's findings, or any table of scores, against human ratings.
+    """Measure how well a judge agrees with people: a run's findings or any table of scores against human ratings.
 
     Correlations, errors, kappas, alpha, exact match, accuracy and F1, overall, by edit type, target area and editor, with
     bootstrap intervals over source images, beside what people reach among themselves. No model is asked.
     """
-    from editloupe.reports.align import AlignOptions
-    from editloupe.stats.bootstrap import Aggregate, Drawing
-
     if votes is None and (run is None) == (scores is None):
         raise ConfigError("name a run folder, or a table of scores with --scores FILE: one of the two")
     if sum((as_json, as_csv, as_markdown)) > 1:
         raise ConfigError("--json, --csv and --markdown exclude each other")
-    if aggregate not in get_args(Aggregate):
-        raise ConfigError(f"--aggregate {aggregate}: expected {', '.join(get_args(Aggregate))}")
-    if group not in (None, "editor", "edit_type", "area", "none"):
-        raise ConfigError(f"--group {group}: expected editor, edit_type, area or none")
     drawing = Drawing(resamples=resamples, level=level, seed=seed)
-    options = AlignOptions(how=cast(Aggregate, aggregate), good=good_from, drawing=drawing)
+    options = AlignOptions(how=aggregate, good=good_from, drawing=drawing)
     chosen = words(criteria)
+    found: Sequence[JudgeAgreement | VoteAgreement]
     if votes is not None:
         for name, given in (("--human", human), ("--group", group), ("--rubric", rubric)):
             if given is not None:
                 raise ConfigError(f"{name} does not go with --votes")
-        pairs = vote_agreements(votes, run, scores, columns, score_columns, judge, chosen, good_from, tie, drawing)
-        _print(pairs, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown)
-        return 0
-    if tie is not None:
+        if run is not None and scores is not None:
+            raise ConfigError("name a run folder or --scores, not both")
+        table = read_votes(votes, column_names(columns, "--columns"), "--columns")
+        if run is not None:
+            store = RunStore.read(run)
+            judges = _of_run(store, judge, store.metric_set().metrics)
+        else:
+            judges = [] if scores is None else [_of_table(scores, score_columns)]
+        found = _vote_agreements(table, judges, chosen, good_from, tie, drawing)
+    elif tie is not None:
         raise ConfigError("--tie goes with --votes")
-    if scores is not None:
+    elif scores is not None:
         if human is None:
             raise ConfigError("--scores needs --human FILE with people's ratings of the same items")
-        reports = [_of_tables(scores, human, columns, score_columns, rubric, chosen, group, options)]
+        found = [_between_tables(scores, human, columns, score_columns, rubric, chosen, group, options)]
     else:
         assert run is not None
         for name, given in (("--score-columns", score_columns), ("--rubric", rubric)):
             if given is not None:
                 raise ConfigError(f"{name} goes with --scores; a run knows its own")
-        reports = _of_run(run, human, columns, judge, chosen, group, options)
-    _print(reports, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown)
+        store = RunStore.read(run)
+        warn(store.problems)
+        known, people = store.metric_set(), read_people(store, human, columns)
+        wanted = [m for m in known.metrics if m.id in people.metrics]
+        if chosen is not None:
+            wanted = [known.metric(name) for name in chosen]
+        found = [_agreement(one, people, group, options, closed=True) for one in _of_run(store, judge, wanted)]
+    _print(found, as_json=as_json, as_csv=as_csv, as_markdown=as_markdown)
     return 0
 
 
-def _of_run(
-    folder: Path,
-    human: Path | None,
-    columns: str | None,
-    judge: str | None,
-    chosen: tuple[str, ...] | None,
-    group: str | None,
-    options: AlignOptions,
-) -> list[JudgeAgreement]:
-    from editloupe.reports.columns import column_of
-    from editloupe.reports.human_labels import read_people
-    from editloupe.reports.judged import chosen as chosen_judges
-    from editloupe.runs.store import RunStore
+@dataclass(frozen=True, kw_only=True)
+class _Judge:
+    """One judge to be set beside people."""
 
-    store = RunStore.read(folder)
-    for problem in store.problems:
-        note(f"warning: {problem}")
-    metrics, people = store.metric_set(), read_people(store, human, columns)
-    wanted = [m for m in metrics.metrics if m.id in people.metrics]
-    if chosen is not None:
-        wanted = [metrics.metric(name) for name in chosen]
+    name: str
+    column: JudgeColumn
+    metrics: Sequence[Metric | str]
+    where: str
+    """What the column is from, for messages."""
+    notes: tuple[str, ...] = ()
+
+
+def _of_run(store: RunStore, judge: str | None, metrics: Sequence[Metric]) -> list[_Judge]:
+    where = f"the run {store.folder}"
     return [
-        _agreement(
-            f"{one.title} ({one.judge_id})", column_of(one), people, wanted, group, options, where=f"the run {folder}"
-        )
+        _Judge(name=f"{one.title} ({one.judge_id})", column=column_of(one), metrics=metrics, where=where)
         for one in chosen_judges(store, judge)
     ]
 
 
-def _of_tables(
+def _of_table(scores: Path, columns: str | None, known: Known | None = None) -> _Judge:
+    named = column_names(columns, "--score-columns")
+    table = read_label_table(scores, known=known, columns=named, option="--score-columns")
+    column = column_of_table(table)
+    return _Judge(name=scores.name, column=column, metrics=table.metrics, where=str(scores), notes=table.notes)
+
+
+def _between_tables(
     scores: Path,
     human: Path,
     columns: str | None,
@@ -151,74 +151,141 @@ def _of_tables(
     group: str | None,
     options: AlignOptions,
 ) -> JudgeAgreement:
-    from dataclasses import replace
-
-    from editloupe.config import RunConfig
-    from editloupe.data.human import names_of
-    from editloupe.protocols.base import make_protocol
-    from editloupe.reports.columns import column_of_table
-    from editloupe.reports.human_labels import read_label_table
-    from editloupe.reports.label_tables import column_names
-
     bound = None if rubric is None else tuple(make_protocol(RunConfig().protocol, {"rubric": rubric}).metrics)
-    theirs = column_names(score_columns, "--score-columns")
-    known = None if bound is None else names_of(bound)
-    judged = read_label_table(scores, known=known, columns=theirs, option="--score-columns")
-    known = known or names_of(judged.metrics)
-    only = judged.metrics[0] if len(judged.metrics) == 1 else None
+    judge = _of_table(scores, score_columns, None if bound is None else names_of(bound))
+    known = names_of(judge.metrics if bound is None else bound)
+    only = str(judge.metrics[0]) if len(judge.metrics) == 1 else None
     named = column_names(columns, "--columns")
     people = read_label_table(human, known=known, columns=named, option="--columns", only=only)
-    both = [name for name in judged.metrics if name in people.metrics]
+    both = [name for name in judge.metrics if name in people.metrics]
     if chosen is not None:
-        unknown = [name for name in chosen if known(name) not in both]
-        if unknown:
-            raise ConfigError(
-                f"--criteria {', '.join(unknown)}: not in both tables; they share {', '.join(both) or 'none'}"
-            )
+        if unknown := [name for name in chosen if known(name) not in both]:
+            shared = ", ".join(map(str, both)) or "none"
+            raise ConfigError(f"--criteria {', '.join(unknown)}: not in both tables; they share {shared}")
         both = [name for name in both if name in {known(word) for word in chosen}]
-    wanted: list[Metric | str] = [*both] if bound is None else [m for m in bound if m.id in both]
-    people = replace(people, notes=(*judged.notes, *people.notes))
-    return _agreement(scores.name, column_of_table(judged), people, wanted, group, options, where=str(scores), closed=False)
+    judge = replace(judge, metrics=both if bound is None else [m for m in bound if m.id in both])
+    return _agreement(judge, replace(people, notes=(*judge.notes, *people.notes)), group, options, closed=False)
 
 
 def _agreement(
-    judge: str,
-    column: JudgeColumn,
-    people: HumanLabels,
-    metrics: Sequence[Metric | str],
-    group: str | None,
-    options: AlignOptions,
-    *,
-    where: str,
-    closed: bool = True,
+    judge: _Judge, people: HumanLabels, group: str | None, options: AlignOptions, *, closed: bool
 ) -> JudgeAgreement:
-    from dataclasses import replace
-
-    from editloupe.reports.align import JudgeAgreement, align
-    from editloupe.reports.columns import join
-
-    items, joined = join(column.items, people, where=where, closed=closed)
-    if not metrics:
+    items, joined = join(judge.column.items, people, where=judge.where, closed=closed)
+    if not judge.metrics:
         rated = ", ".join(people.metrics) or "none"
         raise ConfigError(f"{people.source}: no criterion that the judge has scores for; it rates {rated}")
     several = len({key[0] for key, ratings in joined.ratings.items() if ratings}) > 1
     over = group or ("editor" if several else "none")
-    options = replace(options, over=None if over == "none" else cast("Dimension", over))
+    options = replace(options, over=None if over == "none" else cast(Dimension, over))
     return JudgeAgreement(
-        judge=judge,
+        judge=judge.name,
         people=people.source,
-        criteria=tuple(align(column, items, joined, metric, options) for metric in metrics),
+        criteria=tuple(agreement_on(judge.column, items, joined, metric, options) for metric in judge.metrics),
         bootstrap=options.drawing,
         notes=joined.notes,
     )
 
 
-def _print(found: Sequence[JudgeAgreement | VoteAgreement], *, as_json: bool, as_csv: bool, as_markdown: bool) -> None:
-    from editloupe.reports import pages, render
+def _vote_agreements(
+    table: VoteTable,
+    judges: Sequence[_Judge],
+    chosen: tuple[str, ...] | None,
+    good_from: str | None,
+    tie: str | None,
+    drawing: Drawing,
+) -> list[VoteAgreement]:
+    """One agreement a judge; without judges that of the verdicts that the votes' own table has."""
+    votes = table.file
+    found: list[tuple[str, list[PairAgreement], tuple[str, ...]]]
+    if not judges:
+        if table.verdicts is None:
+            raise ConfigError(
+                f"{votes} has no column with a judge's own votes; name it with --columns verdict=COLUMN, "
+                "or name a run folder, or --scores FILE"
+            )
+        for name, given in (("--tie", tie), ("--good-from", good_from), ("--criteria", chosen)):
+            if given is not None:
+                raise ConfigError(f"{name} is about scores; the judge of {votes} votes itself")
+        one = agree_on_pairs(table.votes, "The judge's own votes", drawing=drawing)
+        found = [(f"column {table.verdicts}", [one], ())]
+    elif not table.votes[0].a:
+        raise ConfigError(
+            f"{votes} names no editors, so that no scores can be looked up; expected columns editor_a and editor_b"
+        )
+    else:
+        found = [(one.name, _pairs(table, one, chosen, good_from, tie, drawing), one.notes) for one in judges]
+    return [
+        VoteAgreement(judge=name, people=str(votes), pairs=tuple(pairs), bootstrap=drawing, notes=(*table.notes, *notes))
+        for name, pairs, notes in found
+    ]
 
+
+def _pairs(
+    table: VoteTable,
+    judge: _Judge,
+    chosen: tuple[str, ...] | None,
+    good_from: str | None,
+    tie: str | None,
+    drawing: Drawing,
+) -> list[PairAgreement]:
+    """One for each metric, and one for the mean of a run's metrics (on 0 to 100) if there are several."""
+    values: dict[str, dict[tuple[str, str], float]] = {}
+    titles: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for metric in judge.metrics:
+        name, short, title = (metric,) * 3 if isinstance(metric, str) else (metric.id, metric.short, metric.name)
+        titles[name] = title
+        names |= {short.casefold(): name, name.casefold(): name}
+        answers = judge.column.of(name)
+        values[name] = {key[:2]: v for key, v in answers.items() if isinstance(v, float) and not any(key[2:])}
+    bounded = [m for m in judge.metrics if not isinstance(m, str)]
+    if len(bounded) > 1 and all(m.domain.bounds is not None for m in bounded):
+        titles["overall"] = "Overall (mean of the criteria, 0 to 100)"
+        names["overall"] = "overall"
+        shared = set.intersection(*(set(values[m.id]) for m in bounded))
+        values["overall"] = {
+            key: sum(n for m in bounded if (n := m.normalise(values[m.id][key])) is not None) / len(bounded)
+            for key in shared
+        }
+    wanted = list(titles)
+    if chosen is not None:
+        if unknown := next((word for word in chosen if word.casefold() not in names), None):
+            raise ConfigError(f"--criteria {unknown}: expected one of {', '.join(titles)}")
+        wanted = [names[word.casefold()] for word in chosen]
+    known = {key[:2]: None for key in judge.column.items}
+    if not any((vote.a, vote.item) in known or (vote.b, vote.item) in known for vote in table.votes):
+        first, ours = table.votes[0], next(iter(known), ("", ""))
+        raise ConfigError(
+            f"none of the pairs of {table.file} is in {judge.where}: people voted on item {first.item!r} by {first.a!r} "
+            f"and {first.b!r}, and it has item {ours[1]!r} by {ours[0]!r}"
+        )
+    difference = None if tie == "best" else _finite(tie or "0", "--tie")
+    if difference is not None and difference < 0:
+        raise ConfigError(f"--tie {tie}: expected a difference of 0 or more, or best")
+    good = None if good_from is None else _finite(good_from, "--good-from")
+
+    def agreement(name: str) -> PairAgreement:
+        def score(editor: str, item: str) -> float | None:
+            return values[name].get((editor, item))
+
+        return agree_on_pairs(table.votes, titles[name], score=score, tie=difference, good=good, drawing=drawing)
+
+    return [agreement(name) for name in wanted]
+
+
+def _finite(text: str, option: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise ConfigError(f"{option} {text}: expected a number")
+    return found
+
+
+def _print(found: Sequence[JudgeAgreement | VoteAgreement], *, as_json: bool, as_csv: bool, as_markdown: bool) -> None:
     if as_json:
-        data: Mapping[str, Json] = {"judges": [one.to_json() for one in found]}
-        typer.echo(render.json_text(data), nl=False)
+        typer.echo(render.json_text({"judges": [one.to_json() for one in found]}), nl=False)
     elif as_csv:
         typer.echo(render.records_csv([record for one in found for record in one.records()]), nl=False)
     elif as_markdown:

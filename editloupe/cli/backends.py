@@ -7,9 +7,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
+from editloupe import plugins
+from editloupe.backends.base import open_backend
+from editloupe.backends.probe import probe as run
 from editloupe.cli.options import AsJson
 from editloupe.cli.output import note, plain, print_json, say, table
+from editloupe.runs.store import RunStore
 
 _WHAT = {
     "baseline": ("baseline", "rules on pixels, embedded: no key, no GPU, no network; not an LMM"),
@@ -27,21 +32,19 @@ _WHAT = {
 _STYLES = {"yes": "green", "no": "yellow", "failed": "red"}
 
 
-def listing() -> None:
-    """List the backends that --backend takes."""
-    from editloupe import plugins
-
+def backends(context: typer.Context) -> None:
+    """List the backends that --backend takes, or ask one what it can do."""
+    if context.invoked_subcommand:
+        return
     names = plugins.names("backends")
-    table(
-        *("Backend", "What it is", "From"),
-        rows=[(*_WHAT.get(name, (f"{name}/…", "")), plugins.origin("backends", name)) for name in names],
-    )
+    rows = [(*_WHAT.get(name, (f"{name}/…", "")), plugins.origin("backends", name)) for name in names]
+    table("Backend", "What it is", "From", rows=rows)
 
 
 def probe(
-    uri: Annotated[str, typer.Argument(metavar="URI", help="As --backend takes it, for example openai/gpt-4.1.")],
+    uri: Annotated[str, Argument(metavar="URI", help="As --backend takes it, for example openai/gpt-4.1.")],
     run_folder: Annotated[
-        Path | None, typer.Option("--run", help="Keep the table in this run folder, where editloupe show has it.")
+        Path | None, Option("--run", help="Keep the table in this run folder, where editloupe show has it.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -50,10 +53,6 @@ def probe(
     About seven short questions with small drawn pictures, at the provider's price. Exit code 0 where it can judge
     (answers, sees, tells pictures apart), 1 where it cannot, 2 for a URI that cannot be opened.
     """
-    from editloupe.backends.base import open_backend
-    from editloupe.backends.probe import probe as run
-    from editloupe.runs.store import RunStore
-
     backend = open_backend(uri)
     # A folder that is no run is found before anything is asked.
     store = None if run_folder is None else RunStore.read(run_folder)
@@ -69,13 +68,11 @@ def probe(
         say(f"{backend.uri}: {report.verdict}")
         return 0
     say(f"{backend.uri} at {backend.endpoint}")
-    table(
-        *("Can it …", "", "Asked", "Answered"),
-        rows=[
-            [plain(cell, _STYLES.get(row.result, "dim")) for cell in (row.name, row.result, row.asked, row.answered)]
-            for row in report.rows
-        ],
-    )
+    rows = [
+        [plain(cell, _STYLES.get(row.result, "dim")) for cell in (row.name, row.result, row.asked, row.answered)]
+        for row in report.rows
+    ]
+    table("Can it …", "", "Asked", "Answered", rows=rows)
     tokens = f"{report.usage.total:,} tokens" if report.usage.total else "tokens not told"
     say(f"{report.verdict} ({report.asked} questions answered, {tokens})")
     return 0 if report.can_judge else 1

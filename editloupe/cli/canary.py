@@ -4,43 +4,38 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from editloupe.cli.judge_report import spent_message
 from editloupe.cli.options import AsJson, JudgeName, settled
-from editloupe.cli.output import note, out, print_json, say, say_first
-from editloupe.cli.progress import progress, stoppable
-from editloupe.cli.recorded import backends_of, recorded_runs, refuse_elsewhere
-from editloupe.cli.select import one_judge
+from editloupe.cli.output import note, out, print_json, progress, say, say_first, stoppable
+from editloupe.cli.recorded import backends_of, one_judge, recorded_runs, refuse_elsewhere
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from editloupe.reports.canary import Canary, Flip
+from editloupe.reports import canary as report
+from editloupe.reports import render
+from editloupe.reports.canary import Canary, Flip
+from editloupe.runs.execute import execute
+from editloupe.runs.setup import open_setup
+from editloupe.runs.store import RunStore
 
 
 def canary(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run whose verdicts are the measure.")],
+    run: Annotated[Path, Argument(metavar="RUN", help="The run whose verdicts are the measure.")],
     backend: Annotated[
-        str | None, typer.Option(help="Whom to ask: provider/model. Default: the judge that the run was judged by.")
+        str | None, Option(help="Whom to ask: provider/model. Default: the judge that the run was judged by.")
     ] = None,
     judge: JudgeName = None,
-    samples: Annotated[int, typer.Option(min=1, help="How many samples are asked again; always the same ones.")] = 20,
+    samples: Annotated[int, Option(min=1, help="How many samples are asked again; always the same ones.")] = 20,
     fail_above: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Exit with 4 where a larger share of labels has flipped.")
+        float | None, Option(min=0, max=1, help="Exit with 4 where a larger share of labels has flipped.")
     ] = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="For the new verdicts. Default: RUN/canary/TIME.")] = None,
+    out_dir: Annotated[Path | None, Option("--out", help="For the new verdicts. Default: RUN/canary/TIME.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?"""
-    from editloupe.reports import canary as report
-    from editloupe.reports import render
-    from editloupe.runs.execute import execute
-    from editloupe.runs.setup import open_setup
-    from editloupe.runs.store import RunStore
-
     recorded = one_judge(RunStore.read(run), judge)
     keys = report.fixed_set(recorded.findings, samples)
     if not keys:

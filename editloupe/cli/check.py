@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from editloupe.cli.options import AsJson, FieldsFile, editors
 from editloupe.cli.output import plain, print_json, say, table
-
-if TYPE_CHECKING:
-    from editloupe.data.check import DataReport
+from editloupe.data.check import DataReport
+from editloupe.data.check import check as check_data
+from editloupe.data.images import ImageStore
 
 
 def check(
-    path: Annotated[Path, typer.Argument(help="Folder of edits, or a metadata file.")],
-    edited: Annotated[list[str] | None, typer.Option(help="NAME=DIR: an editor's outputs; may be repeated.")] = None,
-    format: Annotated[str, typer.Option(help="auto, imagefolder, pairs or dlebench.")] = "auto",
+    path: Annotated[Path, Argument(help="Folder of edits, or a metadata file.")],
+    edited: Annotated[list[str] | None, Option(help="NAME=DIR: an editor's outputs; may be repeated.")] = None,
+    format: Annotated[str, Option(help="auto, imagefolder, pairs or dlebench.")] = "auto",
     fields: FieldsFile = None,
     as_json: AsJson = False,
 ) -> int:
     """Validate a folder of edits without a model. Exit code 0: no error (warnings may stand); 1: errors."""
-    from editloupe.data.check import check as check_data
-    from editloupe.data.images import ImageStore
-
     report = check_data(path, store=ImageStore(), format=format, edited=editors(edited or []), fields=fields)
     if as_json:
         print_json(report.to_json(), indent=2)
@@ -35,14 +32,12 @@ def check(
 
 def _show(path: Path, report: DataReport) -> None:
     if report.problems:
-        styles = {"error": "red"}
-        table(
-            *("", "Kind", "Sample", "What"),
-            rows=[
-                (plain(p.severity, styles.get(p.severity, "yellow")), p.kind.replace("_", " "), p.sample, p.message)
-                for p in report.problems
-            ],
-        )
+        styles = {"error": "red", "warning": "yellow"}
+        rows = [
+            (plain(one.severity, styles[one.severity]), one.kind.replace("_", " "), one.sample, one.message)
+            for one in report.problems
+        ]
+        table("", "Kind", "Sample", "What", rows=rows)
     missing = report.counts.get("missing_output", 0)
     usable = report.usable - missing
     for line in report.notes:

@@ -2,56 +2,56 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from editloupe.cli.options import words
-from editloupe.cli.output import note, out, plain
+from editloupe.backends.prices import read_prices
+from editloupe.cli.options import (
+    Columns,
+    HumanFile,
+    JsonFigures,
+    Level,
+    MarkdownFigures,
+    PricesFile,
+    Resamples,
+    Seed,
+    words,
+)
+from editloupe.cli.output import note, out, print_json, say
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from editloupe.reports.judged import Judged
+from editloupe.reports import render
+from editloupe.reports.compare import compare as compare_judges
+from editloupe.reports.compare import human_column
+from editloupe.reports.compare_tables import tables, write_comparison
+from editloupe.reports.equal_cost import at_equal_cost
+from editloupe.reports.judged import Judged, read_judged
+from editloupe.reports.label_tables import column_names
+from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Drawing
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.", metavar="RUN…", show_default=False)],
+    runs: Annotated[list[Path], Argument(help="Run folders.", metavar="RUN…", show_default=False)],
     judges: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Only these judges, by name, id or URI, in this order.")
+        str | None, Option(metavar="A,B,…", help="Only these judges, by name, id or URI, in this order.")
     ] = None,
-    human: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="People's ratings, as for align. Default: those in the runs' samples, if any."),
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="ROLE=COLUMN,…", help="What columns of --human hold, where names do not say it.")
-    ] = None,
+    human: HumanFile = None,
+    columns: Columns = None,
     equal_cost: Annotated[
-        bool, typer.Option("--equal-cost", help="Of judges with repeats count as many as the dearest other one spends.")
+        bool, Option("--equal-cost", help="Of judges with repeats count as many as the dearest other one spends.")
     ] = False,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Keep tables and plots in this folder.")] = None,
-    prices: Annotated[Path | None, typer.Option(help="Prices (TOML) of models that no list has.")] = None,
-    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2000,
-    level: Annotated[float, typer.Option(min=0.5, max=0.999, help="Level of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the resamples.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="All figures as JSON on standard output; no files.")] = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown on standard output; no files.")] = False,
+    out_dir: Annotated[Path | None, Option("--out", help="Keep tables and plots in this folder.")] = None,
+    prices: PricesFile = None,
+    resamples: Resamples = RESAMPLES,
+    level: Level = LEVEL,
+    seed: Seed = SEED,
+    as_json: JsonFigures = False,
+    as_markdown: MarkdownFigures = False,
 ) -> int:
     """Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?"""
-    from dataclasses import replace
-
-    from editloupe.backends.prices import read_prices
-    from editloupe.reports import render
-    from editloupe.reports.compare import compare as compare_judges
-    from editloupe.reports.compare import human_column
-    from editloupe.reports.compare_tables import tables, write_comparison
-    from editloupe.reports.equal_cost import at_equal_cost
-    from editloupe.reports.judged import read_judged
-    from editloupe.reports.label_tables import column_names
-    from editloupe.stats.bootstrap import Drawing
-
     found = _chosen(read_judged(runs), words(judges))
     people, notes = human_column(found, human, column_names(columns, "--columns"))
     priced = read_prices(prices)
@@ -62,21 +62,20 @@ def compare(
     comparison = compare_judges(found, prices=priced, people=people, drawing=drawing)
     comparison = replace(comparison, notes=(*comparison.notes, *notes))
     if as_json:
-        typer.echo(json.dumps(comparison.to_json(), ensure_ascii=False, allow_nan=False))
+        print_json(comparison.to_json())
         return 0
     if as_markdown:
         typer.echo("\n".join(map(render.markdown, tables(comparison))), nl=False)
         return 0
-    console = out()
     for number, judge in enumerate(found, start=1):
-        console.print(plain(f"{number} {judge.name}: {judge.describe()}", "bold"), soft_wrap=True)
+        say(f"{number} {judge.name}: {judge.describe()}", "bold")
     for text in comparison.notes:
         note(text)
     for table in tables(comparison, whole=False):
-        console.print(render.terminal(table))
+        out().print(render.terminal(table))
     if out_dir is not None:
         written = write_comparison(comparison, out_dir)
-        console.print(plain(f"\n{len(written)} files in {out_dir}: compare.md, compare.json, tables as CSV, plots as SVG"))
+        say(f"\n{len(written)} files in {out_dir}: compare.md, compare.json, tables as CSV, plots as SVG")
     return 0
 
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from rich.table import Table
-
+from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.judge_report import heading_of
-from editloupe.cli.output import out, print_json, say, say_first
+from editloupe.cli.output import many, print_json, say, say_first, table
+from editloupe.reports.closing import Heading
+from editloupe.runs.estimate import RULES, Ahead, End, Estimate, estimate, look_ahead, total
+from editloupe.runs.judges import Entry
+from editloupe.runs.sent_sizes import small_targets_message
+from editloupe.runs.setup import Setup
 from editloupe.values import Json, sample_key
-
-if TYPE_CHECKING:
-    from editloupe.backends.prices import Prices
-    from editloupe.reports.closing import Heading
-    from editloupe.runs.estimate import Ahead, End, Estimate
-    from editloupe.runs.judges import Entry
-    from editloupe.runs.setup import Setup
 
 _SHOWN = 10
 """Lines of a list that a terminal shows; --json gives all."""
@@ -26,9 +22,6 @@ _SHOWN = 10
 
 def dry_run(judges: Sequence[Setup], entries: Sequence[Entry], folder: Path, *, as_json: bool) -> int:
     """Print what judging into `folder` would do, for each judge and for all. Nobody is asked, nothing is written."""
-    from editloupe.backends.prices import read_prices
-    from editloupe.runs.estimate import RULES, estimate, look_ahead, total
-
     prices = read_prices(judges[0].config.prices)
     ahead = [look_ahead(setup, folder, entries=entries) for setup in judges]
     found = [estimate(setup, one, prices) for setup, one in zip(judges, ahead, strict=True)]
@@ -49,7 +42,7 @@ def dry_run(judges: Sequence[Setup], entries: Sequence[Entry], folder: Path, *, 
     asks = any(setup.backend.traits.is_lmm for setup in judges)
     if len(judges) > 1:
         say("")
-        out().print(_table(together, f"All {len(judges)} judges together", is_lmm=asks))
+        _table(together, f"All {len(judges)} judges together", is_lmm=asks)
     if asks:
         say(f"Rough rules: {RULES}.", "dim")
     return 0
@@ -67,8 +60,6 @@ def _of_data(ahead: Ahead) -> None:
 
 
 def _of_judge(setup: Setup, heading: Heading, found: Estimate, folder: Path, prices: Prices) -> None:
-    from editloupe.runs.sent_sizes import small_targets_message
-
     ahead, is_lmm = found.ahead, setup.backend.traits.is_lmm
     say(heading.text)
     for line in heading.notes:
@@ -80,37 +71,31 @@ def _of_judge(setup: Setup, heading: Heading, found: Estimate, folder: Path, pri
         sizes = [f"{key}, {t.role}: {t.name} is {t.sent_width:.0f}×{t.sent_height:.0f} px" for key, t in found.small]
         _list(small or "", sizes)
     say("")
-    out().print(_table((found.least, found.most), "Estimate", is_lmm=is_lmm))
+    _table((found.least, found.most), "Estimate", is_lmm=is_lmm)
     if is_lmm:
         image_rule = found.image_rule or "no formula is known for this model: unknown, and so is the cost"
         say(f"Image tokens: {image_rule}. Prices: {prices.basis(setup.backend)}.", "dim")
 
 
 def _of_run(folder: Path, ahead: Ahead, repeats: int) -> str:
-    tasks = _many(len(ahead.due) + ahead.reused, "task") + (f" ({repeats} repeats a question)" if repeats > 1 else "")
+    tasks = many(len(ahead.due) + ahead.reused, "task") + (f" ({repeats} repeats a question)" if repeats > 1 else "")
     begun = f", {ahead.begun} of them go on from where they stopped" if ahead.begun else ""
     reused = f"{ahead.reused} stand in {folder}" if ahead.reused else f"none stands in {folder} yet"
     grows = " Further questions follow from the answers and are not counted." if ahead.grows else ""
-    return f"{_many(len(ahead.loaded.samples), 'sample')}, {tasks}: {reused}, {len(ahead.asked)} to ask{begun}.{grows}"
+    return f"{many(len(ahead.loaded.samples), 'sample')}, {tasks}: {reused}, {len(ahead.asked)} to ask{begun}.{grows}"
 
 
-def _table(ends: tuple[End, End], title: str, *, is_lmm: bool) -> Table:
-    table = Table("", title=title, title_justify="left")
-    table.add_column("One call a task", justify="right")
-    table.add_column("Every turn used", justify="right")
-    table.add_row("Calls", *(f"{end.calls:,}" for end in ends))
-    if not is_lmm:
-        return table
-    table.add_row("Images sent", *(f"{end.images:,}" for end in ends))
-    table.add_row("Text tokens", *(f"{end.text_tokens:,}" for end in ends))
-    table.add_row("Image tokens", *(_known(end.image_tokens) for end in ends))
-    table.add_row("Output tokens", *(f"{end.output_tokens:,}" for end in ends))
-    table.add_row("Cost in USD", *("unknown" if end.cost is None else f"{end.cost:.4g}" for end in ends))
-    return table
-
-
-def _known(count: int | None) -> str:
-    return "unknown" if count is None else f"{count:,}"
+def _table(ends: tuple[End, End], title: str, *, is_lmm: bool) -> None:
+    rows = [
+        ["Calls", *(f"{end.calls:,}" for end in ends)],
+        ["Images sent", *(f"{end.images:,}" for end in ends)],
+        ["Text tokens", *(f"{end.text_tokens:,}" for end in ends)],
+        ["Image tokens", *("unknown" if end.image_tokens is None else f"{end.image_tokens:,}" for end in ends)],
+        ["Output tokens", *(f"{end.output_tokens:,}" for end in ends)],
+        ["Cost in USD", *("unknown" if end.cost is None else f"{end.cost:.4g}" for end in ends)],
+    ]
+    heads = ("One call a task", "Every turn used")
+    table("", *heads, rows=rows if is_lmm else rows[:1], title=title, right=heads)
 
 
 def _list(title: str, lines: list[str]) -> None:
@@ -146,7 +131,3 @@ def _as_json(setup: Setup, folder: Path, heading: Heading, found: Estimate, basi
         "rules": rules,
         "notes": [*heading.notes, *ahead.loaded.notes],
     }
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -2,57 +2,51 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
+from editloupe.backends.base import open_backend
 from editloupe.cli.options import AsJson, CriterionName, JudgeName, RepeatNumber, RunFolder, read_text, words
-from editloupe.cli.output import command, print_json, say
-from editloupe.cli.select import findings_of
+from editloupe.cli.output import command, many, print_json, say
+from editloupe.cli.recorded import findings_of, refuse_elsewhere, run_toolbox
 from editloupe.errors import ConfigError
+from editloupe.runs.fork import Changes, Forked
+from editloupe.runs.fork import fork as go
+from editloupe.runs.store import RunStore
+from editloupe.traces.lineage import FORKS, family
+from editloupe.traces.read import read_trace
 from editloupe.values import Json, sample_key
-
-if TYPE_CHECKING:
-    from editloupe.runs.fork import Forked
-    from editloupe.runs.store import RunStore
 
 
 def fork(
     run: RunFolder,
-    sample: Annotated[str, typer.Argument(help="A sample id, or EDITOR/ID.")],
-    at: Annotated[
-        int, typer.Option("--at", min=0, help="Steps to keep, as show numbers them; 0 keeps the question alone.")
-    ],
+    sample: Annotated[str, Argument(help="A sample id, or EDITOR/ID.")],
+    at: Annotated[int, Option("--at", min=0, help="Steps to keep, as show numbers them; 0 keeps the question alone.")],
     criterion: CriterionName = None,
     judge: JudgeName = None,
     repeat: RepeatNumber = None,
-    of: Annotated[int | None, typer.Option(min=1, help="Continue this fork, as show numbers them.")] = None,
-    backend: Annotated[str | None, typer.Option(help="Who goes on. Default: who judged.")] = None,
-    add_instruction: Annotated[Path | None, typer.Option(help="A text file: said to the model after that step.")] = None,
-    tools: Annotated[str | None, typer.Option(help='Comma-separated tools from then on; "none" for none.')] = None,
-    edit_observation: Annotated[Path | None, typer.Option(help="A text file: what that step's tool says instead.")] = None,
-    call: Annotated[int | None, typer.Option(min=1, help="Which of the step's calls --edit-observation means.")] = None,
+    of: Annotated[int | None, Option(min=1, help="Continue this fork, as show numbers them.")] = None,
+    backend: Annotated[str | None, Option(help="Who goes on. Default: who judged.")] = None,
+    add_instruction: Annotated[Path | None, Option(help="A text file: said to the model after that step.")] = None,
+    tools: Annotated[str | None, Option(help='Comma-separated tools from then on; "none" for none.')] = None,
+    edit_observation: Annotated[Path | None, Option(help="A text file: what that step's tool says instead.")] = None,
+    call: Annotated[int | None, Option(min=1, help="Which of the step's calls --edit-observation means.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """Go on from a step of a verdict with another backbone, instruction, observation or set of tools."""
-    from editloupe.backends.base import open_backend
-    from editloupe.cli.recorded import refuse_elsewhere, run_toolbox
-    from editloupe.runs.fork import Changes
-    from editloupe.runs.fork import fork as go
-    from editloupe.runs.store import RunStore
-
     if call is not None and edit_observation is None:
         raise ConfigError("--call says which observation --edit-observation means; it says nothing alone")
     chosen = None if tools is None else () if tools.strip() == "none" else words(tools)
     changes = Changes(
-        instruction=_words(add_instruction, "--add-instruction"),
+        instruction=None if add_instruction is None else read_text(add_instruction, "--add-instruction", "the words"),
         tools=chosen,
-        observation=_words(edit_observation, "--edit-observation"),
+        observation=None if edit_observation is None else read_text(edit_observation, "--edit-observation", "the words"),
         call=call,
     )
-    store = RunStore.edit(run)
-    try:
+    with closing(RunStore.edit(run)) as store:
         store.refuse_rescored()
         name, uri = _trace(store, sample, criterion, judge, repeat, of)
         if backend is None:
@@ -65,8 +59,6 @@ def fork(
             toolbox=run_toolbox(store, chosen),
             changes=changes,
         )
-    finally:
-        store.close()
     _report(forked, run, sample, as_json=as_json)
     return 0 if forked.finding.status == "ok" else 1
 
@@ -75,9 +67,6 @@ def _trace(
     store: RunStore, sample: str, criterion: str | None, judge: str | None, repeat: int | None, of: int | None
 ) -> tuple[str, str]:
     """(path of the trace inside the run, the judge's URI). Raises ConfigError unless it is exactly one."""
-    from editloupe.traces.lineage import FORKS, family
-    from editloupe.traces.read import read_trace
-
     uris, names = store.judges(), store.judge_names()
     found = findings_of(store, sample=sample, criterion=criterion, judge=judge, repeat=repeat)
     traced = [f for f in found if f.trace is not None and f.judge_id in uris]
@@ -102,10 +91,6 @@ def _trace(
     return name, str(read_trace(store.folder / name).header.judge.get("backend"))
 
 
-def _words(path: Path | None, option: str) -> str | None:
-    return None if path is None else read_text(path, option, "the words")
-
-
 def _report(forked: Forked, run: Path, sample: str, *, as_json: bool) -> None:
     finding, recorded = forked.finding, forked.recorded
     if as_json:
@@ -120,7 +105,6 @@ def _report(forked: Forked, run: Path, sample: str, *, as_json: bool) -> None:
     then = "not finished" if recorded is None else recorded.label or recorded.status
     now = finding.label or f"{finding.status}: {finding.reason}"
     step = forked.parent.step
-    kept = "the question" if step == 0 else "1 step" if step == 1 else f"{step} steps"
-    say(f"Kept {kept} of {forked.parent.trace}")
+    say(f"Kept {many(step, 'step') if step else 'the question'} of {forked.parent.trace}")
     say(f"Parent: {then}\nFork:   {now}")
     say(f"Look at it: {command('show', run, sample)}")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from editloupe.cli.output import fail, note, out, plain
+from editloupe.cli.options import Columns, HumanFile
+from editloupe.cli.output import fail, out, plain, print_json, say, warn
 from editloupe.errors import ConfigError, StorageError
-
-if TYPE_CHECKING:
-    from editloupe.reports.gate import People
-    from editloupe.reports.judged import Judged
-    from editloupe.runs.store import RunStore
+from editloupe.exports.junit import write_gate_junit
+from editloupe.reports import gate as gates
+from editloupe.reports import render
+from editloupe.reports.columns import column_of, join
+from editloupe.reports.gate import People
+from editloupe.reports.human_labels import read_people
+from editloupe.reports.judged import Judged, chosen
+from editloupe.runs.store import RunStore
 
 FAILED = 100
 """Exit code of a requirement that does not hold; no other ending has it."""
@@ -24,39 +27,28 @@ UNDEFINED = 2
 
 
 def gate(
-    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)] = None,
+    run: Annotated[Path | None, Argument(metavar="RUN", help="A run folder.", show_default=False)] = None,
     require: Annotated[
-        list[str] | None, typer.Option(help="METRIC>=NUMBER (or <=, >, <), such as 'mean(if)>=60'; may be repeated.")
+        list[str] | None, Option(help="METRIC>=NUMBER (or <=, >, <), such as 'mean(if)>=60'; may be repeated.")
     ] = None,
-    judge: Annotated[str | None, typer.Option(help="One judge of the run, by id or URI. Default: each must hold.")] = None,
-    editor: Annotated[str | None, typer.Option(help="One editor's samples alone. Default: all together.")] = None,
-    human: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="People's ratings: CSV, JSONL or Parquet. Default: those in the run's samples."),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="ROLE=COLUMN,…", help="What columns of --human hold, where names do not say it."),
-    ] = None,
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")] = None,
+    judge: Annotated[str | None, Option(help="One judge of the run, by id or URI. Default: each must hold.")] = None,
+    editor: Annotated[str | None, Option(help="One editor's samples alone. Default: all together.")] = None,
+    human: HumanFile = None,
+    columns: Columns = None,
+    junit: Annotated[Path | None, Option(metavar="FILE", help="Write JUnit XML.")] = None,
     summary: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE", envvar="GITHUB_STEP_SUMMARY", show_envvar=True, help="Append a Markdown table to this file."
         ),
     ] = None,
-    metrics: Annotated[bool, typer.Option("--metrics", help="List what a requirement may speak of.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    metrics: Annotated[bool, Option("--metrics", help="List what a requirement may speak of.")] = False,
+    as_json: Annotated[bool, Option("--json", help="JSON on standard output.")] = False,
 ) -> int:
     """Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked."""
-    from editloupe.reports import gate as gates
-    from editloupe.reports import render
-    from editloupe.reports.judged import chosen
-    from editloupe.runs.store import RunStore
-
     if metrics:
         for form, told in gates.METRICS.items():
-            out().print(plain(form, "bold"))
+            say(form, "bold")
             out().print(plain(f"    {told}"))
         return 0
     if run is None:
@@ -70,9 +62,7 @@ def gate(
     requirements = [gates.parse(text, rubric) for text in require]
     if human is not None and not any(r.human for r in requirements):
         raise ConfigError("--human is given and no requirement speaks of people; add --require 'kappa(human)>=0.6'")
-    for problem in store.problems:
-        note(f"warning: {problem}")
-
+    warn(store.problems)
     checked = []
     for judged in chosen(store, judge):
         which = judged if editor is None else gates.of_editor(judged, editor)
@@ -83,15 +73,18 @@ def gate(
     code = FAILED if failed else UNDEFINED if undefined else 0
     title = f"{len(checked) - len(failed) - len(undefined)} of {len(checked)} requirements hold"
     if junit is not None:
-        from editloupe.exports.junit import write_gate_junit
-
         write_gate_junit(checked, junit)
     if summary is not None:
-        _append(summary, render.markdown(gates.table(checked, f"Gate of {run}: {title}")) + "\n")
+        try:
+            summary.parent.mkdir(parents=True, exist_ok=True)
+            with summary.open("a", encoding="utf-8", errors="replace") as file:
+                file.write(render.markdown(gates.table(checked, f"Gate of {run}: {title}")) + "\n")
+        except OSError as error:
+            raise StorageError(f"{summary} cannot be written: {error.strerror or error}") from error
     if as_json:
-        typer.echo(json.dumps({"exit": code, "checked": [one.to_json() for one in checked]}, ensure_ascii=False))
+        print_json({"exit": code, "checked": [one.to_json() for one in checked]})
         return code
-    out().print(plain(f"Run: {run}", "bold"), soft_wrap=True)
+    say(f"Run: {run}", "bold")
     out().print(render.terminal(gates.table(checked, title)))
     for one in (*failed, *undefined):
         fail(f"{one.told} [{one.judge}]")
@@ -100,20 +93,7 @@ def gate(
 
 def _people(store: RunStore, judged: Judged, human: Path | None, columns: str | None, editor: str | None) -> People:
     """The judge's column with people's ratings. Raises ConfigError if there are none, or nothing meets."""
-    from editloupe.reports.columns import column_of, join
-    from editloupe.reports.human_labels import read_people
-
     column = column_of(judged)
     items, joined = join(column.items, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)
-    for text in joined.notes:
-        note(f"warning: {text}")
+    warn(joined.notes)
     return column, {key: item for key, item in items.items() if editor is None or key[0] == editor}, joined
-
-
-def _append(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error

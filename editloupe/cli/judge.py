@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import shlex
+import textwrap
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, TypeAlias
 
 import typer
+from typer import Option
 
+from editloupe import plugins
+from editloupe.backends.base import LMM, BackendURI, parse_uri
+from editloupe.backends.prices import read_prices
+from editloupe.backends.vllm_server import Server, check_launch, unstarted
+from editloupe.backends.vllm_server import launched as start
 from editloupe.cli import judge_report
-from editloupe.cli.launch import before_launch, launch_of, launched, with_backend
+from editloupe.cli.dry_run import dry_run as estimate
 from editloupe.cli.options import OUTPUT, AsJson, read_config, run_options, settled
-from editloupe.cli.output import fail, note, say, slug
-from editloupe.cli.progress import progress, stoppable
-from editloupe.config import RunConfig
+from editloupe.cli.output import fail, note, plain, progress, say, slug, status, stoppable
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import BackendError, ConfigError
 from editloupe.findings import PENDING
+from editloupe.runs.budget import Ledger, RunBudget
+from editloupe.runs.estimate import look_ahead
+from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.judges import Entry
+from editloupe.runs.setup import Setup, open_setup
 from editloupe.values import digest
-
-if TYPE_CHECKING:
-    from editloupe.runs.budget import RunBudget
-    from editloupe.runs.execute import Outcome
-    from editloupe.runs.judges import Entry
-    from editloupe.runs.setup import Setup
 
 HELLO = """\
 editloupe judge PATH judges a folder of image edits.
@@ -42,14 +50,11 @@ def judge(
     runs: list[RunConfig],
     *,
     out_dir: Annotated[
-        Path | None,
-        typer.Option("--out", help="Run folder. Default: runs/NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
+        Path | None, Option("--out", help="Run folder. Default: runs/NAME-BACKEND-MODE.", rich_help_panel=OUTPUT)
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", help="Print what a run would do and cost; ask nobody, write nothing.", rich_help_panel=OUTPUT
-        ),
+        Option("--dry-run", help="Print what a run would do and cost; ask nobody, write nothing.", rich_help_panel=OUTPUT),
     ] = False,
     as_json: AsJson = False,
 ) -> int:
@@ -63,8 +68,6 @@ def judge(
     folder = out_dir or default_out(first)
     runs = [settled(run) for run in runs]
     if dry_run:
-        from editloupe.cli.dry_run import dry_run as estimate
-
         return estimate([opened(run) for run in runs], entries_of(runs), folder, as_json=as_json)
     return judge_all(runs, folder, redo=PENDING, as_json=as_json)
 
@@ -107,75 +110,90 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
 def _judge(
     run: RunConfig, folder: Path, budget: RunBudget, entries: Sequence[Entry], *, redo: frozenset[str], as_json: bool
 ) -> Outcome:
-    """entries: all judges of this command."""
-    from editloupe.runs.estimate import look_ahead
-    from editloupe.runs.setup import open_setup
-
-    def judged(setup: Setup, at_once: Callable[[], None] = lambda: None) -> Outcome:
-        return _execute(run, setup, folder, budget, entries, redo=redo, as_json=as_json, at_once=at_once)
-
-    launch = launch_of(run.judge)
-    if launch is None:
-        return judged(open_setup(run))
-    setup = open_setup(before_launch(run, launch))
-    # Errors in the other options are found before a model loads for minutes. If nothing is left to ask, none is loaded.
-    ahead = look_ahead(setup, folder, redo=redo)
-    if not ahead.asked and not ahead.grows:
-        return judged(setup)
-    with launched(launch, hidden=as_json) as (backend, server):
-        outcome = judged(open_setup(with_backend(run, backend)), server.kill)
-        if trouble := server.trouble():
+    """run: as the user gave it.   entries: all judges of this command."""
+    setup, launch, server = opened(run), _launch_of(run.judge), None
+    with ExitStack() as stack:
+        if launch is not None:
+            # Errors in the other options are found before a model loads for minutes. If nothing is left to ask, none is.
+            ahead = look_ahead(setup, folder, redo=redo)
+            if ahead.asked or ahead.grows:
+                backend, server = stack.enter_context(_launched(launch, hidden=as_json))
+                setup = open_setup(_with_backend(run, backend))
+        heading = judge_report.heading_of(setup)
+        if not as_json:
+            note(f"Judging {run.path} with {heading.judge} into {folder}")
+        at_once = server.kill if server else lambda: None
+        with stoppable(at_once) as stop, progress(hidden=as_json) as listener:
+            outcome = execute(
+                setup,
+                folder,
+                config=run.to_options(),
+                budget=budget,
+                prices=read_prices(run.prices),
+                redo=redo,
+                listener=listener,
+                stop=stop,
+                entries=[_entry(run, setup), *entries],
+            )
+        judge_report.report(outcome, heading, folder, as_json=as_json)
+        if server and (trouble := server.trouble()):
             note(trouble)
-        return outcome
-
-
-def _execute(
-    run: RunConfig,
-    setup: Setup,
-    folder: Path,
-    budget: RunBudget,
-    entries: Sequence[Entry],
-    *,
-    redo: frozenset[str],
-    as_json: bool,
-    at_once: Callable[[], None],
-) -> Outcome:
-    """run: as the user gave it.   at_once: called before a second Ctrl-C ends the process."""
-    from editloupe.backends.prices import read_prices
-    from editloupe.runs.execute import execute
-
-    heading = judge_report.heading_of(setup)
-    if not as_json:
-        note(f"Judging {run.path} with {heading.judge} into {folder}")
-    with stoppable(at_once) as stop, progress(hidden=as_json) as listener:
-        outcome = execute(
-            setup,
-            folder,
-            config=run.to_options(),
-            budget=budget,
-            prices=read_prices(run.prices),
-            redo=redo,
-            listener=listener,
-            stop=stop,
-            entries=[_entry(run, setup), *entries],
-        )
-    judge_report.report(outcome, heading, folder, as_json=as_json)
     return outcome
+
+
+Launch: TypeAlias = tuple[BackendURI, tuple[str, ...]]
+"""A server to be started: the URI that names the model, and the arguments of `vllm serve`."""
+
+
+def _launch_of(judge: JudgeConfig) -> Launch | None:
+    """Return what a judge launches; None if it launches nothing. Raises ConfigError."""
+    if not judge.launch:
+        if judge.launch_args:
+            raise ConfigError("--launch-args needs --launch")
+        return None
+    try:
+        given = shlex.split(judge.launch_args or "")
+    except ValueError as error:
+        raise ConfigError(f"--launch-args {judge.launch_args!r} cannot be split as a shell does it: {error}") from error
+    uri = parse_uri(judge.backend or "baseline")
+    if judge.tool_protocol in ("native", "auto") and not any("tool-call-parser" in a for a in given):
+        # Without these the server refuses every request that offers tools.
+        given += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    check_launch(uri, given)
+    return uri, tuple(given)
+
+
+def _with_backend(run: RunConfig, backend: LMM) -> RunConfig:
+    """Return the same run, asked of an open backend."""
+    return run.with_judge(run.judge.model_copy(update={"backend": backend}))
+
+
+@contextmanager
+def _launched(launch: Launch, *, hidden: bool) -> Iterator[tuple[LMM, Server]]:
+    """Start a server, with a progress line; yield the backend that asks it."""
+    uri, arguments = launch
+    begun = time.monotonic()
+    with ExitStack() as stack:
+        with status("starting vllm serve", hidden=hidden) as line:
+
+            def tell(seconds: float, text: str) -> None:
+                last = textwrap.shorten(text, 100, placeholder=" …")
+                line.update(plain(f"starting vllm serve {uri.model}, {seconds:.0f} s  {last}"))
+
+            pair = stack.enter_context(start(uri, arguments, progress=tell))
+        if not hidden:
+            note(f"vllm serve {uri.model} answers after {time.monotonic() - begun:.0f} s")
+        yield pair
 
 
 def opened(run: RunConfig) -> Setup:
     """Return the setup of a run. A server that it launches has not started. Raises ConfigError."""
-    from editloupe.runs.setup import open_setup
-
-    launch = launch_of(run.judge)
-    return open_setup(run if launch is None else before_launch(run, launch))
+    launch = _launch_of(run.judge)
+    return open_setup(run if launch is None else _with_backend(run, unstarted(*launch)))
 
 
 def entries_of(runs: Sequence[RunConfig]) -> list[Entry]:
     """Return how run.json lists these judges. Raises ConfigError if one cannot judge, before any has spent anything."""
-    from editloupe.backends.prices import read_prices
-    from editloupe.runs.budget import Ledger
-
     titles = Counter(run.judge.name for run in runs if run.judge.name)
     if twice := [name for name, times in titles.items() if times > 1]:
         raise ConfigError(f"several judges are called {', '.join(twice)}; each needs a name of its own")
@@ -194,15 +212,11 @@ def entries_of(runs: Sequence[RunConfig]) -> list[Entry]:
 
 
 def _entry(run: RunConfig, setup: Setup) -> Entry:
-    from editloupe.runs.judges import Entry
-
     return Entry(judge=setup.judge, name=run.judge.name, options={"backend": "baseline", **run.judge.own()})
 
 
 def budget_of(run: RunConfig) -> RunBudget:
     """Return the budget of the whole run."""
-    from editloupe.runs.budget import RunBudget
-
     return RunBudget(max_tokens=run.max_run_tokens, max_seconds=run.max_run_seconds, max_cost=run.max_cost)
 
 
@@ -234,8 +248,6 @@ def default_out(run: RunConfig) -> Path:
     The first of several judges gives its name, so that others can join them later. A short digest of the path follows if
     that folder is the run of other data with the same name.
     """
-    from editloupe import plugins
-
     assert run.path is not None
     roles = getattr(plugins.load("protocols", run.protocol), "roles", {})
     # A protocol that asks no model has nobody to be named after.

@@ -6,27 +6,25 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from editloupe.cli.output import command, note, out, print_json, say, say_first, slug, warn
+from editloupe.backends.base import LMM
+from editloupe.cli.output import command, many, note, out, print_json, say, say_first, slug, warn
 from editloupe.findings import PENDING
+from editloupe.reports import closing, render
+from editloupe.reports.closing import Heading
+from editloupe.reports.judged import judged_in
+from editloupe.reports.side_by_side import side_by_side
+from editloupe.runs.budget import Ledger
+from editloupe.runs.execute import Outcome
+from editloupe.runs.setup import Setup, weights_of
+from editloupe.scores import fault_messages
+from editloupe.tools.ablations import ABLATIONS, checked
+from editloupe.tools.reading import NoReader, open_reader
 from editloupe.values import Json
-
-if TYPE_CHECKING:
-    from editloupe.backends.base import LMM
-    from editloupe.reports.closing import Heading
-    from editloupe.runs.budget import Ledger
-    from editloupe.runs.execute import Outcome
-    from editloupe.runs.setup import Setup
 
 
 def heading_of(setup: Setup) -> Heading:
     """Return what a reader must know before the numbers: who judged, and what was missing."""
-    from editloupe.reports.closing import Heading
-    from editloupe.runs.setup import weights_of
-    from editloupe.tools.ablations import ABLATIONS, checked
-    from editloupe.tools.reading import NoReader, open_reader
-
     notes = []
     if not setup.backend.traits.is_lmm and setup.backend.uri == "baseline":
         notes.append(
@@ -40,8 +38,7 @@ def heading_of(setup: Setup) -> Heading:
     if setup.judge.constrain_labels and not setup.backend.traits.constrains_choices:
         notes.append(f"Labels were not constrained: {setup.backend.uri} cannot be held to a list (vllm/MODEL can).")
     if setup.toolbox.absent and setup.judge.kind != "measure":
-        reasons = dict.fromkeys(setup.toolbox.absent.values())
-        for reason in reasons:
+        for reason in dict.fromkeys(setup.toolbox.absent.values()):
             names = ", ".join(n for n, why in setup.toolbox.absent.items() if why == reason)
             notes.append(f"Tools absent: {names} ({reason}).")
     if setup.toolbox.tools:
@@ -61,9 +58,6 @@ def heading_of(setup: Setup) -> Heading:
 
 def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -> None:
     """Print what a judge found, or one JSON object, and write the summary into the run if it covers all samples."""
-    from editloupe.reports import closing, render
-    from editloupe.scores import fault_messages
-
     unscored = outcome.unscored
     constrained = sum(f.status == "ok" and "constrained_labels" in f.counts for f in outcome.findings)
     if constrained:
@@ -73,7 +67,9 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
     tables = closing.closing_tables(outcome.setup.protocol, outcome.scores)
     summary = closing.as_json(outcome.setup.protocol, outcome.scores, heading)
     if outcome.whole:
-        name = _summary_name(outcome)
+        # Each judge of several has its own.
+        several = len(outcome.store.judge_names()) > 1
+        name = f"summary-{slug(outcome.setup.name)}-{outcome.setup.judge.id[:6]}" if several else "summary"
         outcome.store.write_report(f"{name}.json", render.json_text(summary))
         outcome.store.write_report(f"{name}.md", closing.markdown(tables, heading))
     judged = sum(f.status == "ok" for f in outcome.findings)
@@ -117,23 +113,13 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool) -
         say(f"{why}. The same command goes on from here.")
     elif outcome.failed and outcome.ledger.refused:
         left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
-        why = f"Stopped asking, since every further question would be refused: {outcome.ledger.refused}"
-        say(why)
+        say(f"Stopped asking, since every further question would be refused: {outcome.ledger.refused}")
         say(f"{left} left. Mend this, then the same command goes on from here.")
     elif outcome.failed:
         _tell_failures(outcome, folder)
     if outcome.findings:
         first = outcome.findings[0]
         say(f"Look at one: {command('show', folder, first.about.key)}")
-
-
-def _summary_name(outcome: Outcome) -> str:
-    """Of the files in report/; each judge of several has its own."""
-    names = outcome.store.judge_names()
-    if len(names) < 2:
-        return "summary"
-    id_ = outcome.setup.judge.id
-    return f"summary-{slug(outcome.setup.name)}-{id_[:6]}"
 
 
 def _self_agreement(outcome: Outcome) -> list[str]:
@@ -152,17 +138,15 @@ def _self_agreement(outcome: Outcome) -> list[str]:
 
 def spent_message(ledger: Ledger, backend: LMM) -> str:
     """Calls, tokens and money of this visit, and what of them is estimated."""
-    calls = "1 call" if ledger.calls == 1 else f"{ledger.calls:,} calls"
     both, more = ledger.usage + ledger.estimated, ledger.estimated.total
     tokens = f"{both.input_tokens or 0:,} input and {both.output_tokens or 0:,} output tokens"
     tokens = f"about {tokens}" if more else tokens
     cost = "" if ledger.cost is None or not backend.traits.is_lmm else f", about {ledger.cost:.4g} USD"
-    spent = f"Spent: {calls}, {tokens}{cost} ({ledger.prices.basis(backend)})."
+    spent = f"Spent: {many(ledger.calls, 'call')}, {tokens}{cost} ({ledger.prices.basis(backend)})."
     if not ledger.calls_without_usage:
         return spent
-    uncounted = f"{ledger.calls_without_usage:,} calls" if ledger.calls_without_usage > 1 else "1 call"
     guess = f": {more:,} of these tokens are estimated" if more else ", and no rule is known to estimate it"
-    return f"{spent}\n{uncounted} told no usage{guess}."
+    return f"{spent}\n{many(ledger.calls_without_usage, 'call')} told no usage{guess}."
 
 
 def _tell_failures(outcome: Outcome, folder: Path) -> None:
@@ -179,10 +163,6 @@ def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | N
 
     outcome: of the last judge; None if none has begun.   codes: by judge, for one line of JSON; None for a table.
     """
-    from editloupe.reports import render
-    from editloupe.reports.judged import judged_in
-    from editloupe.reports.side_by_side import side_by_side
-
     names = {} if outcome is None else outcome.store.judge_names()
     if len(names) < 2 and codes is None:
         return

@@ -1,34 +1,36 @@
-"""`editloupe rubrics`: what is here."""
+"""`editloupe rubrics` and `schema`: what is here."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-import typer
+from typer import Argument
 
-from editloupe.cli.output import say, table
+from editloupe.cli.output import print_json, say, table
+from editloupe.exports.schema import schema as json_schema
+from editloupe.rubrics import builtin_rubrics, load_rubric
 
 
 def rubrics(
-    rubric: Annotated[str | None, typer.Argument(help="A built-in rubric or a .toml file, to see it whole.")] = None,
+    rubric: Annotated[str | None, Argument(help="A built-in rubric or a .toml file, to see it whole.")] = None,
 ) -> None:
     """List the built-in rubrics, or show one with its labels and values."""
-    from editloupe.rubrics import builtin_rubrics, load_rubric
-
     if rubric is None:
         known = {name: load_rubric(name) for name in builtin_rubrics()}
-        table(
-            *("Rubric", "Criteria", "Title"),
-            rows=[
-                (name, ", ".join(f"{c.name} ({c.short})" for c in one.criteria), one.title) for name, one in known.items()
-            ],
-        )
+        rows = [(name, ", ".join(f"{c.name} ({c.short})" for c in one.criteria), one.title) for name, one in known.items()]
+        table("Rubric", "Criteria", "Title", rows=rows)
         return
     loaded = load_rubric(rubric)
     say(f"{loaded.title} (rubric {loaded.id}, digest {loaded.digest[:12]})")
     for criterion in loaded.criteria:
-        table(
-            *("Value", "Label", "Means"),
-            rows=[(f"{level.value:g}", level.name, level.description) for level in reversed(criterion.levels)],
-            title=f"{criterion.name} ({criterion.short})",
-        )
+        rows = [(f"{level.value:g}", level.name, level.description) for level in reversed(criterion.levels)]
+        table("Value", "Label", "Means", rows=rows, title=f"{criterion.name} ({criterion.short})")
+
+
+def schema(
+    what: Annotated[
+        Literal["trace", "findings", "run"], Argument(help="A line of a trace, a line of findings.jsonl, or run.json.")
+    ],
+) -> None:
+    """Print the JSON Schema of what a run folder holds."""
+    print_json(json_schema(what), indent=2)

@@ -5,49 +5,50 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
-import typer
 import yaml
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
+from typer import Argument, Option
 
+from editloupe.backends.base import settled as settled_uri
 from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, folded
 from editloupe.errors import ConfigError
 from editloupe.values import Json
 
-PANELS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Data": ("format", "edited", "fields", "limit", "sample"),
+_FIELDS: Final = {**JudgeConfig.model_fields, **RunConfig.model_fields}
+
+
+def _fields(first: str, last: str) -> list[str]:
+    """The fields of a judge and a run from one to another, as they are declared."""
+    names = list(_FIELDS)
+    return names[names.index(first) : names.index(last) + 1]
+
+
+PANELS: Final[Mapping[str, Sequence[str]]] = {
+    "Data": _fields("format", "sample"),
     "Protocol": ("protocol", *SHORTHANDS, "option", "repeats", "aggregate_repeats", "abstain_above"),
     "Judge": ("backend", "judges", "role", "tool_protocol", "constrain_labels", "launch", "launch_args"),
-    "Tools": ("tools", "ablate", "device", "detector", "upscaler", "reader"),
-    "Sampling": ("temperature", "top_p", "seed", "reply_tokens"),
-    "Budget": (
-        "max_turns",
-        "max_calls_per_turn",
-        "max_reminders",
-        "max_tokens",
-        "max_seconds",
-        "concurrency",
-        "max_connections",
-        "max_run_tokens",
-        "max_run_seconds",
-        "max_cost",
-        "prices",
-    ),
+    "Tools": _fields("tools", "reader"),
+    "Sampling": _fields("temperature", "reply_tokens"),
+    "Budget": _fields("max_turns", "prices"),
     "Output": ("fail_on_error", "config"),
 }
 """Every option of a run, in the order of `--help`."""
 
-ONLY_HERE: Final[Mapping[str, tuple[type, str]]] = {
-    "mode": (str, "How the protocol asks, such as tool, oracle or plain."),
-    "rubric": (str, "A built-in rubric or your own .toml file."),
-    "criteria": (str, "Comma-separated criteria, such as if,vc. Default: all."),
-    "prompt": (Path, "Your own template (.md) of the question."),
-    "judges": (Path, "FILE (YAML) of named judges with options of their own."),
-    "config": (Path, "Take options from this config.yaml of a run. The command line has precedence."),
+ONLY_HERE: Final[Mapping[str, FieldInfo]] = {
+    name: FieldInfo(annotation=kind, description=text)
+    for name, kind, text in (
+        ("mode", str, "How the protocol asks, such as tool, oracle or plain."),
+        ("rubric", str, "A built-in rubric or your own .toml file."),
+        ("criteria", str, "Comma-separated criteria, such as if,vc. Default: all."),
+        ("prompt", Path, "Your own template (.md) of the question."),
+        ("judges", Path, "FILE (YAML) of named judges with options of their own."),
+        ("config", Path, "Take options from this config.yaml of a run. The command line has precedence."),
+    )
 }
 """Options that are no field of RunConfig: shorthands for options of the protocol, and files of options."""
 
@@ -63,36 +64,53 @@ _REPEATED: Final[Mapping[str, str]] = {
 OUTPUT: Final = "Output"
 """The panel of what a command itself adds: --out, --json."""
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print JSON on standard output, an object a line.", rich_help_panel=OUTPUT)
-]
+RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON on standard output, an object a line.", rich_help_panel=OUTPUT)]
 JudgeName = Annotated[
-    str | None, typer.Option("--judge", help="One judge of the run: its name, its URI, or the beginning of its id.")
+    str | None, Option("--judge", help="One judge of the run: its name, its URI, or the beginning of its id.")
 ]
-CriterionName = Annotated[str | None, typer.Option("--criterion", help="Only this metric or question, such as if.")]
-RepeatNumber = Annotated[int | None, typer.Option("--repeat", min=1, help="Only this repeat of a question, from 1.")]
-FieldsFile = Annotated[Path | None, typer.Option("--fields", help="Field mapping (TOML) for the DLEBench importer.")]
-PricesFile = Annotated[Path | None, typer.Option("--prices", help="Prices (TOML) of models that no list has.")]
+CriterionName = Annotated[str | None, Option("--criterion", help="Only this metric or question, such as if.")]
+RepeatNumber = Annotated[int | None, Option("--repeat", min=1, help="Only this repeat of a question, from 1.")]
+FieldsFile = Annotated[Path | None, Option("--fields", help="Field mapping (TOML) for the DLEBench importer.")]
+HumanFile = Annotated[
+    Path | None,
+    Option("--human", metavar="FILE", help="People's ratings: CSV, JSONL or Parquet. Default: those in the runs' samples."),
+]
+Columns = Annotated[
+    str | None,
+    Option("--columns", metavar="ROLE=COLUMN,…", help="What columns of people's table hold, where names do not say it."),
+]
+Resamples = Annotated[int, Option("--resamples", min=100, help="Bootstrap resamples.")]
+Level = Annotated[float, Option("--level", min=0.5, max=0.999, help="Level of the intervals.")]
+Seed = Annotated[int, Option("--seed", min=0, help="Seed of the resamples.")]
+JsonFigures = Annotated[bool, Option("--json", help="All figures as JSON on standard output; no files.")]
+MarkdownFigures = Annotated[bool, Option("--markdown", help="As Markdown on standard output; no files.")]
+PricesFile = Annotated[Path | None, Option("--prices", help="Prices (TOML) of models that no list has.")]
 
 
-def run_options(*, without: Collection[str] = ()) -> Callable[[Callable[..., int]], Callable[..., int]]:
+Decorator = Callable[[Callable[..., int]], Callable[..., int]]
+
+
+def run_options(*, without: Collection[str] = ()) -> Decorator:
     """Give a command the options of a run in place of its parameter `runs`: one RunConfig for each judge.
 
     without: options that the command does not take.
     """
+    names = ("path", *(name for panel in PANELS.values() for name in panel))
+    return with_options("runs", [name for name in names if name not in without], _runs)
+
+
+def with_options(parameter: str, names: Sequence[str], made: Callable[[dict[str, Any]], Any] = dict) -> Decorator:
+    """Give a command these options of a run in place of a parameter, which gets what is made of those that are given."""
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         own = inspect.signature(command, eval_str=True).parameters.values()
-        made = [one for one in _parameters() if one.name not in without]
-        names = [one.name for one in made]
-        path = _path_argument() if "path" not in without else []
-        shown = [*path, *made, *(p.replace(kind=p.KEYWORD_ONLY) for p in own if p.name != "runs")]
+        shown = [*map(_option, names), *(p.replace(kind=p.KEYWORD_ONLY) for p in own if p.name != parameter)]
 
         @functools.wraps(command)
         def run(**values: Any) -> int:
-            given = {name: values.pop(name, None) for name in (*(p.name for p in path), *names)}
-            return command(runs=_runs(given), **values)
+            given = {name: value for name in names if (value := values.pop(name)) is not None and value != []}
+            return command(**{parameter: made(given)}, **values)
 
         run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in shown}
@@ -101,67 +119,44 @@ def run_options(*, without: Collection[str] = ()) -> Callable[[Callable[..., int
     return decorate
 
 
-def _path_argument() -> list[inspect.Parameter]:
-    text = _escaped(str(RunConfig.model_fields["path"].description))
-    kind = Annotated[Path | None, typer.Argument(help=text, show_default=False)]
-    return [inspect.Parameter("path", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)]
-
-
-def _parameters() -> Iterator[inspect.Parameter]:
-    fields = {**JudgeConfig.model_fields, **RunConfig.model_fields}
-    for panel, names in PANELS.items():
-        for name in names:
-            kind, settings = _of_field(name, fields[name]) if name in fields else _of_text(*ONLY_HERE[name])
-            flag = f"--{name.replace('_', '-')}"
-            # A flag of config.yaml can be taken back.
-            flag = f"{flag}/--no-{flag[2:]}" if kind is bool else flag
-            option = typer.Option(flag, rich_help_panel=panel, **settings)
-            yield inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
-            )
-
-
-def _of_text(kind: type, text: str) -> tuple[Any, dict[str, Any]]:
-    return kind, {"help": _escaped(text), "show_default": False}
-
-
-def _of_field(name: str, field: FieldInfo) -> tuple[Any, dict[str, Any]]:
-    """The type by which typer reads an option, and its help text, bounds and default.
+def _option(name: str) -> inspect.Parameter:
+    """The parameter by which typer reads an option: its type, help text, bounds and default.
 
     An option that is not given is None, so that config.yaml and the defaults of RunConfig hold.
     """
-    kind = _kind(field.annotation)
+    field = _FIELDS.get(name) or ONLY_HERE[name]
+    kind = kind_of(field.annotation)
+    if get_origin(kind) is not Literal and kind not in (int, float, bool, Path):
+        # Comma-separated words among them.
+        kind = str
     text = str(field.description)
     if isinstance(field.default, int | float | str) and not isinstance(field.default, bool):
         text += f" Default: {field.default}."
-    settings: dict[str, Any] = {"help": _escaped(text), "show_default": False}
+    # Brackets are markup to rich.
+    settings: dict[str, Any] = {"help": text.replace("[", r"\["), "show_default": False}
+    flag = f"--{name.replace('_', '-')}"
     if name in _REPEATED:
-        return list[str], {**settings, "metavar": _REPEATED[name]}
-    if kind in (int, float):
+        kind, settings["metavar"] = list[str], _REPEATED[name]
+    elif kind in (int, float):
         settings["min"] = next((rule.ge for rule in field.metadata if isinstance(rule, Ge)), None)
         settings["max"] = next((rule.le for rule in field.metadata if isinstance(rule, Le)), None)
-    return kind, settings
+    elif kind is bool:
+        # A flag of config.yaml can be taken back.
+        flag = f"{flag}/--no-{flag[2:]}"
+    panel = next((panel for panel, names in PANELS.items() if name in names), None)
+    shown = Option(flag, rich_help_panel=panel, **settings) if panel else Argument(**settings)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, shown])
 
 
-def _kind(annotation: Any) -> Any:
-    """int for `Annotated[int, …] | None`; str for comma-separated words."""
-    if get_origin(annotation) in (Union, types.UnionType):
+def kind_of(annotation: Any) -> Any:
+    """Return int for `Annotated[int, …] | None`: the first type of a union, without what annotates it."""
+    while get_origin(annotation) in (Union, types.UnionType, Annotated):
         annotation = next(one for one in get_args(annotation) if one is not types.NoneType)
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    if get_origin(annotation) is Literal:
-        return annotation
-    return annotation if annotation in (int, float, bool, Path) else str
+    return annotation
 
 
-def _escaped(text: str) -> str:
-    """Brackets are markup to rich."""
-    return text.replace("[", r"\[")
-
-
-def _runs(given: Mapping[str, Any]) -> list[RunConfig]:
+def _runs(given: dict[str, Any]) -> list[RunConfig]:
     """The runs that a command line describes. Raises ConfigError."""
-    given = {name: value for name, value in given.items() if value is not None and value != []}
     file, judges = given.pop("config", None), given.pop("judges", None)
     if any(not uri.strip() for uri in given.get("backend", ())):
         raise ConfigError("--backend is empty; leave it out for the pixel baseline, or name provider/model")
@@ -169,7 +164,7 @@ def _runs(given: Mapping[str, Any]) -> list[RunConfig]:
         given["edited"] = editors(given["edited"])
     if judges is not None:
         given["judges"] = _mapping(judges, "names of judges, each with its backend, such as 'small: openai/MODEL'")
-    line, kept = folded(_absolute(given)), {} if file is None else folded(read_config(file))
+    line, kept = folded(absolute(given)), {} if file is None else folded(read_config(file))
     if "backend" in line or "judges" in line:
         kept = {name: value for name, value in kept.items() if name not in ("backend", "judges")}
     # Of the protocol's options, each by itself.
@@ -181,8 +176,8 @@ def _runs(given: Mapping[str, Any]) -> list[RunConfig]:
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
 
 
-def _absolute(given: Mapping[str, Any]) -> dict[str, Any]:
-    """config.yaml means the same from another folder."""
+def absolute(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options whose paths mean the same from another folder, as config.yaml must have them."""
     found = dict(given)
     for name in ("path", "fields", "prices", "prompt"):
         if name in found:
@@ -198,9 +193,7 @@ def settled(run: RunConfig) -> RunConfig:
     """Return a run whose backends mean the same from another folder. Raises ConfigError."""
 
     def judge(one: JudgeConfig) -> JudgeConfig:
-        from editloupe.backends.base import settled as absolute
-
-        return one.model_copy(update={"backend": absolute(one.backend)}) if isinstance(one.backend, str) else one
+        return one.model_copy(update={"backend": settled_uri(one.backend)}) if isinstance(one.backend, str) else one
 
     return run.model_copy(update={"judge": judge(run.judge), "role": {name: judge(one) for name, one in run.role.items()}})
 

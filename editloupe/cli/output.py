@@ -6,19 +6,30 @@ import json
 import os
 import re
 import shlex
+import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
 from editloupe.reports.escape import plain as plain
 from editloupe.reports.escape import safe
 from editloupe.values import Json
+
+if TYPE_CHECKING:
+    from editloupe.runs.execute import Progress
 
 
 @cache
@@ -34,9 +45,19 @@ def err() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def status(text: str, *, hidden: bool = False) -> Status:
+    """Return a live line on standard error, to be used as a context."""
+    return Status(text, console=Console(quiet=True) if hidden else err(), spinner="line")
+
+
 def say(text: str, style: str = "") -> None:
     """Print text without markup on standard output. Long lines are not broken."""
     out().print(plain(text, style), soft_wrap=True)
+
+
+def many(count: int, noun: str) -> str:
+    """Return "1 sample" or "1,200 samples"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def say_first(lines: Sequence[str], most: int, more: str = "") -> None:
@@ -47,11 +68,11 @@ def say_first(lines: Sequence[str], most: int, more: str = "") -> None:
         say(f"  … and {len(lines) - most} more{more}")
 
 
-def table(*head: str, rows: Iterable[Sequence[str | Text]], title: str = "") -> None:
-    """Print a table without markup on standard output."""
+def table(*head: str, rows: Iterable[Sequence[str | Text]], title: str = "", right: Collection[str] = ()) -> None:
+    """Print a table without markup on standard output.   right: columns of numbers."""
     shown = Table(title=plain(title) if title else None, title_justify="left")
     for name in head:
-        shown.add_column(plain(name), overflow="fold")
+        shown.add_column(plain(name), overflow="fold", justify="right" if name in right else "left")
     for row in rows:
         shown.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in row))
     out().print(shown)
@@ -87,3 +108,60 @@ def note(message: str) -> None:
 def slug(text: str) -> str:
     """Return a text as part of a file's name."""
     return re.sub(r"[^\w.]+", "-", text).strip("-")
+
+
+@contextmanager
+def stoppable(at_once: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
+    """Yield an event that the first Ctrl-C (or SIGTERM) sets: the run stops after the calls under way and can be continued.
+
+    at_once: called when the second one ends the process at once, for what would outlive it.
+    """
+    stop = threading.Event()
+
+    def handle(number: int, _: FrameType | None) -> None:
+        if stop.is_set():
+            err().show_cursor(True)
+            at_once()
+            os._exit(130)
+        stop.set()
+        note("Stopping after the calls under way; press again to stop at once. The same command continues the run.")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def progress(*, hidden: bool) -> Iterator[Callable[[Progress], None]]:
+    """Yield a listener that shows a live bar on standard error: done, total, failed, rate, time left."""
+    columns: list[Any] = [
+        TextColumn("judging"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[grows]}", style="dim"),
+        TextColumn("{task.fields[failed]} failed", style="red"),
+        TextColumn("{task.fields[rate]:.1f} a second"),
+        TimeRemainingColumn(),
+    ]
+    with Bar(*columns, console=err(), transient=True, disable=hidden) as bar:
+        task = bar.add_task("judging", total=None, failed=0, rate=0.0, grows="")
+        first: list[int] = []
+
+        def listen(progress: Progress) -> None:
+            first[:] = first or [progress.done]
+            bar.update(
+                task,
+                total=progress.total,
+                completed=progress.done,
+                failed=progress.failed,
+                rate=(progress.done - first[0]) / (bar.tasks[0].elapsed or 1.0),
+                grows="so far; more questions may follow from the answers" if progress.grows else "",
+            )
+
+        yield listen

@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
+from typer import Argument
 
-from editloupe.cli.options import AsJson
+from editloupe import plugins
+from editloupe.cli.options import AsJson, kind_of
 from editloupe.cli.output import print_json, say, table, warn
 from editloupe.errors import ConfigError
+from editloupe.protocols.base import make_protocol
+from editloupe.scores import TableSpec
 from editloupe.values import Json
 
 
-def listing() -> None:
-    """List the protocols that --protocol takes."""
-    from editloupe import plugins
-
+def protocols(context: typer.Context) -> None:
+    """List the protocols that --protocol takes, or show one with its roles, metrics, tables and options."""
+    if context.invoked_subcommand:
+        return
     rows: list[tuple[str, ...]] = []
     for name in plugins.names("protocols"):
         try:
@@ -33,10 +37,7 @@ def listing() -> None:
     table("Protocol", "Package", "Paper", "Metrics", rows=rows)
 
 
-def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As --protocol takes it.")],
-    as_json: AsJson = False,
-) -> int:
+def show(name: Annotated[str, Argument(metavar="NAME", help="As --protocol takes it.")], as_json: AsJson = False) -> int:
     """Show the roles, metrics, tables and options of a protocol."""
     described = _described(name)
     if as_json:
@@ -69,9 +70,6 @@ def _print(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 def _described(name: str) -> dict[str, Any]:
     """Everything about a protocol as JSON. Raises ConfigError (unknown, or no protocol)."""
-    from editloupe import plugins
-    from editloupe.protocols.base import make_protocol
-
     cls: Any = plugins.load("protocols", name)
     problem, metrics, tables = "", [], []
     try:
@@ -99,8 +97,6 @@ def _described(name: str) -> dict[str, Any]:
 
 def _table(table: Any) -> dict[str, Json]:
     """A table of a protocol: a TableSpec, or a function of the protocol."""
-    from editloupe.scores import TableSpec
-
     if isinstance(table, TableSpec):
         return table.to_json()
     # A partial's own docstring is Python's.
@@ -125,19 +121,16 @@ def _option(name: str, field: Any) -> dict[str, Json]:
 
 
 def _type(annotation: Any) -> str:
-    """ "tool, oracle or plain" for a Literal; else the name of the type."""
-    origin, parts = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _type(parts[0])
-    if origin is Literal:
-        return "|".join(map(str, parts))
-    if origin in (Union, types.UnionType):
-        return "|".join(_type(part) for part in parts if part is not types.NoneType)
-    if origin is tuple:
+    """ "tool|oracle|plain" for a Literal; else the name of the type."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        return "|".join(_type(part) for part in get_args(annotation) if part is not types.NoneType)
+    kind = kind_of(annotation)
+    if get_origin(kind) is Literal:
+        return "|".join(map(str, get_args(kind)))
+    if get_origin(kind) is tuple:
         return "words"
-    names = {Any: "text", str: "text", int: "integer", float: "number", bool: "true|false", Path: "file"}
     # A class of the protocol's own is written as text too; its help says what.
-    return names.get(annotation, "text")
+    return {int: "integer", float: "number", bool: "true|false", Path: "file"}.get(kind, "text")
 
 
 def _domain(metric: Any) -> str:

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
+from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import asked_name, budget_of, data_name, exit_code
 from editloupe.cli.judge_report import heading_of
 from editloupe.cli.options import OUTPUT, AsJson, JudgeName, only, run_options, words
-from editloupe.cli.output import note, out, print_json, say, slug
-from editloupe.cli.progress import progress, stoppable
-from editloupe.cli.select import one_judge
+from editloupe.cli.output import note, out, print_json, progress, say, slug, stoppable
+from editloupe.cli.recorded import one_judge
 from editloupe.config import RunConfig
-from editloupe.errors import ConfigError, DataError
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded, RejectedRow, load_sample
+from editloupe.errors import ConfigError, DataError, ImageError
+from editloupe.protocols.base import groups
+from editloupe.reports import render
+from editloupe.reports.judged import Judged
+from editloupe.reports.ranking import OVERALL, Place, RankReport, by_pairs, by_scores, unreadable
+from editloupe.runs.execute import Outcome, execute, selected
+from editloupe.runs.setup import Setup, open_setup
+from editloupe.runs.store import RunStore
+from editloupe.scores import Metric, MetricSet
 from editloupe.values import Sample, digest
-
-if TYPE_CHECKING:
-    from editloupe.data.samples import Loaded
-    from editloupe.reports.ranking import RankReport
-    from editloupe.runs.setup import Setup
-    from editloupe.runs.store import RunStore
-    from editloupe.scores import MetricSet
 
 PAIRWISE = "pairwise"
 """Name of the protocol that compares two edits at a time."""
@@ -38,32 +41,23 @@ def rank(
     *,
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="PATH…", help="A folder of edits or a run folder; with --source, edits.", show_default=False
-        ),
+        Argument(metavar="PATH…", help="A folder of edits or a run folder; with --source, edits.", show_default=False),
     ],
-    source: Annotated[Path | None, typer.Option(help="The image before; PATH… are then edits of it.")] = None,
-    instruction: Annotated[str | None, typer.Option(help="With --source: what the edits were to do.")] = None,
+    source: Annotated[Path | None, Option(help="The image before; PATH… are then edits of it.")] = None,
+    instruction: Annotated[str | None, Option(help="With --source: what the edits were to do.")] = None,
     pairwise: Annotated[
-        bool, typer.Option("--pairwise", help="Compare every two edits, in both orders, in place of scoring each.")
+        bool, Option("--pairwise", help="Compare every two edits, in both orders, in place of scoring each.")
     ] = False,
     by: Annotated[
-        str | None,
-        typer.Option(help="Criteria to rank by, the next breaking ties: if,vc or overall. Default: all."),
+        str | None, Option(help="Criteria to rank by, the next breaking ties: if,vc or overall. Default: all.")
     ] = None,
     out_dir: Annotated[
-        Path | None,
-        typer.Option("--out", help="Run folder. Default: runs/rank-NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
+        Path | None, Option("--out", help="Run folder. Default: runs/rank-NAME-BACKEND-MODE.", rich_help_panel=OUTPUT)
     ] = None,
     judge: JudgeName = None,
     as_json: AsJson = False,
 ) -> int:
     """Rank several edits of one source and instruction. The same command again continues the run."""
-    from editloupe.backends.prices import read_prices
-    from editloupe.data.images import ImageStore
-    from editloupe.reports.ranking import RankReport, by_pairs, by_scores, unreadable
-    from editloupe.runs.execute import execute, selected
-
     if (source is None) != (instruction is None):
         raise ConfigError("--source IMAGE and --instruction TEXT go together, with the edits after them")
     if source is None and len(paths) > 1:
@@ -97,18 +91,18 @@ def rank(
         )
     for text in outcome.notes:
         note(text)
-    samples, heading = outcome.loaded.samples, heading_of(setup)
-    rankings = by_pairs(samples, outcome.findings, chosen) if pairwise else by_scores(samples, outcome.scores, chosen)
-    report = RankReport(
+    heading = heading_of(setup)
+    _show(
+        outcome.store,
+        outcome,
+        outcome.loaded.samples,
         judge=heading.text,
         notes=heading.notes,
         by=chosen,
-        names={m.id: m.short for m in setup.protocol.metrics},
-        pairwise=pairwise,
-        rankings=tuple(rankings),
-        unread=tuple(unreadable(row.editor, row.id, row.message) for row in outcome.loaded.rejected),
+        metrics=setup.protocol.metrics,
+        unread=[unreadable(row.editor, row.id, row.message) for row in outcome.loaded.rejected],
+        as_json=as_json,
     )
-    _show(report, outcome.store, as_json=as_json)
     if outcome.interrupted:
         note("Stopped before all was judged. The same command continues the run.")
     return exit_code(outcome, tolerated=run.fail_on_error)
@@ -116,10 +110,6 @@ def rank(
 
 def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> tuple[tuple[str, ...], Setup]:
     """Return the metrics to rank by, in order, and what answers. Raises ConfigError."""
-    from editloupe.reports.ranking import OVERALL
-    from editloupe.runs.setup import open_setup
-    from editloupe.scores import MetricSet
-
     if pairwise:
         if by is not None and OVERALL in by:
             raise ConfigError("--by overall is a mean of scores, and --pairwise gives none; name criteria")
@@ -136,18 +126,15 @@ def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> tup
             "the pixel baseline judges single edits and cannot compare two; name an LMM with --backend, "
             "or leave --pairwise out"
         )
-    metrics = MetricSet(id=setup.protocol.name, metrics=tuple(setup.protocol.metrics))
-    return _ids(by, metrics) or tuple(metric.id for metric in metrics.metrics), setup
+    return _ids(by, MetricSet(id=setup.protocol.name, metrics=tuple(setup.protocol.metrics))), setup
 
 
-def _ids(by: Sequence[str] | None, rubric: MetricSet) -> tuple[str, ...]:
-    """Raises ConfigError: an unknown criterion, one named twice."""
-    from editloupe.reports.ranking import OVERALL
-
-    found = tuple(OVERALL if name.casefold() == OVERALL else rubric.metric(name).id for name in by or ())
+def _ids(by: Sequence[str] | None, metrics: MetricSet) -> tuple[str, ...]:
+    """The metrics that are named, or all. Raises ConfigError: an unknown criterion, one named twice."""
+    found = tuple(OVERALL if name.casefold() == OVERALL else metrics.metric(name).id for name in by or ())
     if len(set(found)) < len(found):
         raise ConfigError(f"--by {','.join(by or ())}: names a criterion twice")
-    return found
+    return found or tuple(metric.id for metric in metrics.metrics)
 
 
 def _edits(source: Path, instruction: str, edits: Sequence[Path]) -> Loaded:
@@ -155,10 +142,6 @@ def _edits(source: Path, instruction: str, edits: Sequence[Path]) -> Loaded:
 
     Raises ImageError (the source), SampleError (the instruction).
     """
-    from editloupe.data.images import ImageStore
-    from editloupe.data.samples import Loaded, RejectedRow, load_sample
-    from editloupe.errors import ImageError
-
     ImageStore(cache_bytes=0).add_file(source)
     stems = [path.stem for path in edits]
     names = stems if len(set(stems)) == len(stems) else [str(path) for path in edits]
@@ -175,8 +158,6 @@ def _edits(source: Path, instruction: str, edits: Sequence[Path]) -> Loaded:
 
 def _check_several(samples: Sequence[Sample]) -> None:
     """Raises DataError where there is nothing to rank: before anything is asked."""
-    from editloupe.protocols.base import groups
-
     if all(len(group) < 2 for group in groups(samples)):
         raise DataError(
             "no two edits share source image and instruction, so that there is nothing to rank; give several editors' "
@@ -186,39 +167,53 @@ def _check_several(samples: Sequence[Sample]) -> None:
 
 def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_json: bool) -> int:
     """Rank what a run holds; nothing is asked. Raises ConfigError: several judges, a criterion that was not asked."""
-    from editloupe.reports.ranking import OVERALL, RankReport, by_pairs, by_scores, unreadable
-    from editloupe.runs.store import RunStore
-
     store = RunStore.read(folder)
     judged = one_judge(store, judge)
-    chosen = _ids(by, judged.metrics) or judged.criteria
+    chosen = judged.criteria if by is None else _ids(by, judged.metrics)
     for criterion in chosen:
         if criterion not in (*judged.criteria, OVERALL):
             raise ConfigError(f"--by {criterion}: was not asked in {folder}; it has {', '.join(judged.criteria)}")
     samples = [s for key, s in judged.samples.items() if key not in store.rejected]
     _check_several(samples)
-    pairwise = store.protocol == PAIRWISE
-    if pairwise and OVERALL in chosen:
+    if store.protocol == PAIRWISE and OVERALL in chosen:
         raise ConfigError(f"--by overall is a mean of scores, and {folder} compares pairs of edits; name criteria")
-    rankings = by_pairs(samples, judged.findings, chosen) if pairwise else by_scores(samples, judged.scores, chosen)
-    unread = [unreadable(str(r["editor"]), str(r["id"]), str(r.get("message"))) for r in store.rejected.values()]
-    report = RankReport(
+    _show(
+        store,
+        judged,
+        samples,
         judge=judged.describe(),
         notes=judged.notes,
         by=chosen,
-        names={c.id: c.short for c in judged.metrics.metrics},
-        pairwise=pairwise,
-        rankings=tuple(rankings),
-        unread=tuple(unread),
+        metrics=judged.metrics.metrics,
+        unread=[unreadable(str(r["editor"]), str(r["id"]), str(r.get("message"))) for r in store.rejected.values()],
+        as_json=as_json,
     )
-    _show(report, store, as_json=as_json)
     return 0
 
 
-def _show(report: RankReport, store: RunStore, *, as_json: bool) -> None:
+def _show(
+    store: RunStore,
+    judged: Outcome | Judged,
+    samples: Sequence[Sample],
+    *,
+    judge: str,
+    notes: Sequence[str],
+    by: tuple[str, ...],
+    metrics: Iterable[Metric],
+    unread: Sequence[Place],
+    as_json: bool,
+) -> None:
     """The tables, and the files in the run. Raises DataError where no two edits can be set beside each other."""
-    from editloupe.reports import render
-
+    pairwise = store.protocol == PAIRWISE
+    report = RankReport(
+        judge=judge,
+        notes=tuple(notes),
+        by=by,
+        names={metric.id: metric.short for metric in metrics},
+        pairwise=pairwise,
+        rankings=tuple(by_pairs(samples, judged.findings, by) if pairwise else by_scores(samples, judged.scores, by)),
+        unread=tuple(unread),
+    )
     written = [
         store.write_report("ranking.json", render.json_text(report.to_json())),
         store.write_report("ranking.md", report.markdown()),
@@ -226,17 +221,16 @@ def _show(report: RankReport, store: RunStore, *, as_json: bool) -> None:
     if as_json:
         print_json(report.to_json())
         return
-    console = out()
     say(report.judge, "bold")
     for text in report.notes:
         say(text, "yellow")
     tables = list(report.tables())
     for table in tables[:SHOWN]:
-        console.print(render.terminal(table))
+        out().print(render.terminal(table))
     if len(tables) > SHOWN:
         say(f"\n… and {len(tables) - SHOWN} more sources")
     if (summary := report.editors()) is not None:
-        console.print(render.terminal(summary))
+        out().print(render.terminal(summary))
     for place in report.unread:
         say(f"not ranked: {place.edit}: {place.missing}")
     say(f"\n{report.caption}", "dim")

@@ -1,4 +1,4 @@
-"""What commands take from a run folder: how it was asked, and with which tools."""
+"""What commands take from a run folder: how it was asked, with which tools, and which findings a command line means."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import os
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+from editloupe.backends.base import parse_uri
 from editloupe.cli.options import read_config
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from editloupe.runs.store import RunStore
-    from editloupe.tools.base import Toolbox
+from editloupe.findings import Finding
+from editloupe.reports.judged import Judged, chosen
+from editloupe.runs.judges import names_of
+from editloupe.runs.setup import weights_of
+from editloupe.runs.store import RunStore
+from editloupe.tools.ablations import ablated
+from editloupe.tools.base import Toolbox, open_toolbox
 
 
 def recorded_runs(folder: Path) -> list[RunConfig]:
@@ -37,8 +41,6 @@ def backends_of(runs: Iterable[RunConfig]) -> list[Any]:
 
 def refuse_elsewhere(folder: Path, recorded: Iterable[Any], named: Collection[str] = ()) -> None:
     """Raise ConfigError where a run folder, and not the user, sends pictures and a key to an address off this machine."""
-    from editloupe.backends.base import parse_uri
-
     for uri in (one for one in recorded if isinstance(one, str) and one not in named):
         address = parse_uri(uri).params.get("base_url")
         try:
@@ -52,29 +54,11 @@ def refuse_elsewhere(folder: Path, recorded: Iterable[Any], named: Collection[st
             )
 
 
-def refuse_launch(folder: Path, runs: Sequence[RunConfig], given: Collection[str] | None) -> None:
-    """Raise ConfigError for a server of the run that the command line does not name.
-
-    given: each --launch-args; None without --launch.
-    """
-    for judge in (run.judge for run in runs if run.judge.launch or run.judge.launch_args):
-        if given is None or (judge.launch_args and judge.launch_args not in given):
-            arguments = f" --launch-args {shlex.quote(judge.launch_args)}" if judge.launch_args else ""
-            raise ConfigError(
-                f"{folder} starts a server for {judge.title}; if you trust what it is started with, say so: "
-                f"--launch{arguments}"
-            )
-
-
 def run_toolbox(store: RunStore, names: Sequence[str] | None = None) -> Toolbox:
     """The run's tools (or those named), opened with the weights of its config.yaml, which the environment must name too.
 
     Raises ConfigError for weights that only the run folder names.
     """
-    from editloupe.runs.setup import weights_of
-    from editloupe.tools.ablations import ablated
-    from editloupe.tools.base import open_toolbox
-
     # A run made in Python has no config.yaml.
     config = recorded_runs(store.folder)[0] if (store.folder / "config.yaml").exists() else RunConfig()
     for name in ("detector", "upscaler"):
@@ -91,3 +75,53 @@ def run_toolbox(store: RunStore, names: Sequence[str] | None = None) -> Toolbox:
     ablations = identity.get("ablations")
     box = open_toolbox(known if names is None else names, weights_of(config))
     return ablated(box, [str(a) for a in ablations] if isinstance(ablations, list) else [])
+
+
+def one_judge(store: RunStore, judge: str | None) -> Judged:
+    """Return the judge that a command means, or the only one of the run. Raises ConfigError."""
+    found = chosen(store, judge)
+    if len(found) > 1:
+        known = ", ".join(f"{one.title or one.backend} ({one.judge_id})" for one in found)
+        raise ConfigError(f"{store.folder} has several judges, {known}; name one with --judge")
+    return found[0]
+
+
+def findings_of(
+    store: RunStore,
+    *,
+    sample: str | None = None,
+    criterion: str | None = None,
+    judge: str | None = None,
+    repeat: int | None = None,
+) -> list[Finding]:
+    """Return the findings that a command means, other roles' and measures' too. Raises ConfigError if there are none.
+
+    sample: an id, or EDITOR/ID.   criterion: a metric by id or short name, or a question.   judge: a name, a URI, or the
+    beginning of an id.   repeat: from 1.   None: all.
+    """
+    findings = [f for f in store.current() if sample in (None, f.sample_id, f.about.key)]
+    if not findings and sample is not None:
+        known = list(dict.fromkeys(f.sample_id for f in store.current()))
+        near = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
+        raise ConfigError(f"{store.folder}: no finding for sample {sample!r}; the samples are {near or 'none yet'}")
+    names = names_of(store.info.get("judges"))
+    judges = set(names)
+    if judge is not None:
+        judges = {*store.judges_called(judge), *(id_ for id_, name in names.items() if name == judge)}
+    metric = None if criterion is None else _metric_id(store, criterion)
+    found = [f for f in findings if metric in (None, f.metric) and f.judge_id in judges and repeat in (None, f.repeat + 1)]
+    if findings and not found:
+        asked = {"criterion": criterion, "judge": judge, "repeat": repeat}
+        wanted = ", ".join(f"{name} {value!r}" for name, value in asked.items() if value is not None)
+        where = f"{store.folder}: " if sample is None else f"{store.folder}, sample {sample!r}: "
+        raise ConfigError(f"{where}no finding for {wanted}; the run's judges are {', '.join(names.values())}")
+    return found
+
+
+def _metric_id(store: RunStore, name: str) -> str:
+    if any(f.metric == name for f in store.findings.values()):
+        return name
+    try:
+        return store.metric_set().metric(name).id
+    except ConfigError as error:
+        raise ConfigError(f"{store.folder}: {error}") from error

@@ -4,69 +4,52 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from contextlib import closing
+from typing import Annotated
 
-import typer
-from rich.table import Table
+from typer import Option
 
+from editloupe.agent.recorder import Side
+from editloupe.backends.base import open_backend
 from editloupe.cli.options import AsJson, CriterionName, RunFolder
-from editloupe.cli.output import err, note, out, plain, print_json, say, warn
-from editloupe.cli.recorded import refuse_elsewhere, run_toolbox
-from editloupe.cli.select import findings_of
+from editloupe.cli.output import print_json, say, status, table, warn
+from editloupe.cli.recorded import findings_of, refuse_elsewhere, run_toolbox
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from editloupe.agent.recorder import Side
-    from editloupe.findings import Finding
-    from editloupe.runs.rerun import RecordMode, Replayed
-    from editloupe.runs.store import RunStore
+from editloupe.findings import Finding, JudgeSpec
+from editloupe.runs.recording import Live
+from editloupe.runs.rerun import RecordMode, Replay, Replayed, exit_code
+from editloupe.runs.store import RunStore
 
 _SHOWN = 20
 
 
 def replay(
     run: RunFolder,
-    sample: Annotated[str | None, typer.Option(help="Only this sample: an id, or EDITOR/ID.")] = None,
+    sample: Annotated[str | None, Option(help="Only this sample: an id, or EDITOR/ID.")] = None,
     criterion: CriterionName = None,
-    model: Annotated[str, typer.Option(help="recorded: the replies of the traces. live: the model is asked.")] = "recorded",
-    tools: Annotated[str, typer.Option(help="recorded: the observations of the traces. live: tools run.")] = "recorded",
+    model: Annotated[Side, Option(help="recorded: the replies of the traces. live: the model is asked.")] = "recorded",
+    tools: Annotated[Side, Option(help="recorded: the observations of the traces. live: tools run.")] = "recorded",
     record_mode: Annotated[
-        str, typer.Option(help="Of what is not recorded: none (a miss is named), once, new_episodes or all.")
+        RecordMode, Option(help="Of what is not recorded: none (a miss is named), once, new_episodes or all.")
     ] = "none",
-    backend: Annotated[str | None, typer.Option(help="Who is asked live. Default: the recorded judge.")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, max=1024, help="Tasks at once, where something is live.")] = 1,
+    backend: Annotated[str | None, Option(help="Who is asked live. Default: the recorded judge.")] = None,
+    concurrency: Annotated[int, Option(min=1, max=1024, help="Tasks at once, where something is live.")] = 1,
     as_json: AsJson = False,
 ) -> int:
-    """Replay a run from its traces. Recorded model with live tools tells whether tools have drifted (exit code 4)."""
-    from editloupe.agent.recorder import Side
-    from editloupe.runs.rerun import RecordMode, exit_code
-    from editloupe.runs.store import RunStore
-
-    for name, value, known in (
-        ("--model", model, get_args(Side)),
-        ("--tools", tools, get_args(Side)),
-        ("--record-mode", record_mode, get_args(RecordMode)),
-    ):
-        if value not in known:
-            raise ConfigError(f"{name} {value}: expected {', '.join(known[:-1])} or {known[-1]}")
+    """Replay a run from its traces. Recorded model with live tools tells if tools have drifted (exit code 4)."""
     asks = model == "live" or record_mode != "none"
     if backend is not None and not asks:
         raise ConfigError("--backend is asked only with --model live, or with another --record-mode than none")
     # What is done live is written beside the run.
-    store = RunStore.edit(run) if asks else RunStore.read(run)
-    try:
+    with closing(RunStore.edit(run) if asks else RunStore.read(run)) as store:
         store.refuse_rescored()
         findings = findings_of(store, sample=sample, criterion=criterion)
-        sides = cast("tuple[Side, Side]", (model, tools))
         done: list[Replayed] = []
-        with nullcontext() if as_json else err().status("replaying") as status:
-            for one in _replayed(store, findings, sides, cast("RecordMode", record_mode), backend, concurrency):
+        with status("replaying", hidden=as_json) as line:
+            for one in _replayed(store, findings, model, tools, record_mode, backend, concurrency):
                 done.append(one)
-                if status is not None and len(done) % 10 == 0:
-                    status.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
-    finally:
-        store.close()
+                if len(done) % 10 == 0:
+                    line.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
     if not done:
         raise ConfigError(f"{run}: nothing to replay: no finding has a trace")
     if as_json:
@@ -81,17 +64,12 @@ def replay(
 def _replayed(
     store: RunStore,
     findings: Sequence[Finding],
-    sides: tuple[Side, Side],
+    model: Side,
+    tools: Side,
     record_mode: RecordMode,
     backend: str | None,
     concurrency: int,
 ) -> Iterator[Replayed]:
-    from editloupe.backends.base import open_backend
-    from editloupe.findings import JudgeSpec
-    from editloupe.runs.recording import Live
-    from editloupe.runs.rerun import Replay
-
-    model, tools = sides
     asks = model == "live" or record_mode != "none"
     toolbox = run_toolbox(store) if tools == "live" or record_mode != "none" else None
     if toolbox is not None:
@@ -113,14 +91,13 @@ def _replayed(
 
 
 def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: int) -> None:
-    console = out()
     judges = store.judge_names()
     several = len({one.recorded.judge_id for one in done if one.recorded is not None}) > 1
     counts = Counter(one.verdict for one in done)
     verdicts = ", ".join(f"{n} {_WORDS[verdict]}" for verdict, n in counts.items())
     if any(one.compared for one in done):
-        console.print(_tools_table(done))
-    changed = {name: v for one in done for name, v in one.versions.items()}
+        _tools_table(done)
+    changed = {name: v for one in done for name, v in (one.versions or {}).items()}
     for name, (then, now) in changed.items():
         say(f"{name} was recorded as version {then!r} and is {now!r} here.")
     bad = [one for one in done if one.verdict != "same" or any(c.verdict == "not compared" for c in one.compared)]
@@ -139,10 +116,7 @@ def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: in
             say(f"  written: {one.trace}")
     if len(bad) > _SHOWN:
         say(f"\n… and {len(bad) - _SHOWN} more; --json lists all.")
-    for one in done:
-        for problem in one.problems:
-            if problem != one.message:
-                note(f"warning: {problem}")
+    warn(problem for one in done for problem in one.problems if problem != one.message)
     skipped = f"; {untraced} findings have no trace" if untraced else ""
     say(f"\nReplayed {len(done)} tasks of {store.folder} ({how}): {verdicts or 'none'}{skipped}.")
 
@@ -156,13 +130,9 @@ _WORDS = {
 }
 
 
-def _tools_table(done: Sequence[Replayed]) -> Table:
+def _tools_table(done: Sequence[Replayed]) -> None:
     """One row a tool: calls, how they compare, and the worst that was measured."""
-    table = Table(title="Observations made again, against the recorded ones", title_justify="left")
-    table.add_column("Tool")
-    for name in ("Calls", "Identical", "Within tolerance", "Drifted", "Not compared"):
-        table.add_column(name, justify="right")
-    table.add_column("Worst")
+    rows: list[Sequence[str]] = []
     found = [compared for one in done for compared in one.compared]
     for tool in dict.fromkeys(c.tool for c in found):
         mine = [c for c in found if c.tool == tool]
@@ -177,5 +147,6 @@ def _tools_table(done: Sequence[Replayed]) -> Table:
         if (text := max(c.text for c in mine)) > 0:
             worst.append(f"text {text:.1%}")
         columns = [str(counts[v]) for v in ("identical", "within", "drift", "not compared")]
-        table.add_row(plain(tool), str(len(mine)), *columns, plain(", ".join(worst) or "–"))
-    return table
+        rows.append((tool, str(len(mine)), *columns, ", ".join(worst) or "–"))
+    numbers = ("Calls", "Identical", "Within tolerance", "Drifted", "Not compared")
+    table("Tool", *numbers, "Worst", rows=rows, right=numbers, title="Observations made again, against the recorded ones")

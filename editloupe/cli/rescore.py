@@ -5,39 +5,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
 from rich.table import Table
+from typer import Option
 
 from editloupe.cli.options import AsJson, RunFolder
-from editloupe.cli.output import command, note, out, plain, print_json, say, say_first, warn
+from editloupe.cli.output import command, out, plain, print_json, say, say_first, warn
+from editloupe.config import pairs
 from editloupe.errors import ConfigError
-
-if TYPE_CHECKING:
-    from editloupe.findings import Finding
-    from editloupe.protocols.base import EvalProtocol
-    from editloupe.runs.rescore import Rescored
-    from editloupe.runs.store import RunStore
+from editloupe.findings import Finding
+from editloupe.protocols.base import EvalProtocol
+from editloupe.runs.rescore import Rescored, mean, protocol_with, write_rescored
+from editloupe.runs.rescore import rescore as read_again
+from editloupe.runs.store import RunStore
 
 _SHOWN = 20
 
 
 def rescore(
     run: RunFolder,
-    rubric: Annotated[str | None, typer.Option(help="A built-in rubric or your own .toml file.")] = None,
+    rubric: Annotated[str | None, Option(help="A built-in rubric or your own .toml file.")] = None,
     option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Another option of the protocol; may be repeated.")
+        list[str] | None, Option(metavar="NAME=VALUE", help="Another option of the protocol; may be repeated.")
     ] = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write the findings as a run of their own.")] = None,
+    out_dir: Annotated[Path | None, Option("--out", help="Write the findings as a run of their own.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Read the recorded answers of a run by another rubric and say what changes. Nothing is written without --out."""
-    from editloupe.config import pairs
-    from editloupe.runs.rescore import protocol_with, write_rescored
-    from editloupe.runs.rescore import rescore as read_again
-    from editloupe.runs.store import RunStore
-
+    """Read recorded answers of a run by another rubric and say what changes. Nothing is written without --out."""
     store = RunStore.read(run)
     changes = {**pairs(option or []), **({} if rubric is None else {"rubric": rubric})}
     if not changes:
@@ -76,15 +71,13 @@ def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -
         if one.now is not None
     ]
     say_first(lines, _SHOWN, "; --json lists all.")
-    for reason, count in Counter(one.reason for one in done if one.reason).items():
-        note(f"warning: {count} findings are left out: {reason}")
+    reasons = Counter(one.reason for one in done if one.reason)
+    warn(f"{count} findings are left out: {reason}" for reason, count in reasons.items())
     say(f"\n{len(changed)} of {len(done)} findings change; no model was asked.")
 
 
 def _table(rows: Sequence[Rescored], store: RunStore, protocol: EvalProtocol, title: str) -> Table:
     """Label → label with counts, and the means beneath."""
-    from editloupe.runs.rescore import mean
-
     before = [one.before for one in rows]
     now = [one.now for one in rows if one.now is not None]
     metrics = {metric.id: metric for metric in protocol.metrics}

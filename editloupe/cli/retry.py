@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from editloupe.cli.judge import judge_all, opened
 from editloupe.cli.options import AsJson, RunFolder, words
 from editloupe.cli.output import note
-from editloupe.cli.recorded import backends_of, recorded_runs, refuse_elsewhere, refuse_launch
+from editloupe.cli.recorded import backends_of, recorded_runs, refuse_elsewhere
 from editloupe.errors import ConfigError, UnknownPlugin
 from editloupe.findings import FAILURES, PENDING
+from editloupe.runs.store import RunStore
 
 
 def retry(
     run_folder: RunFolder,
     status: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Also retry these statuses (comma-separated). Failures of network, server and files are always retried."
         ),
     ] = None,
     backend: Annotated[
         list[str] | None,
-        typer.Option(metavar="URI", help="A backend of the run that may be asked off this machine; may be repeated."),
+        Option(metavar="URI", help="A backend of the run that may be asked off this machine; may be repeated."),
     ] = None,
-    launch: Annotated[bool, typer.Option("--launch", help="Start vllm serve again, where the run did.")] = False,
+    launch: Annotated[bool, Option("--launch", help="Start vllm serve again, where the run did.")] = False,
     launch_args: Annotated[
-        list[str] | None, typer.Option(help="Arguments for that vllm serve, as the run had them; may be repeated.")
+        list[str] | None, Option(help="Arguments for that vllm serve, as the run had them; may be repeated.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Judge the failed findings of a run again. Verdicts that stand are kept."""
-    from editloupe.runs.store import RunStore
-
     chosen = frozenset(words(status) or ())
     if unknown := sorted(chosen - FAILURES):
         raise ConfigError(f"--status {', '.join(unknown)}: expected some of {', '.join(sorted(FAILURES))}")
@@ -45,7 +45,13 @@ def retry(
     asked = {"limit": None, "sample": (*store.samples, *store.rejected)}
     runs = [run.model_copy(update=asked) for run in recorded_runs(run_folder)]
     refuse_elsewhere(run_folder, backends_of(runs), backend or ())
-    refuse_launch(run_folder, runs, launch_args or () if launch else None)
+    for judge in (run.judge for run in runs if run.judge.launch or run.judge.launch_args):
+        if not launch or (judge.launch_args and judge.launch_args not in (launch_args or ())):
+            arguments = f" --launch-args {shlex.quote(judge.launch_args)}" if judge.launch_args else ""
+            raise ConfigError(
+                f"{run_folder} starts a server for {judge.title}; if you trust what it is started with, say so: "
+                f"--launch{arguments}"
+            )
     try:
         ids = {opened(run).judge.id for run in runs}
     except UnknownPlugin as error:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.text import Text
+from typer import Argument, Option
 
 from editloupe.cli.options import AsJson, RunFolder
 from editloupe.cli.output import command, plain, print_json, say, say_first, table, warn
 from editloupe.errors import ConfigError
+from editloupe.runs.folders import orphans, remove, runs_below
+from editloupe.runs.merge import merge as join
+from editloupe.runs.store import RunStore
 
 
 def runs(
-    folder: Annotated[Path, typer.Argument(help="Where to look; runs may lie deeper.")] = Path("runs"),
-    as_json: AsJson = False,
+    folder: Annotated[Path, Argument(help="Where to look; runs may lie deeper.")] = Path("runs"), as_json: AsJson = False
 ) -> None:
     """List the runs below a folder. Exit code 2 if there is none."""
-    from editloupe.runs.folders import runs_below
-
     found = list(runs_below(folder))
     if not found:
         raise ConfigError(f"no run is below {folder}")
@@ -42,12 +43,10 @@ def runs(
 
 
 def merge(
-    out_dir: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder, or a run to be added to.")],
-    shards: Annotated[list[Path], typer.Argument(metavar="SHARD...", help="Run folders of the same settings.")],
+    out_dir: Annotated[Path, Argument(metavar="OUT", help="A new folder, or a run to be added to.")],
+    shards: Annotated[list[Path], Argument(metavar="SHARD...", help="Run folders of the same settings.")],
 ) -> None:
     """Join shards of one run; they stay as they are."""
-    from editloupe.runs.merge import merge as join
-
     done = join(out_dir, shards)
     new = f"{done.samples} samples, {done.findings} findings, {done.pictures} pictures and {done.forks} forks are new"
     say(f"{out_dir}: {new}; {done.stayed} findings were there already.")
@@ -57,20 +56,14 @@ def merge(
 
 def gc(
     run: RunFolder,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete them; without it they are only listed.")] = False,
+    delete: Annotated[bool, Option("--delete", help="Delete them; without it they are only listed.")] = False,
 ) -> None:
     """List the pictures of a run that no trace, sample or finding names, or delete them."""
-    from editloupe.runs.folders import orphans, remove
-    from editloupe.runs.store import RunStore
-
     # Locked, since a picture is written before the trace that names it.
-    store = RunStore.edit(run)
-    try:
+    with closing(RunStore.edit(run)):
         found = orphans(run)
         if delete:
             remove(found)
-    finally:
-        store.close()
     size = sum(orphan.bytes for orphan in found)
     say_first([f"  {orphan.path}  {orphan.bytes:,} bytes" for orphan in found], 20)
     if not found:

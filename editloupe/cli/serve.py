@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from typer import Option
 
+from editloupe.backends.limits import limit_of
 from editloupe.cli.options import PANELS, only, read_text, run_options
-from editloupe.cli.output import note
+from editloupe.cli.output import many, note
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, MissingExtra
-
-if TYPE_CHECKING:
-    from editloupe.service.queue import JudgeQueue
+from editloupe.runs.execute import default_concurrency
+from editloupe.runs.setup import open_setup
+from editloupe.service.queue import JudgeQueue
 
 TOKEN = "EDITLOUPE_SERVE_TOKEN"
+EXTRA = ("fastapi", "starlette", "uvicorn", "prometheus_client", "multipart")
+"""What the extra `serve` brings."""
 
 
 @run_options(
@@ -31,48 +36,34 @@ TOKEN = "EDITLOUPE_SERVE_TOKEN"
 def serve(
     runs: list[RunConfig],
     *,
-    out_dir: Annotated[Path, typer.Option("--out", help="Run folder, where the trace of every verdict stays.")],
-    host: Annotated[str, typer.Option(help="Address to listen at; loopback alone unless told otherwise.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one and says which.")] = 8321,
+    out_dir: Annotated[Path, Option("--out", help="Run folder, where the trace of every verdict stays.")],
+    host: Annotated[str, Option(help="Address to listen at; loopback alone unless told otherwise.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one and says which.")] = 8321,
     workers: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="Tasks at once. Default: cores, or what the endpoint takes.")
+        int | None, Option(min=1, max=1024, help="Tasks at once. Default: cores, or what the endpoint takes.")
     ] = None,
-    max_queue: Annotated[int, typer.Option(min=0, max=100_000, help="Edits that may wait; more get 503.")] = 128,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one request, waiting included; then 504.")] = 600.0,
-    grace: Annotated[float, typer.Option(min=0, help="Seconds to finish in when told to stop.")] = 30.0,
-    max_body_mb: Annotated[float, typer.Option(min=0.001, max=1024, help="Largest request, in MB.")] = 32.0,
-    max_megapixels: Annotated[float, typer.Option(min=0.001, max=150, help="Largest image.")] = 40.0,
-    root: Annotated[
-        Path | None, typer.Option(help="Images below this folder may be named by path. Default: none may.")
-    ] = None,
-    token_file: Annotated[
-        Path | None, typer.Option(help=f"Clients must show the token in this file. Or set {TOKEN}.")
-    ] = None,
+    max_queue: Annotated[int, Option(min=0, max=100_000, help="Edits that may wait; more get 503.")] = 128,
+    timeout: Annotated[float, Option(min=0.1, help="Seconds for one request, waiting included; then 504.")] = 600.0,
+    grace: Annotated[float, Option(min=0, help="Seconds to finish in when told to stop.")] = 30.0,
+    max_body_mb: Annotated[float, Option(min=0.001, max=1024, help="Largest request, in MB.")] = 32.0,
+    max_megapixels: Annotated[float, Option(min=0.001, max=150, help="Largest image.")] = 40.0,
+    root: Annotated[Path | None, Option(help="Images below this folder may be named by path. Default: none may.")] = None,
+    token_file: Annotated[Path | None, Option(help=f"Clients must show the token in this file. Or set {TOKEN}.")] = None,
 ) -> int:
     """Serve verdicts over HTTP: POST /v1/judge, /v1/judge/upload, /v1/judge/batch; see /openapi.json."""
     if root is not None and not root.is_dir():
         raise ConfigError(f"--root {root}: is no folder; expected the one below which images may be named")
-    token = _token(token_file)
+    given = os.environ.get(TOKEN, "").strip() or None
+    token = given if token_file is None else read_text(token_file, "--token-file", "the token that clients must show")
     try:
         import uvicorn
 
         from editloupe.service.http_guard import Limits
         from editloupe.service.judge_http import make_app
     except ImportError as error:
-        if (error.name or "").partition(".")[0] not in (
-            "fastapi",
-            "starlette",
-            "uvicorn",
-            "prometheus_client",
-            "multipart",
-        ):
+        if (error.name or "").partition(".")[0] not in EXTRA:
             raise
         raise MissingExtra("The HTTP service", "serve") from error
-    from editloupe.backends.limits import limit_of
-    from editloupe.runs.execute import default_concurrency
-    from editloupe.runs.setup import open_setup
-    from editloupe.service.queue import JudgeQueue
-
     run = only(runs, "serve")
     setup = open_setup(run)
     if run.max_connections is not None:
@@ -102,7 +93,7 @@ def serve(
                 timeout_graceful_shutdown=int(grace) + 5,
             )
         )
-        server.handle_exit = _Stop(server, queue, grace)
+        server.handle_exit = partial(_stop, server, queue, grace)
         name = f"http://{_in_url(host)}:{listening.getsockname()[1]}"
         if limits.hosts is None and token is None:
             note(f"warning: whoever reaches {host} can ask, and spend; set {TOKEN} or --token-file")
@@ -118,33 +109,17 @@ def serve(
     return 0
 
 
-class _Stop:
-    """What Ctrl-C and SIGTERM do: take nothing new, finish what is under way, at the latest after `grace` seconds; the
-    second one gives up at once."""
-
-    def __init__(self, server: Any, queue: JudgeQueue, grace: float) -> None:
-        self.server, self.queue, self.grace = server, queue, grace
-
-    def __call__(self, _number: int, _frame: object) -> None:
-        import asyncio
-
-        again, self.server.should_exit = self.server.should_exit, True
-        self.queue.closing = True
-        if again:
-            self.queue.give_up()
-            return
-        edits = "1 edit" if self.queue.taken == 1 else f"{self.queue.taken} edits"
-        note(f"Stopping: {edits} under way, {self.grace:g} s to finish in; once more to stop at once.")
-        # The event loop runs in the main thread, as handlers do.
-        loop = asyncio.get_running_loop()
-        loop.call_soon_threadsafe(loop.call_later, self.grace, self.queue.give_up)
-
-
-def _token(file: Path | None) -> str | None:
-    """Raises ConfigError for a file that cannot be read or is empty."""
-    if file is None:
-        return os.environ.get(TOKEN, "").strip() or None
-    return read_text(file, "--token-file", "the token that clients must show")
+def _stop(server: Any, queue: JudgeQueue, grace: float, _number: int, _frame: object) -> None:
+    """Ctrl-C and SIGTERM: take nothing new, finish in at most `grace` seconds what is under way; again: give up at once."""
+    again, server.should_exit = server.should_exit, True
+    queue.closing = True
+    if again:
+        queue.give_up()
+        return
+    note(f"Stopping: {many(queue.taken, 'edit')} under way, {grace:g} s to finish in; once more to stop at once.")
+    # The event loop runs in the main thread, as handlers do.
+    loop = asyncio.get_running_loop()
+    loop.call_soon_threadsafe(loop.call_later, grace, queue.give_up)
 
 
 def _is_loopback(host: str) -> bool:
@@ -161,18 +136,11 @@ def _in_url(host: str) -> str:
 def _listen(host: str, port: int) -> socket.socket:
     """Raises ConfigError where the address cannot be had."""
     try:
-        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, proto)
-        try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(address)
-            # From here on a client is not refused, however long the rest of the start takes.
-            found.listen(2048)
-        except OSError:
-            found.close()
-            raise
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        # From here on a client is not refused, however long the rest of the start takes.
+        return socket.create_server(address, family=family, backlog=2048, dualstack_ipv6=both)
     except OSError as error:
         raise ConfigError(
             f"--host {host} --port {port}: cannot listen there ({error.strerror or error}); name another, or --port 0"
         ) from error
-    return found

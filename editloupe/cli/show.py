@@ -6,60 +6,59 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
 from rich.rule import Rule
+from rich.text import Text
+from typer import Argument, Option
 
 from editloupe.answers import Record
+from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.options import CriterionName, JudgeName, PricesFile, RepeatNumber, RunFolder
 from editloupe.cli.output import note, out, plain, say, table, warn
-from editloupe.cli.select import findings_of
+from editloupe.cli.recorded import findings_of
 from editloupe.cli.steps import forks_of, show_image, show_step, show_tree
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, TraceError
+from editloupe.findings import Finding
 from editloupe.protocols.repeats import counted
-from editloupe.runs.judges import names_of
+from editloupe.runs.judges import names_of, titled
+from editloupe.runs.store import RunStore
+from editloupe.runs.trace_diff import first_divergence
+from editloupe.tasks import task_from_json
+from editloupe.traces.lineage import Parent, mismatches, read_whole
+from editloupe.traces.read import Trace
 from editloupe.values import Json, Sample, canonical_json
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from editloupe.backends.prices import Prices
-    from editloupe.findings import Finding
-    from editloupe.runs.store import RunStore
-    from editloupe.traces.read import Trace
 
 
 def show(
     run: RunFolder,
-    sample: Annotated[str | None, typer.Argument(help="A sample id, or EDITOR/ID.")] = None,
+    sample: Annotated[str | None, Argument(help="A sample id, or EDITOR/ID.")] = None,
     criterion: CriterionName = None,
     judge: JudgeName = None,
     repeat: RepeatNumber = None,
-    fork: Annotated[int | None, typer.Option(min=1, help="Show this fork, by its number in the tree.")] = None,
+    fork: Annotated[int | None, Option(min=1, help="Show this fork, by its number in the tree.")] = None,
     diff: Annotated[
-        Path | None, typer.Option(metavar="OTHER_RUN", help="Compare the sample's traces with those of another run.")
+        Path | None, Option(metavar="OTHER_RUN", help="Compare the sample's traces with those of another run.")
     ] = None,
     prices: PricesFile = None,
 ) -> None:
     """Show the findings of a run, or how one sample's findings came about."""
-    from editloupe.backends.prices import read_prices
-    from editloupe.runs.store import RunStore
-
     if sample is None and (fork is not None or diff is not None):
         raise ConfigError("--fork and --diff are about one sample: name it behind the run")
-    store = RunStore.read(run) if sample is None else RunStore.read_sample(run, sample)
     if sample is None:
+        store = RunStore.read(run)
         _overview(store)
     else:
+        store = RunStore.read_sample(run, sample)
         findings = findings_of(store, sample=sample, criterion=criterion, judge=judge, repeat=repeat)
         listed = read_prices(prices)
         other = None if diff is None else RunStore.read_sample(diff, sample)
         for finding in findings:
-            if other is not None:
-                _compare(store, finding, other, listed)
-            else:
+            out().print(Rule(plain(_title(finding)), align="left"))
+            if other is None:
                 _explain(store, finding, listed, fork)
+            else:
+                _compare(store, finding, other, listed)
     warn(store.problems)
 
 
@@ -75,9 +74,8 @@ def _overview(store: RunStore) -> None:
         metrics = store.metrics()
         asked = list(dict.fromkeys(f.metric for f in findings))
         editors = any(f.editor for f in findings)
-        heads = [metrics[m].name if m in metrics else f"{_words(m)} (intermediate)" for m in asked]
-        heads = [head[:1].upper() + head[1:] for head in heads]
-        columns = [*(["Editor"] if editors else []), "Sample", *heads]
+        heads = (metrics[m].name if m in metrics else f"{_words(m)} (intermediate)" for m in asked)
+        columns = [*(["Editor"] if editors else []), "Sample", *(head[:1].upper() + head[1:] for head in heads)]
         # A line and not the table's title, which would be broken at the table's width.
         named = uri if names[judge_id].startswith(uri) else f"{names[judge_id]}, {uri}"
         say(f"Judge: {named} ({judge_id})", "italic")
@@ -90,13 +88,11 @@ def _overview(store: RunStore) -> None:
             row_of = cells.setdefault((editor, sample), {})
             # Turns and parts share a cell, a line each.
             row_of[metric] = text if metric not in row_of else row_of[metric] + plain("\n") + text
-        table(
-            *columns,
-            rows=[
-                (*([editor] if editors else []), sample, *(found.get(metric, "–") for metric in asked))
-                for (editor, sample), found in cells.items()
-            ],
-        )
+        rows = [
+            (*([editor] if editors else []), sample, *(found.get(metric, "–") for metric in asked))
+            for (editor, sample), found in cells.items()
+        ]
+        table(*columns, rows=rows)
         judged = sum(f.status == "ok" for f in findings)
         say(f"{judged} of {len(findings)} findings judged.\n")
     for probed in store.probes():
@@ -126,27 +122,15 @@ def _title(finding: Finding) -> str:
 def _probed(probed: Mapping[str, Json]) -> None:
     """What a backend was found to be able to do (`editloupe backends probe --run`)."""
     probes = probed["probes"]
-    table(
-        *("Can it …", "", "Answered"),
-        rows=[
-            [str(row.get(name, "")) for name in ("name", "result", "answered")]
-            for row in (probes if isinstance(probes, list) else [])
-            if isinstance(row, Mapping)
-        ],
-        title=f"Probed: {probed['backend']} ({probed.get('asked_at', '')})",
-    )
+    found = [row for row in (probes if isinstance(probes, list) else []) if isinstance(row, Mapping)]
+    rows = [[str(row.get(name, "")) for name in ("name", "result", "answered")] for row in found]
+    table("Can it …", "", "Answered", rows=rows, title=f"Probed: {probed['backend']} ({probed.get('asked_at', '')})")
     say(f"{probed.get('verdict', '')}\n")
 
 
 def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None) -> None:
     """One finding with its steps; or, where it is asked for, one of its forks."""
-    from editloupe.errors import TraceError
-    from editloupe.runs.judges import titled
-    from editloupe.traces.lineage import Parent, mismatches, read_whole
-
-    console = out()
     key = finding.about.key
-    console.print(Rule(plain(_title(finding)), align="left"))
     sample = store.samples.get(key)
     if sample is not None:
         turns = sample.turns[finding.turn - 1 : finding.turn] if finding.turn else sample.turns
@@ -156,7 +140,7 @@ def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None
     shown: Finding | None = finding
     if finding.trace is None:
         _show_edit(store, sample)
-    if finding.trace is not None:
+    else:
         forks = forks_of(store.folder, finding.trace)
         name = finding.trace
         if fork is not None:
@@ -201,8 +185,6 @@ def _show_edit(store: RunStore, sample: Sample | None) -> None:
 
 def _question(store: RunStore, trace: Trace) -> None:
     """The pictures of a question, the measure that was run, and the findings from which it was planned."""
-    from editloupe.tasks import task_from_json
-
     try:
         task = task_from_json(trace.header.task)
     except ValueError as error:
@@ -229,42 +211,35 @@ def _question(store: RunStore, trace: Trace) -> None:
 
 def _compare(store: RunStore, finding: Finding, other: RunStore, prices: Prices) -> None:
     """Where the traces of one question in two runs begin to differ."""
-    from editloupe.runs.trace_diff import first_divergence
-    from editloupe.traces.lineage import read_whole
-
-    console = out()
-    console.print(Rule(plain(_title(finding)), align="left"))
     found = [f for f in other.current() if f.question == finding.question and f.repeat == finding.repeat]
     if not found:
         say(f"{other.folder} has no finding for it.\n")
         return
     for second in found:
-        for where, f, run in (("here", finding, store), ("there", second, other)):
+        sides = (("here", store, finding), ("there", other, second))
+        for where, run, f in sides:
             judge = names_of(run.info.get("judges")).get(f.judge_id, "")
             say(f"{where.capitalize():<6} {f.answer or f.status}  ({judge}, {run.folder})")
         if finding.trace is None or second.trace is None:
             say("One of them has no trace.\n")
             continue
-        pair = [(r, read_whole(r.folder, r.folder / str(f.trace))) for r, f in ((store, finding), (other, second))]
-        divergence = first_divergence(pair[0][1], pair[1][1])
+        here, there = (read_whole(run.folder, run.folder / str(f.trace)) for _, run, f in sides)
+        divergence = first_divergence(here, there)
         if divergence is None:
-            say(f"The same conversation to the end, {len(pair[0][1].steps())} steps.\n")
+            say(f"The same conversation to the end, {len(here.steps())} steps.\n")
             continue
         at = "in the question" if divergence.step == 0 else f"at step {divergence.step}"
-        what = {"question": "", "reply": ", in the reply", "observation": ", in what was observed", "length": ""}[
-            divergence.part
-        ]
+        what = {"reply": ", in the reply", "observation": ", in what was observed"}.get(divergence.part, "")
         say(f"They part {at}{what}: {divergence.message}", "bold")
-        for where, (run, trace) in zip(("here", "there"), pair, strict=True):
+        for (where, run, _), trace in zip(sides, (here, there), strict=True):
             steps = trace.steps()
             if 0 < divergence.step <= len(steps):
                 price = partial(prices.of_uri, str(trace.header.judge.get("backend")))
                 show_step(divergence.step, steps[divergence.step - 1], run, price, f", {where}")
-        console.print()
+        say("")
 
 
 def _verdict(finding: Finding) -> None:
-    console = out()
     if finding.status == "ok":
         value = "" if finding.value is None or finding.label is None else f" ({finding.value:g})"
         answer = finding.answer
@@ -275,4 +250,4 @@ def _verdict(finding: Finding) -> None:
     for evidence in finding.evidence:
         x0, y0, x1, y1 = evidence.box.ints()
         say(f"  rests on {evidence.image}, x {x0}–{x1}, y {y0}–{y1}")
-    console.print()
+    say("")

@@ -4,46 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.tree import Tree
 
+from editloupe.agent.answer import parse_reply
+from editloupe.chat import Reply, Usage
 from editloupe.cli.output import note, out, plain, say
+from editloupe.data.images import ImageStore
+from editloupe.errors import TraceError
+from editloupe.findings import Finding, Observation, Step
+from editloupe.runs.store import RunStore
+from editloupe.traces.events import FindingEvent
+from editloupe.traces.lineage import FORKS, Parent, family
+from editloupe.traces.read import Trace, read_trace
 from editloupe.values import ImageRef, View, canonical_json
-
-if TYPE_CHECKING:
-    from editloupe.chat import Usage
-    from editloupe.findings import Finding, Observation, Step
-    from editloupe.runs.store import RunStore
-    from editloupe.traces.lineage import Parent
-    from editloupe.traces.read import Trace
 
 
 def show_step(number: int, step: Step, store: RunStore, price: Callable[[Usage], float | None], remark: str = "") -> None:
     """One step: thought, calls with their observations, answer; what it cost and how long it took in its heading."""
-    from editloupe.agent.answer import parse_reply
-    from editloupe.chat import Reply
-
-    console = out()
     say(f"\nStep {number}{remark} ({', '.join(_spent(step, price))})", "bold")
     parsed = parse_reply(Reply(text=step.reply, reasoning=step.thought), turn=number)
     if parsed.thought:
         say("Thought", "cyan")
-        console.print(Padding(plain(parsed.thought), (0, 2)))
+        _indented(parsed.thought)
     for call, observation, aliases in zip(step.calls, step.observations, step.aliases, strict=True):
         say(f"Call {call.name} {canonical_json(dict(call.arguments))}", "magenta")
         _observation(observation, aliases, store)
     if parsed.answer is not None:
         say(f"Answer {parsed.answer}", "green")
     if step.note:
-        console.print(Padding(plain(step.note, style="yellow"), (0, 2)))
+        _indented(step.note, "yellow")
+
+
+def _indented(text: str, style: str = "") -> None:
+    out().print(Padding(plain(text, style), (0, 2)))
 
 
 def show_image(name: str, image: ImageRef, store: RunStore, views: Sequence[View] = ()) -> None:
     """One line an image: name, size, where its pixels come from, path."""
-    from editloupe.data.images import ImageStore
-
     path = ImageStore(store.blobs).path(image)
     shows = ""
     if views:
@@ -58,25 +57,19 @@ def forks_of(folder: Path, name: str) -> dict[str, tuple[Trace, Parent, Finding 
 
     One that cannot be read is a warning.
     """
-    from editloupe.errors import TraceError
-    from editloupe.findings import Finding
-    from editloupe.traces.events import FindingEvent
-    from editloupe.traces.lineage import FORKS, Parent, family
-    from editloupe.traces.read import read_trace
-
     stem = family(name)
     found: dict[str, tuple[Trace, Parent, Finding | None]] = {}
-    for path in sorted((folder / FORKS / stem[:2]).glob(f"{stem}.*.jsonl"), key=lambda p: int(p.name.split(".")[2])):
+    numbered = [p for p in (folder / FORKS / stem[:2]).glob(f"{stem}.*.jsonl") if p.name.split(".")[2].isdecimal()]
+    for path in sorted(numbered, key=lambda p: int(p.name.split(".")[2])):
         try:
             trace = read_trace(path)
             parent = Parent.of(trace.header)
         except TraceError as error:
             note(f"warning: {error}")
             continue
-        last = next((e for e in reversed(trace.events) if isinstance(e, FindingEvent)), None)
+        ends = [Finding.from_json(e.finding) for e in trace.events if isinstance(e, FindingEvent)]
         if parent is not None:
-            finding = None if last is None else Finding.from_json(last.finding)
-            found[str(path.relative_to(folder))] = (trace, parent, finding)
+            found[str(path.relative_to(folder))] = (trace, parent, ends[-1] if ends else None)
     return found
 
 
@@ -121,12 +114,10 @@ def _spent(step: Step, price: Callable[[Usage], float | None]) -> list[str]:
 
 
 def _observation(observation: Observation, aliases: tuple[str, ...], store: RunStore) -> None:
-    console = out()
     say("Observation", "red" if observation.error else "cyan")
-    console.print(Padding(plain(observation.text), (0, 2)))
+    _indented(observation.text)
     ablations = observation.data.get("ablations")
     if isinstance(ablations, list):
-        text = f"Ablation, not told to the judge: {', '.join(map(str, ablations))}"
-        console.print(Padding(plain(text, "yellow"), (0, 2)))
+        _indented(f"Ablation, not told to the judge: {', '.join(map(str, ablations))}", "yellow")
     for alias, image in zip(aliases, observation.images, strict=True):
         show_image(alias, image, store, [v for v in observation.views if v.image == image])

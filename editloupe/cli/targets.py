@@ -3,76 +3,55 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
+from editloupe import models
+from editloupe.backends.prices import read_prices
 from editloupe.cli.judge import budget_of, default_out
 from editloupe.cli.judge_report import spent_message
-from editloupe.cli.options import FieldsFile, PricesFile, settled
-from editloupe.cli.output import note, out, print_json, say
-from editloupe.cli.progress import progress, stoppable
+from editloupe.cli.options import absolute, settled, with_options
+from editloupe.cli.output import note, out, print_json, progress, say, stoppable
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.errors import ConfigError, DataError, ImageError, ModelAbsent, StorageError
+from editloupe.data.images import ImageStore
+from editloupe.data.loaders.base import BoxFile
+from editloupe.data.samples import GENERAL, box_file, load
+from editloupe.data.tables import read_table
+from editloupe.errors import ConfigError, DataError, ImageError, ModelAbsent
+from editloupe.exports.write import whole
+from editloupe.reports import targets as report
+from editloupe.reports.plots import cumulative
+from editloupe.reports.targets import TargetTable, by_rules
+from editloupe.runs.execute import Outcome, execute
+from editloupe.runs.setup import Setup, open_setup
+from editloupe.values import Json
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
-    from editloupe.data.loaders.base import BoxFile
-    from editloupe.reports.targets import TargetTable
-    from editloupe.runs.execute import Outcome
-    from editloupe.runs.setup import Setup
-    from editloupe.values import Json
-
-_FORMATS: Final = (".json", ".csv")
-
-
+@with_options("given", ("device", "format", "fields", "limit", "concurrency", "max_cost", "prices"), absolute)
 def targets(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Folders of edits, or metadata files.")],
+    given: dict[str, Any],
+    paths: Annotated[list[Path], Argument(metavar="PATH", help="Folders of edits, or metadata files.")],
     backend: Annotated[
-        str | None, typer.Option(help="Who names the objects: provider/model. Default: the baseline's rules.")
+        str | None, Option(help="Who names the objects: provider/model. Default: the baseline's rules.")
     ] = None,
-    detector: Annotated[str | None, typer.Option(help="What finds them: a folder, file or hub id.")] = None,
-    device: Annotated[str | None, typer.Option(help="For the detector: auto, cpu, cuda:0, … (default auto).")] = None,
-    format: Annotated[str, typer.Option(help="A loader's name; auto: recognised.")] = "auto",
-    fields: FieldsFile = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most N samples of each PATH.")] = None,
-    out_file: Annotated[Path | None, typer.Option("--out", help="FILE.json or FILE.csv: every target.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="FILE.svg: cumulative distributions, a line for each PATH.")] = None,
-    write: Annotated[
-        Path | None, typer.Option(help="FILE.jsonl beside the data: metadata, or boxes.jsonl (dlebench).")
-    ] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, max=1024, help="LMM calls at once.")] = None,
-    max_cost: Annotated[float | None, typer.Option(min=0, help="Money budget, USD.")] = None,
-    prices: PricesFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Summaries and every target as JSON.")] = False,
+    detector: Annotated[str | None, Option(help="What finds them: a folder, file or hub id.")] = None,
+    out_file: Annotated[Path | None, Option("--out", help="FILE.json or FILE.csv: every target.")] = None,
+    plot: Annotated[Path | None, Option(help="FILE.svg: cumulative distributions, a line for each PATH.")] = None,
+    write: Annotated[Path | None, Option(help="FILE.jsonl beside the data: metadata, or boxes.jsonl (dlebench).")] = None,
+    as_json: Annotated[bool, Option("--json", help="Summaries and every target as JSON.")] = False,
 ) -> int:
     """Name each edit's target object, find it in the source image, and say what share of the image it takes.
 
     Boxes in the data are used as they are. The run of each PATH is in runs/NAME-BACKEND-targets; the same command again
     continues it. Exit code 1 where nothing could be found out, 5 stopped by --max-cost.
     """
-    from editloupe.backends.prices import read_prices
-    from editloupe.reports import targets as report
-    from editloupe.reports.plots import cumulative
-    from editloupe.runs.execute import execute
-    from editloupe.runs.setup import open_setup
-
     _check_files(paths, out_file=out_file, plot=plot, write=write)
     runs = [
         RunConfig.make(
-            path=path.resolve(),
-            format=format,
-            fields=fields and fields.resolve(),
-            limit=limit,
-            protocol="targets",
-            judge=JudgeConfig.make(backend=backend),
-            detector=detector,
-            device=device,
-            concurrency=concurrency,
-            max_cost=max_cost,
-            prices=prices and prices.resolve(),
+            **given, path=path.resolve(), protocol="targets", judge=JudgeConfig.make(backend=backend), detector=detector
         )
         for path in paths
     ]
@@ -87,10 +66,8 @@ def targets(
             if not as_json:
                 note(f"Naming and finding the targets of {path} into {folder}")
             with progress(hidden=as_json) as listener:
-                options, list_prices = run.to_options(), read_prices(prices)
-                found = execute(
-                    setup, folder, config=options, budget=budget, prices=list_prices, listener=listener, stop=stop
-                )
+                options, prices = run.to_options(), read_prices(run.prices)
+                found = execute(setup, folder, config=options, budget=budget, prices=prices, listener=listener, stop=stop)
             outcomes.append(found)
             budget = budget.after(found.ledger, found.seconds)
     tables = [report.TargetTable.of(name, one) for name, one in zip(_names(paths), outcomes, strict=True)]
@@ -107,13 +84,11 @@ def targets(
             text, count = report.sidecar(outcomes[0].loaded.samples, tables[0].rows, keys=keys, detector=version)
         else:
             text, count = report.with_boxes(_lines(paths[0]), tables[0].rows, detector=version)
-        boxes = "1 box" if count == 1 else f"{count} boxes"
         if text:
             _write(write, text)
-            note(
-                f"{boxes} added in {write}, found by a detector and drawn by no person: look at them before you rely on "
-                "them."
-            )
+            boxes = "1 box" if count == 1 else f"{count} boxes"
+            by = "found by a detector and drawn by no person: look at them before you rely on them."
+            note(f"{boxes} added in {write}, {by}")
         else:
             note(f"no box was found, and {write} is not written")
     if as_json:
@@ -133,8 +108,6 @@ def targets(
 
 def _absent(setup: Setup) -> str:
     """Return why there is no detector; "" for one that is loaded now. Raises ConfigError if a named one is not here."""
-    from editloupe import models
-
     try:
         models.prepare(setup.models.get("detect"))
     except ModelAbsent as reason:
@@ -144,8 +117,8 @@ def _absent(setup: Setup) -> str:
 
 def _check_files(paths: Sequence[Path], *, out_file: Path | None, plot: Path | None, write: Path | None) -> None:
     """What is wrong with the files to be written is said before anything is spent."""
-    if out_file is not None and out_file.suffix.lower() not in _FORMATS:
-        raise ConfigError(f"--out {out_file}: expected a name that ends in {' or '.join(_FORMATS)}")
+    if out_file is not None and out_file.suffix.lower() not in (".json", ".csv"):
+        raise ConfigError(f"--out {out_file}: expected a name that ends in .json or .csv")
     if plot is not None and plot.suffix.lower() != ".svg":
         raise ConfigError(f"--plot {plot}: expected a name that ends in .svg")
     for file in (out_file, plot, write):
@@ -174,8 +147,6 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 def _notes(tables: Sequence[TargetTable], setup: Setup, absent: str) -> list[str]:
     """Return what a reader must know before the numbers."""
-    from editloupe.reports.targets import by_rules
-
     rows = [row for one in tables for row in one.rows]
     notes = []
     if by_rules(setup) and any(row.how != "boxes" and row.instruction for row in rows):
@@ -197,9 +168,6 @@ def _check_layout(write: Path, run: RunConfig) -> BoxFile | None:
 
     Raises ConfigError and DataError where what is written would not be read again.
     """
-    from editloupe.data.images import ImageStore
-    from editloupe.data.samples import GENERAL, box_file, load
-
     assert run.path is not None
     format = load(run.path, store=ImageStore(cache_bytes=0), format=run.format, fields=run.fields, outputs=False).format
     keys, root = box_file(format, run.fields), run.path.parent if run.path.is_file() else run.path
@@ -217,9 +185,6 @@ def _check_layout(write: Path, run: RunConfig) -> BoxFile | None:
 
 def _lines(path: Path) -> list[tuple[Mapping[str, Json], tuple[str, str]]]:
     """Return the metadata's rows with (source, instruction) as the samples have them."""
-    from editloupe.data.images import ImageStore
-    from editloupe.data.tables import read_table
-
     images = ImageStore(cache_bytes=0)
     root = path.parent if path.is_file() else path
     file = path if path.is_file() else next(f for f in sorted(root.glob("metadata.*")) if f.suffix != ".md")
@@ -237,7 +202,5 @@ def _lines(path: Path) -> list[tuple[Mapping[str, Json], tuple[str, str]]]:
 
 
 def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{file} cannot be written: {error.strerror or error}") from error
+    with whole(file) as stream:
+        stream.write(text.encode())

@@ -3,61 +3,59 @@
 from __future__ import annotations
 
 import json
-import math
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
-from rich.text import Text
+from typer import Argument, Option
 
-from editloupe.cli.options import AsJson, words
+from editloupe import plugins
+from editloupe.cli.options import AsJson, with_options, words
 from editloupe.cli.output import fail, note, out, plain, print_json, say, table
 from editloupe.errors import ConfigError, DataError, ToolError, ToolFailed
+from editloupe.tools.base import PAPER_TOOLS, Describes, Prepares, Tool, Toolbox, open_toolbox, spec
+from editloupe.tools.reading import describe_reader
+from editloupe.tools.session import Picture, Shown, open_session
+from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json
-
-if TYPE_CHECKING:
-    from editloupe.tools.base import Tool, Toolbox
-    from editloupe.tools.session import Picture, Session, Shown
-    from editloupe.tools.settings import ToolSettings
 
 NAMES: Final = ("Original Image", "Edited Image")
 """What the first and the second image of `tools call` are called, as in the judge's conversation."""
 
-Device = Annotated[str | None, typer.Option(help="For tools with weights: auto, cpu, cuda:0, … (default auto).")]
-Detector = Annotated[str | None, typer.Option(help="For grounding and detect_object: a folder, file or hub id.")]
-Upscaler = Annotated[str | None, typer.Option(help="For enlarged crops: a Real-ESRGAN checkpoint.")]
-Reader = Annotated[str | None, typer.Option(help="Of text in crops: auto, off or rapidocr (default auto).")]
+_with_weights = with_options("weights", ("device", "detector", "upscaler", "reader"))
+Weights = Mapping[str, str]
 
 
-def listing(settings: ToolSettings) -> None:
-    """The tools: what each does, and which are absent here."""
-    from editloupe.tools.base import spec
-    from editloupe.tools.reading import describe_reader
-
+@_with_weights
+def tools(context: typer.Context, weights: Weights) -> int:
+    """List the tools and which are absent here, or call one, load them, serve them."""
+    context.obj = ToolSettings.from_environment()
+    settings = context.obj = _settings(context, weights)
+    if context.invoked_subcommand:
+        return 0
     box, names = _everything(settings)
-    rows: list[Sequence[str | Text]] = []
-    for name in names:
-        if name in box.absent:
-            rows.append([plain(text, "dim") for text in (name, "", f"absent: {box.absent[name]}")])
-            continue
+
+    def row(name: str) -> tuple[str, ...]:
         offered = spec(box.tools[name])
-        properties = offered.parameters.get("properties", {})
-        arguments = ", ".join(properties) if isinstance(properties, dict) else ""
-        rows.append((f"{name} {box.tools[name].version}", arguments, offered.description))
-    table("Tool", "Arguments", "What it does", rows=rows)
+        arguments = offered.parameters.get("properties")
+        return f"{name} {box.tools[name].version}", ", ".join(cast(dict[str, Json], arguments)), offered.description
+
+    _table(box, names, ("Tool", "Arguments", "What it does"), row)
     say(describe_reader(settings))
+    return 0
 
 
+@_with_weights
 def warm(
     context: typer.Context,
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Tools. Default: all.")] = None,
-    device: Device = None,
-    detector: Detector = None,
-    upscaler: Upscaler = None,
-    reader: Reader = None,
+    weights: Weights,
+    names: Annotated[list[str] | None, Argument(metavar="NAME", help="Tools. Default: all.")] = None,
 ) -> int:
     """Load now what the tools would load with their first call, and say what that is.
 
@@ -65,52 +63,41 @@ def warm(
     network. Absent tools are listed with the reason. Exit code 0; 2 where weights that were named, or a tool that was
     named, cannot be had.
     """
-    from editloupe.tools.base import Describes, Prepares, open_toolbox
-
-    settings = _settings(context, device=device, detector=detector, upscaler=upscaler, reader=reader)
+    settings = _settings(context, weights)
     box, listed = (open_toolbox(names, settings), list(names)) if names else _everything(settings)
-    rows: list[Sequence[str | Text]] = []
-    for name in listed:
-        if name in box.absent:
-            rows.append([plain(text, "dim") for text in (name, "", f"absent: {box.absent[name]}", "")])
-            continue
-        tool = box.tools[name]
-        began = time.perf_counter()
-        if isinstance(tool, Prepares):
-            tool.prepare()
-        seconds = time.perf_counter() - began
-        described = tool.describe() if isinstance(tool, Describes) else ("nothing to load",)
-        rows.append((name, tool.version, "\n".join(described), f"{seconds:.2f}"))
-    table("Tool", "Version", "Works with", "Seconds", rows=rows)
+
+    def row(name: str) -> tuple[str, ...]:
+        seconds = _prepared(box.tools[name])
+        described = _works_with(box.tools[name]) or ("nothing to load",)
+        return name, box.tools[name].version, "\n".join(described), f"{seconds:.2f}"
+
+    _table(box, listed, ("Tool", "Version", "Works with", "Seconds"), row)
     return 2 if names and box.absent else 0
 
 
+@_with_weights
 def call(
     context: typer.Context,
-    tool: Annotated[str, typer.Argument(metavar="NAME", help="One of `editloupe tools`.")],
+    weights: Weights,
+    tool: Annotated[str, Argument(metavar="NAME", help="One of `editloupe tools`.")],
     images: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="IMAGE",
-            help="The first is called 'Original Image', the second 'Edited Image', later ones 'Image 3', …",
+        Argument(
+            metavar="IMAGE", help="The first is called 'Original Image', the second 'Edited Image', later ones 'Image 3', …"
         ),
     ],
     arg: Annotated[
-        list[str] | None, typer.Option("--arg", metavar="KEY=VALUE", help="An argument, JSON or text; may be repeated.")
+        list[str] | None, Option("--arg", metavar="KEY=VALUE", help="An argument, JSON or text; may be repeated.")
     ] = None,
-    args: Annotated[str | None, typer.Option("--args", metavar="JSON", help="All arguments as one JSON object.")] = None,
+    args: Annotated[str | None, Option("--args", metavar="JSON", help="All arguments as one JSON object.")] = None,
     bbox: Annotated[
-        str | None, typer.Option(metavar="X0,Y0,X1,Y1", help="The argument bbox: thousandths of width and height.")
+        str | None, Option(metavar="X0,Y0,X1,Y1", help="The argument bbox: thousandths of width and height.")
     ] = None,
     out_dir: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder for the pictures. Default: a new one, editloupe-tool-NAME."),
+        Option("--out", metavar="DIR", help="Folder for the pictures. Default: a new one, editloupe-tool-NAME."),
     ] = None,
     as_json: AsJson = False,
-    device: Device = None,
-    detector: Detector = None,
-    upscaler: Upscaler = None,
-    reader: Reader = None,
 ) -> int:
     """Call one tool by hand: print what it says, write its pictures as PNG.
 
@@ -121,129 +108,127 @@ def call(
     or a device are wrong, or the tool is absent; 1 where the tool itself failed.
     """
     try:
-        settings = _settings(context, device=device, detector=detector, upscaler=upscaler, reader=reader)
-        done = _called(tool, images, _arguments(arg or [], args, bbox), settings)
-        written = _written(done, out_dir)
+        settings = _settings(context, weights)
+        session = open_session(tools=[tool], settings=settings)
+        made = session.toolbox.tools[tool]
+        arguments = _arguments(made, arg or [], args, bbox)
+        names = [*NAMES, *(f"Image {n}" for n in range(3, len(images) + 1))][: len(images)]
+        session.open(dict(zip(names, images, strict=True)))
+        arguments |= _assumed(made, arguments, names)
+        loading = _prepared(made)
+        began = time.perf_counter()
+        shown = session.call(tool, arguments)
+        seconds = time.perf_counter() - began
+        written = _written(shown, out_dir)
     except (ConfigError, DataError, ToolError) as error:
         if as_json:
             print_json({"error": {"kind": type(error).__name__, "message": str(error)}}, indent=2)
         fail(str(error))
         return 1 if isinstance(error, ToolFailed) else 2
+    works_with = _works_with(made)
     if as_json:
-        print_json(done.to_json(written), indent=2)
-    else:
-        _show(done, written)
+        done: dict[str, Json] = {
+            "tool": shown.tool,
+            "version": shown.version,
+            "arguments": arguments,
+            "text": shown.observation.text,
+            "data": dict(shown.observation.data),
+            "images": [_picture_json(picture, path) for picture, path in written],
+            "device": settings.device,
+            "works_with": list(works_with),
+            "loading_seconds": round(loading, 4),
+            "seconds": round(seconds, 4),
+        }
+        print_json(done, indent=2)
+        return 0
+    _show(shown, written)
+    works = f", {'; '.join(works_with)}" if works_with else ""
+    note(f"{tool}{works}: {seconds:.2f} s" + (f", loading {loading:.2f} s" if loading > 0.1 else ""))
+    used = [f"{key} = {value!r}" for key, value in arguments.items() if str(value) in session.images]
+    if used:
+        note(", ".join(used))
     return 0
 
 
+@_with_weights
 def serve_mcp(
     context: typer.Context,
-    root: Annotated[Path, typer.Option(metavar="DIR", help="Only images below this folder can be opened.")] = Path(),
-    tools: Annotated[str | None, typer.Option(help="Comma-separated tools. Default: all that can be had here.")] = None,
-    device: Device = None,
-    detector: Detector = None,
-    upscaler: Upscaler = None,
-    reader: Reader = None,
-) -> None:
+    weights: Weights,
+    root: Annotated[Path, Option(metavar="DIR", help="Only images below this folder can be opened.")] = Path(),
+    tools: Annotated[str | None, Option(help="Comma-separated tools. Default: all that can be had here.")] = None,
+) -> int:
     """Serve the tools to other agents: a Model Context Protocol server on standard input and output.
 
     A client starts this command. It opens images with the tool open_images, by paths below --root, and calls the tools
     with the names that it gets; pictures are named too and can be looked into further. Needs pip install 'editloupe[mcp]'.
     """
     from editloupe.service.mcp import serve
-    from editloupe.tools.session import open_session
 
-    settings = _settings(context, device=device, detector=detector, upscaler=upscaler, reader=reader)
-    session = open_session(tools=words(tools), settings=settings)
+    session = open_session(tools=words(tools), settings=_settings(context, weights))
     note(f"editloupe MCP server on standard input and output; images below {root.resolve()}")
     for name, why in session.toolbox.absent.items():
         note(f"absent: {name}: {why}")
     serve(session, root)
+    return 0
 
 
-class _Done:
-    """One call by hand, as it was made and answered."""
-
-    def __init__(
-        self, session: Session, shown: Shown, *, arguments: Mapping[str, Json], device: str, seconds: float, loading: float
-    ) -> None:
-        from editloupe.tools.base import Describes
-
-        self.session, self.shown, self.arguments = session, shown, arguments
-        self.device, self.seconds, self.loading = device, seconds, loading
-        made = session.toolbox.tools[shown.tool]
-        self.models = made.describe() if isinstance(made, Describes) else ()
-
-    def to_json(self, written: Mapping[int, Path]) -> dict[str, Json]:
-        shown = self.shown
-        pictures: list[Json] = []
-        for index, (picture, kept) in enumerate(_all_pictures(shown)):
-            panes: list[Json] = [
-                {"origin": origin or None, "box": list(view.region), "window": list(view.window), "op": view.op}
-                for view, origin in zip(picture.panes, picture.origins, strict=True)
-            ]
-            pictures.append(
-                {
-                    "name": picture.name or None,
-                    "path": str(written[index]),
-                    "width": picture.image.width,
-                    "height": picture.image.height,
-                    "kept": kept,
-                    "views": panes,
-                }
-            )
-        return {
-            "tool": shown.tool,
-            "version": shown.version,
-            "arguments": dict(self.arguments),
-            "text": shown.observation.text,
-            "data": dict(shown.observation.data),
-            "images": pictures,
-            "device": self.device,
-            "works_with": list(self.models),
-            "loading_seconds": round(self.loading, 4),
-            "seconds": round(self.seconds, 4),
-        }
+def _settings(context: typer.Context, weights: Weights) -> ToolSettings:
+    """The settings of the group with the command's own in their place."""
+    settings: ToolSettings = context.obj
+    return replace(settings, **{name: value for name, value in weights.items() if value})
 
 
-def _called(name: str, files: list[Path], given: dict[str, str | Json], settings: ToolSettings) -> _Done:
-    from editloupe.tools.base import Prepares
-    from editloupe.tools.session import open_session
+def _everything(settings: ToolSettings) -> tuple[Toolbox, list[str]]:
+    names = [*PAPER_TOOLS, *(n for n in plugins.names("tools") if n not in PAPER_TOOLS)]
+    return open_toolbox(names, settings), names
 
-    session = open_session(tools=[name], settings=settings)
-    tool = session.toolbox.tools[name]
-    names = [*NAMES, *(f"Image {n}" for n in range(3, len(files) + 1))][: len(files)]
-    session.open(dict(zip(names, files, strict=True)))
-    arguments = _typed(tool, given)
-    arguments |= _assumed(tool, arguments, names)
+
+def _table(box: Toolbox, names: Sequence[str], head: Sequence[str], row: Callable[[str], tuple[str, ...]]) -> None:
+    """One row a tool; of one that is absent the reason."""
+    absent = {name: ("", f"absent: {why}", "")[: len(head) - 1] for name, why in box.absent.items()}
+    rows = [[plain(cell, "dim") for cell in (name, *absent[name])] if name in absent else row(name) for name in names]
+    table(*head, rows=rows)
+
+
+def _prepared(tool: Tool) -> float:
+    """Load what a tool works with; the seconds that this took."""
     began = time.perf_counter()
     if isinstance(tool, Prepares):
         tool.prepare()
-    ready = time.perf_counter()
-    shown = session.call(name, arguments)
-    seconds = time.perf_counter() - ready
-    return _Done(session, shown, arguments=arguments, device=settings.device, seconds=seconds, loading=ready - began)
+    return time.perf_counter() - began
 
 
-class _Text(str):
-    """A value of --arg as it was typed; the tool's schema says whether it is text or JSON."""
+def _works_with(tool: Tool) -> tuple[str, ...]:
+    return tool.describe() if isinstance(tool, Describes) else ()
 
 
-def _arguments(arg: list[str], args: str | None, bbox: str | None) -> dict[str, str | Json]:
-    """What the three options give together. Raises ConfigError: no KEY=VALUE, no JSON object, one argument twice."""
-    given: dict[str, str | Json] = {}
+def _arguments(tool: Tool, arg: list[str], args: str | None, bbox: str | None) -> dict[str, Json]:
+    """What the three options give together. Raises ConfigError: no KEY=VALUE, no JSON object, one argument twice.
+
+    A value of --arg is text where the tool's schema takes text, else JSON where it is any.
+    """
+    properties = tool.Args.model_json_schema().get("properties", {})
+    given: dict[str, Json] = {}
     if args is not None:
-        found = _parsed(args, f"--args {args!r}")
-        if not isinstance(found, Mapping):
+        try:
+            found = _json(args, f"--args {args!r}")
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"--args {args!r}: is not JSON ({error})") from error
+        if not isinstance(found, dict):
             raise ConfigError(f'--args {args!r}: expected one JSON object, for example \'{{"phrase": "red mug"}}\'')
-        given.update(found)
+        given |= found
     for text in arg:
         key, equals, value = text.partition("=")
-        if not equals or not key.strip():
+        key = key.strip()
+        if not equals or not key:
             raise ConfigError(f"--arg {text!r}: expected KEY=VALUE, for example --arg phrase='red mug'")
-        if key.strip() in given:
-            raise ConfigError(f"the argument {key.strip()!r} is given twice")
-        given[key.strip()] = _Text(value)
+        if key in given:
+            raise ConfigError(f"the argument {key!r} is given twice")
+        given[key] = value
+        if properties.get(key, {}).get("type") != "string":
+            # No JSON stays text: the tool says what it expected instead.
+            with suppress(ValueError, RecursionError):
+                given[key] = _json(value, f"--arg {key}={value}")
     if bbox is not None:
         if "bbox" in given:
             raise ConfigError("the argument 'bbox' is given twice")
@@ -251,50 +236,24 @@ def _arguments(arg: list[str], args: str | None, bbox: str | None) -> dict[str, 
     return given
 
 
-def _corners(text: str) -> list[Json]:
-    """ "100,200,300,400" as numbers; what they must be is the tool's to say."""
-    numbers: list[Json] = []
-    for word in text.strip().strip("[]()").replace(",", " ").split():
-        try:
-            value = float(word)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise ConfigError(f"--bbox {text!r}: {word!r} is no number; expected X0,Y0,X1,Y1 from 0 to 1000")
-        numbers.append(int(value) if word.lstrip("+-").isdigit() else value)
-    return numbers
-
-
-def _parsed(text: str, what: str) -> Json:
-    """JSON, strictly: NaN and Infinity are none. Raises ConfigError."""
+def _json(text: str, what: str) -> Json:
+    """JSON, strictly. Raises ConfigError for NaN and Infinity, ValueError and RecursionError for what is no JSON."""
 
     def refuse(word: str) -> Json:
         raise ConfigError(f"{what}: {word} is no JSON number; expected finite numbers")
 
-    try:
-        found: Json = json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{what}: is not JSON ({error})") from error
+    found: Json = json.loads(text, parse_constant=refuse)
     return found
 
 
-def _typed(tool: Tool, given: Mapping[str, str | Json]) -> dict[str, Json]:
-    """Typed words as the tool's schema wants them: text as it stands where it takes text, else JSON where it is any."""
-    properties = tool.Args.model_json_schema().get("properties", {})
-    arguments: dict[str, Json] = {}
-    for key, value in given.items():
-        if isinstance(value, _Text) and properties.get(key, {}).get("type") == "string":
-            value = str(value)
-        elif isinstance(value, _Text):
-            try:
-                value = _parsed(value, f"--arg {key}={value}")
-            except ConfigError as error:
-                if error.__cause__ is None:
-                    raise
-                # No JSON: the tool says what it expected instead of this text.
-                value = str(value)
-        arguments[key] = value
-    return arguments
+def _corners(text: str) -> list[Json]:
+    """ "100,200,300,400" as numbers; what they must be is the tool's to say."""
+    numbers: list[Json] = []
+    for word in text.strip().strip("[]()").replace(",", " ").split():
+        if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)", word):
+            raise ConfigError(f"--bbox {text!r}: {word!r} is no number; expected X0,Y0,X1,Y1 from 0 to 1000")
+        numbers.append(float(word) if "." in word else int(word))
+    return numbers
 
 
 def _assumed(tool: Tool, given: Mapping[str, Json], names: list[str]) -> dict[str, Json]:
@@ -309,97 +268,63 @@ def _assumed(tool: Tool, given: Mapping[str, Json], names: list[str]) -> dict[st
     return {key: meant[key] for key in missing}
 
 
-def _written(done: _Done, folder: Path | None) -> dict[int, Path]:
-    """Every picture as a file of its own, by its place in `_all_pictures`. Raises ConfigError: cannot be written."""
-    pictures = list(_all_pictures(done.shown))
+def _written(shown: Shown, folder: Path | None) -> list[tuple[Picture, Path]]:
+    """Every picture, shown or kept, with its new file. Raises ConfigError: cannot be written."""
+    pictures = (*shown.pictures, *shown.kept)
     if not pictures:
-        return {}
-    written: dict[int, Path] = {}
+        return []
+    written = []
     try:
         if folder is None:
-            folder = _made(Path(f"editloupe-tool-{done.shown.tool}"))
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
-        plain_ones = 0
-        for index, (picture, kept) in enumerate(pictures):
-            plain_ones += kept
-            name = f"plain-{plain_ones}" if kept else picture.name.lower().replace(" ", "-")
-            for path in _numbered(folder / f"{name}.png"):
-                try:
-                    with path.open("xb") as file:
-                        file.write(picture.png)
-                except FileExistsError:
-                    continue
-                written[index] = path
-                break
+            folder = _free(Path(f"editloupe-tool-{shown.tool}"), Path.mkdir)
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, picture in enumerate(pictures, start=1 - len(shown.pictures)):
+            name = picture.name.lower().replace(" ", "-") or f"plain-{number}"
+            written.append((picture, _free(folder / f"{name}.png", partial(_new_file, data=picture.png))))
     except OSError as error:
         raise ConfigError(f"--out {folder}: cannot be written: {error.strerror or error}") from error
     return written
 
 
-def _made(folder: Path) -> Path:
-    """That folder, or the first numbered one that is not there yet; made."""
-    for path in _numbered(folder):
-        try:
-            path.mkdir()
-        except FileExistsError:
-            continue
-        return path
-    raise AssertionError("numbers do not end")
-
-
-def _numbered(path: Path) -> Iterator[Path]:
-    """a.png, a-2.png, a-3.png, …"""
-    yield path
-    number = 2
+def _free(path: Path, make: Callable[[Path], Any]) -> Path:
+    """Make the first of a.png, a-2.png, a-3.png, … that is not there yet."""
+    number, free = 1, path
     while True:
-        yield path.with_name(f"{path.stem}-{number}{path.suffix}")
+        with suppress(FileExistsError):
+            make(free)
+            return free
         number += 1
+        free = path.with_name(f"{path.stem}-{number}{path.suffix}")
 
 
-def _all_pictures(shown: Shown) -> Iterator[tuple[Picture, bool]]:
-    """Pictures that were shown, then those kept beside them: (picture, kept)."""
-    yield from ((picture, False) for picture in shown.pictures)
-    yield from ((picture, True) for picture in shown.kept)
+def _new_file(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
 
 
-def _show(done: _Done, written: Mapping[int, Path]) -> None:
-    console = out()
-    say(done.shown.observation.text)
+def _picture_json(picture: Picture, path: Path) -> Json:
+    panes: list[Json] = [
+        {"origin": origin or None, "box": list(view.region), "window": list(view.window), "op": view.op}
+        for view, origin in zip(picture.panes, picture.origins, strict=True)
+    ]
+    return {
+        "name": picture.name or None,
+        "path": str(path),
+        "width": picture.image.width,
+        "height": picture.image.height,
+        "kept": not picture.name,
+        "views": panes,
+    }
+
+
+def _show(shown: Shown, written: Sequence[tuple[Picture, Path]]) -> None:
+    say(shown.observation.text)
     if written:
-        console.print()
-    for index, (picture, kept) in enumerate(_all_pictures(done.shown)):
+        out().print()
+    for picture, path in written:
         places = " | ".join(
             f"px {list(view.region.ints())} of {origin!r}" if origin else f"px {list(view.region.ints())}"
             for view, origin in zip(picture.panes, picture.origins, strict=True)
         )
-        name = "plain, not shown to a judge" if kept else picture.name
         size = f"{picture.image.width}×{picture.image.height} px"
-        say(f"{written[index]}  {name}: {size}; {places}")
-    works = f", {'; '.join(done.models)}" if done.models else ""
-    loading = f", loading {done.loading:.2f} s" if done.loading > 0.1 else ""
-    note(f"{done.shown.tool}{works}: {done.seconds:.2f} s{loading}")
-    used = [f"{key} = {value!r}" for key, value in done.arguments.items() if str(value) in done.session.images]
-    if used:
-        note(", ".join(used))
-
-
-def _everything(settings: ToolSettings) -> tuple[Toolbox, list[str]]:
-    from editloupe import plugins
-    from editloupe.tools.base import PAPER_TOOLS, open_toolbox
-
-    names = [*PAPER_TOOLS, *(n for n in plugins.names("tools") if n not in PAPER_TOOLS)]
-    return open_toolbox(names, settings), names
-
-
-def group_settings(**given: str | None) -> ToolSettings:
-    """The settings of the environment with what `editloupe tools` was given in their place, by field of ToolSettings."""
-    from editloupe.tools.settings import ToolSettings
-
-    return replace(ToolSettings.from_environment(), **{name: value for name, value in given.items() if value})
-
-
-def _settings(context: typer.Context, **given: str | None) -> ToolSettings:
-    """Return those of the group with the command's own in their place."""
-    settings: ToolSettings = context.obj
-    return replace(settings, **{name: value for name, value in given.items() if value})
+        say(f"{path}  {picture.name or 'plain, not shown to a judge'}: {size}; {places}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.cli import COMMANDS
 from tests.conftest import LOOK, final
 
 Edits = Callable[..., Path]
@@ -332,6 +333,13 @@ def test_help_answers_at_once():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     heavy = {"langgraph", "langchain_core", "cv2", "numpy", "openai", "PIL", "scipy", "torch", "jinja2"}
     assert not heavy & set(loaded.stdout.split())
+
+
+def test_the_line_of_a_command_in_help_is_the_first_paragraph_of_its_own_help(editloupe: Run):
+    for name, line in COMMANDS.items():
+        code, said, _ = editloupe(name, "--help")
+        assert code == 0
+        assert line in " ".join(said.split()), name
 
 
 def test_an_ablated_run_says_so_in_its_heading_its_folder_and_its_report(

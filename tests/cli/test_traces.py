@@ -118,6 +118,15 @@ def test_a_fork_under_another_backbone_shares_its_beginning_and_show_draws_it(
     assert "Verdict: Wrong Action" in told
 
 
+def test_a_file_among_the_forks_that_no_fork_is_called_is_passed_over(gallery: Path, editloupe: Editloupe):
+    for trace in (gallery / "traces").rglob("*.jsonl"):
+        file = gallery / "forks" / trace.name[:2] / f"{trace.stem}.mine.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("notes")
+    code, _, error = editloupe("show", gallery, "mug-blue")
+    assert (code, error) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
