@@ -202,9 +202,12 @@ def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
     if problems:
         lines = "; ".join(f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {_problem(p)}" for p in problems[:5])
         properties = tool.Args.model_json_schema().get("properties", {})
+        named = list(dict.fromkeys(str(p.absolute_path[0]) for p in problems if p.absolute_path))
+        # What the schema says about the first wrong argument.
+        meant = next((f". {n}: {d}" for n in named if (d := properties.get(n, {}).get("description"))), "")
         raise ToolError(
             f"{tool.name}: wrong arguments: {lines}. Expected {tool.name}{{{', '.join(properties)}}}"
-            f"{_meant(properties, problems)}{_fractions(arguments, problems)}"
+            f"{meant}{_fractions(map(arguments.get, named))}"
         )
     try:
         return tool.Args.model_validate(dict(arguments))
@@ -243,19 +246,9 @@ def open_toolbox(names: Iterable[str] = PAPER_TOOLS, settings: ToolSettings | No
     return Toolbox(tools=tools, absent=absent)
 
 
-def _meant(properties: Mapping[str, Any], problems: Sequence[jsonschema.ValidationError]) -> str:
-    """Return what the schema says about the first wrong argument."""
-    for problem in problems:
-        name = str(next(iter(problem.absolute_path), ""))
-        if name in properties and properties[name].get("description"):
-            return f". {name}: {properties[name]['description']}"
-    return ""
-
-
-def _fractions(arguments: Mapping[str, Json], problems: Sequence[jsonschema.ValidationError]) -> str:
+def _fractions(wrong: Iterable[Json]) -> str:
     """Return how to correct a box that was given in fractions of the image; "" where none was."""
-    for name in dict.fromkeys(problem.absolute_path[0] for problem in problems if problem.absolute_path):
-        value = arguments.get(str(name))
+    for value in wrong:
         if isinstance(value, Sequence) and looks_like_fractions(value):
             return f" These look like fractions of width and height: multiply by 1000, {[round(1000 * v) for v in value]}."
     return ""

@@ -100,13 +100,10 @@ class ToolCache:
             }
         )
 
-    def _path(self, key: str) -> Path:
-        return self._folder / key[:2] / f"{key}.json"
-
     def _kept(self, key: str, images: ImageStore) -> Observation | None:
         """Return the answer of that key; None where there is none, the file is damaged, or one of its pictures is gone."""
         try:
-            data = json.loads(self._path(key).read_bytes())
+            data = json.loads((self._folder / key[:2] / f"{key}.json").read_bytes())
             found = Observation.from_json(data["observation"])
         except (OSError, ValueError, KeyError, TypeError, AssertionError):
             return None
@@ -114,7 +111,7 @@ class ToolCache:
         return found if all(images.path(image) is not None for image in pictures) else None
 
     def _keep(self, key: str, tool: str, made: Observation) -> None:
-        path = self._path(key)
+        path = self._folder / key[:2] / f"{key}.json"
         text = json.dumps({"tool": tool, "observation": made.to_json()}, ensure_ascii=False, separators=(",", ":"))
         part = path.with_name(f".{key}.{os.getpid()}.part")
         # What cannot be kept is asked again. A full disk shows in the trace, which must be written.

@@ -47,34 +47,18 @@ class Grounding(CropTool):
     def __init__(
         self, detector: Detector, upscaler: Upscaler | None = None, reader: TextReader | NoReader | None = None
     ) -> None:
-        super().__init__(upscaler, reader)
+        super().__init__(upscaler, reader, detector)
         self.detector = detector
 
     @classmethod
     def open(cls, settings: ToolSettings) -> Grounding:
-        """Return the tool with the detector that the settings name, the upscaler for small crops, and the text reader.
-
-        Raises ModelAbsent and ConfigError.
-        """
+        """Return the tool with the models that the settings name. Raises ModelAbsent and ConfigError."""
         detector = models.get("detect", settings.detector, device=settings.device)
         return cls(detector, open_crop_upscaler(settings), open_reader(settings))
 
     @property
     def tolerance(self) -> Tolerance:
         return LEARNED
-
-    @property
-    def version(self) -> str:
-        return self.reading.version(f"{self.revision}; {self.detector.version}; {self.upscaler.version}")
-
-    def prepare(self) -> None:
-        """Load detector, upscaler and reader now. Raises ConfigError."""
-        models.prepare(self.detector)
-        super().prepare()
-
-    def describe(self) -> tuple[str, ...]:
-        """Return the detector, the upscaler and the text reader, each with what it was loaded for."""
-        return models.describe(self.detector), *super().describe()
 
     def __call__(self, args: Args, context: ToolContext) -> Observation:
         name = context.named(args.target_image)
