@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from editloupe.data.folders import Folder, ImageFile, RowError, open_folder
+from editloupe.data.folders import ImageFile, RowError, open_folder
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import BrokenRow, DataRow, broken
+from editloupe.data.rows import DataRow, RejectedRow, Row, rejected
 from editloupe.errors import ConfigError, DataError
 
 PARTS: Final = ("id", "source", "edited", "reference", "edit_type", "index")
@@ -22,14 +22,14 @@ PARTS: Final = ("id", "source", "edited", "reference", "edit_type", "index")
 class Matched:
     """Rows with their outputs, one for each row and editor."""
 
-    rows: tuple[DataRow | BrokenRow, ...]
+    rows: tuple[Row, ...]
     left: Mapping[str, tuple[str, ...]]
     """By editor, the files that belong to no row."""
     notes: tuple[str, ...]
 
 
 def with_outputs(
-    rows: Sequence[DataRow | BrokenRow], editors: Mapping[str, Path], *, store: ImageStore, patterns: Sequence[str]
+    rows: Sequence[Row], editors: Mapping[str, Path], *, store: ImageStore, patterns: Sequence[str]
 ) -> Matched:
     """Return each named row once for each editor, with the file whose path (without ending) a pattern gives as `edited`.
 
@@ -39,7 +39,7 @@ def with_outputs(
     """
     for pattern in patterns:
         _check(pattern)
-    out: list[DataRow | BrokenRow] = []
+    out: list[Row] = []
     left: dict[str, tuple[str, ...]] = {}
     notes = []
     for editor, path in editors.items():
@@ -55,10 +55,16 @@ def with_outputs(
         for index, (row, name) in enumerate(zip(rows, names, strict=True)):
             found = by_name.get(name, []) if name is not None else []
             used.update(found)
-            if isinstance(row, BrokenRow):
+            if isinstance(row, RejectedRow):
                 # The row is rejected, and its output still belongs to it.
                 used.update(file for its in _names_of(pattern, row, index) for file in by_name.get(its, []))
-            out.append(_with_output(row, editor, folder, found))
+                out.append(replace(row, editor=editor))
+            elif len(found) > 1:
+                message = f"{path}: several files could be the output: {', '.join(found)}; remove all but one"
+                out.append(rejected(replace(row, editor=editor), RowError("no_match", message, path=path / found[0])))
+            else:
+                edited = ImageFile(folder=folder, name=found[0]) if found else None
+                out.append(replace(row, editor=editor, edited=edited))
         left[editor] = tuple(file for file in files if file not in used)
         missing = sum(isinstance(r, DataRow) for r in rows) - sum(n in by_name for n in names if n is not None)
         who = f"editor {editor!r}" if editor else "edited images"
@@ -80,7 +86,7 @@ def _check(pattern: str) -> None:
 
 
 def _best(
-    rows: Sequence[DataRow | BrokenRow], patterns: Sequence[str], by_name: Mapping[str, list[str]], path: Path
+    rows: Sequence[Row], patterns: Sequence[str], by_name: Mapping[str, list[str]], path: Path
 ) -> tuple[str, list[str | None]]:
     """Return the pattern that finds most files, and the name that it gives to each row."""
     tried: list[tuple[str, list[str | None]]] = []
@@ -113,22 +119,16 @@ def _best(
     return best, chosen
 
 
-def _filled(pattern: str, row: DataRow | BrokenRow, index: int) -> str | None:
+def _filled(pattern: str, row: Row, index: int) -> str | None:
     """Return the name; None where the row lacks a part of it."""
-    if isinstance(row, BrokenRow):
+    if isinstance(row, RejectedRow):
         return None
-    parts = {
-        "id": row.id,
-        "source": row.source.stem,
-        "edited": None if row.edited is None else row.edited.stem,
-        "reference": None if row.reference is None else row.reference.stem,
-        "edit_type": row.edit_type,
-        "index": str(index),
-    }
-    return _made(pattern, parts)
+    files = {"source": row.source, "edited": row.edited, "reference": row.reference}
+    stems = {role: file.stem for role, file in files.items() if file is not None}
+    return _made(pattern, {"id": row.id, "edit_type": row.edit_type, "index": str(index), **stems})
 
 
-def _names_of(pattern: str, row: BrokenRow, index: int) -> set[str]:
+def _names_of(pattern: str, row: RejectedRow, index: int) -> set[str]:
     """Return what a rejected row's output may be called: without an id, a stem of its files would be its id."""
     ids = row.id, *row.stems.values()
     parts = {"edit_type": row.edit_type, "index": str(index), **row.stems}
@@ -140,16 +140,6 @@ def _made(pattern: str, parts: Mapping[str, str | None]) -> str | None:
     if any(parts.get(name) is None for name in needed):
         return None
     return unicodedata.normalize("NFC", pattern.format_map(parts))
-
-
-def _with_output(row: DataRow | BrokenRow, editor: str, folder: Folder, found: Sequence[str]) -> DataRow | BrokenRow:
-    if isinstance(row, BrokenRow):
-        return replace(row, editor=editor)
-    if len(found) > 1:
-        message = f"{folder.root}: several files could be the output: {', '.join(found)}; remove all but one"
-        error = RowError("no_match", message, path=folder.root / found[0])
-        return broken(error, line=row.line, id=row.id, editor=editor, edit_type=row.edit_type)
-    return replace(row, editor=editor, edited=ImageFile(folder=folder, name=found[0]) if found else None)
 
 
 def _plain(file: str) -> str:

@@ -55,16 +55,15 @@ def load(
     data = DataSet(
         root=root, store=store, metadata=metadata, edited=edited or {}, fields=fields, outputs=outputs, progress=progress
     )
-    if fields is None:
-        return _loader(_recognised(data) if format == "auto" else format).load(data)
-    # A mapping file says which folders hold what, so it also says which format is meant.
-    mapped = [name for name in formats()[1:] if hasattr(_loader(name), "box_file")]
-    if format == "auto" and len(mapped) == 1:
-        return _loader(mapped[0]).load(data)
-    if format not in mapped:
-        known = " or ".join(mapped)
-        raise ConfigError(f"a mapping file ({fields}) goes with the format {known}, not with {format}; leave one out")
-    return _loader(format).load(data)
+    if fields is not None:
+        # A mapping file says which folders hold what, so it also says which format is meant.
+        mapped = [name for name in formats()[1:] if hasattr(_loader(name), "box_file")]
+        if format == "auto" and len(mapped) == 1:
+            format = mapped[0]
+        if format not in mapped:
+            known = " or ".join(mapped)
+            raise ConfigError(f"a mapping file ({fields}) goes with the format {known}, not with {format}; leave one out")
+    return _loader(_recognised(data) if format == "auto" else format).load(data)
 
 
 def box_file(format: str, fields: Path | None = None) -> BoxFile | None:
@@ -126,10 +125,8 @@ def _loader(name: str) -> Loader:
 def _recognised(data: DataSet) -> str:
     root, loaders = data.root, {name: _loader(name) for name in formats()[1:]}
     fitting = [name for name, loader in loaders.items() if loader.matches(data)]
-    if data.metadata is not None and (not fitting or fitting == [GENERAL]):
-        return GENERAL
     if data.metadata is not None:
-        fitting = [name for name in fitting if name != GENERAL]
+        fitting = [name for name in fitting if name != GENERAL] or [GENERAL]
     if fitting == [GENERAL, "pairs"]:
         return GENERAL  # its files usually lie in source/ and edited/; the metadata says more
     if len(fitting) == 1:

@@ -46,14 +46,14 @@ def load(data: DataSet) -> Loaded:
     if data.edited:
         rows = [replace(row, editor="") for row in rows]
         matched = with_outputs(named(rows), data.edited, store=data.store, patterns=_PATTERNS)
-        final = matched.rows
+        rows = list(matched.rows)
         notes.extend(matched.notes)
         if "edited_file_name" in table.columns:
             notes.append("edited_file_name names no image here: the outputs come from the editors' own folders")
     else:
-        final = named(rows)
+        rows = list(named(rows))
     return assemble(
-        final, format="imagefolder", dataset=root.resolve().name, metadata=metadata, notes=notes, progress=data.progress
+        rows, format="imagefolder", dataset=root.resolve().name, metadata=metadata, notes=notes, progress=data.progress
     )
 
 

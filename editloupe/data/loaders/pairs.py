@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from editloupe.data.folders import Folder, ImageFile, open_folder, plain_stem
+from editloupe.data.folders import Folder, ImageFile, RowError, open_folder, plain_stem
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.outputs import with_outputs
-from editloupe.data.rows import BrokenRow, DataRow, Loaded, assemble, named, rating_notes, read_row
+from editloupe.data.rows import Loaded, RejectedRow, Row, assemble, named, rating_notes, read_row, rejected
 from editloupe.data.tables import Table, TableLine, read_table
 from editloupe.errors import DataError, SampleError
 from editloupe.values import Json
@@ -47,24 +47,20 @@ def load(data: DataSet) -> Loaded:
     for path in editors.values():
         _check_flat(path, data.store)
     table = _table(folder, before)
-    rows: list[DataRow | BrokenRow] = []
-    for line in table.lines:
-        rows.append(_row(line, folder=folder, before=before, references=references, text_only=table.text_only))
+    rows = [_row(line, folder, before, references, text_only=table.text_only) for line in table.lines]
     given = {row.id for row in rows}
     for stem, sources in before.items():
         if stem not in given:
             message = f"{root / sources[0]}: no instruction for {stem!r} in {table.file.name}; add a row for it"
-            rows.append(BrokenRow(line=None, id=stem, kind="no_instruction", message=message, file=root / sources[0]))
+            rows.append(RejectedRow(id=stem, kind="no_instruction", message=message, file=root / sources[0]))
     matched = with_outputs(named(rows), editors, store=data.store, patterns=("{id}",))
     final = list(matched.rows if editors else named(rows))
     for editor, files in matched.left.items():
         for file in files:
             path = editors[editor] / file
-            if plain_stem(file) not in before:
-                message = f"{path}: no image in source/ has the stem {plain_stem(file)!r}; rename one of the two"
-                final.append(
-                    BrokenRow(line=None, id=plain_stem(file), editor=editor, kind="no_match", message=message, file=path)
-                )
+            if (stem := plain_stem(file)) not in before:
+                message = f"{path}: no image in source/ has the stem {stem!r}; rename one of the two"
+                final.append(RejectedRow(id=stem, editor=editor, kind="no_match", message=message, file=path))
     return assemble(
         named(final),
         format="pairs",
@@ -147,21 +143,21 @@ def _name_column(columns: Sequence[str]) -> str | None:
 
 def _row(
     line: TableLine,
-    *,
     folder: Folder,
     before: Mapping[str, Sequence[str]],
     references: Mapping[str, Sequence[str]],
+    *,
     text_only: bool,
-) -> DataRow | BrokenRow:
+) -> Row:
     column = _name_column(tuple(line.values))
     if line.fault is not None or column is None:
         fault = line.fault or f"expected one of the columns {', '.join(NAME_COLUMNS)}"
-        return read_row(replace(line, fault=fault), folder=folder, text_only=text_only)
+        return RejectedRow(line=line.number, message=fault)
     given = line.values[column]
     stem = str(given) if isinstance(given, int) and not isinstance(given, bool) else given
     if not isinstance(stem, str) or not stem.strip():
         fault = f"column {column!r}: expected the stem of an image in source/, found {given!r}"
-        return read_row(replace(line, fault=fault), folder=folder, text_only=text_only)
+        return RejectedRow(line=line.number, message=fault)
     # Either "cat" or "cat.png" may be written; a stem may itself hold a point.
     id = plain_stem(f"{stem}.x") if plain_stem(f"{stem}.x") in before else plain_stem(stem)
     files = before.get(id, ())
@@ -170,17 +166,14 @@ def _row(
     values: dict[str, Json] = {f"data.{k}" if k in given_editor else k: v for k, v in line.values.items() if k != column}
     values.update(id=id, source_file_name=files[0] if files else f"source/{id}")
     row = read_row(replace(line, values=values), folder=folder, text_only=text_only)
-    if isinstance(row, BrokenRow):
+    if isinstance(row, RejectedRow):
         return row
     if not files:
-        return _unmatched(row, f"{folder.root / 'source'}: no image has the stem {id!r}", folder.root / "source")
+        source = folder.root / "source"
+        return rejected(row, RowError("no_match", f"{source}: no image has the stem {id!r}", path=source))
     for found in (files, references.get(id, ())):
         if len(found) > 1:
             message = f"several files have the stem {id!r}: {', '.join(found)}; keep one"
-            return _unmatched(row, message, folder.root / found[0])
+            return rejected(row, RowError("no_match", message, path=folder.root / found[0]))
     reference = references.get(id)
     return replace(row, reference=ImageFile(folder=folder, name=reference[0]) if reference else row.reference)
-
-
-def _unmatched(row: DataRow, message: str, file: Path) -> BrokenRow:
-    return BrokenRow(line=row.line, id=row.id, edit_type=row.edit_type, kind="no_match", message=message, file=file)

@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
 from editloupe.data.boxes import FORMATS, Quad, read_quads, sniff
 from editloupe.data.folders import Folder, ImageFile, RowError
 from editloupe.data.loaders.base import BoxFile, DataSet
 from editloupe.data.outputs import with_outputs
-from editloupe.data.rows import OWN_COLUMNS, BrokenRow, DataRow, Loaded, assemble, named, rating_notes, read_row
+from editloupe.data.rows import OWN_COLUMNS, DataRow, Loaded, RejectedRow, Row, assemble, named, rating_notes, read_row
 from editloupe.data.tables import Table, TableLine, read_table
 from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.values import Json
@@ -40,8 +40,6 @@ _COLUMNS: Final[Mapping[str, str]] = {
 _FOREIGN = (OWN_COLUMNS | {"model"}) - {"bbox_format"}
 
 _WORDS_OF_AN_OPERATION: Final = 3
-
-AnyRow: TypeAlias = DataRow | BrokenRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +79,7 @@ def load(data: DataSet) -> Loaded:
             raise DataError(f"{data.root}: no {name}; expected {LAYOUT}")
     table = read_table(folder.own(mapping.folders["data"]))
     keys, notes = _keys(table, mapping)
-    rows: list[AnyRow] = [_row(line, keys, mapping, folder, text_only=table.text_only) for line in table.lines]
+    rows: list[Row] = [_row(line, keys, mapping, folder, text_only=table.text_only) for line in table.lines]
     # Named first: the ids of rows that state none are those by which the sidecar may know them.
     rows = list(named(rows))
     if (data.root / mapping.sidecar).is_file():
@@ -191,7 +189,7 @@ def _check_operation(table: Table) -> None:
         )
 
 
-def _row(line: TableLine, keys: Mapping[str, str], mapping: Mapped, folder: Folder, *, text_only: bool) -> AnyRow:
+def _row(line: TableLine, keys: Mapping[str, str], mapping: Mapped, folder: Folder, *, text_only: bool) -> Row:
     ours = {key: name for name, key in keys.items()}
     values: dict[str, Json] = {}
     for key, value in line.values.items():
@@ -205,7 +203,7 @@ def _row(line: TableLine, keys: Mapping[str, str], mapping: Mapped, folder: Fold
         else:
             values[_COLUMNS[name]] = value
     row = read_row(replace(line, values=values), folder=folder, text_only=text_only, bbox_format=mapping.bbox_format)
-    if isinstance(row, BrokenRow):
+    if isinstance(row, RejectedRow):
         return replace(row, message=_in_their_words(row.message, keys))
     stems = (None if row.reference is None else row.reference.stem, row.source.stem)
     return replace(row, editor="", hints=tuple(stem for stem in stems if stem))
@@ -227,7 +225,7 @@ def _below(folder: str, name: str) -> str:
     return name if name.replace("\\", "/").startswith(f"{folder}/") else f"{folder}/{name}"
 
 
-def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, notes: list[str]) -> list[AnyRow]:
+def _with_sidecar(rows: Sequence[Row], table: Table, mapping: Mapped, notes: list[str]) -> list[Row]:
     """Add boxes from the sidecar to rows without: by id, else by image if only one row has that image."""
     by_id: dict[str, tuple[Quad, ...]] = {}
     by_image: dict[str, tuple[Quad, ...]] = {}
@@ -240,11 +238,11 @@ def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, notes: 
         elif image is not None:
             by_image[image] = by_image.get(image, ()) + quads
     images = Counter(_image(row) for row in rows if isinstance(row, DataRow))
-    out: list[AnyRow] = []
+    out: list[Row] = []
     filled = shared = 0
     for row in rows:
         if isinstance(row, DataRow) and not row.quads:
-            quads = by_id.get(row.id or "", ())
+            quads = by_id.get(row.id, ())
             if not quads and _image(row) in by_image:
                 if images[_image(row)] > 1:
                     shared += 1
@@ -311,7 +309,7 @@ def _size(place: ImageFile) -> tuple[int, int] | None:
     return image.width, image.height
 
 
-def _with_format(rows: Sequence[AnyRow], mapping: Mapped, notes: list[str]) -> list[AnyRow]:
+def _with_format(rows: Sequence[Row], mapping: Mapped, notes: list[str]) -> list[Row]:
     """Return the rows with the box convention found out where it was not stated."""
     seen: list[tuple[Quad, int, int]] = []
     for row in rows:
