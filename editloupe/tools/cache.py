@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import threading
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from typing import cast
 
 from pydantic import BaseModel
 
-from editloupe.data.images import ImageStore
+from editloupe.data.images import ImageStore, write_whole
 from editloupe.findings import Observation
 from editloupe.models.devices import device_class
 from editloupe.tools.base import Prepares, Tool, Toolbox, ToolContext, validated
@@ -111,14 +110,10 @@ class ToolCache:
         return found if all(images.path(image) is not None for image in pictures) else None
 
     def _keep(self, key: str, tool: str, made: Observation) -> None:
-        path = self._folder / key[:2] / f"{key}.json"
         text = json.dumps({"tool": tool, "observation": made.to_json()}, ensure_ascii=False, separators=(",", ":"))
-        part = path.with_name(f".{key}.{os.getpid()}.part")
         # What cannot be kept is asked again. A full disk shows in the trace, which must be written.
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(text, encoding="utf-8", errors="backslashreplace")
-            part.replace(path)
+            write_whole(self._folder / key[:2] / f"{key}.json", text.encode("utf-8", "backslashreplace"))
 
     def _count(self, *, hit: bool) -> None:
         with self._lock:
