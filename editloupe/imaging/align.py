@@ -131,15 +131,12 @@ class Alignment:
         if self.drift is not None:
             x0, y0, x1, y1 = here.ints()
             there += self.drift.over(x0=x0, y0=y0, x1=x1, y1=y1)
-        (x0, y0), (x1, y1) = there.min(axis=0), there.max(axis=0)
         # A motion is known to about a hundredth of a px; rounding outward on less would grow every box.
-        left, top = round(float(x0 * w2 / width), 1), round(float(y0 * h2 / height), 1)
-        right, bottom = round(float(x1 * w2 / width), 1), round(float(y1 * h2 / height), 1)
-        return (
-            Box(left, top, max(right, left + 1), max(bottom, top + 1))
-            .rounded_out()
-            .intersection(Box.whole(width=w2, height=h2))
+        (left, top), (right, bottom) = (
+            (round(float(x * w2 / width), 1), round(float(y * h2 / height), 1)) for x, y in (there.min(0), there.max(0))
         )
+        found = Box(left, top, max(right, left + 1), max(bottom, top + 1)).rounded_out()
+        return found.intersection(Box.whole(width=w2, height=h2))
 
     def common(self) -> Box:
         """Return the part of image 1, in its px, that image 2 shows as well."""

@@ -37,16 +37,13 @@ STILL: Final[Floats] = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 
 @dataclass(frozen=True, kw_only=True)
 class _Points:
-    """N places where the first picture has structure."""
+    """N places where the first picture has structure: its level there, and its gradient in levels per px."""
 
     x: Floats
     y: Floats
     value: Floats
-    """The picture's level there."""
     dx: Floats
-    """Gradient to the right, levels per px."""
     dy: Floats
-    """Gradient down, levels per px."""
 
 
 def register(first: Grey, second: Grey) -> Floats:
@@ -115,13 +112,8 @@ def _points(grey: NDArray[np.uint8]) -> _Points:
     strength = dx * dx + dy * dy
     keep = strength > max(2.0, float(np.median(strength)))
     value = values[2:-2:step, 2:-2:step]
-    return _Points(
-        x=x[keep].astype(np.float64),
-        y=y[keep].astype(np.float64),
-        value=value[keep].astype(np.float64),
-        dx=dx[keep],
-        dy=dy[keep],
-    )
+    columns, rows, level = (v[keep].astype(np.float64) for v in (x, y, value))
+    return _Points(x=columns, y=rows, value=level, dx=dx[keep], dy=dy[keep])
 
 
 def _descend(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> Floats:
