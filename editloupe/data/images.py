@@ -184,10 +184,9 @@ class ImageStore:
     def array(self, ref: ImageRef) -> RGB:
         """Return decoded pixels, H×W×3 uint8 RGB, read-only. Raises ImageError where the file is damaged."""
         with self._lock:
-            cached = self._arrays.get(ref.sha256)
-            if cached is not None:
+            if ref.sha256 in self._arrays:
                 self._arrays.move_to_end(ref.sha256)
-                return cached
+                return self._arrays[ref.sha256]
         rgb, notes = decode(self.data(ref), name=str(ref.path or ref.sha256[:12]), max_pixels=self.max_pixels)
         rgb.setflags(write=False)
         with self._lock:
@@ -215,9 +214,7 @@ class ImageStore:
         return blob if blob is not None and blob.exists() else None
 
     def encoded(self, ref: ImageRef, policy: ImagePolicy) -> EncodedImage:
-        """Return the bytes for a model: the image's own where the policy takes them, else normalised PNG.
-
-        Made once and then kept, as long as the cache holds; made again, they are the same bytes.
+        """Return the bytes for a model: the image's own where the policy takes them, else normalised PNG; always the same.
 
         Own bytes are sent only where nothing stands between them and the pixels that tools see: no EXIF rotation, alpha,
         odd colour space or further frames.
@@ -338,10 +335,8 @@ def _register_heif(data: bytes, name: str) -> None:
 
 @contextmanager
 def _no_warnings() -> Iterator[None]:
-    """Silence Pillow on large images and odd metadata: the size is checked here, the metadata is not used.
-
-    The lock is there because `warnings` keeps its filters for all threads together.
-    """
+    """Silence Pillow on large images and odd metadata: the size is checked here, the metadata is not used."""
+    # The lock is there because `warnings` keeps its filters for all threads together.
     with _warnings_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -57,7 +57,7 @@ def with_outputs(
             used.update(found)
             if isinstance(row, RejectedRow):
                 # The row is rejected, and its output still belongs to it.
-                used.update(file for its in _names_of(pattern, row, index) for file in by_name.get(its, []))
+                used.update(file for its in _names(pattern, row, index) for file in by_name.get(its, []))
                 out.append(replace(row, editor=editor))
             elif len(found) > 1:
                 message = f"{path}: several files could be the output: {', '.join(found)}; remove all but one"
@@ -77,10 +77,9 @@ def _check(pattern: str) -> None:
         parts = [name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None]
     except ValueError as error:
         raise ConfigError(f"file name pattern {pattern!r}: {error}") from error
-    for name in parts:
-        if name not in PARTS:
-            known = ", ".join(f"{{{part}}}" for part in PARTS)
-            raise ConfigError(f"file name pattern {pattern!r}: unknown part {{{name}}}; expected {known}")
+    if unknown := [name for name in parts if name not in PARTS]:
+        known = ", ".join(f"{{{part}}}" for part in PARTS)
+        raise ConfigError(f"file name pattern {pattern!r}: unknown part {{{unknown[0]}}}; expected {known}")
     if not parts:
         raise ConfigError(f"file name pattern {pattern!r} names the same file for every row; expected {{id}} or the like")
 
@@ -92,7 +91,7 @@ def _best(
     tried: list[tuple[str, list[str | None]]] = []
     repeated = []
     for pattern in patterns:
-        names = [_filled(pattern, row, index) for index, row in enumerate(rows)]
+        names = [_name(pattern, row, index) for index, row in enumerate(rows)]
         given = [name for name in names if name is not None]
         # The same output for two rows would judge an edit by another one's instruction.
         if len(set(given)) < len(given):
@@ -102,7 +101,7 @@ def _best(
     if not any(isinstance(row, DataRow) for row in rows):
         return patterns[0], [None] * len(rows)  # all are broken, and each says how
     if not tried:
-        expected = [n for p in patterns for i, r in enumerate(rows[:3]) if (n := _filled(p, r, i)) is not None]
+        expected = [n for p in patterns for i, r in enumerate(rows[:3]) if (n := _name(p, r, i)) is not None]
         reason = f" ({', '.join(repeated)} would give several rows the same file)" if repeated else ""
         raise DataError(
             f"{path}: no image there belongs to any row{reason}; saw {_some(by_name)}, expected names such as "
@@ -119,27 +118,23 @@ def _best(
     return best, chosen
 
 
-def _filled(pattern: str, row: Row, index: int) -> str | None:
-    """Return the name; None where the row lacks a part of it."""
+def _name(pattern: str, row: Row, index: int) -> str | None:
+    """Return the name; None where the row is rejected, or lacks a part of it."""
+    return None if isinstance(row, RejectedRow) else next(iter(_names(pattern, row, index)), None)
+
+
+def _names(pattern: str, row: Row, index: int) -> list[str]:
+    """Return what a row's output may be called. For a rejected one also where a stem of its files would be its id."""
     if isinstance(row, RejectedRow):
-        return None
-    files = {"source": row.source, "edited": row.edited, "reference": row.reference}
-    stems = {role: file.stem for role, file in files.items() if file is not None}
-    return _made(pattern, {"id": row.id, "edit_type": row.edit_type, "index": str(index), **stems})
-
-
-def _names_of(pattern: str, row: RejectedRow, index: int) -> set[str]:
-    """Return what a rejected row's output may be called: without an id, a stem of its files would be its id."""
-    ids = row.id, *row.stems.values()
-    parts = {"edit_type": row.edit_type, "index": str(index), **row.stems}
-    return {name for id_ in ids if (name := _made(pattern, {**parts, "id": id_})) is not None}
-
-
-def _made(pattern: str, parts: Mapping[str, str | None]) -> str | None:
-    needed = {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None}
+        stems, ids = dict(row.stems), [row.id, *row.stems.values()]
+    else:
+        files = {"source": row.source, "edited": row.edited, "reference": row.reference}
+        stems, ids = {role: file.stem for role, file in files.items() if file is not None}, [row.id]
+    parts = {"edit_type": row.edit_type, "index": str(index), **stems}
+    needed = {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None} - {"id"}
     if any(parts.get(name) is None for name in needed):
-        return None
-    return unicodedata.normalize("NFC", pattern.format_map(parts))
+        return []
+    return [unicodedata.normalize("NFC", pattern.format_map({**parts, "id": id})) for id in ids if id]
 
 
 def _plain(file: str) -> str:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
@@ -226,22 +227,16 @@ def _read(
     human: dict[str, dict[str, str | float]] = {}
     extra: dict[str, Json] = {}
     for column, value in values.items():
-        label = human_column(column)
-        if label is not None:
-            rating = _rating(column, value, text_only)
-            if rating is not None:
-                human.setdefault(label[0], {})[label[1]] = rating
-        elif column not in OWN_COLUMNS:
-            extra[column] = _storable(value)
+        if (label := human_column(column)) is None:
+            extra |= {} if column in OWN_COLUMNS else {column: _storable(value)}
+        elif (rating := _rating(column, value, text_only)) is not None:
+            human.setdefault(label[0], {})[label[1]] = rating
     quads = _quads(values)
     role_quads = {role: found for role in _OTHER_ROLES if (found := _quads(values, f"{role}_"))}
-    for role, found in role_quads.items():
-        if quads and len(found) != len(quads):
-            counts = f"{len(found)} of '{role}_bbox' for {len(quads)} of 'bbox'"
-            raise RowError("box", f"{counts}; expected one a target, in the same order")
-    if len({len(found) for found in role_quads.values()}) > 1:
-        counts = "'reference_bbox' and 'edited_bbox' differ in number"
-        raise RowError("box", f"{counts}; expected one a target, in the same order")
+    counts = {"bbox": len(quads), **{f"{role}_bbox": len(found) for role, found in role_quads.items()}}
+    if len(set(filter(None, counts.values()))) > 1:
+        seen = ", ".join(f"{number} of {column!r}" for column, number in counts.items())
+        raise RowError("box", f"{seen}; expected one a target, in the same order")
     return DataRow(
         line=known.line,
         id=known.id,
@@ -287,22 +282,19 @@ def _text(values: Mapping[str, Json], column: str) -> str | None:
 
 def _place(values: Mapping[str, Json], column: str, folder: Folder) -> ImageFile | None:
     # Not stripped: a file's name may begin or end with a space.
-    name = values.get(column) if _text(values, column) else None
-    return ImageFile(folder=folder, name=name) if isinstance(name, str) else None
+    return ImageFile(folder=folder, name=str(values[column])) if _text(values, column) else None
 
 
 def _quads(values: Mapping[str, Json], prefix: str = "") -> tuple[Quad, ...]:
-    found: list[tuple[str, tuple[Quad, ...]]] = []
+    found = []
     for column in (f"{prefix}bbox", f"{prefix}bboxes"):
         try:
-            quads = read_quads(values.get(column))
+            found.append(read_quads(values.get(column)))
         except ValueError as error:
             raise RowError("box", f"column {column!r}: {error}") from error
-        if quads:
-            found.append((column, quads))
-    if len(found) == 2:
+    if all(found):
         raise RowError("box", f"both '{prefix}bbox' and '{prefix}bboxes' are given; expected one of them")
-    return found[0][1] if found else ()
+    return found[0] or found[1]
 
 
 def _rating(column: str, value: Json, text_only: bool) -> str | float | None:
@@ -350,11 +342,8 @@ def _duplicate(row: Row, what: str, *, taken: dict[str, int | None]) -> Rejected
 
 def _free(editor: str, name: str, taken: Mapping[str, int | None]) -> str:
     """Return `name`, or `name-2`, `name-3`, … where it is taken."""
-    tried, n = name, 1
-    while sample_key(editor, tried) in taken:
-        n += 1
-        tried = f"{name}-{n}"
-    return tried
+    names = chain([name], (f"{name}-{n}" for n in count(2)))
+    return next(tried for tried in names if sample_key(editor, tried) not in taken)
 
 
 def _sample(row: DataRow, dataset: str) -> Sample:

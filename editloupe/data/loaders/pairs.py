@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from editloupe.data.folders import Folder, ImageFile, RowError, open_folder, plain_stem
-from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.outputs import with_outputs
 from editloupe.data.rows import Loaded, RejectedRow, Row, assemble, named, rating_notes, read_row, rejected
@@ -45,7 +44,13 @@ def load(data: DataSet) -> Loaded:
     if not (data.outputs or data.edited or (root / "edited").is_dir()):
         editors = {}
     for path in editors.values():
-        _check_flat(path, data.store)
+        outputs = open_folder(path, data.store, what="edited images")
+        if not outputs.images() and outputs.images(deep=True):
+            names = sorted(p.name for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+            raise DataError(
+                f"{path}: holds folders ({', '.join(names[:5])}) but no images; give one folder for each editor: "
+                f"--edited {names[0]}={path / names[0]}"
+            )
     table = _table(folder, before)
     rows = [_row(line, folder, before, references, text_only=table.text_only) for line in table.lines]
     given = {row.id for row in rows}
@@ -85,16 +90,6 @@ def _stems(folder: Folder, name: str) -> dict[str, list[str]]:
     return stems
 
 
-def _check_flat(path: Path, store: ImageStore) -> None:
-    folder = open_folder(path, store, what="edited images")
-    if not folder.images() and folder.images(deep=True):
-        names = sorted(p.name for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
-        raise DataError(
-            f"{path}: holds folders ({', '.join(names[:5])}) but no images; give one folder for each editor: "
-            f"--edited {names[0]}={path / names[0]}"
-        )
-
-
 def _table(folder: Folder, before: Mapping[str, Sequence[str]]) -> Table:
     found = _instructions(folder.root)
     if len(found) != 1:
@@ -119,22 +114,18 @@ def _text_table(file: Path, before: Mapping[str, Sequence[str]]) -> Table:
     except UnicodeDecodeError as error:
         raise SampleError("is not UTF-8; save the file as UTF-8", file=file) from error
     given = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
-    lines: list[TableLine]
+    lines: list[TableLine] = []
     if len(given) == 1 and "\t" not in given[0][1]:
         lines = [TableLine(number=given[0][0], values={"name": stem, "instruction": given[0][1]}) for stem in before]
-    else:
-        lines = [_text_line(number, line) for number, line in given]
+        given = []
+    for number, line in given:
+        stem, tab, instruction = line.partition("\t")
+        values = {"name": stem.strip(), "instruction": instruction} if tab else {}
+        fault = f"expected a file's stem, a tab and the instruction, found no tab in {line.strip()[:60]!r}"
+        lines.append(TableLine(number=number, values=values, fault=None if tab else fault))
     if not lines:
         raise SampleError("is empty; expected lines of a file's stem, a tab and the instruction", file=file)
     return Table(file=file, columns=("name", "instruction"), lines=tuple(lines), text_only=True)
-
-
-def _text_line(number: int, line: str) -> TableLine:
-    stem, tab, instruction = line.partition("\t")
-    if tab:
-        return TableLine(number=number, values={"name": stem.strip(), "instruction": instruction})
-    fault = f"expected a file's stem, a tab and the instruction, found no tab in {line.strip()[:60]!r}"
-    return TableLine(number=number, values={}, fault=fault)
 
 
 def _name_column(columns: Sequence[str]) -> str | None:
@@ -150,13 +141,13 @@ def _row(
     text_only: bool,
 ) -> Row:
     column = _name_column(tuple(line.values))
-    if line.fault is not None or column is None:
-        fault = line.fault or f"expected one of the columns {', '.join(NAME_COLUMNS)}"
-        return RejectedRow(line=line.number, message=fault)
-    given = line.values[column]
+    given = None if column is None else line.values[column]
     stem = str(given) if isinstance(given, int) and not isinstance(given, bool) else given
-    if not isinstance(stem, str) or not stem.strip():
-        fault = f"column {column!r}: expected the stem of an image in source/, found {given!r}"
+    fault = line.fault
+    if fault is None and column is None:
+        fault = f"expected one of the columns {', '.join(NAME_COLUMNS)}"
+    if fault is not None or not isinstance(stem, str) or not stem.strip():
+        fault = fault or f"column {column!r}: expected the stem of an image in source/, found {given!r}"
         return RejectedRow(line=line.number, message=fault)
     # Either "cat" or "cat.png" may be written; a stem may itself hold a point.
     id = plain_stem(f"{stem}.x") if plain_stem(f"{stem}.x") in before else plain_stem(stem)
