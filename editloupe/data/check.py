@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from editloupe.data.folders import Kind
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import OnProgress, size_note
+from editloupe.data.rows import size_note
 from editloupe.data.samples import load
 from editloupe.errors import ImageError
 from editloupe.values import ImageRef, Json, Sample, Serialisable
@@ -92,23 +92,16 @@ def check(
     format: str = "auto",
     edited: Mapping[str, Path] | None = None,
     fields: Path | None = None,
-    progress: OnProgress | None = None,
 ) -> DataReport:
-    """Load and decode everything; the arguments are those of `load`.
-
-    progress: called for the samples while their images are decoded.
-    Raises as `load` where the whole of `path` cannot be used.
-    """
+    """Load and decode everything. The arguments are those of `load`, and so are the errors."""
     loaded = load(path, store=store, format=format, edited=edited, fields=fields)
     problems = [
         DataProblem(kind=r.kind, severity="error", sample=r.key, file=r.file, message=r.message) for r in loaded.rejected
     ]
     decoded: dict[str, str | None] = {}
-    for done, sample in enumerate(loaded.samples, start=1):
+    for sample in loaded.samples:
         problems.extend(_of_images(sample, store, decoded))
         problems.extend(_of_sample(sample))
-        if progress is not None:
-            progress(done, len(loaded.samples))
     problems.sort(key=lambda p: (p.severity, p.kind, p.sample, str(p.file or ""), p.message))
     return DataReport(
         format=loaded.format,

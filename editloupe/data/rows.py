@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
@@ -18,8 +18,6 @@ from editloupe.data.human import Ratings, human_column
 from editloupe.data.tables import TableLine, shown
 from editloupe.values import Box, ImageRef, Json, Role, Sample, Serialisable, Target, Turn, digest, sample_key
 
-OnProgress: TypeAlias = Callable[[int, int | None], None]
-"""Called with (done, total); total is None where it is not known."""
 OWN_COLUMNS: Final = frozenset(
     ("id", "source_file_name", "edited_file_name", "reference_file_name", "mask_file_name", "instruction", "edit_type",
      "bbox", "bboxes", "reference_bbox", "reference_bboxes", "edited_bbox", "edited_bboxes", "bbox_format", "target_name",
@@ -167,7 +165,6 @@ def assemble(
     dataset: str,
     metadata: Path | None = None,
     notes: Sequence[str] = (),
-    progress: OnProgress | None = None,
 ) -> Loaded:
     """Make samples of rows that are `named`: every file identified, every box in px.
 
@@ -175,7 +172,7 @@ def assemble(
     """
     samples: list[Sample] = []
     refused: list[RejectedRow] = []
-    for done, row in enumerate(rows, start=1):
+    for row in rows:
         try:
             if isinstance(row, DataRow):
                 samples.append(_sample(row, dataset))
@@ -183,8 +180,6 @@ def assemble(
                 refused.append(row)
         except RowError as error:
             refused.append(rejected(row, error))
-        if progress is not None:
-            progress(done, len(rows))
     if metadata is not None:
         refused = [
             replace(

@@ -11,12 +11,12 @@ from editloupe import plugins
 from editloupe.data.folders import open_folder
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile, DataSet, Loader
-from editloupe.data.rows import Loaded, OnProgress, RejectedRow, size_note
+from editloupe.data.rows import Loaded, RejectedRow, size_note
 from editloupe.data.tables import ENDINGS
 from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.values import ImageRef, Sample, Turn
 
-__all__ = ["Loaded", "OnProgress", "RejectedRow", "box_file", "formats", "load", "load_sample"]
+__all__ = ["Loaded", "RejectedRow", "box_file", "formats", "load", "load_sample"]
 
 GENERAL: Final = "imagefolder"
 """The format of a metadata file that no other loader knows."""
@@ -35,7 +35,6 @@ def load(
     edited: Mapping[str, Path] | None = None,
     fields: Path | None = None,
     outputs: bool = True,
-    progress: OnProgress | None = None,
 ) -> Loaded:
     """Load all edits of a folder (or of a metadata file in it): every file identified and hashed once, no pixels decoded.
 
@@ -52,9 +51,7 @@ def load(
             raise DataError(f"{path}: expected a folder or a metadata file ({', '.join(ENDINGS)}), found another file")
         root, metadata = path.parent, path
     open_folder(root, store, what="a folder of edits")
-    data = DataSet(
-        root=root, store=store, metadata=metadata, edited=edited or {}, fields=fields, outputs=outputs, progress=progress
-    )
+    data = DataSet(root=root, store=store, metadata=metadata, edited=edited or {}, fields=fields, outputs=outputs)
     if fields is not None:
         # A mapping file says which folders hold what, so it also says which format is meant.
         mapped = [name for name in formats()[1:] if hasattr(_loader(name), "box_file")]

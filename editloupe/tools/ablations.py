@@ -13,12 +13,13 @@ from typing import Any, ClassVar, Final, cast
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from editloupe import models
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.findings import Observation
 from editloupe.imaging.control_regions import find_control_regions, swap_regions
 from editloupe.imaging.differences import Differences
-from editloupe.tools.base import Describes, Prepares, Tool, Toolbox, ToolContext
+from editloupe.tools.base import Describes, Tool, Toolbox, ToolContext
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.values import ImageRef, Json, View
 
@@ -53,8 +54,7 @@ class BlackPictures:
 
     def prepare(self) -> None:
         """Load what the tool itself loads. Raises ConfigError."""
-        if isinstance(self._tool, Prepares):
-            self._tool.prepare()
+        models.prepare(self._tool)
 
     def describe(self) -> tuple[str, ...]:
         """Return what the tool itself works with."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard, cast, runt
 
 from pydantic import BaseModel, ValidationError
 
-from editloupe import plugins
+from editloupe import models, plugins
 from editloupe.chat import ToolSpec
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ModelAbsent, ToolAbsent, ToolError
@@ -175,25 +175,20 @@ class Toolbox:
         return {name: tool.version for name, tool in self.tools.items()}
 
     def prepare(self) -> None:
-        """Load now what the tools would load with their first call, so that bad weights are found before anything is spent.
-
-        Raises ConfigError.
-        """
+        """Load now what the tools would load with their first call. Raises ConfigError for bad weights."""
         for tool in self.tools.values():
-            if isinstance(tool, Prepares):
-                tool.prepare()
+            models.prepare(tool)
 
     def call(self, name: str, arguments: Mapping[str, Json], context: ToolContext) -> Observation:
         """Validate the arguments, run the tool, return its observation.
 
         Raises ToolError for an unknown tool and for wrong arguments, and what the tool itself raises.
         """
-        tool = self.tools.get(name)
-        if tool is None:
-            if name in self.absent:
-                raise ToolError(f"the tool {name!r} is absent here ({self.absent[name]}); use {', '.join(self.tools)}")
+        if name in self.absent:
+            raise ToolError(f"the tool {name!r} is absent here ({self.absent[name]}); use {', '.join(self.tools)}")
+        if name not in self.tools:
             raise ToolError(f"there is no tool {name!r}; the tools are: {', '.join(self.tools) or 'none'}")
-        return tool(validated(tool, arguments), context)
+        return self.tools[name](validated(self.tools[name], arguments), context)
 
 
 def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:

@@ -21,10 +21,11 @@ from typing import cast
 
 from pydantic import BaseModel
 
+from editloupe import models
 from editloupe.data.images import ImageStore, write_whole
 from editloupe.findings import Observation
 from editloupe.models.devices import device_class
-from editloupe.tools.base import Prepares, Tool, Toolbox, ToolContext, validated
+from editloupe.tools.base import Tool, Toolbox, ToolContext, validated
 from editloupe.values import Json, canonical_json, digest
 
 _SCHEMA = 1
@@ -75,9 +76,7 @@ class ToolCache:
         return _named(made, context), kept is not None
 
     def _key(self, tool: Tool, arguments: Mapping[str, Json], args: BaseModel, context: ToolContext) -> str:
-        if isinstance(tool, Prepares):
-            # Only what is loaded says where it computes.
-            tool.prepare()
+        models.prepare(tool)  # only what is loaded says where it computes
         names = {name.casefold(): name for name in context.views}
 
         def spelt(values: Mapping[str, Json]) -> dict[str, Json]:

@@ -52,9 +52,7 @@ def load(data: DataSet) -> Loaded:
             notes.append("edited_file_name names no image here: the outputs come from the editors' own folders")
     else:
         rows = list(named(rows))
-    return assemble(
-        rows, format="imagefolder", dataset=root.resolve().name, metadata=metadata, notes=notes, progress=data.progress
-    )
+    return assemble(rows, format="imagefolder", dataset=root.resolve().name, metadata=metadata, notes=notes)
 
 
 def _files(root: Path) -> list[Path]:

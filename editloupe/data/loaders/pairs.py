@@ -72,7 +72,6 @@ def load(data: DataSet) -> Loaded:
         dataset=root.resolve().name,
         metadata=table.file,
         notes=(*rating_notes(table.columns), *matched.notes),
-        progress=data.progress,
     )
 
 

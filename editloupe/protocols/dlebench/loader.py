@@ -92,7 +92,6 @@ def load(data: DataSet) -> Loaded:
         dataset="DLEBench",
         metadata=table.file,
         notes=(*notes, *rating_notes(table.columns), *matched.notes),
-        progress=data.progress,
     )
 
 
