@@ -67,17 +67,13 @@ class PixelBaseline:
         unfit = _unfit(question)
         if unfit or original is None or edited is None:
             return _answer(None, unfit)
-        if "localize_differences" in question.tools and "localize_differences" not in question.called:
-            return _call(
-                "First: where do the two images differ?",
-                "localize_differences",
-                {"comparison_image_1": ORIGINAL, "comparison_image_2": EDITED},
-            )
-        pair = self._pair(original, edited, images)
-        verdict, thought = _judged(question, pair)
+        left = question.tools - question.called
+        if "localize_differences" in left:
+            both: dict[str, Json] = {"comparison_image_1": ORIGINAL, "comparison_image_2": EDITED}
+            return _call("First: where do the two images differ?", "localize_differences", both)
+        verdict, thought = _judged(question, self._pair(original, edited, images))
         place = verdict.place
-        zooms = "zoom_in" in question.tools and "zoom_in" not in question.called
-        if zooms and place is not None and min(place.width, place.height) < _SMALL_PX:
+        if "zoom_in" in left and place is not None and min(place.width, place.height) < _SMALL_PX:
             width, height = original.width, original.height
             bbox = list(place.clipped(width=width, height=height).to_thousandths(width=width, height=height))
             reason = f"{thought} The place is small; a closer look before the verdict."

@@ -88,12 +88,11 @@ def to_px(quad: Quad, bbox_format: str, *, width: int, height: int) -> Box:
     a, b, c, d = quad.values
     order = quad.order or order
     if order == "xywh":
-        a, b, c, d = a, b, a + c, b + d
+        c, d = a + c, b + d
     elif order == "yxyx":
         a, b, c, d = b, a, d, c
     sides = {"px": (1.0, 1.0), "unit": (float(width), float(height)), "thousandths": (width / 1000, height / 1000)}
-    sx, sy = sides[scale]
-    return Box(a * sx, b * sy, c * sx, d * sy)
+    return Box(a, b, c, d).scaled(*sides[scale])
 
 
 def inside(box: Box, *, width: int, height: int) -> Box:
@@ -199,9 +198,5 @@ def _quad(values: Sequence[Json]) -> Quad:
 
 
 def _is_point(value: Json) -> bool:
-    return (
-        isinstance(value, Sequence)
-        and not isinstance(value, str)
-        and len(value) == 2
-        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value)
-    )
+    numbers = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    return len(numbers) == 2 and all(isinstance(v, int | float) and not isinstance(v, bool) for v in numbers)

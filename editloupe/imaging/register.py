@@ -92,10 +92,7 @@ def _coarse(first: Grey, second: Grey, factor: float) -> Floats:
 
 
 def _pyramid(grey: Grey) -> list[NDArray[np.uint8]]:
-    """Return the picture smoothed, then halved until its shorter side has about 40 px.
-
-    Pixel i of a level is pixel 2 i of the level below.
-    """
+    """Return the picture smoothed, then halved until its shorter side has about 40 px: pixel i is pixel 2 i of the last."""
     levels = [np.asarray(cv2.GaussianBlur(grey, (0, 0), 1.0), dtype=np.uint8)]
     while min(levels[-1].shape) >= 2 * _COARSEST_SIDE:
         levels.append(np.asarray(cv2.pyrDown(levels[-1]), dtype=np.uint8))
@@ -117,10 +114,7 @@ def _points(grey: NDArray[np.uint8]) -> _Points:
 
 
 def _descend(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> Floats:
-    """Return the motion after Gauss-Newton steps from `matrix`.
-
-    Gain and offset start at those of the medians and are solved for with the motion.
-    """
+    """Return the motion after Gauss-Newton steps from `matrix`, in which gain and offset are solved for with it."""
     height, width = second.shape
     # Centred and scaled coordinates keep the normal equations well conditioned.
     half = max(height, width) / 2

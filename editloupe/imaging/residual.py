@@ -168,10 +168,7 @@ def _matched(a: _Plane, b: _Plane) -> tuple[_Plane, _Plane]:
 
 def _tiles(first: _Plane, second: _Plane) -> tuple[_Plane, _Plane]:
     """Return 64 tiles of 32×32 px from all over each picture, below each other."""
-    height, width = first.shape
-    side = int(np.sqrt(_TILES))
-    ys = np.linspace(0, height - _TILE, side).astype(int)
-    xs = np.linspace(0, width - _TILE, side).astype(int)
+    ys, xs = (np.linspace(0, side - _TILE, int(np.sqrt(_TILES))).astype(int) for side in first.shape)
     a, b = (np.concatenate([p[y : y + _TILE, x : x + _TILE] for y in ys for x in xs], axis=0) for p in (first, second))
     return a, b
 

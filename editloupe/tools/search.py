@@ -47,10 +47,7 @@ def observation_lines(result: Search, detector: Detector, *, name: str, image: I
 
 
 def facts(result: Search, detector: Detector) -> dict[str, Json]:
-    """Return the same for programs: boxes in px, and which detector computed where.
-
-    Keys for the latter are "detector", "device", "precision" and versions.
-    """
+    """Return the same for programs: boxes in px, and which detector ("detector", versions) computed where ("device")."""
     return {
         "phrase": result.phrase,
         "found": len(result.detections),
