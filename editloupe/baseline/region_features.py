@@ -111,7 +111,7 @@ class ImagePair:
 
     def features(self, box: Box) -> RegionFeatures:
         """Return the features of one region. box: px of the original image."""
-        return _measured(box, self._patch(box))
+        return _measured(self._patch(box))
 
     def connected(self, a: Box, b: Box) -> bool:
         """Return True if one thing, in either image, reaches from box a to box b. a, b: px of the original image."""
@@ -156,16 +156,12 @@ class ImagePair:
 
 @dataclass(frozen=True, kw_only=True)
 class _Patch:
-    """One region with its surroundings in both images, in px of its own."""
+    """One region with its surroundings in both images, h×w px of its own. box: the region in px of the original image."""
 
     before: Lab
-    """h×w×3, of the original image."""
     after: Lab
-    """h×w×3, of the edited image."""
     changed: Mask
-    """h×w: True where the images differ."""
     box: Box
-    """The region in px of the original image."""
     frame: tuple[float, float, float, float]
     """Scale and origin: (x, y) of the original image is (x · frame[0] - frame[2], y · frame[1] - frame[3]) here."""
 
@@ -192,9 +188,9 @@ class _Patch:
         return _standing_out(self.before, samples, self.near), _standing_out(self.after, samples, self.near)
 
 
-def _measured(box: Box, patch: _Patch) -> RegionFeatures:
+def _measured(patch: _Patch) -> RegionFeatures:
     before, after, changed = patch.before, patch.after, patch.changed
-    inside, near = patch.inside(box), patch.near
+    inside, near = patch.inside(patch.box), patch.near
     a, b = patch.standing_out
     union = a | b
     touched = _grown(changed, 1)
@@ -206,7 +202,7 @@ def _measured(box: Box, patch: _Patch) -> RegionFeatures:
     interior, both = _shrunk(a & b, 2), _core(a & b)
     area = max(1, int(inside.sum()))
     return RegionFeatures(
-        box=box,
+        box=patch.box,
         before=shares(pixels_a),
         after=shares(pixels_b),
         size_before=float((a & touched).sum()) / area,

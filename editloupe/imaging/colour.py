@@ -53,11 +53,8 @@ class Tone:
     def most(self, rgb: RGB) -> float:
         """Return the largest change in levels, 0..255, of the levels that occur in an H×W×3 uint8 picture (2 to 98 %)."""
         change = np.abs(self.table - np.arange(256)[:, None])
-        largest = 0.0
-        for channel in range(3):
-            low, high = (int(v) for v in np.percentile(rgb[::4, ::4, channel], _MOST_LEVELS))
-            largest = max(largest, float(change[low : high + 1, channel].max()))
-        return largest
+        spans = (np.percentile(rgb[::4, ::4, channel], _MOST_LEVELS).astype(int) for channel in range(3))
+        return max(float(change[low : high + 1, channel].max()) for channel, (low, high) in enumerate(spans))
 
     @property
     def table(self) -> NDArray[np.float32]:

@@ -46,9 +46,9 @@ class Enhancer(CropTool):
         image = context.image(name)
         longest = max(box.width, box.height)
         if longest * args.scale > MAX_SIDE:
-            advice = f"use scale 2, or a bbox of at most {MAX_SIDE // args.scale} px a side"
-            if args.scale == 2 or longest * 2 > MAX_SIDE:
-                advice = f"use a bbox of at most {MAX_SIDE // args.scale} px a side, or zoom_in, which reduces large parts"
+            small = f"a bbox of at most {MAX_SIDE // args.scale} px a side"
+            fits_twice = args.scale == 4 and longest * 2 <= MAX_SIDE
+            advice = f"use scale 2, or {small}" if fits_twice else f"use {small}, or zoom_in, which reduces large parts"
             raise ToolError(
                 f"bbox {args.bbox} is {box.width:.0f}×{box.height:.0f} px of {name!r}; ×{args.scale} would exceed "
                 f"{MAX_SIDE} px a side: {advice}"
