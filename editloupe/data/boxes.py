@@ -72,7 +72,7 @@ def read_quads(value: Json) -> tuple[Quad, ...]:
         return (_quad(value),)
     if len(value) == 2 and all(_is_point(v) for v in value):
         corners = [number for point in cast("Sequence[Sequence[Json]]", value) for number in point]
-        return (Quad(values=_quad(corners).values, order="xyxy"),)
+        return (_quad(corners, "xyxy"),)
     quads: list[Quad] = []
     for part in value:
         found = read_quads(part)
@@ -163,29 +163,25 @@ def _from_text(text: str) -> tuple[Quad, ...]:
             return read_quads(json.loads(text))
         except json.JSONDecodeError as error:
             raise ValueError(f'expected a box as JSON or as "a,b,c,d", found {shown(text)}') from error
-    return tuple(_numbers(part) for part in text.split(";") if part.strip())
-
-
-def _numbers(text: str) -> Quad:
     try:
-        values = [float(v) for v in text.replace(",", " ").split()]
+        boxes = [[float(v) for v in part.replace(",", " ").split()] for part in text.split(";") if part.strip()]
     except ValueError as error:
         raise ValueError(f'expected four numbers "a,b,c,d", found {shown(text)}') from error
-    return _quad(values)
+    return tuple(map(_quad, boxes))
 
 
 def _from_object(value: Mapping[str, Json]) -> Quad:
     lowered = {str(k).lower(): v for k, v in value.items()}
     for order, names in _KEYS:
         if all(name in lowered for name in names):
-            return Quad(values=_quad([lowered[name] for name in names]).values, order=order)
+            return _quad([lowered[name] for name in names], order)
     raise ValueError(
         f"expected a box with the keys x, y, w, h or x0, y0, x1, y1 (or xmin, ymin, xmax, ymax), "
         f"found the keys {', '.join(map(str, value)) or 'none'}"
     )
 
 
-def _quad(values: Sequence[Json]) -> Quad:
+def _quad(values: Sequence[Json], order: BoxOrder | None = None) -> Quad:
     if len(values) != 4:
         raise ValueError(f"expected four numbers, found {len(values)}: {shown(list(values))}")
     numbers = []
@@ -194,7 +190,7 @@ def _quad(values: Sequence[Json]) -> Quad:
             raise ValueError(f"expected four finite numbers, found {shown(value)} among them")
         numbers.append(float(value))
     a, b, c, d = numbers
-    return Quad(values=(a, b, c, d))
+    return Quad(values=(a, b, c, d), order=order)
 
 
 def _is_point(value: Json) -> bool:

@@ -111,10 +111,6 @@ class ImageFile:
     def stem(self) -> str:
         return plain_stem(self.name)
 
-    @property
-    def path(self) -> Path:
-        return self.folder.root / self.name
-
     def image(self) -> ImageRef:
         """Open the image. Raises RowError."""
         return self.folder.image(self.name)

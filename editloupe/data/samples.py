@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from editloupe import plugins
 from editloupe.data.folders import open_folder
@@ -69,8 +69,7 @@ def box_file(format: str, fields: Path | None = None) -> BoxFile | None:
     fields: the mapping file. Raises ConfigError for one that is malformed.
     """
     loader: Any = _loader(format)
-    found: BoxFile | None = loader.box_file(fields) if hasattr(loader, "box_file") else None
-    return found
+    return cast(BoxFile, loader.box_file(fields)) if hasattr(loader, "box_file") else None
 
 
 def load_sample(
@@ -115,8 +114,7 @@ def load_sample(
 
 def _loader(name: str) -> Loader:
     found: Any = plugins.load("loaders", name)
-    loader: Loader = found() if isinstance(found, type) else found
-    return loader
+    return cast(Loader, found() if isinstance(found, type) else found)
 
 
 def _recognised(data: DataSet) -> str:

@@ -155,11 +155,9 @@ def _read_parquet(file: Path) -> Table:
         frame = polars.read_parquet(file.read_bytes())
     except polars.exceptions.PolarsError as error:
         raise SampleError(f"is not a Parquet file that can be read: {error}", file=file) from error
-    lines = [
-        TableLine(number=number, values={k: _as_json(v) for k, v in row.items()})
-        for number, row in enumerate(frame.iter_rows(named=True), start=1)
-    ]
-    return Table(file=file, columns=tuple(frame.columns), lines=tuple(lines), text_only=False)
+    rows = ({column: _as_json(value) for column, value in row.items()} for row in frame.iter_rows(named=True))
+    lines = tuple(TableLine(number=number, values=values) for number, values in enumerate(rows, start=1))
+    return Table(file=file, columns=tuple(frame.columns), lines=lines, text_only=False)
 
 
 def _as_json(value: object) -> Json:
@@ -170,7 +168,7 @@ def _as_json(value: object) -> Json:
         return {str(k): _as_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_as_json(v) for v in value]
-    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+    if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
         return float(value)

@@ -163,7 +163,9 @@ def align(image_1: RGB, image_2: RGB, *, max_pixels: int = WORKING_PIXELS) -> Al
     if not np.array_equal(first, second):
         matrix = register(_grey(first), _grey(second))
         if matrix is not STILL:
-            second = _moved(second, matrix)
+            flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
+            moved = cv2.warpAffine(second, matrix, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE)
+            second = np.asarray(moved, dtype=np.uint8)
         tone = estimate_tone(first, second)
         drift = estimate_drift(_grey(tone.rounded(first)), _grey(second))
         if drift is not None:
@@ -202,13 +204,6 @@ def _shown(matrix: Floats, *, width: int, height: int) -> Box:
 
 def _grey(rgb: RGB) -> NDArray[np.uint8]:
     return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
-
-
-def _moved(rgb: RGB, matrix: Floats) -> RGB:
-    """Return H×W×3 uint8 RGB whose pixel (x, y) is the input's at matrix · (x, y, 1). The border is repeated."""
-    size = (rgb.shape[1], rgb.shape[0])
-    flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
-    return np.asarray(cv2.warpAffine(rgb, matrix, size, flags=flags, borderMode=cv2.BORDER_REPLICATE), dtype=np.uint8)
 
 
 def resize(rgb: RGB, *, width: int, height: int) -> RGB:

@@ -195,10 +195,9 @@ def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> l
         how = f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255"
         if found.restyled:
             how = f"Even ordinary places differ, by about {found.noise:.0f} of 255, more than saving a picture again leaves"
-        rest = "" if found.regions and found.regions[0].box.area > 0.5 * math.prod(found.alignment.size_1) else (
-            " The crops are only the strongest places, not all that changed."
-        )  # fmt: skip
-        lines.append(f"{how}: the image seems regenerated or globally changed.{rest}")
+        lines.append(f"{how}: the image seems regenerated or globally changed.")
+        if not found.regions or found.regions[0].box.area <= 0.5 * math.prod(found.alignment.size_1):
+            lines[-1] += " The crops are only the strongest places, not all that changed."
     lines.append(
         f"{map_name}: coarse map of the differences over the whole of {names[0]!r}, red where most "
         "differs, dark blue where least."

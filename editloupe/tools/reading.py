@@ -69,9 +69,8 @@ def open_reader(settings: ToolSettings) -> TextReader | NoReader:
 def describe_reader(settings: ToolSettings) -> str:
     """Return one sentence: what reads the text in crops, or the reason why nothing does. Raises as `open_reader`."""
     reader = open_reader(settings)
-    if isinstance(reader, NoReader):
-        return f"Text in crops is not read: {reader.reason}."
-    return f"Text in crops is read by {reader.version}."
+    said = f"not read: {reader.reason}" if isinstance(reader, NoReader) else f"read by {reader.version}"
+    return f"Text in crops is {said}."
 
 
 @dataclass(frozen=True, kw_only=True)

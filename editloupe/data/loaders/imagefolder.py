@@ -60,12 +60,10 @@ def _files(root: Path) -> list[Path]:
 
 
 def _check_columns(table: Table, *, with_edited: bool) -> None:
-    if not table.columns:
-        return  # every line is broken, and each will say how
     needed = ("source_file_name", *(("edited_file_name",) if with_edited else ()), "instruction")
     missing = [name for name in needed if name not in table.columns]
-    if not missing:
-        return
+    if not missing or not table.columns:
+        return  # without columns every line is broken, and each will say how
     close = {name: difflib.get_close_matches(name, table.columns, 1) for name in missing}
     hints = [f"{near[0]!r} meant as {name!r}" for name, near in close.items() if near]
     raise SampleError(
