@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Final
 
 from editloupe.backends.base import BackendURI, Traits
@@ -52,7 +52,7 @@ class PixelBaseline:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pairs: OrderedDict[tuple[str, str], Future[ImagePair]] = OrderedDict()
+        self._pairs: OrderedDict[tuple[str, str], _Compared] = OrderedDict()
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
         """Return a tool call, a label or the name of an instruction's object, in the tags of the text protocol.
@@ -67,17 +67,13 @@ class PixelBaseline:
         unfit = _unfit(question)
         if unfit or original is None or edited is None:
             return _answer(None, unfit)
-        if "localize_differences" in question.tools and "localize_differences" not in question.called:
-            return _call(
-                "First: where do the two images differ?",
-                "localize_differences",
-                {"comparison_image_1": ORIGINAL, "comparison_image_2": EDITED},
-            )
-        pair = self._pair(original, edited, images)
-        verdict, thought = _judged(question, pair)
+        left = question.tools - question.called
+        if "localize_differences" in left:
+            both: dict[str, Json] = {"comparison_image_1": ORIGINAL, "comparison_image_2": EDITED}
+            return _call("First: where do the two images differ?", "localize_differences", both)
+        verdict, thought = _judged(question, self._pair(original, edited, images))
         place = verdict.place
-        zooms = "zoom_in" in question.tools and "zoom_in" not in question.called
-        if zooms and place is not None and min(place.width, place.height) < _SMALL_PX:
+        if "zoom_in" in left and place is not None and min(place.width, place.height) < _SMALL_PX:
             width, height = original.width, original.height
             bbox = list(place.clipped(width=width, height=height).to_thousandths(width=width, height=height))
             reason = f"{thought} The place is small; a closer look before the verdict."
@@ -88,25 +84,25 @@ class PixelBaseline:
         """Compare two pictures once, however many threads ask for them at a time."""
         key = (original.sha256, edited.sha256)
         with self._lock:
-            compared = self._pairs.get(key)
-            if first := compared is None:
-                compared = self._pairs[key] = Future()
+            kept = self._pairs.setdefault(key, _Compared())
             self._pairs.move_to_end(key)
             while len(self._pairs) > _PAIRS_KEPT:
                 self._pairs.popitem(last=False)
-        if first:
+        # A second caller of the same waits for the first. An error is not kept.
+        with kept.lock:
             try:
-                compared.set_result(ImagePair(images.array(original), images.array(edited)))
-            except BaseException as error:
-                with self._lock:
-                    self._pairs.pop(key, None)
-                compared.set_exception(error)
-                if not isinstance(error, ImageError):
-                    raise
-        try:
-            return compared.result()
-        except ImageError as error:
-            raise BackendError(f"baseline: an image of the request cannot be decoded: {error}") from error
+                kept.pair = kept.pair or ImagePair(images.array(original), images.array(edited))
+            except ImageError as error:
+                raise BackendError(f"baseline: an image of the request cannot be decoded: {error}") from error
+            return kept.pair
+
+
+@dataclass
+class _Compared:
+    """Two pictures, compared once the lock was held."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    pair: ImagePair | None = None
 
 
 def _unfit(question: Question) -> str:

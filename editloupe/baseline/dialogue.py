@@ -1,7 +1,7 @@
-"""Reads the conversation: criterion, instruction, images, tools on offer, and what the observations reported.
+"""Reads the conversation: instruction, labels, images, tools on offer, and what the observations reported.
 
-The prompt's own lines are trusted in the order in which they stand: the criterion before the instruction, the labels
-after it. The instruction is one line, whatever it says.
+The prompt's own lines are trusted in the order in which they stand: the labels after the instruction. The instruction is
+one line, whatever it says.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from editloupe.values import Box, ImageRef
 ORIGINAL: Final = "Original Image"
 EDITED: Final = "Edited Image"
 
-_CRITERION = re.compile(r"^\s*Criterion:\s*(.+?)\s*$")
 _INSTRUCTION = re.compile(r"^\s*Editing Instruction:\s?(.*)$")
 _TO_BE_NAMED = re.compile(r"^\s*Name the object of this instruction:\s?(.*)$")
 _LABEL = re.compile(r"^\s*[-*]\s+\*\*(.+?)\*\*\s*:")
@@ -44,7 +43,6 @@ class ObservedRegion:
 class Question:
     """What is asked, and what has been seen so far."""
 
-    criterion: str
     instruction: str
     """The editing instruction; "" where the prompt has none."""
     to_be_named: str | None
@@ -57,8 +55,8 @@ class Question:
     """The image after the edit; None where the request lacks it."""
     tools: frozenset[str]
     """Names of the tools on offer; empty once they are withdrawn."""
-    called: tuple[str, ...]
-    """Names of the tools that the baseline has called, in order."""
+    called: frozenset[str]
+    """Names of the tools that the baseline has called."""
     observed: tuple[ObservedRegion, ...] | None
     """Regions that differ, strongest first; None where nothing was observed."""
 
@@ -68,29 +66,23 @@ def read_request(request: Request) -> Question:
     first = next((m for m in request.messages if m.role == "user"), None)
     lines = [] if first is None else first.text.splitlines()
     at = next((i for i, line in enumerate(lines) if _INSTRUCTION.match(line)), len(lines))
-    criterion = next((m.group(1) for line in lines[:at] if (m := _CRITERION.match(line))), "")
     asked = _INSTRUCTION.match(lines[at]) if at < len(lines) else None
     images = {part.alias: part.image for m in request.messages if m.role == "user" for part in m.images}
     original = images.get(ORIGINAL)
+    said = [m for m in request.messages if m.role == "assistant"]
+    called = [call.name for m in said for call in m.tool_calls] + [name for m in said for name in _CALLED.findall(m.text)]
     withdrawn = bool(request.messages) and _NO_TOOLS in request.messages[-1].text
     offered = {m.group(1) for line in lines[at + 1 :] if (m := _TOOL.match(line))} | {t.name for t in request.tools}
     return Question(
-        criterion=criterion,
         instruction="" if asked is None else asked.group(1),
         to_be_named=None if asked else next((m.group(1) for line in lines if (m := _TO_BE_NAMED.match(line))), None),
         labels=frozenset(m.group(1) for line in lines[at + 1 :] if (m := _LABEL.match(line))),
         original=original,
         edited=images.get(EDITED),
         tools=frozenset() if withdrawn else frozenset(offered),
-        called=_called(request.messages),
+        called=frozenset(called),
         observed=None if original is None else _observed(request.messages, first, original),
     )
-
-
-def _called(messages: Sequence[Message]) -> tuple[str, ...]:
-    """Return the names of the tools that the baseline has called, in order."""
-    native = [call.name for m in messages if m.role == "assistant" for call in m.tool_calls]
-    return (*native, *(name for m in messages if m.role == "assistant" for name in _CALLED.findall(m.text)))
 
 
 def _observed(messages: Sequence[Message], first: Message | None, original: ImageRef) -> tuple[ObservedRegion, ...] | None:

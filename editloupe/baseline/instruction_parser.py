@@ -91,14 +91,16 @@ class ParsedInstruction:
     @property
     def described(self) -> str:
         """Return it in words, for the reasoning."""
-        facts = [f"kind of edit: {self.action}"]
-        facts += [f"target is {self.of}"] if self.of else []
-        facts += [f"asked colour {self.to}"] if self.to else []
-        facts += [f"asked material {self.material}"] if self.material else []
-        facts += [f"asked outline {self.outline}"] if self.outline else []
-        facts += [f"place {' '.join(self.places)}"] if self.places else []
-        facts += [f"asked change of number {self.change:+d}"] if self.change is not None else []
-        return ", ".join(facts)
+        facts = {
+            "kind of edit:": self.action,
+            "target is": self.of,
+            "asked colour": self.to,
+            "asked material": self.material,
+            "asked outline": self.outline,
+            "place": " ".join(self.places),
+            "asked change of number": None if self.change is None else f"{self.change:+d}",
+        }
+        return ", ".join(f"{what} {value}" for what, value in facts.items() if value)
 
 
 def parse_instruction(instruction: str) -> ParsedInstruction:
@@ -176,13 +178,9 @@ def _replaces(text: str, words: list[str]) -> bool:
         return False
     if found.group(1):
         return True
-    rest = re.findall(r"[a-z-]+", text[found.end() :])
-    plain = {*NAMES, *SYNONYMS, *MATERIALS, *_MATERIAL_FORMS, *OUTLINES}
-    if rest and rest[0] == "one":
-        return False
-    return bool([w for w in rest[:2] if w not in plain and w not in ("one", "color", "colour")]) and not (
-        rest and rest[0] in plain and len(rest) > 1 and rest[1] in ("one", "color", "colour")
-    )
+    rest = re.findall(r"[a-z-]+", text[found.end() :])[:2]
+    plain = {*NAMES, *SYNONYMS, *MATERIALS, *_MATERIAL_FORMS, *OUTLINES, "one", "color", "colour"}
+    return rest[:1] != ["one"] and any(word not in plain for word in rest)
 
 
 def _is_shape(words: list[str], outlines: list[tuple[int, str]], colours: list[tuple[int, str]]) -> bool:
@@ -209,10 +207,10 @@ def _colours(action: Action, words: list[str], colours: list[tuple[int, str]]) -
         return names[0], names[-1]
     if action == "replace":
         # "put a red box in place of the mug" names the new thing first.
-        split = _first(words, ("with", "by", "for", "into", "to")) if "place" not in words else None
         if "place" in words:
             at = words.index("place")
             return _last([n for i, n in colours if i > at]), _last([n for i, n in colours if i < at])
+        split = next((i for i, word in enumerate(words) if word in ("with", "by", "for", "into", "to")), None)
         if split is not None:
             # Near the new thing only: "to a dog on the blue sail" asks for no blue.
             return _last([n for i, n in colours if i < split]), _last([n for i, n in colours if split < i <= split + 3])
@@ -221,12 +219,8 @@ def _colours(action: Action, words: list[str], colours: list[tuple[int, str]]) -
 
 def _outline(words: list[str], outlines: list[tuple[int, str]]) -> str | None:
     """Return the outline that is asked for: the last one, or the one before "instead of"."""
-    if not outlines:
-        return None
-    if "instead" in words:
-        at = words.index("instead")
-        return _last([name for i, name in outlines if i < at]) or outlines[-1][1]
-    return outlines[-1][1]
+    at = words.index("instead") if "instead" in words else len(words)
+    return _last([name for i, name in outlines if i < at]) or _last([name for _, name in outlines])
 
 
 def _change(action: Action, words: list[str], text: str) -> int | None:
@@ -235,20 +229,14 @@ def _change(action: Action, words: list[str], text: str) -> int | None:
         return 1
     if action != "count":
         return None
-    numbers = [(i, int(w) if w.isdigit() else _NUMBERS[w]) for i, w in enumerate(words) if w.isdigit() or w in _NUMBERS]
+    numbers = [int(w) if w.isdigit() else _NUMBERS[w] for w in words if w.isdigit() or w in _NUMBERS]
     if "from" in words and len(numbers) >= 2:
-        return numbers[1][1] - numbers[0][1]
+        return numbers[1] - numbers[0]
     if "only" in words and len(numbers) >= 2:
-        return numbers[0][1] - numbers[1][1]
+        return numbers[0] - numbers[1]
     if numbers and _ADD.search(text):
-        return numbers[0][1]
-    if numbers and _REMOVE.search(text):
-        return -numbers[0][1]
-    return None
-
-
-def _first(words: list[str], of: tuple[str, ...]) -> int | None:
-    return next((i for i, w in enumerate(words) if w in of), None)
+        return numbers[0]
+    return -numbers[0] if numbers and _REMOVE.search(text) else None
 
 
 def _last(names: list[str]) -> str | None:

@@ -81,7 +81,7 @@ def leading(found: Mapping[str, float]) -> str:
 
 @cache
 def _table() -> tuple[Lab, NDArray[np.int64]]:
-    codes = [code for name in NAMES for code in SHADES[name]]
-    rgb = np.array([[[int(code[i : i + 2], 16) for i in (1, 3, 5)] for code in codes]], np.uint8)
+    """Return the N×3 shades, and for each the index of its name."""
+    rgb = np.array([[list(bytes.fromhex(code[1:])) for name in NAMES for code in SHADES[name]]], np.uint8)
     owner = np.array([i for i, name in enumerate(NAMES) for _ in SHADES[name]])
     return to_lab(rgb)[0], owner

@@ -111,12 +111,16 @@ class ImagePair:
 
     def features(self, box: Box) -> RegionFeatures:
         """Return the features of one region. box: px of the original image."""
-        return _measured(box, self._patch(box))
+        return _measured(self._patch(box))
 
     def connected(self, a: Box, b: Box) -> bool:
         """Return True if one thing, in either image, reaches from box a to box b. a, b: px of the original image."""
         patch = self._patch(a.union(b))
-        return any(_share_a_piece(m | patch.changed, patch.inside(a), patch.inside(b)) for m in patch.standing_out)
+        for mask in patch.standing_out:
+            _, pieces = cv2.connectedComponents(_grown(mask | patch.changed, 1).astype(np.uint8), connectivity=8)
+            if np.intersect1d(pieces[patch.inside(a)], pieces[patch.inside(b)]).any():
+                return True
+        return False
 
     def _patch(self, box: Box) -> _Patch:
         height, width = self._second.shape[:2]
@@ -152,16 +156,12 @@ class ImagePair:
 
 @dataclass(frozen=True, kw_only=True)
 class _Patch:
-    """One region with its surroundings in both images, in px of its own."""
+    """One region with its surroundings in both images, h×w px of its own. box: the region in px of the original image."""
 
     before: Lab
-    """h×w×3, of the original image."""
     after: Lab
-    """h×w×3, of the edited image."""
     changed: Mask
-    """h×w: True where the images differ."""
     box: Box
-    """The region in px of the original image."""
     frame: tuple[float, float, float, float]
     """Scale and origin: (x, y) of the original image is (x · frame[0] - frame[2], y · frame[1] - frame[3]) here."""
 
@@ -180,13 +180,17 @@ class _Patch:
     @cached_property
     def standing_out(self) -> tuple[Mask, Mask]:
         """What differs from the surroundings, in the original and in the edited image."""
-        samples = _ring_samples(self.before, self.after, ~self.near & ~self.changed, ~self.near)
+        ring = ~self.near & ~self.changed
+        if ring.sum() < 24:
+            ring = np.ones(ring.shape, bool) if self.near.all() else ~self.near
+        pixels = np.concatenate([self.before[ring], self.after[ring]])
+        samples = pixels[:: max(1, len(pixels) // _RING_SAMPLES)]
         return _standing_out(self.before, samples, self.near), _standing_out(self.after, samples, self.near)
 
 
-def _measured(box: Box, patch: _Patch) -> RegionFeatures:
+def _measured(patch: _Patch) -> RegionFeatures:
     before, after, changed = patch.before, patch.after, patch.changed
-    inside, near = patch.inside(box), patch.near
+    inside, near = patch.inside(patch.box), patch.near
     a, b = patch.standing_out
     union = a | b
     touched = _grown(changed, 1)
@@ -195,10 +199,10 @@ def _measured(box: Box, patch: _Patch) -> RegionFeatures:
     pixels_a, pixels_b = before[core_a if core_a.any() else fallback], after[core_b if core_b.any() else fallback]
     edges_a, edges_b = _edge_strength(before), _edge_strength(after)
     around = _grown(union if union.any() else inside, 2)
-    interior = _shrunk(a & b, 2)
+    interior, both = _shrunk(a & b, 2), _core(a & b)
     area = max(1, int(inside.sum()))
     return RegionFeatures(
-        box=box,
+        box=patch.box,
         before=shares(pixels_a),
         after=shares(pixels_b),
         size_before=float((a & touched).sum()) / area,
@@ -206,7 +210,7 @@ def _measured(box: Box, patch: _Patch) -> RegionFeatures:
         outline=_cover(a, b),
         edges=_correlation(edges_a[around], edges_b[around]),
         shift=float(np.linalg.norm(np.median(pixels_a, axis=0) - np.median(pixels_b, axis=0))),
-        steady=_typical_change(before, after, _core(a & b)),
+        steady=float(np.median(np.linalg.norm(before[both] - after[both], axis=1))) if both.any() else float("inf"),
         sharpness=_ratio(_steepness(after, b, edges_b), _steepness(before, a, edges_a)),
         detail=_ratio(_mean(edges_b, interior), _mean(edges_a, interior)),
         inner=_correlation(edges_a[interior], edges_b[interior]) if interior.sum() >= 24 else 1.0,
@@ -219,14 +223,6 @@ def _measured(box: Box, patch: _Patch) -> RegionFeatures:
 # What stands out from its surroundings ---------------------------------------------------------------------------------
 
 
-def _ring_samples(before: Lab, after: Lab, ring: Mask, fallback: Mask) -> Lab:
-    """Return colours around the region, from both images."""
-    ring = ring if ring.sum() >= 24 else fallback if fallback.any() else np.ones(ring.shape, bool)
-    pixels = np.concatenate([before[ring], after[ring]])
-    step = max(1, len(pixels) // _RING_SAMPLES)
-    return pixels[::step]
-
-
 def _standing_out(lab: Lab, samples: Lab, near: Mask) -> Mask:
     """Return the pixels near the region whose colour is rare around it. Specks are dropped."""
     between = _distances(samples, samples)
@@ -235,47 +231,28 @@ def _standing_out(lab: Lab, samples: Lab, near: Mask) -> Mask:
     tolerance = float(np.percentile(np.sort(between, axis=1)[:, rank], 90))
     tolerance = min(max(7.0, 1.3 * tolerance), 20.0)
     like = (_distances(lab[near], samples) < tolerance).mean(axis=1)
-    out = np.zeros(lab.shape[:2], bool)
+    out = np.zeros(lab.shape[:2], np.uint8)
     out[near] = like < 0.02
-    return _without_specks(out)
-
-
-def _distances(a: Lab, b: Lab) -> NDArray[np.float32]:
-    """Return N×M Euclidean distances, ΔE76."""
-    squares: NDArray[np.float32] = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1)[None] - 2 * a @ b.T
-    distances: NDArray[np.float32] = np.sqrt(np.maximum(squares, 0)).astype(np.float32)
-    return distances
-
-
-def _without_specks(mask: Mask) -> Mask:
-    _, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
+    _, labels, stats, _ = cv2.connectedComponentsWithStats(out, connectivity=8)
     areas = stats[:, cv2.CC_STAT_AREA]
-    largest = int(areas[1:].max(initial=0))
-    keep = areas >= max(6, 0.04 * largest)
+    keep = areas >= max(6, 0.04 * int(areas[1:].max(initial=0)))
     keep[0] = False
     kept: Mask = keep[labels]
     return kept
 
 
-def _share_a_piece(mask: Mask, a: Mask, b: Mask) -> bool:
-    """Return True if one connected piece of the mask reaches both a and b."""
-    _, labels = cv2.connectedComponents(_grown(mask, 1).astype(np.uint8), connectivity=8)
-    return bool(np.intersect1d(labels[a & (labels > 0)], labels[b & (labels > 0)]).size)
+def _distances(a: Lab, b: Lab) -> NDArray[np.float32]:
+    """Return N×M Euclidean distances, ΔE76."""
+    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1)[None] - 2 * a @ b.T
+    return np.asarray(np.sqrt(np.maximum(squares, 0)), np.float32)
 
 
 def _cover(a: Mask, b: Mask) -> float:
     """Return how well two silhouettes cover each other, 0..1, within 1 px at the rim; 1 where both are empty."""
-    if not a.any() and not b.any():
-        return 1.0
     if not a.any() or not b.any():
-        return 0.0
+        return float(a.any() == b.any())
     wide_a, wide_b = _grown(a, 1), _grown(b, 1)
     return float(min((a & wide_b).sum() / a.sum(), (b & wide_a).sum() / b.sum()))
-
-
-def _typical_change(before: Lab, after: Lab, mask: Mask) -> float:
-    """Return the median ΔE, pixel by pixel; infinite where the mask is empty."""
-    return float(np.median(np.linalg.norm(before[mask] - after[mask], axis=1))) if mask.any() else float("inf")
 
 
 def _form(mask: Mask) -> str:
@@ -307,8 +284,7 @@ def _edge_strength(lab: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the length of the gradient over all three channels, per pixel."""
     gx = cv2.Sobel(lab, cv2.CV_32F, 1, 0, ksize=3) / 8
     gy = cv2.Sobel(lab, cv2.CV_32F, 0, 1, ksize=3) / 8
-    strength: NDArray[np.float32] = np.sqrt((gx**2 + gy**2).sum(axis=2)).astype(np.float32)
-    return strength
+    return np.asarray(np.sqrt((gx**2 + gy**2).sum(axis=2)), np.float32)
 
 
 def _steepness(lab: Lab, mask: Mask, edges: NDArray[np.float32]) -> float:
@@ -344,8 +320,7 @@ def _mean(values: NDArray[np.float32], mask: Mask) -> float:
 def _redrawn_cells(first: Lab, second: Lab) -> float:
     """Return `ImageFeatures.redrawn`. At half the size grain has faded, while outlines are as strong as they were."""
     edges = [_edge_strength(_scaled(lab, 0.5)) for lab in (first, second)]
-    height, width = edges[0].shape
-    rows, columns = (np.linspace(0, side, _CELLS + 1).round().astype(int) for side in (height, width))
+    rows, columns = (np.linspace(0, side, _CELLS + 1).round().astype(int) for side in edges[0].shape)
     redrawn = 0
     for top, bottom in pairwise(rows):
         for left, right in pairwise(columns):
@@ -362,17 +337,16 @@ def _palette_overlap(first: Lab, second: Lab) -> float:
     that one colour is the palette.
     """
     ranges = [0, 100.1, -128, 128, -128, 128]
-    made = [cv2.calcHist([lab], [0, 1, 2], None, [_BINS] * 3, ranges) / lab[..., 0].size for lab in (first, second)]
-    return float(np.minimum(*(_spread(histogram) for histogram in made)).sum())
-
-
-def _spread(histogram: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Return the histogram blurred along each axis; nothing is lost at the ends."""
-    for axis in range(histogram.ndim):
-        flat = np.moveaxis(histogram, axis, 0)
-        blurred = cv2.GaussianBlur(flat.reshape(_BINS, -1), (1, 17), sigmaX=1.0, sigmaY=2.8, borderType=cv2.BORDER_REFLECT)
-        histogram = np.moveaxis(np.asarray(blurred, np.float32).reshape(*flat.shape), 0, axis)
-    return histogram
+    spread: list[NDArray[np.floating]] = []
+    for lab in (first, second):
+        histogram: NDArray[np.floating] = cv2.calcHist([lab], [0, 1, 2], None, [_BINS] * 3, ranges) / lab[..., 0].size
+        for axis in range(3):
+            flat = np.moveaxis(histogram, axis, 0)
+            rows = flat.reshape(_BINS, -1)
+            blurred = cv2.GaussianBlur(rows, (1, 17), sigmaX=1.0, sigmaY=2.8, borderType=cv2.BORDER_REFLECT)
+            histogram = np.moveaxis(np.asarray(blurred, np.float32).reshape(*flat.shape), 0, axis)
+        spread.append(histogram)
+    return float(np.minimum(*spread).sum())
 
 
 def _changed_cells(first: Lab, second: Lab) -> tuple[float, float]:

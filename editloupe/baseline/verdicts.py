@@ -6,7 +6,7 @@ Thresholds were set on the `dev` family of benchmarks/scenes.py and on nothing e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final
 
@@ -46,8 +46,13 @@ class Verdict:
     label: str | None
     """None where nothing that was asked can be measured."""
     reason: str
-    place: Box | None = None
-    """The box that decided it, in px of the original image."""
+    regions: tuple[RegionFeatures, ...] = ()
+    """What decided it: the target, or what changed beside it."""
+
+    @property
+    def place(self) -> Box | None:
+        """The box that decided it, in px of the original image."""
+        return self.regions[0].box if self.regions else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,18 +70,9 @@ class Measurements:
     def at(self, region: RegionFeatures) -> str:
         """Return a region in words: its box in thousandths, as in the tools' observations, and the crops that show it."""
         box = f"[{', '.join(map(str, region.box.to_thousandths(width=self.size[0], height=self.size[1])))}]"
-        shown = [name for name, seen in self.crops.items() if _inside(seen, region.box)]
+        common = {name: seen.intersection(region.box) for name, seen in self.crops.items()}
+        shown = [name for name, part in common.items() if part is not None and part.area >= 0.5 * self.crops[name].area]
         return f"{box} ({', '.join(shown)})" if shown else box
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Target:
-    """What is taken for the instruction's target, and what happened there."""
-
-    regions: tuple[RegionFeatures, ...]
-    label: str
-    """The label of Instruction Following that the target alone would get."""
-    reason: str
 
 
 def measure(pair: ImagePair, boxes: Sequence[Box], *, crops: Mapping[str, Box]) -> Measurements:
@@ -102,8 +98,9 @@ def joined(pair: ImagePair, boxes: Sequence[Box]) -> list[Box]:
         box = left.pop(0)
         for other in [*left, *done]:
             union = box.union(other)
-            near = max(union.width, union.height) <= limit and _gap(box, other) <= 0.8 * max(union.width, union.height)
-            if near and pair.connected(box, other):
+            size = max(union.width, union.height)
+            gap = max(box.x0 - other.x1, other.x0 - box.x1, box.y0 - other.y1, other.y0 - box.y1, 0.0)
+            if size <= limit and gap <= 0.8 * size and pair.connected(box, other):
                 left = [union, *(b for b in left if b is not other)]
                 done = [b for b in done if b is not other]
                 break
@@ -121,26 +118,29 @@ def follow(instruction: ParsedInstruction, measured: Measurements) -> Verdict:
     if _another_scene(whole):
         return Verdict(label=MISSED, reason=f"{_scene(whole)}: another scene, in which the target is not to be found.")
     if whole.changed > 0.4:
-        return Verdict(
-            label=MISSED, reason=f"{_scene(whole)}: everything changed, so no edit of the target can be verified."
-        )
+        reason = f"{_scene(whole)}: everything changed, so no edit of the target can be verified."
+        return Verdict(label=MISSED, reason=reason)
     if not measured.regions:
         return Verdict(label=MISSED, reason="No place differs visibly between the two images: the target is unchanged.")
     if instruction.action == "unknown":
         return Verdict(label=None, reason="The instruction asks for something that pixels alone cannot confirm.")
     target = find_target(instruction, measured)
     if target is None:
-        return Verdict(label=MISSED, reason=_no_target(instruction, measured))
-    place = target.regions[0].box if target.regions else None
+        seen = "; ".join(f"{measured.at(region)} {_what(region)}" for region in measured.regions)
+        named = " ".join(filter(None, (instruction.of, *instruction.places))) or "the target"
+        reason = f"None of the changed places is {named} with the asked kind of change: {seen}."
+        return Verdict(label=MISSED, reason=reason)
     if target.label == FLAWLESS and _collapsed(whole):
-        return Verdict(
-            label=OVER, place=place, reason=f"{target.reason} But {_scene(whole)}: the style changed with the target."
-        )
-    return Verdict(label=target.label, reason=target.reason, place=place)
+        reason = f"{target.reason} But {_scene(whole)}: the style changed with the target."
+        return replace(target, label=OVER, reason=reason)
+    return target
 
 
-def find_target(instruction: ParsedInstruction, measured: Measurements) -> _Target | None:
-    """Return the changed region where the edit went best, of those that can be the target; None where none can be."""
+def find_target(instruction: ParsedInstruction, measured: Measurements) -> Verdict | None:
+    """Return the label that the target alone gets: the changed region where the edit went best of those that can be it.
+
+    None where no region can be the target.
+    """
     able = [region for region in measured.regions if _can_be_target(region, instruction, measured)]
     if instruction.action == "text" and instruction.of is not None:
         able = [region for region in able if _is_lettering(region, instruction.of)] or able
@@ -152,9 +152,12 @@ def find_target(instruction: ParsedInstruction, measured: Measurements) -> _Targ
     if best is None or (best[1] == MISSED and best[0].steady >= _STEADY):
         return None
     region, label, reason = best
-    return _Target(
-        regions=(region,), label=label, reason=f"The place {measured.at(region)} {_matches(instruction)}. {reason}"
-    )
+    named = [f"was {instruction.of}"] if instruction.of else []
+    named += [f"lies at the {' '.join(instruction.places)}"] if instruction.places else []
+    why = "is taken for the target: the instruction names neither colour nor place"
+    if named:
+        why = f"can be the target: it {' and '.join(named)}"
+    return Verdict(regions=(region,), label=label, reason=f"The place {measured.at(region)} {why}. {reason}")
 
 
 def _can_be_target(region: RegionFeatures, instruction: ParsedInstruction, measured: Measurements) -> bool:
@@ -168,7 +171,12 @@ def _can_be_target(region: RegionFeatures, instruction: ParsedInstruction, measu
     seen = name is None or _has(colour, name)
     if instruction.action == "text" and name is not None:
         seen = seen or _is_lettering(region, name)
-    return seen and _in_place(region, instruction, measured)
+    x, y = (c / side for c, side in zip(region.box.center, measured.size, strict=True))
+    holds = {
+        "left": x < 0.5, "right": x > 0.5, "top": y < 0.5, "bottom": y > 0.5,
+        "middle": 0.2 < x < 0.8 and 0.2 < y < 0.8,
+    }  # fmt: skip
+    return seen and all(holds[place] for place in instruction.places)
 
 
 def _has(colours: Mapping[str, float], name: str) -> bool:
@@ -179,16 +187,6 @@ def _has(colours: Mapping[str, float], name: str) -> bool:
 def _is_lettering(region: RegionFeatures, name: str) -> bool:
     """Return True if the region may be letters on a board of this colour: the board's colour lies around it."""
     return _has(region.around, name)
-
-
-def _in_place(region: RegionFeatures, instruction: ParsedInstruction, measured: Measurements) -> bool:
-    (cx, cy), (width, height) = region.box.center, measured.size
-    x, y = cx / width, cy / height
-    holds = {
-        "left": x < 0.5, "right": x > 0.5, "top": y < 0.5, "bottom": y > 0.5,
-        "middle": 0.2 < x < 0.8 and 0.2 < y < 0.8,
-    }  # fmt: skip
-    return all(holds[place] for place in instruction.places)
 
 
 # One rule for each kind of edit: (label, reason) for a region that can be the target
@@ -306,7 +304,7 @@ def _kept(region: RegionFeatures, right: str, *, texture_may_change: bool = Fals
     return FLAWLESS, f"{right}; outline and structure stayed (cover {region.outline:.2f}, r = {region.edges:.2f})."
 
 
-def _counted(instruction: ParsedInstruction, able: Sequence[RegionFeatures], measured: Measurements) -> _Target | None:
+def _counted(instruction: ParsedInstruction, able: Sequence[RegionFeatures], measured: Measurements) -> Verdict | None:
     """Return the target by the rule for counts: how many regions of the named colour were emptied or filled."""
     gone, new = [region for region in able if region.vanished], [region for region in able if region.appeared]
     other = [region for region in able if not region.vanished and not region.appeared]
@@ -321,12 +319,12 @@ def _counted(instruction: ParsedInstruction, able: Sequence[RegionFeatures], mea
     made = len(new) - len(gone)
     facts = f"{len(gone)} gone, {len(new)} new, {len(other)} changed in place: {', '.join(map(measured.at, group))}."
     if instruction.change is None:
-        label = FLAWLESS if made else WRONG
-        return _Target(regions=group, label=label, reason=f"{facts} The asked number could not be read.")
-    if made != instruction.change:
-        return _Target(regions=group, label=WRONG, reason=f"{facts} Asked was {instruction.change:+d}, made was {made:+d}.")
-    label = OVER if other else FLAWLESS
-    return _Target(regions=group, label=label, reason=f"{facts} The number changed by {made:+d} as asked.")
+        label, number = FLAWLESS if made else WRONG, "The asked number could not be read."
+    elif made != instruction.change:
+        label, number = WRONG, f"Asked was {instruction.change:+d}, made was {made:+d}."
+    else:
+        label, number = OVER if other else FLAWLESS, f"The number changed by {made:+d} as asked."
+    return Verdict(regions=group, label=label, reason=f"{facts} {number}")
 
 
 def _sides(region: RegionFeatures) -> tuple[float, float]:
@@ -343,14 +341,14 @@ def consist(instruction: ParsedInstruction, measured: Measurements) -> Verdict:
         return Verdict(label=COLLAPSE, reason=f"{_scene(whole)}: another scene or another style.")
     target = None if instruction.action == "unknown" else find_target(instruction, measured)
     mine = () if target is None else target.regions
-    strays = [region for region in measured.regions if region not in mine]
+    strays = tuple(region for region in measured.regions if region not in mine)
     lead = "No changed place can be the target." if target is None else f"Target: {', '.join(map(measured.at, mine))}."
     if not strays:
         return Verdict(label=PERFECT, reason=f"{lead} Nothing else changed visibly; {_scene(whole)}.")
     listed = "; ".join(f"{measured.at(region)} {_what(region)}" for region in strays)
     label = SINGLE if len(strays) == 1 else MULTIPLE
     places = "1 other place" if len(strays) == 1 else f"{len(strays)} other places"
-    return Verdict(label=label, reason=f"{lead} {places} changed: {listed}.", place=strays[0].box)
+    return Verdict(label=label, reason=f"{lead} {places} changed: {listed}.", regions=strays)
 
 
 def _another_scene(whole: ImageFeatures) -> bool:
@@ -383,20 +381,6 @@ def _scene(whole: ImageFeatures) -> str:
     )
 
 
-def _matches(instruction: ParsedInstruction) -> str:
-    named = [f"was {instruction.of}"] if instruction.of else []
-    named += [f"lies at the {' '.join(instruction.places)}"] if instruction.places else []
-    return f"can be the target: it {' and '.join(named)}" if named else (
-        "is taken for the target: the instruction names neither colour nor place"
-    )  # fmt: skip
-
-
-def _no_target(instruction: ParsedInstruction, measured: Measurements) -> str:
-    seen = "; ".join(f"{measured.at(region)} {_what(region)}" for region in measured.regions)
-    named = " ".join(filter(None, (instruction.of, *instruction.places))) or "the target"
-    return f"None of the changed places is {named} with the asked kind of change: {seen}."
-
-
 def _what(region: RegionFeatures) -> str:
     if region.vanished:
         return f"lost something {leading(region.before)}"
@@ -411,12 +395,3 @@ def _gone(region: RegionFeatures) -> str:
 
 def _moved(region: RegionFeatures) -> str:
     return f"{leading(region.before)} to {leading(region.after)}, ΔE {region.shift:.0f}"
-
-
-def _inside(part: Box, whole: Box) -> bool:
-    common = part.intersection(whole)
-    return common is not None and common.area >= 0.5 * part.area
-
-
-def _gap(a: Box, b: Box) -> float:
-    return max(a.x0 - b.x1, b.x0 - a.x1, a.y0 - b.y1, b.y0 - a.y1, 0.0)

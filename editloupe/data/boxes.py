@@ -72,7 +72,7 @@ def read_quads(value: Json) -> tuple[Quad, ...]:
         return (_quad(value),)
     if len(value) == 2 and all(_is_point(v) for v in value):
         corners = [number for point in cast("Sequence[Sequence[Json]]", value) for number in point]
-        return (Quad(values=_quad(corners).values, order="xyxy"),)
+        return (_quad(corners, "xyxy"),)
     quads: list[Quad] = []
     for part in value:
         found = read_quads(part)
@@ -88,12 +88,11 @@ def to_px(quad: Quad, bbox_format: str, *, width: int, height: int) -> Box:
     a, b, c, d = quad.values
     order = quad.order or order
     if order == "xywh":
-        a, b, c, d = a, b, a + c, b + d
+        c, d = a + c, b + d
     elif order == "yxyx":
         a, b, c, d = b, a, d, c
     sides = {"px": (1.0, 1.0), "unit": (float(width), float(height)), "thousandths": (width / 1000, height / 1000)}
-    sx, sy = sides[scale]
-    return Box(a * sx, b * sy, c * sx, d * sy)
+    return Box(a, b, c, d).scaled(*sides[scale])
 
 
 def inside(box: Box, *, width: int, height: int) -> Box:
@@ -164,29 +163,25 @@ def _from_text(text: str) -> tuple[Quad, ...]:
             return read_quads(json.loads(text))
         except json.JSONDecodeError as error:
             raise ValueError(f'expected a box as JSON or as "a,b,c,d", found {shown(text)}') from error
-    return tuple(_numbers(part) for part in text.split(";") if part.strip())
-
-
-def _numbers(text: str) -> Quad:
     try:
-        values = [float(v) for v in text.replace(",", " ").split()]
+        boxes = [[float(v) for v in part.replace(",", " ").split()] for part in text.split(";") if part.strip()]
     except ValueError as error:
         raise ValueError(f'expected four numbers "a,b,c,d", found {shown(text)}') from error
-    return _quad(values)
+    return tuple(map(_quad, boxes))
 
 
 def _from_object(value: Mapping[str, Json]) -> Quad:
     lowered = {str(k).lower(): v for k, v in value.items()}
     for order, names in _KEYS:
         if all(name in lowered for name in names):
-            return Quad(values=_quad([lowered[name] for name in names]).values, order=order)
+            return _quad([lowered[name] for name in names], order)
     raise ValueError(
         f"expected a box with the keys x, y, w, h or x0, y0, x1, y1 (or xmin, ymin, xmax, ymax), "
         f"found the keys {', '.join(map(str, value)) or 'none'}"
     )
 
 
-def _quad(values: Sequence[Json]) -> Quad:
+def _quad(values: Sequence[Json], order: BoxOrder | None = None) -> Quad:
     if len(values) != 4:
         raise ValueError(f"expected four numbers, found {len(values)}: {shown(list(values))}")
     numbers = []
@@ -195,13 +190,9 @@ def _quad(values: Sequence[Json]) -> Quad:
             raise ValueError(f"expected four finite numbers, found {shown(value)} among them")
         numbers.append(float(value))
     a, b, c, d = numbers
-    return Quad(values=(a, b, c, d))
+    return Quad(values=(a, b, c, d), order=order)
 
 
 def _is_point(value: Json) -> bool:
-    return (
-        isinstance(value, Sequence)
-        and not isinstance(value, str)
-        and len(value) == 2
-        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value)
-    )
+    numbers = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    return len(numbers) == 2 and all(isinstance(v, int | float) and not isinstance(v, bool) for v in numbers)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from editloupe.data.folders import Kind
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import OnProgress, size_note
+from editloupe.data.rows import size_note
 from editloupe.data.samples import load
 from editloupe.errors import ImageError
 from editloupe.values import ImageRef, Json, Sample, Serialisable
@@ -92,24 +92,16 @@ def check(
     format: str = "auto",
     edited: Mapping[str, Path] | None = None,
     fields: Path | None = None,
-    progress: OnProgress | None = None,
 ) -> DataReport:
-    """Load and decode everything; the arguments are those of `load`.
-
-    progress: called for the samples while their images are decoded.
-    Raises as `load` where the whole of `path` cannot be used.
-    """
+    """Load and decode everything. The arguments are those of `load`, and so are the errors."""
     loaded = load(path, store=store, format=format, edited=edited, fields=fields)
     problems = [
         DataProblem(kind=r.kind, severity="error", sample=r.key, file=r.file, message=r.message) for r in loaded.rejected
     ]
     decoded: dict[str, str | None] = {}
-    for done, sample in enumerate(loaded.samples, start=1):
+    for sample in loaded.samples:
         problems.extend(_of_images(sample, store, decoded))
-        problems.extend(_of_sizes(sample))
         problems.extend(_of_sample(sample))
-        if progress is not None:
-            progress(done, len(loaded.samples))
     problems.sort(key=lambda p: (p.severity, p.kind, p.sample, str(p.file or ""), p.message))
     return DataReport(
         format=loaded.format,
@@ -120,58 +112,46 @@ def check(
     )
 
 
-def _of_images(sample: Sample, store: ImageStore, decoded: dict[str, str | None]) -> list[DataProblem]:
+def _of_images(sample: Sample, store: ImageStore, decoded: dict[str, str | None]) -> Iterator[DataProblem]:
     """Decode each image once. Damage is a problem of every sample that uses it; a note is given once.
 
     decoded: by SHA-256 the error, None where there was none; added to here.
     """
-    problems: list[DataProblem] = []
-    for ref in _images(sample):
+    images = [sample.source, *(turn.edited for turn in sample.turns), sample.reference, *sample.masks.values()]
+    for ref in dict.fromkeys(ref for ref in images if ref is not None):
         if ref.sha256 not in decoded:
             try:
                 notes = store.notes(ref)
                 decoded[ref.sha256] = None
             except ImageError as error:
                 notes, decoded[ref.sha256] = (), str(error)
-            problems.extend(_problem("image", "warning", sample, ref, note) for note in notes)
+            yield from (_problem("image", sample, note, ref) for note in notes)
         if (damage := decoded[ref.sha256]) is not None:
-            problems.append(_problem("damaged_image", "error", sample, ref, damage))
-    return problems
+            yield _problem("damaged_image", sample, damage, ref, severity="error")
 
 
-def _images(sample: Sample) -> list[ImageRef]:
-    found = [sample.source, *(turn.edited for turn in sample.turns), sample.reference, *sample.masks.values()]
-    return list(dict.fromkeys(ref for ref in found if ref is not None))
-
-
-def _of_sizes(sample: Sample) -> list[DataProblem]:
+def _of_sample(sample: Sample) -> Iterator[DataProblem]:
     source, edited = sample.source, sample.edited
-    problems = []
-    if edited is not None and (edited.width, edited.height) != (source.width, source.height):
-        ratio = (edited.width / edited.height) / (source.width / source.height)
-        other = max(ratio, 1 / ratio) - 1 > ASPECT_TOLERANCE
-        message = size_note(source, edited) + ("; the aspect is another one" if other else "")
-        problems.append(_problem("aspect" if other else "size", "warning", sample, edited, message))
     for mask in sample.masks.values():
         if (mask.width, mask.height) != (source.width, source.height):
             message = f"the mask is {mask.width}×{mask.height} px, the source {source.width}×{source.height} px"
-            problems.append(_problem("mask_size", "warning", sample, mask, message))
-    return problems
+            yield _problem("mask_size", sample, message, mask)
+    if edited is None:
+        yield _problem("missing_output", sample, "no edited image; a run counts it as missing_output")
+        return
+    if (edited.width, edited.height) != (source.width, source.height):
+        ratio = (edited.width / edited.height) / (source.width / source.height)
+        other = max(ratio, 1 / ratio) - 1 > ASPECT_TOLERANCE
+        message = size_note(source, edited) + ("; the aspect is another one" if other else "")
+        yield _problem("aspect" if other else "size", sample, message, edited)
+    if edited.sha256 == source.sha256:
+        yield _problem("unchanged", sample, "the edited image is its source, byte for byte", edited)
+    known = size_note(source, edited)
+    yield from (_problem("sample", sample, note) for note in sample.warnings if note != known)
 
 
-def _of_sample(sample: Sample) -> list[DataProblem]:
-    if sample.edited is None:
-        message = "no edited image; a run counts it as missing_output"
-        return [DataProblem(kind="missing_output", severity="warning", sample=sample.key, file=None, message=message)]
-    problems = []
-    if sample.edited.sha256 == sample.source.sha256:
-        message = "the edited image is its source, byte for byte"
-        problems.append(_problem("unchanged", "warning", sample, sample.edited, message))
-    known = size_note(sample.source, sample.edited)
-    return problems + [_problem("sample", "warning", sample, None, note) for note in sample.warnings if note != known]
-
-
-def _problem(kind: ProblemKind, severity: Severity, sample: Sample, ref: ImageRef | None, message: str) -> DataProblem:
-    return DataProblem(
-        kind=kind, severity=severity, sample=sample.key, file=None if ref is None else ref.path, message=message
-    )
+def _problem(
+    kind: ProblemKind, sample: Sample, message: str, ref: ImageRef | None = None, *, severity: Severity = "warning"
+) -> DataProblem:
+    file = None if ref is None else ref.path
+    return DataProblem(kind=kind, severity=severity, sample=sample.key, file=file, message=message)

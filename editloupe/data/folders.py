@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Final, Literal, TypeAlias
@@ -45,42 +44,34 @@ class Folder:
 
     def image(self, name: str) -> ImageRef:
         """Return the image that `name` (relative to the folder) leads to. Raises RowError."""
-        found = self._read.get(name)
-        if found is None:
+        if name not in self._read:
             try:
-                found = self._store.add_file(self.file(name))
+                self._read[name] = self._store.add_file(self.file(name))
             except RowError as error:
-                found = error
+                self._read[name] = error
             except ImageError as error:
-                found = RowError("unreadable_image", str(error), path=self.root / name)
-            self._read[name] = found
+                self._read[name] = RowError("unreadable_image", str(error), path=self.root / name)
+        found = self._read[name]
         if isinstance(found, RowError):
             raise RowError(found.kind, str(found), path=found.path)
         return found
 
     def file(self, name: str) -> Path:
         """Return the path of an existing file. Raises RowError: refused name, or no such file."""
-        if "\0" in name:
-            raise RowError("outside_folder", f"file name {name!r} holds a zero byte; expected a path inside {self.root}")
-        if PurePosixPath(name).is_absolute() or PureWindowsPath(name).drive or name.startswith("\\"):
-            raise RowError(
-                "outside_folder",
-                f"file name {name!r} is absolute; expected a path inside {self.root}: write it relative to that folder",
-            )
-        if ".." in PureWindowsPath(name).parts:
-            raise RowError(
-                "outside_folder",
-                f"file name {name!r} holds '..'; expected a path inside {self.root}, since nothing outside it is read",
-            )
+        faults = {
+            "holds a zero byte": "\0" in name,
+            "is absolute": bool(PureWindowsPath(name).drive) or name.startswith(("/", "\\")),
+            "holds '..'": ".." in PureWindowsPath(name).parts,
+        }
+        if fault := next((fault for fault, found in faults.items() if found), None):
+            expected = f"a path inside {self.root}, relative to it, since nothing outside is read"
+            raise RowError("outside_folder", f"file name {name!r} {fault}; expected {expected}")
         # Metadata made on another system: names composed otherwise (macOS), backslashes (Windows).
-        spellings = dict.fromkeys(
-            (name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD")), name.replace("\\", "/"))
-        )
-        for spelling in spellings:
+        composed, apart = unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name)
+        for spelling in dict.fromkeys((name, composed, apart, name.replace("\\", "/"))):
             path = self.root / spelling
             try:
-                real = path.resolve()
-                there = path.exists()
+                real, there = path.resolve(), path.exists()
             except (OSError, RuntimeError) as error:  # a name too long, a ring of links
                 raise RowError("missing_file", f"{path}: cannot be opened: {error}", path=path) from error
             if not real.is_relative_to(self._real):
@@ -97,16 +88,9 @@ class Folder:
     def images(self, below: str = "", *, deep: bool = False) -> tuple[str, ...]:
         """Return the names of image files (by their ending) in the sub-folder `below`, sorted, without hidden files."""
         start = self.root / below
-        walk: Iterator[Path] = start.rglob("*") if deep else start.iterdir()
-        return tuple(
-            sorted(
-                path.relative_to(self.root).as_posix()
-                for path in walk
-                if path.suffix.lower() in IMAGE_ENDINGS
-                and not any(part.startswith(".") for part in path.relative_to(self.root).parts)
-                and not path.is_dir()
-            )
-        )
+        files = [p for p in start.glob("**/*" if deep else "*") if p.suffix.lower() in IMAGE_ENDINGS and not p.is_dir()]
+        names = [file.relative_to(self.root) for file in files]
+        return tuple(sorted(n.as_posix() for n in names if not any(part.startswith(".") for part in n.parts)))
 
     def own(self, name: str) -> Path:
         """Return the path of a file or sub-folder that the layout needs. Raises DataError where it is a link outside."""
@@ -127,10 +111,6 @@ class ImageFile:
     def stem(self) -> str:
         return plain_stem(self.name)
 
-    @property
-    def path(self) -> Path:
-        return self.folder.root / self.name
-
     def image(self) -> ImageRef:
         """Open the image. Raises RowError."""
         return self.folder.image(self.name)
@@ -143,10 +123,8 @@ def plain_stem(name: str) -> str:
 
 def open_folder(path: Path, store: ImageStore, *, what: str) -> Folder:
     """Open `path` as a Folder. Raises DataError where it is no folder."""
-    if not path.exists():
-        raise DataError(f"{path}: no such folder; expected {what}")
     if not path.is_dir():
-        raise DataError(f"{path}: is a file; expected a folder: {what}")
+        raise DataError(f"{path}: {'is a file' if path.exists() else 'no such folder'}; expected a folder: {what}")
     if not os.access(path, os.R_OK | os.X_OK):
         raise DataError(f"{path}: the folder cannot be read (no permission); expected {what}")
     return Folder(path, store)

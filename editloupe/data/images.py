@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import stat
 import struct
 import threading
 import uuid
@@ -110,12 +109,7 @@ class ImageStore:
     """
 
     def __init__(
-        self,
-        folder: Path | None = None,
-        *,
-        max_pixels: int = MAX_PIXELS,
-        cache_bytes: int = 256 * 2**20,
-        writes: bool = True,
+        self, folder: Path | None = None, *, max_pixels: int = MAX_PIXELS, cache_bytes: int = 2**28, writes: bool = True
     ) -> None:
         self.folder, self.max_pixels, self.cache_bytes, self.writes = folder, max_pixels, cache_bytes, writes
         self._lock = threading.RLock()
@@ -131,15 +125,14 @@ class ImageStore:
         Raises ImageError: missing, empty, not an image, HEIC without the extra, too large, too small.
         """
         try:
-            found = path.stat()
-            if stat.S_ISDIR(found.st_mode):
-                raise ImageError(f"{path}: is a folder; expected an image file")
+            size = path.stat().st_size
             # A pipe or a device would block.
-            if not stat.S_ISREG(found.st_mode):
-                raise ImageError(f"{path}: is not a regular file; expected an image file")
-            if found.st_size > MAX_BYTES:
+            if not path.is_file():
+                what = "a folder" if path.is_dir() else "not a regular file"
+                raise ImageError(f"{path}: is {what}; expected an image file")
+            if size > MAX_BYTES:
                 raise ImageError(
-                    f"{path}: {found.st_size:,} bytes is more than the limit of {MAX_BYTES:,}; compress or scale it down"
+                    f"{path}: {size:,} bytes is more than the limit of {MAX_BYTES:,}; compress or scale it down"
                 )
             data = path.read_bytes()
         except FileNotFoundError:
@@ -162,9 +155,8 @@ class ImageStore:
         if rgb.ndim != 3 or rgb.shape[2] != 3 or rgb.dtype != np.uint8:
             raise ValueError(f"expected an H×W×3 uint8 array, found shape {rgb.shape}, {rgb.dtype}")
         data = encode_png(rgb)
-        ref = ImageRef(
-            sha256=hashlib.sha256(data).hexdigest(), width=rgb.shape[1], height=rgb.shape[0], media_type="image/png"
-        )
+        sha256, (height, width) = hashlib.sha256(data).hexdigest(), rgb.shape[:2]
+        ref = ImageRef(sha256=sha256, width=width, height=height, media_type="image/png")
         self._keep(ref, data)
         return ref
 
@@ -192,10 +184,9 @@ class ImageStore:
     def array(self, ref: ImageRef) -> RGB:
         """Return decoded pixels, H×W×3 uint8 RGB, read-only. Raises ImageError where the file is damaged."""
         with self._lock:
-            cached = self._arrays.get(ref.sha256)
-            if cached is not None:
+            if ref.sha256 in self._arrays:
                 self._arrays.move_to_end(ref.sha256)
-                return cached
+                return self._arrays[ref.sha256]
         rgb, notes = decode(self.data(ref), name=str(ref.path or ref.sha256[:12]), max_pixels=self.max_pixels)
         rgb.setflags(write=False)
         with self._lock:
@@ -213,12 +204,9 @@ class ImageStore:
 
     def keep(self, ref: ImageRef) -> Path | None:
         """Make sure that the bytes lie in the folder; returns the path there, None where there is no folder."""
-        blob = self._blob(ref)
-        if blob is not None and not blob.exists():
-            if not self.writes:
-                return None
-            _write_once(blob, self.data(ref))
-        return blob
+        if self.path(ref) is None and self.folder is not None and self.writes:
+            self._keep(ref, self.data(ref))
+        return self.path(ref)
 
     def path(self, ref: ImageRef) -> Path | None:
         """Return where the bytes lie in the folder; None where they do not."""
@@ -226,9 +214,7 @@ class ImageStore:
         return blob if blob is not None and blob.exists() else None
 
     def encoded(self, ref: ImageRef, policy: ImagePolicy) -> EncodedImage:
-        """Return the bytes for a model: the image's own where the policy takes them, else normalised PNG.
-
-        Made once and then kept, as long as the cache holds; made again, they are the same bytes.
+        """Return the bytes for a model: the image's own where the policy takes them, else normalised PNG; always the same.
 
         Own bytes are sent only where nothing stands between them and the pixels that tools see: no EXIF rotation, alpha,
         odd colour space or further frames.
@@ -272,7 +258,7 @@ class ImageStore:
             with self._lock:
                 self._memory.setdefault(ref.sha256, data)
         else:
-            _write_once(blob, data)
+            write_whole(blob, data)
 
     def _blob(self, ref: ImageRef) -> Path | None:
         if self.folder is None:
@@ -315,8 +301,7 @@ def encode_png(rgb: RGB) -> bytes:
 def _opened(data: bytes, name: str, max_pixels: int) -> Image.Image:
     if not data:
         raise ImageError(f"{name}: the file is empty; expected an image")
-    if _is_heic(data):
-        _register_heif(name)
+    _register_heif(data, name)
     Image.init()
     formats = [known for known in _FORMATS if known in Image.OPEN]
     try:
@@ -334,15 +319,12 @@ def _opened(data: bytes, name: str, max_pixels: int) -> Image.Image:
         raise ImageError(f"{name}: the image header is damaged ({error}); expected {_READABLE}") from error
 
 
-def _is_heic(data: bytes) -> bool:
-    if data[4:8] != b"ftyp":
-        return False
+def _register_heif(data: bytes, name: str) -> None:
+    """Let Pillow read HEIC if these are the bytes of such an image. AVIF, which Pillow reads, begins with a like box."""
     end = min(int.from_bytes(data[:4], "big"), 256, len(data))
-    brands = {data[8:12]} | {data[i : i + 4] for i in range(16, end, 4)}
-    return bool(brands & _HEIC_BRANDS) and not brands & _AVIF_BRANDS
-
-
-def _register_heif(name: str) -> None:
+    brands = {data[i : i + 4] for i in (8, *range(16, end, 4))}
+    if data[4:8] != b"ftyp" or not brands & _HEIC_BRANDS or brands & _AVIF_BRANDS:
+        return
     try:
         import pillow_heif
     except ImportError as error:
@@ -353,10 +335,8 @@ def _register_heif(name: str) -> None:
 
 @contextmanager
 def _no_warnings() -> Iterator[None]:
-    """Silence Pillow on large images and odd metadata: the size is checked here, the metadata is not used.
-
-    The lock is there because `warnings` keeps its filters for all threads together.
-    """
+    """Silence Pillow on large images and odd metadata: the size is checked here, the metadata is not used."""
+    # The lock is there because `warnings` keeps its filters for all threads together.
     with _warnings_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -421,31 +401,26 @@ def _split(image: Image.Image, *, deep: bool) -> tuple[Image.Image, Image.Image 
         grey = Image.fromarray(_to_8_bits(values))
         # A grey PNG may name one value that is transparent.
         return grey, Image.fromarray(np.where(values == clear, 0, 255).astype(np.uint8)) if isinstance(clear, int) else None
-    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa"):
-        rgba = image.convert("RGBA")
-        grey_only = image.mode in ("LA", "La")
-        return (rgba.convert("RGB").getchannel("R") if grey_only else rgba.convert("RGB")), rgba.getchannel("A")
-    if clear is None:
+    if image.mode not in ("RGBA", "LA", "PA", "La", "RGBa") and clear is None:
         return (image.convert("RGB") if image.mode == "P" else image), None
     if image.mode == "RGB" and deep and isinstance(clear, tuple):
         image = image.copy()
         image.info["transparency"] = tuple(v >> 8 for v in clear)
     rgba = image.convert("RGBA")
-    return rgba.convert("RGB"), rgba.getchannel("A")
+    rgb = rgba.convert("RGB")
+    return (rgb.getchannel("R") if image.mode in ("LA", "La") else rgb), rgba.getchannel("A")
 
 
 def _to_8_bits(values: NDArray[np.number]) -> RGB:
     """Return 16-bit or float grey as 8 bits: the high byte, as Pillow does; floats from 0..1 or 0..255."""
     if values.dtype.kind != "f":
-        high: RGB = np.right_shift(np.clip(values, 0, 65535).astype(np.uint16), 8).astype(np.uint8)
-        return high
+        return np.asarray(np.clip(values, 0, 65535).astype(np.uint16) >> 8, dtype=np.uint8)
     grey = values.astype(np.float32)
     if not np.isfinite(grey).all():
         raise ValueError("pixels that are not finite numbers")
     top = float(grey.max(initial=0.0))
     scale = 255.0 if top <= 1 else 1.0 if top <= 255 else 255.0 / 65535.0
-    rounded: RGB = np.clip(np.rint(grey * scale), 0, 255).astype(np.uint8)
-    return rounded
+    return np.asarray(np.clip(np.rint(grey * scale), 0, 255), dtype=np.uint8)
 
 
 def _to_srgb(colour: Image.Image, profile: bytes, notes: list[str]) -> Image.Image:
@@ -464,7 +439,7 @@ def _to_srgb(colour: Image.Image, profile: bytes, notes: list[str]) -> Image.Ima
     return converted
 
 
-def _write_once(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
     """Write the file whole or not at all: a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".part-{uuid.uuid4().hex}")

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from editloupe.data.folders import Folder, ImageFile, RowError, open_folder
+from editloupe.data.folders import ImageFile, RowError, open_folder
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import BrokenRow, DataRow, broken
+from editloupe.data.rows import DataRow, RejectedRow, Row, rejected
 from editloupe.errors import ConfigError, DataError
 
 PARTS: Final = ("id", "source", "edited", "reference", "edit_type", "index")
@@ -22,14 +22,14 @@ PARTS: Final = ("id", "source", "edited", "reference", "edit_type", "index")
 class Matched:
     """Rows with their outputs, one for each row and editor."""
 
-    rows: tuple[DataRow | BrokenRow, ...]
+    rows: tuple[Row, ...]
     left: Mapping[str, tuple[str, ...]]
     """By editor, the files that belong to no row."""
     notes: tuple[str, ...]
 
 
 def with_outputs(
-    rows: Sequence[DataRow | BrokenRow], editors: Mapping[str, Path], *, store: ImageStore, patterns: Sequence[str]
+    rows: Sequence[Row], editors: Mapping[str, Path], *, store: ImageStore, patterns: Sequence[str]
 ) -> Matched:
     """Return each named row once for each editor, with the file whose path (without ending) a pattern gives as `edited`.
 
@@ -39,7 +39,7 @@ def with_outputs(
     """
     for pattern in patterns:
         _check(pattern)
-    out: list[DataRow | BrokenRow] = []
+    out: list[Row] = []
     left: dict[str, tuple[str, ...]] = {}
     notes = []
     for editor, path in editors.items():
@@ -55,10 +55,16 @@ def with_outputs(
         for index, (row, name) in enumerate(zip(rows, names, strict=True)):
             found = by_name.get(name, []) if name is not None else []
             used.update(found)
-            if isinstance(row, BrokenRow):
+            if isinstance(row, RejectedRow):
                 # The row is rejected, and its output still belongs to it.
-                used.update(file for its in _names_of(pattern, row, index) for file in by_name.get(its, []))
-            out.append(_with_output(row, editor, folder, found))
+                used.update(file for its in _names(pattern, row, index) for file in by_name.get(its, []))
+                out.append(replace(row, editor=editor))
+            elif len(found) > 1:
+                message = f"{path}: several files could be the output: {', '.join(found)}; remove all but one"
+                out.append(rejected(replace(row, editor=editor), RowError("no_match", message, path=path / found[0])))
+            else:
+                edited = ImageFile(folder=folder, name=found[0]) if found else None
+                out.append(replace(row, editor=editor, edited=edited))
         left[editor] = tuple(file for file in files if file not in used)
         missing = sum(isinstance(r, DataRow) for r in rows) - sum(n in by_name for n in names if n is not None)
         who = f"editor {editor!r}" if editor else "edited images"
@@ -71,22 +77,21 @@ def _check(pattern: str) -> None:
         parts = [name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None]
     except ValueError as error:
         raise ConfigError(f"file name pattern {pattern!r}: {error}") from error
-    for name in parts:
-        if name not in PARTS:
-            known = ", ".join(f"{{{part}}}" for part in PARTS)
-            raise ConfigError(f"file name pattern {pattern!r}: unknown part {{{name}}}; expected {known}")
+    if unknown := [name for name in parts if name not in PARTS]:
+        known = ", ".join(f"{{{part}}}" for part in PARTS)
+        raise ConfigError(f"file name pattern {pattern!r}: unknown part {{{unknown[0]}}}; expected {known}")
     if not parts:
         raise ConfigError(f"file name pattern {pattern!r} names the same file for every row; expected {{id}} or the like")
 
 
 def _best(
-    rows: Sequence[DataRow | BrokenRow], patterns: Sequence[str], by_name: Mapping[str, list[str]], path: Path
+    rows: Sequence[Row], patterns: Sequence[str], by_name: Mapping[str, list[str]], path: Path
 ) -> tuple[str, list[str | None]]:
     """Return the pattern that finds most files, and the name that it gives to each row."""
     tried: list[tuple[str, list[str | None]]] = []
     repeated = []
     for pattern in patterns:
-        names = [_filled(pattern, row, index) for index, row in enumerate(rows)]
+        names = [_name(pattern, row, index) for index, row in enumerate(rows)]
         given = [name for name in names if name is not None]
         # The same output for two rows would judge an edit by another one's instruction.
         if len(set(given)) < len(given):
@@ -96,7 +101,7 @@ def _best(
     if not any(isinstance(row, DataRow) for row in rows):
         return patterns[0], [None] * len(rows)  # all are broken, and each says how
     if not tried:
-        expected = [n for p in patterns for i, r in enumerate(rows[:3]) if (n := _filled(p, r, i)) is not None]
+        expected = [n for p in patterns for i, r in enumerate(rows[:3]) if (n := _name(p, r, i)) is not None]
         reason = f" ({', '.join(repeated)} would give several rows the same file)" if repeated else ""
         raise DataError(
             f"{path}: no image there belongs to any row{reason}; saw {_some(by_name)}, expected names such as "
@@ -113,43 +118,23 @@ def _best(
     return best, chosen
 
 
-def _filled(pattern: str, row: DataRow | BrokenRow, index: int) -> str | None:
-    """Return the name; None where the row lacks a part of it."""
-    if isinstance(row, BrokenRow):
-        return None
-    parts = {
-        "id": row.id,
-        "source": row.source.stem,
-        "edited": None if row.edited is None else row.edited.stem,
-        "reference": None if row.reference is None else row.reference.stem,
-        "edit_type": row.edit_type,
-        "index": str(index),
-    }
-    return _made(pattern, parts)
+def _name(pattern: str, row: Row, index: int) -> str | None:
+    """Return the name; None where the row is rejected, or lacks a part of it."""
+    return None if isinstance(row, RejectedRow) else next(iter(_names(pattern, row, index)), None)
 
 
-def _names_of(pattern: str, row: BrokenRow, index: int) -> set[str]:
-    """Return what a rejected row's output may be called: without an id, a stem of its files would be its id."""
-    ids = row.id, *row.stems.values()
-    parts = {"edit_type": row.edit_type, "index": str(index), **row.stems}
-    return {name for id_ in ids if (name := _made(pattern, {**parts, "id": id_})) is not None}
-
-
-def _made(pattern: str, parts: Mapping[str, str | None]) -> str | None:
-    needed = {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None}
+def _names(pattern: str, row: Row, index: int) -> list[str]:
+    """Return what a row's output may be called. For a rejected one also where a stem of its files would be its id."""
+    if isinstance(row, RejectedRow):
+        stems, ids = dict(row.stems), [row.id, *row.stems.values()]
+    else:
+        files = {"source": row.source, "edited": row.edited, "reference": row.reference}
+        stems, ids = {role: file.stem for role, file in files.items() if file is not None}, [row.id]
+    parts = {"edit_type": row.edit_type, "index": str(index), **stems}
+    needed = {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None} - {"id"}
     if any(parts.get(name) is None for name in needed):
-        return None
-    return unicodedata.normalize("NFC", pattern.format_map(parts))
-
-
-def _with_output(row: DataRow | BrokenRow, editor: str, folder: Folder, found: Sequence[str]) -> DataRow | BrokenRow:
-    if isinstance(row, BrokenRow):
-        return replace(row, editor=editor)
-    if len(found) > 1:
-        message = f"{folder.root}: several files could be the output: {', '.join(found)}; remove all but one"
-        error = RowError("no_match", message, path=folder.root / found[0])
-        return broken(error, line=row.line, id=row.id, editor=editor, edit_type=row.edit_type)
-    return replace(row, editor=editor, edited=ImageFile(folder=folder, name=found[0]) if found else None)
+        return []
+    return [unicodedata.normalize("NFC", pattern.format_map({**parts, "id": id})) for id in ids if id]
 
 
 def _plain(file: str) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
+
+from pydantic import Field
 
 from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
 from editloupe.data.folders import Folder, ImageFile, Kind, RowError, plain_stem
@@ -15,8 +18,6 @@ from editloupe.data.human import Ratings, human_column
 from editloupe.data.tables import TableLine, shown
 from editloupe.values import Box, ImageRef, Json, Role, Sample, Serialisable, Target, Turn, digest, sample_key
 
-OnProgress: TypeAlias = Callable[[int, int | None], None]
-"""Called with (done, total); total is None where it is not known."""
 OWN_COLUMNS: Final = frozenset(
     ("id", "source_file_name", "edited_file_name", "reference_file_name", "mask_file_name", "instruction", "edit_type",
      "bbox", "bboxes", "reference_bbox", "reference_bboxes", "edited_bbox", "edited_bboxes", "bbox_format", "target_name",
@@ -28,11 +29,11 @@ _OTHER_ROLES: Final[tuple[Role, ...]] = ("reference", "edited")
 
 @dataclass(frozen=True, kw_only=True)
 class RejectedRow(Serialisable):
-    """A row that cannot be judged. It becomes an `input_error` finding."""
+    """A row that cannot be judged, with as much of its identity as could be read. It becomes an `input_error` finding."""
 
-    id: str
-    """Unique among samples and rejected rows of its editor; "line-7" where the row has none."""
-    editor: str
+    id: str = ""
+    """Unique among samples and rejected rows of its editor; "line-7" where the row has none. "" until rows are `named`."""
+    editor: str = ""
     edit_type: str | None = None
     message: str
     """Complete in itself."""
@@ -41,6 +42,8 @@ class RejectedRow(Serialisable):
     line: int | None = None
     """In the metadata, from 1."""
     kind: Kind = "row"
+    stems: Annotated[Mapping[str, str], Field(exclude=True)] = field(default_factory=dict, compare=False, repr=False)
+    """Of its files, by role, as far as they are named: what is theirs in a folder of outputs is known by them."""
 
     @property
     def key(self) -> str:
@@ -65,7 +68,8 @@ class DataRow:
     """One row with values of the right type. Its files are not yet opened."""
 
     line: int | None
-    id: str | None
+    id: str = ""
+    """ "" until rows are `named`, where the row states none."""
     editor: str = ""
     source: ImageFile
     edited: ImageFile | None = None
@@ -86,51 +90,39 @@ class DataRow:
     """Names to make an id from where the row has none, the best first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BrokenRow:
-    """One row that cannot be judged, with as much of its identity as could be read."""
-
-    line: int | None
-    id: str | None = None
-    editor: str = ""
-    edit_type: str | None = None
-    kind: Kind
-    message: str
-    file: Path | None = None
-    stems: Mapping[str, str] = field(default_factory=dict)
-    """Of its files, by role, as far as they are named: what is theirs in a folder of outputs is known by them."""
+Row: TypeAlias = DataRow | RejectedRow
 
 
-def read_row(line: TableLine, *, folder: Folder, text_only: bool, bbox_format: str | None = "xyxy") -> DataRow | BrokenRow:
+def read_row(line: TableLine, *, folder: Folder, text_only: bool, bbox_format: str | None = "xyxy") -> Row:
     """Read a line with the columns of docs/data.md as a DataRow; other columns go to `extra`.
 
     text_only: numbers are read from text.   bbox_format: where the row does not state it.
     """
     if line.fault is not None:
-        return BrokenRow(line=line.number, kind="row", message=line.fault)
+        return RejectedRow(line=line.number, message=line.fault)
     values = dict(line.values)
     if "editor" not in values and "model" in values:
         values["editor"] = values.pop("model")
-    known: dict[str, str | None] = {"id": None, "editor": None, "edit_type": None}
-    try:
-        known["id"] = _identifier(values.get("id"))
-        known["editor"] = _text(values, "editor")
-        known["edit_type"] = _text(values, "edit_type")
-        return _read(values, line.number, known, folder=folder, text_only=text_only, bbox_format=bbox_format)
-    except RowError as error:
-        found = broken(error, line=line.number, id=known["id"], editor=known["editor"] or "", edit_type=known["edit_type"])
-        files = {role: values.get(f"{role}_file_name") for role in ("source", "edited", "reference")}
-        return replace(found, stems={role: plain_stem(f) for role, f in files.items() if isinstance(f, str) and f})
-
-
-def broken(error: RowError, *, line: int | None, id: str | None, editor: str, edit_type: str | None) -> BrokenRow:
-    """Return what remains of a row after `error`."""
-    return BrokenRow(
-        line=line, id=id, editor=editor, edit_type=edit_type, kind=error.kind, message=str(error), file=error.path
+    files = {role: values.get(f"{role}_file_name") for role in ("source", "edited", "reference")}
+    known = RejectedRow(
+        line=line.number, message="", stems={role: plain_stem(f) for role, f in files.items() if isinstance(f, str) and f}
     )
+    try:
+        known = replace(known, id=_identifier(values.get("id")))
+        known = replace(known, editor=_text(values, "editor") or "")
+        known = replace(known, edit_type=_text(values, "edit_type"))
+        return _read(values, known, folder=folder, text_only=text_only, bbox_format=bbox_format)
+    except RowError as error:
+        return replace(known, kind=error.kind, message=str(error), file=error.path)
 
 
-def named(rows: Sequence[DataRow | BrokenRow]) -> tuple[DataRow | BrokenRow, ...]:
+def rejected(row: Row, error: RowError) -> RejectedRow:
+    """Return what remains of a row after `error`."""
+    known = RejectedRow(line=row.line, id=row.id, editor=row.editor, edit_type=row.edit_type, message=str(error))
+    return replace(known, kind=error.kind, file=error.path)
+
+
+def named(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Give every row an id that is unique for its editor. The second of two equal ids is broken, and says so.
 
     A row without an id gets the first of its hints that no other row has, else a digest of source and instruction,
@@ -139,14 +131,14 @@ def named(rows: Sequence[DataRow | BrokenRow]) -> tuple[DataRow | BrokenRow, ...
     out = list(rows)
     first: dict[str, int | None] = {}
     for i, row in enumerate(rows):
-        if row.id is None:
+        if not row.id:
             continue
         key = sample_key(row.editor, row.id)
         if key in first:
             out[i] = _duplicate(row, f"id {row.id!r} was used before on line {first[key]}", taken=first)
         else:
             first[key] = row.line
-    offers = {i: _offers(row) for i, row in enumerate(rows) if row.id is None and isinstance(row, DataRow)}
+    offers = {i: _offers(row) for i, row in enumerate(rows) if not row.id and isinstance(row, DataRow)}
     wanted = Counter(sample_key(rows[i].editor, offer) for i, names in offers.items() for offer in dict.fromkeys(names))
     for i, names in offers.items():
         row = rows[i]
@@ -157,9 +149,9 @@ def named(rows: Sequence[DataRow | BrokenRow]) -> tuple[DataRow | BrokenRow, ...
             out[i] = _duplicate(replace(row, id=names[-1]), repeats, taken=first)
             continue
         out[i] = replace(row, id=free[0] if free else names[-1])
-        first[sample_key(row.editor, out[i].id or "")] = row.line
+        first[sample_key(row.editor, out[i].id)] = row.line
     for i, row in enumerate(out):
-        if row.id is None:
+        if not row.id:
             name = _free(row.editor, f"line-{row.line}", first)
             first[sample_key(row.editor, name)] = row.line
             out[i] = replace(row, id=name)
@@ -167,34 +159,37 @@ def named(rows: Sequence[DataRow | BrokenRow]) -> tuple[DataRow | BrokenRow, ...
 
 
 def assemble(
-    rows: Sequence[DataRow | BrokenRow],
+    rows: Sequence[Row],
     *,
     format: str,
     dataset: str,
     metadata: Path | None = None,
     notes: Sequence[str] = (),
-    progress: OnProgress | None = None,
 ) -> Loaded:
     """Make samples of rows that are `named`: every file identified, every box in px.
 
     metadata: the file in which the rows' lines count.
     """
     samples: list[Sample] = []
-    rejected: list[RejectedRow] = []
-    for done, row in enumerate(rows, start=1):
-        found: DataRow | BrokenRow | Sample = row
-        if isinstance(row, DataRow):
-            try:
-                found = _sample(row, dataset)
-            except RowError as error:
-                found = broken(error, line=row.line, id=row.id, editor=row.editor, edit_type=row.edit_type)
-        if isinstance(found, Sample):
-            samples.append(found)
-        elif isinstance(found, BrokenRow):
-            rejected.append(_rejected(found, metadata))
-        if progress is not None:
-            progress(done, len(rows))
-    return Loaded(format=format, samples=tuple(samples), rejected=tuple(rejected), notes=tuple(notes))
+    refused: list[RejectedRow] = []
+    for row in rows:
+        try:
+            if isinstance(row, DataRow):
+                samples.append(_sample(row, dataset))
+            else:
+                refused.append(row)
+        except RowError as error:
+            refused.append(rejected(row, error))
+    if metadata is not None:
+        refused = [
+            replace(
+                row,
+                message=row.message if row.line is None else f"{metadata.name}, line {row.line}: {row.message}",
+                file=row.file or metadata,
+            )
+            for row in refused
+        ]
+    return Loaded(format=format, samples=tuple(samples), rejected=tuple(refused), notes=tuple(notes))
 
 
 def rating_notes(columns: Sequence[str]) -> tuple[str, ...]:
@@ -208,8 +203,7 @@ def rating_notes(columns: Sequence[str]) -> tuple[str, ...]:
 
 def _read(
     values: Mapping[str, Json],
-    line: int,
-    known: Mapping[str, str | None],
+    known: RejectedRow,
     *,
     folder: Folder,
     text_only: bool,
@@ -228,32 +222,26 @@ def _read(
     human: dict[str, dict[str, str | float]] = {}
     extra: dict[str, Json] = {}
     for column, value in values.items():
-        label = human_column(column)
-        if label is not None:
-            rating = _rating(column, value, text_only)
-            if rating is not None:
-                human.setdefault(label[0], {})[label[1]] = rating
-        elif column not in OWN_COLUMNS:
-            extra[column] = _storable(value)
+        if (label := human_column(column)) is None:
+            extra |= {} if column in OWN_COLUMNS else {column: _storable(value)}
+        elif (rating := _rating(column, value, text_only)) is not None:
+            human.setdefault(label[0], {})[label[1]] = rating
     quads = _quads(values)
     role_quads = {role: found for role in _OTHER_ROLES if (found := _quads(values, f"{role}_"))}
-    for role, found in role_quads.items():
-        if quads and len(found) != len(quads):
-            counts = f"{len(found)} of '{role}_bbox' for {len(quads)} of 'bbox'"
-            raise RowError("box", f"{counts}; expected one a target, in the same order")
-    if len({len(found) for found in role_quads.values()}) > 1:
-        counts = "'reference_bbox' and 'edited_bbox' differ in number"
-        raise RowError("box", f"{counts}; expected one a target, in the same order")
+    counts = {"bbox": len(quads), **{f"{role}_bbox": len(found) for role, found in role_quads.items()}}
+    if len(set(filter(None, counts.values()))) > 1:
+        seen = ", ".join(f"{number} of {column!r}" for column, number in counts.items())
+        raise RowError("box", f"{seen}; expected one a target, in the same order")
     return DataRow(
-        line=line,
-        id=known["id"],
-        editor=known["editor"] or "",
+        line=known.line,
+        id=known.id,
+        editor=known.editor,
         source=source,
         edited=edited,
         reference=reference,
         masks={} if mask is None else {"edit": mask},
         instruction=instruction,
-        edit_type=known["edit_type"],
+        edit_type=known.edit_type,
         quads=quads,
         role_quads=role_quads,
         bbox_format=stated or bbox_format,
@@ -264,17 +252,17 @@ def _read(
     )
 
 
-def _identifier(value: Json) -> str | None:
+def _identifier(value: Json) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
+        return ""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise RowError("row", f"column 'id': expected text or a whole number, found {shown(value)}")
     text = str(value).strip()
     if not text.isprintable():
         raise RowError("row", f"column 'id': expected printable text, found {text!r}")
-    return text or None
+    return text
 
 
 def _text(values: Mapping[str, Json], column: str) -> str | None:
@@ -289,22 +277,19 @@ def _text(values: Mapping[str, Json], column: str) -> str | None:
 
 def _place(values: Mapping[str, Json], column: str, folder: Folder) -> ImageFile | None:
     # Not stripped: a file's name may begin or end with a space.
-    name = values.get(column) if _text(values, column) else None
-    return ImageFile(folder=folder, name=name) if isinstance(name, str) else None
+    return ImageFile(folder=folder, name=str(values[column])) if _text(values, column) else None
 
 
 def _quads(values: Mapping[str, Json], prefix: str = "") -> tuple[Quad, ...]:
-    found: list[tuple[str, tuple[Quad, ...]]] = []
+    found = []
     for column in (f"{prefix}bbox", f"{prefix}bboxes"):
         try:
-            quads = read_quads(values.get(column))
+            found.append(read_quads(values.get(column)))
         except ValueError as error:
             raise RowError("box", f"column {column!r}: {error}") from error
-        if quads:
-            found.append((column, quads))
-    if len(found) == 2:
+    if all(found):
         raise RowError("box", f"both '{prefix}bbox' and '{prefix}bboxes' are given; expected one of them")
-    return found[0][1] if found else ()
+    return found[0] or found[1]
 
 
 def _rating(column: str, value: Json, text_only: bool) -> str | float | None:
@@ -342,40 +327,18 @@ def _offers(row: DataRow) -> tuple[str, ...]:
     return (*(hint for hint in row.hints if hint), short, long)
 
 
-def _duplicate(row: DataRow | BrokenRow, what: str, *, taken: dict[str, int | None]) -> BrokenRow:
+def _duplicate(row: Row, what: str, *, taken: dict[str, int | None]) -> RejectedRow:
     name = _free(row.editor, f"{row.id}#line-{row.line}", taken)
     taken[sample_key(row.editor, name)] = row.line
     editor = f" for editor {row.editor!r}" if row.editor else ""
-    return BrokenRow(
-        line=row.line,
-        id=name,
-        editor=row.editor,
-        edit_type=row.edit_type,
-        kind="duplicate_id",
-        message=f"{what}{editor}; the first is kept, give this one an id of its own",
-    )
+    message = f"{what}{editor}; the first is kept, give this one an id of its own"
+    return replace(rejected(row, RowError("duplicate_id", message)), id=name)
 
 
 def _free(editor: str, name: str, taken: Mapping[str, int | None]) -> str:
     """Return `name`, or `name-2`, `name-3`, … where it is taken."""
-    tried, n = name, 1
-    while sample_key(editor, tried) in taken:
-        n += 1
-        tried = f"{name}-{n}"
-    return tried
-
-
-def _rejected(row: BrokenRow, metadata: Path | None) -> RejectedRow:
-    where = "" if metadata is None or row.line is None else f"{metadata.name}, line {row.line}: "
-    return RejectedRow(
-        id=row.id or f"line-{row.line}",
-        editor=row.editor,
-        edit_type=row.edit_type,
-        message=where + row.message,
-        file=row.file or metadata,
-        line=row.line,
-        kind=row.kind,
-    )
+    names = chain([name], (f"{name}-{n}" for n in count(2)))
+    return next(tried for tried in names if sample_key(editor, tried) not in taken)
 
 
 def _sample(row: DataRow, dataset: str) -> Sample:
@@ -397,13 +360,19 @@ def _sample(row: DataRow, dataset: str) -> Sample:
                 warnings.append(f"boxes in the {role} image are not used: there is no such image")
             continue
         for number, quad in enumerate(written):
-            box = _box(quad, row.bbox_format or "xyxy", image)
-            kept = inside(box, width=image.width, height=image.height)
+            written_as = row.bbox_format or "xyxy"
+            try:
+                box = to_px(quad, written_as, width=image.width, height=image.height)
+                kept = inside(box, width=image.width, height=image.height)
+            except ValueError as error:
+                how = f"written as {[round(v, 4) for v in quad.values]} and read as {written_as}"
+                meant = f"is another bbox_format meant? known: {', '.join(FORMATS)}"
+                raise RowError("box", f"{error}; {how} ({meant})") from error
             if kept != box:
                 warnings.append("a box that reached just beyond the image was cut at the border")
             targets[number][role] = kept
     return Sample(
-        id=row.id or "",
+        id=row.id,
         dataset=dataset,
         editor=row.editor,
         source=source,
@@ -416,17 +385,6 @@ def _sample(row: DataRow, dataset: str) -> Sample:
         extra=row.extra,
         warnings=tuple(dict.fromkeys(warnings)),
     )
-
-
-def _box(quad: Quad, bbox_format: str, image: ImageRef) -> Box:
-    try:
-        box = to_px(quad, bbox_format, width=image.width, height=image.height)
-        inside(box, width=image.width, height=image.height)
-    except ValueError as error:
-        written = [round(v, 4) for v in quad.values]
-        meant = f"is another bbox_format meant? known: {', '.join(FORMATS)}"
-        raise RowError("box", f"{error}; written as {written} and read as {bbox_format} ({meant})") from error
-    return box
 
 
 def size_note(source: ImageRef, edited: ImageRef) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from editloupe import plugins
 from editloupe.data.folders import open_folder
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile, DataSet, Loader
-from editloupe.data.rows import Loaded, OnProgress, RejectedRow, size_note
+from editloupe.data.rows import Loaded, RejectedRow, size_note
 from editloupe.data.tables import ENDINGS
 from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.values import ImageRef, Sample, Turn
 
-__all__ = ["Loaded", "OnProgress", "RejectedRow", "box_file", "formats", "load", "load_sample"]
+__all__ = ["Loaded", "RejectedRow", "box_file", "formats", "load", "load_sample"]
 
 GENERAL: Final = "imagefolder"
 """The format of a metadata file that no other loader knows."""
@@ -35,7 +35,6 @@ def load(
     edited: Mapping[str, Path] | None = None,
     fields: Path | None = None,
     outputs: bool = True,
-    progress: OnProgress | None = None,
 ) -> Loaded:
     """Load all edits of a folder (or of a metadata file in it): every file identified and hashed once, no pixels decoded.
 
@@ -52,19 +51,16 @@ def load(
             raise DataError(f"{path}: expected a folder or a metadata file ({', '.join(ENDINGS)}), found another file")
         root, metadata = path.parent, path
     open_folder(root, store, what="a folder of edits")
-    data = DataSet(
-        root=root, store=store, metadata=metadata, edited=edited or {}, fields=fields, outputs=outputs, progress=progress
-    )
-    if fields is None:
-        return _loader(_recognised(data) if format == "auto" else format).load(data)
-    # A mapping file says which folders hold what, so it also says which format is meant.
-    mapped = [name for name in formats()[1:] if hasattr(_loader(name), "box_file")]
-    if format == "auto" and len(mapped) == 1:
-        return _loader(mapped[0]).load(data)
-    if format not in mapped:
-        known = " or ".join(mapped)
-        raise ConfigError(f"a mapping file ({fields}) goes with the format {known}, not with {format}; leave one out")
-    return _loader(format).load(data)
+    data = DataSet(root=root, store=store, metadata=metadata, edited=edited or {}, fields=fields, outputs=outputs)
+    if fields is not None:
+        # A mapping file says which folders hold what, so it also says which format is meant.
+        mapped = [name for name in formats()[1:] if hasattr(_loader(name), "box_file")]
+        if format == "auto" and len(mapped) == 1:
+            format = mapped[0]
+        if format not in mapped:
+            known = " or ".join(mapped)
+            raise ConfigError(f"a mapping file ({fields}) goes with the format {known}, not with {format}; leave one out")
+    return _loader(_recognised(data) if format == "auto" else format).load(data)
 
 
 def box_file(format: str, fields: Path | None = None) -> BoxFile | None:
@@ -73,8 +69,7 @@ def box_file(format: str, fields: Path | None = None) -> BoxFile | None:
     fields: the mapping file. Raises ConfigError for one that is malformed.
     """
     loader: Any = _loader(format)
-    found: BoxFile | None = loader.box_file(fields) if hasattr(loader, "box_file") else None
-    return found
+    return cast(BoxFile, loader.box_file(fields)) if hasattr(loader, "box_file") else None
 
 
 def load_sample(
@@ -119,17 +114,14 @@ def load_sample(
 
 def _loader(name: str) -> Loader:
     found: Any = plugins.load("loaders", name)
-    loader: Loader = found() if isinstance(found, type) else found
-    return loader
+    return cast(Loader, found() if isinstance(found, type) else found)
 
 
 def _recognised(data: DataSet) -> str:
     root, loaders = data.root, {name: _loader(name) for name in formats()[1:]}
     fitting = [name for name, loader in loaders.items() if loader.matches(data)]
-    if data.metadata is not None and (not fitting or fitting == [GENERAL]):
-        return GENERAL
     if data.metadata is not None:
-        fitting = [name for name in fitting if name != GENERAL]
+        fitting = [name for name in fitting if name != GENERAL] or [GENERAL]
     if fitting == [GENERAL, "pairs"]:
         return GENERAL  # its files usually lie in source/ and edited/; the metadata says more
     if len(fitting) == 1:

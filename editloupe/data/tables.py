@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import datetime
 import decimal
@@ -58,12 +59,8 @@ def read_table(file: Path) -> Table:
 
 
 def _read_jsonl(file: Path) -> Table:
-    lines = []
-    for number, raw in enumerate(file.read_bytes().splitlines(), start=1):
-        if number == 1:
-            raw = raw.removeprefix(b"\xef\xbb\xbf")
-        if raw.strip():
-            lines.append(_json_line(number, raw))
+    raw_lines = file.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
+    lines = [_json_line(number, raw) for number, raw in enumerate(raw_lines, start=1) if raw.strip()]
     columns = dict.fromkeys(name for line in lines for name in line.values)
     return Table(file=file, columns=tuple(columns), lines=tuple(lines), text_only=False)
 
@@ -158,12 +155,9 @@ def _read_parquet(file: Path) -> Table:
         frame = polars.read_parquet(file.read_bytes())
     except polars.exceptions.PolarsError as error:
         raise SampleError(f"is not a Parquet file that can be read: {error}", file=file) from error
-    columns, rows = tuple(frame.columns), frame.to_dicts()
-    lines = [
-        TableLine(number=number, values={str(k): _as_json(v) for k, v in row.items()})
-        for number, row in enumerate(rows, start=1)
-    ]
-    return Table(file=file, columns=columns, lines=tuple(lines), text_only=False)
+    rows = ({column: _as_json(value) for column, value in row.items()} for row in frame.iter_rows(named=True))
+    lines = tuple(TableLine(number=number, values=values) for number, values in enumerate(rows, start=1))
+    return Table(file=file, columns=tuple(frame.columns), lines=lines, text_only=False)
 
 
 def _as_json(value: object) -> Json:
@@ -174,7 +168,7 @@ def _as_json(value: object) -> Json:
         return {str(k): _as_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_as_json(v) for v in value]
-    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+    if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
         return float(value)

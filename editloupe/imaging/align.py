@@ -131,15 +131,12 @@ class Alignment:
         if self.drift is not None:
             x0, y0, x1, y1 = here.ints()
             there += self.drift.over(x0=x0, y0=y0, x1=x1, y1=y1)
-        (x0, y0), (x1, y1) = there.min(axis=0), there.max(axis=0)
         # A motion is known to about a hundredth of a px; rounding outward on less would grow every box.
-        left, top = round(float(x0 * w2 / width), 1), round(float(y0 * h2 / height), 1)
-        right, bottom = round(float(x1 * w2 / width), 1), round(float(y1 * h2 / height), 1)
-        return (
-            Box(left, top, max(right, left + 1), max(bottom, top + 1))
-            .rounded_out()
-            .intersection(Box.whole(width=w2, height=h2))
+        (left, top), (right, bottom) = (
+            (round(float(x * w2 / width), 1), round(float(y * h2 / height), 1)) for x, y in (there.min(0), there.max(0))
         )
+        found = Box(left, top, max(right, left + 1), max(bottom, top + 1)).rounded_out()
+        return found.intersection(Box.whole(width=w2, height=h2))
 
     def common(self) -> Box:
         """Return the part of image 1, in its px, that image 2 shows as well."""
@@ -166,7 +163,9 @@ def align(image_1: RGB, image_2: RGB, *, max_pixels: int = WORKING_PIXELS) -> Al
     if not np.array_equal(first, second):
         matrix = register(_grey(first), _grey(second))
         if matrix is not STILL:
-            second = _moved(second, matrix)
+            flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
+            moved = cv2.warpAffine(second, matrix, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE)
+            second = np.asarray(moved, dtype=np.uint8)
         tone = estimate_tone(first, second)
         drift = estimate_drift(_grey(tone.rounded(first)), _grey(second))
         if drift is not None:
@@ -205,13 +204,6 @@ def _shown(matrix: Floats, *, width: int, height: int) -> Box:
 
 def _grey(rgb: RGB) -> NDArray[np.uint8]:
     return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
-
-
-def _moved(rgb: RGB, matrix: Floats) -> RGB:
-    """Return H×W×3 uint8 RGB whose pixel (x, y) is the input's at matrix · (x, y, 1). The border is repeated."""
-    size = (rgb.shape[1], rgb.shape[0])
-    flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
-    return np.asarray(cv2.warpAffine(rgb, matrix, size, flags=flags, borderMode=cv2.BORDER_REPLICATE), dtype=np.uint8)
 
 
 def resize(rgb: RGB, *, width: int, height: int) -> RGB:

@@ -53,11 +53,8 @@ class Tone:
     def most(self, rgb: RGB) -> float:
         """Return the largest change in levels, 0..255, of the levels that occur in an H×W×3 uint8 picture (2 to 98 %)."""
         change = np.abs(self.table - np.arange(256)[:, None])
-        largest = 0.0
-        for channel in range(3):
-            low, high = (int(v) for v in np.percentile(rgb[::4, ::4, channel], _MOST_LEVELS))
-            largest = max(largest, float(change[low : high + 1, channel].max()))
-        return largest
+        spans = (np.percentile(rgb[::4, ::4, channel], _MOST_LEVELS).astype(int) for channel in range(3))
+        return max(float(change[low : high + 1, channel].max()) for channel, (low, high) in enumerate(spans))
 
     @property
     def table(self) -> NDArray[np.float32]:
@@ -136,17 +133,13 @@ def _robust_curve(x: NDArray[np.uint8], y: NDArray[np.uint8]) -> Curve:
         weight = np.maximum(0.0, 1 - (error / (4 * scale)) ** 2) ** 2
         weighted = basis * weight[:, None]
         solved = np.linalg.solve(weighted.T @ basis + ridge * float(weight.mean()), weighted.T @ change)
-    a, b, c, d = (float(v) for v in solved)
+    a, b, c, d = solved.tolist()
     return a, b, c, d
 
 
 def _bend(x: NDArray[np.uint8], y: NDArray[np.uint8], curve: Curve) -> tuple[float, ...]:
-    """Return what the curve leaves at each knot, at most 24 levels.
-
-    It is the mean of the pixels near the knot, shrunk where they are few.
-    """
-    added = _basis(np.arange(256.0)) @ np.array(curve)
-    table = np.clip(np.arange(256) + added, 0, 255)
+    """Return what the curve leaves at each knot, at most 24 levels: the mean of the pixels near it, shrunk where few."""
+    table = np.clip(np.arange(256) + _basis(np.arange(256.0)) @ np.array(curve), 0, 255)
     error = y - table[x]
     scale = max(1.0, 1.4826 * float(np.median(np.abs(error))))
     near = np.abs(error) < 3 * scale + 4
@@ -155,8 +148,8 @@ def _bend(x: NDArray[np.uint8], y: NDArray[np.uint8], curve: Curve) -> tuple[flo
     counts = np.bincount(nearest, minlength=len(_KNOTS))
     parts = np.split(error[near][order], np.cumsum(counts)[:-1])
     few = 0.001 * x.size
-    most = _MOST_BEND
-    return tuple(float(np.clip(np.mean(p) if len(p) else 0, -most, most)) * len(p) / (len(p) + few) for p in parts)
+    means = [float(np.clip(np.mean(p) if len(p) else 0, -_MOST_BEND, _MOST_BEND)) for p in parts]
+    return tuple(mean * len(p) / (len(p) + few) for mean, p in zip(means, parts, strict=True))
 
 
 def _by_cell(values: NDArray[np.float32]) -> NDArray[np.float64]:

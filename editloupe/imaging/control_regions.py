@@ -42,11 +42,13 @@ def find_control_regions(found: Differences) -> tuple[ControlRegion, ...]:
     is smaller than the region only where every place of that size differs. Where the images differ everywhere, it is the
     place that differs least, and `busy` says so. The same images give the same controls.
     """
-    busy, levels, detail = _Sums(found.changed | (found.levels > CLEAR)), _Sums(found.levels), _Sums(_edges(found))
+    grey = cv2.cvtColor(found.alignment.first, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    edges = cv2.magnitude(cv2.Sobel(grey, cv2.CV_32F, 1, 0), cv2.Sobel(grey, cv2.CV_32F, 0, 1))
+    busy, levels, detail = _Means(found.changed | (found.levels > CLEAR)), _Means(found.levels), _Means(edges)
     taken = np.zeros(found.levels.shape, dtype=bool)
     controls: list[ControlRegion] = []
     for region in found.regions:
-        control = _control(region.box, found, busy, levels, detail, _Sums(taken))
+        control = _control(region.box, found, busy, levels, detail, _Means(taken))
         controls.append(control)
         taken[_window(control.box, found)] = True
     return tuple(controls)
@@ -67,23 +69,20 @@ def swap_regions(found: Differences, controls: Sequence[ControlRegion]) -> Diffe
     return replace(found, regions=tuple(moved), levels=levels)
 
 
-class _Sums:
-    """Sums over rectangles of a map, in constant time."""
+class _Means:
+    """Means over rectangles of a map, in constant time."""
 
     def __init__(self, values: NDArray[np.generic]) -> None:
         self._sums = cv2.integral(values.astype(np.float32), sdepth=cv2.CV_64F)
 
-    def over(self, window: tuple[slice, slice]) -> float:
-        y, x = window
-        s = self._sums
-        return float(s[y.stop, x.stop] - s[y.start, x.stop] - s[y.stop, x.start] + s[y.start, x.start])
-
     def mean(self, window: tuple[slice, slice]) -> float:
         y, x = window
-        return self.over(window) / float((y.stop - y.start) * (x.stop - x.start))
+        s = self._sums
+        total = float(s[y.stop, x.stop] - s[y.start, x.stop] - s[y.stop, x.start] + s[y.start, x.start])
+        return total / float((y.stop - y.start) * (x.stop - x.start))
 
 
-def _control(box: Box, found: Differences, busy: _Sums, levels: _Sums, detail: _Sums, taken: _Sums) -> ControlRegion:
+def _control(box: Box, found: Differences, busy: _Means, levels: _Means, detail: _Means, taken: _Means) -> ControlRegion:
     width, height = found.alignment.size_1
     ground = found.alignment.common()
     wanted = detail.mean(_window(box, found))
@@ -96,14 +95,9 @@ def _control(box: Box, found: Differences, busy: _Sums, levels: _Sums, detail: _
                 control = Box(x, y, x + w, y + h).rounded_out().clipped(width=width, height=height)
                 context, window = _window(expand(control, width=width, height=height), found), _window(control, found)
                 share = busy.mean(context)
-                order = (
-                    share,
-                    taken.mean(window),
-                    # Whole levels: within one, what a place holds counts for more.
-                    float(round(levels.mean(context))),
-                    abs(detail.mean(window) - wanted),
-                    taken.mean(context),
-                )
+                # Whole levels: within one, what a place holds counts for more.
+                level, unlike = float(round(levels.mean(context))), abs(detail.mean(window) - wanted)
+                order = (share, taken.mean(window), level, unlike, taken.mean(context))
                 tried.append((order, ControlRegion(box=control, busy=share, mean=levels.mean(window))))
         least, best = min(tried, key=lambda t: t[0])
         fallback = fallback or best
@@ -111,12 +105,6 @@ def _control(box: Box, found: Differences, busy: _Sums, levels: _Sums, detail: _
             return best
     assert fallback is not None, "every image has room for a place"
     return fallback
-
-
-def _edges(found: Differences) -> Map:
-    """Return the gradient's length of the first image, for each px of the maps."""
-    grey = cv2.cvtColor(found.alignment.first, cv2.COLOR_RGB2GRAY).astype(np.float32)
-    return np.asarray(cv2.magnitude(cv2.Sobel(grey, cv2.CV_32F, 1, 0), cv2.Sobel(grey, cv2.CV_32F, 0, 1)), dtype=np.float32)
 
 
 def _window(box: Box, found: Differences) -> tuple[slice, slice]:

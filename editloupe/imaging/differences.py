@@ -61,15 +61,15 @@ class Region:
 class Differences:
     """What `localize` found."""
 
-    regions: tuple[Region, ...]
+    regions: tuple[Region, ...] = ()
     """The places that differ, strongest first."""
     levels: Map
     """h×w float32, 0..255: how much each place differs, in the frame of `alignment.first`."""
     changed: NDArray[np.bool_]
     """h×w: the regions' pixels."""
-    threshold: float
+    threshold: float = 0.0
     """Levels that a place of ordinary texture must reach."""
-    changed_share: float
+    changed_share: float = 0.0
     """Share 0..1 of the image that differs by more than CLEAR."""
     identical: bool
     """True where every pixel of both images is the same."""
@@ -114,15 +114,7 @@ def localize(image_1: RGB, image_2: RGB) -> Differences:
     height, width = alignment.first.shape[:2]
     if image_1.shape == image_2.shape and np.array_equal(image_1, image_2):
         nothing = np.zeros((height, width), dtype=np.float32)
-        return Differences(
-            regions=(),
-            levels=nothing,
-            changed=nothing > 0,
-            threshold=0.0,
-            changed_share=0.0,
-            identical=True,
-            alignment=alignment,
-        )
+        return Differences(levels=nothing, changed=nothing > 0, identical=True, alignment=alignment)
     left = residual(*_compared(alignment))
     levels = left.levels
     changed_share = float(np.mean(levels > CLEAR))

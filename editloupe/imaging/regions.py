@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 import cv2
@@ -86,8 +87,7 @@ def _significant(evidence: Sequence[EvidenceMap]) -> tuple[Map, NDArray[np.bool_
 
 def _closed(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return the mask without the gaps where an object happens to have the colour of what it covers."""
-    padded = cv2.copyMakeBorder(mask.astype(np.uint8), 3, 3, 3, 3, cv2.BORDER_CONSTANT, value=0)
-    closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones((7, 7), dtype=np.uint8))
+    closed = cv2.morphologyEx(np.pad(mask.astype(np.uint8), 3), cv2.MORPH_CLOSE, np.ones((7, 7), dtype=np.uint8))
     return np.asarray(closed[3:-3, 3:-3] > 0)
 
 
@@ -106,10 +106,8 @@ def joined(objects: Sequence[Object], *, most_gap: float) -> list[Object]:
             done.append(one)
             continue
         done = [o for o in done if o not in near]
-        for other in near:
-            one = _union(one, other)
         # The grown box may now reach fragments that were far from each of its parts.
-        waiting.append(one)
+        waiting.append(reduce(_union, near, one))
     return sorted(done, key=_order)
 
 

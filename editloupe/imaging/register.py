@@ -37,16 +37,13 @@ STILL: Final[Floats] = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 
 @dataclass(frozen=True, kw_only=True)
 class _Points:
-    """N places where the first picture has structure."""
+    """N places where the first picture has structure: its level there, and its gradient in levels per px."""
 
     x: Floats
     y: Floats
     value: Floats
-    """The picture's level there."""
     dx: Floats
-    """Gradient to the right, levels per px."""
     dy: Floats
-    """Gradient down, levels per px."""
 
 
 def register(first: Grey, second: Grey) -> Floats:
@@ -95,10 +92,7 @@ def _coarse(first: Grey, second: Grey, factor: float) -> Floats:
 
 
 def _pyramid(grey: Grey) -> list[NDArray[np.uint8]]:
-    """Return the picture smoothed, then halved until its shorter side has about 40 px.
-
-    Pixel i of a level is pixel 2 i of the level below.
-    """
+    """Return the picture smoothed, then halved until its shorter side has about 40 px: pixel i is pixel 2 i of the last."""
     levels = [np.asarray(cv2.GaussianBlur(grey, (0, 0), 1.0), dtype=np.uint8)]
     while min(levels[-1].shape) >= 2 * _COARSEST_SIDE:
         levels.append(np.asarray(cv2.pyrDown(levels[-1]), dtype=np.uint8))
@@ -115,20 +109,12 @@ def _points(grey: NDArray[np.uint8]) -> _Points:
     strength = dx * dx + dy * dy
     keep = strength > max(2.0, float(np.median(strength)))
     value = values[2:-2:step, 2:-2:step]
-    return _Points(
-        x=x[keep].astype(np.float64),
-        y=y[keep].astype(np.float64),
-        value=value[keep].astype(np.float64),
-        dx=dx[keep],
-        dy=dy[keep],
-    )
+    columns, rows, level = (v[keep].astype(np.float64) for v in (x, y, value))
+    return _Points(x=columns, y=rows, value=level, dx=dx[keep], dy=dy[keep])
 
 
 def _descend(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> Floats:
-    """Return the motion after Gauss-Newton steps from `matrix`.
-
-    Gain and offset start at those of the medians and are solved for with the motion.
-    """
+    """Return the motion after Gauss-Newton steps from `matrix`, in which gain and offset are solved for with it."""
     height, width = second.shape
     # Centred and scaled coordinates keep the normal equations well conditioned.
     half = max(height, width) / 2

@@ -46,15 +46,15 @@ def masked(rgb: RGB, boxes: Sequence[Box]) -> RGB:
     return picture
 
 
-def display_scale(width: float, height: float, *, short_side: int = SHORT_SIDE, long_side: int = LONG_SIDE) -> float:
+def display_scale(width: float, height: float, *, long_side: int = LONG_SIDE) -> float:
     """Return the factor by which a picture of `width` × `height` px is enlarged (a whole number) or reduced to be shown.
 
-    The smallest whole number that brings the shorter side to `short_side`, as far as the longer stays within `long_side`.
+    The smallest whole number that brings the shorter side to `SHORT_SIDE`, as far as the longer stays within `long_side`.
     """
-    if max(width, height) > long_side:
-        return long_side / max(width, height)
-    wanted = math.ceil(short_side / min(width, height))
-    return float(max(1, min(wanted, math.floor(long_side / max(width, height)))))
+    longest = max(width, height)
+    if longest > long_side:
+        return long_side / longest
+    return float(max(1, min(math.ceil(SHORT_SIDE / min(width, height)), math.floor(long_side / longest))))
 
 
 def scaled(rgb: RGB, factor: float) -> RGB:

@@ -149,7 +149,10 @@ def unexplained(residual: Residual, box: Box) -> float:
     energy = left = 0.0
     for first, second in residual.planes:
         a, b = (plane[y0:y1, x0:x1].astype(np.float32) for plane in (first, second))
-        slips = _derivatives(np.asarray((a + b) / 2, dtype=np.float32))
+        # Sobel's kernels sum to 8 and 4 times the derivative per px.
+        kinds = ((1, 0, 1 / 8), (0, 1, 1 / 8), (2, 0, 1 / 4), (0, 2, 1 / 4))
+        mean = (a + b) / 2
+        slips = np.array([cv2.Sobel(mean, cv2.CV_32F, dx, dy, scale=scale).ravel() for dx, dy, scale in kinds], np.float64)
         difference = (a - b).ravel().astype(np.float64)
         solved = np.linalg.solve(slips @ slips.T + np.eye(4), slips @ difference)
         rest = difference - np.clip(solved, -most, most) @ slips
@@ -158,25 +161,14 @@ def unexplained(residual: Residual, box: Box) -> float:
     return left / energy if energy > 0 else 1.0
 
 
-def _derivatives(plane: Map) -> NDArray[np.float64]:
-    """Return 4×N: d/dx, d/dy, d²/dx², d²/dy² per px. Sobel's kernels sum to 8 and 4 times the derivative."""
-    kinds = ((1, 0, 1 / 8), (0, 1, 1 / 8), (2, 0, 1 / 4), (0, 2, 1 / 4))
-    return np.stack([cv2.Sobel(plane, cv2.CV_32F, dx, dy, scale=scale).ravel() for dx, dy, scale in kinds]).astype(
-        np.float64
-    )
-
-
 def _matched(a: _Plane, b: _Plane) -> tuple[_Plane, _Plane]:
-    blur_a, blur_b = sharpness_match(a, b)
-    return _blurred(a, blur_a), _blurred(b, blur_b)
+    blurs = sharpness_match(a, b)
+    return _blurred(a, blurs[0]), _blurred(b, blurs[1])
 
 
 def _tiles(first: _Plane, second: _Plane) -> tuple[_Plane, _Plane]:
     """Return 64 tiles of 32×32 px from all over each picture, below each other."""
-    height, width = first.shape
-    side = int(np.sqrt(_TILES))
-    ys = np.linspace(0, height - _TILE, side).astype(int)
-    xs = np.linspace(0, width - _TILE, side).astype(int)
+    ys, xs = (np.linspace(0, side - _TILE, int(np.sqrt(_TILES))).astype(int) for side in first.shape)
     a, b = (np.concatenate([p[y : y + _TILE, x : x + _TILE] for y in ys for x in xs], axis=0) for p in (first, second))
     return a, b
 
@@ -201,13 +193,10 @@ def _minus(a: _Plane, b: _Plane) -> Map:
 
 
 def _grain(plane: _Plane) -> float:
-    """Return the standard deviation of a picture's noise in levels.
-
-    It is measured by the median size of a difference of two Laplacians, which neither slopes nor edges pass (Immerkær 1996,
-    with a median in place of the mean).
-    """
+    """Return the standard deviation of a picture's noise in levels (Immerkær 1996, with a median in place of the mean)."""
     if min(plane.shape) < 3:
         return 0.0
+    # A difference of two Laplacians, which neither slopes nor edges pass.
     kernel = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]], dtype=np.float32)
     # The weights' squares sum to 36; half of a normal distribution lies within 0.6745 standard deviations.
     return float(np.median(np.abs(cv2.filter2D(plane, cv2.CV_16S, kernel)[::2, ::2]))) / (6 * 0.6745)

@@ -156,9 +156,7 @@ class _Calibration:
         return np.where(self._known, typical, np.minimum(typical, guessed))
 
     def noise(self, size: Map, *, floor: float, of_gradient: float = 0.0, most: float | None = None) -> Map:
-        """Return h×w float32: the standard deviation of what has the absolute values `size`.
-
-        It is measured by their median and 80 % point.
+        """Return h×w float32: the standard deviation of what has the sizes `size`, by their median and 80 % point.
 
         most: what it cannot exceed; None takes levels that no delivery of an unchanged picture was seen to reach.
         """

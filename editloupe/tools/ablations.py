@@ -13,12 +13,13 @@ from typing import Any, ClassVar, Final, cast
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from editloupe import models
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.findings import Observation
 from editloupe.imaging.control_regions import find_control_regions, swap_regions
 from editloupe.imaging.differences import Differences
-from editloupe.tools.base import Describes, Prepares, Tool, Toolbox, ToolContext
+from editloupe.tools.base import Describes, Tool, Toolbox, ToolContext
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.values import ImageRef, Json, View
 
@@ -53,8 +54,7 @@ class BlackPictures:
 
     def prepare(self) -> None:
         """Load what the tool itself loads. Raises ConfigError."""
-        if isinstance(self._tool, Prepares):
-            self._tool.prepare()
+        models.prepare(self._tool)
 
     def describe(self) -> tuple[str, ...]:
         """Return what the tool itself works with."""
@@ -105,10 +105,6 @@ class ShamDifferences(LocalizeDifferences):
         return replace(seen, data=_marked({**seen.data, "sham": sham}, "sham-differences"))
 
 
-def _all_black(box: Toolbox) -> Toolbox:
-    return replace(box, tools={name: cast(Tool, BlackPictures(tool)) for name, tool in box.tools.items()})
-
-
 def _with_sham(box: Toolbox) -> Toolbox:
     """Return the toolbox with sham differences.
 
@@ -116,9 +112,7 @@ def _with_sham(box: Toolbox) -> Toolbox:
     """
     tool: object = box.tools.get(LocalizeDifferences.name)
     if not isinstance(tool, LocalizeDifferences):
-        found = (
-            f"the tools are {', '.join(box.tools) or 'none'}" if tool is None else f"{type(tool).__name__} is another tool"
-        )
+        found = f"the tools are {', '.join(box.tools)}" if tool is None else f"{type(tool).__name__} is another tool"
         raise ConfigError(f"ablation 'sham-differences' needs the tool {LocalizeDifferences.name!r}; {found}")
     sham = ShamDifferences(tool.upscaler)
     sham.reading = tool.reading
@@ -130,7 +124,10 @@ ABLATIONS: Final[Mapping[str, Ablation]] = {
     "sham-differences": Ablation(
         description="localize_differences shows places where nothing changed, and says that they differ", apply=_with_sham
     ),
-    "black-crops": Ablation(description="what tools show is black; their texts stay", apply=_all_black),
+    "black-crops": Ablation(
+        description="what tools show is black; their texts stay",
+        apply=lambda box: replace(box, tools={name: cast(Tool, BlackPictures(tool)) for name, tool in box.tools.items()}),
+    ),
 }
 """Name → ablation."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard, cast, runt
 
 from pydantic import BaseModel, ValidationError
 
-from editloupe import plugins
+from editloupe import models, plugins
 from editloupe.chat import ToolSpec
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ModelAbsent, ToolAbsent, ToolError
@@ -175,25 +175,20 @@ class Toolbox:
         return {name: tool.version for name, tool in self.tools.items()}
 
     def prepare(self) -> None:
-        """Load now what the tools would load with their first call, so that bad weights are found before anything is spent.
-
-        Raises ConfigError.
-        """
+        """Load now what the tools would load with their first call. Raises ConfigError for bad weights."""
         for tool in self.tools.values():
-            if isinstance(tool, Prepares):
-                tool.prepare()
+            models.prepare(tool)
 
     def call(self, name: str, arguments: Mapping[str, Json], context: ToolContext) -> Observation:
         """Validate the arguments, run the tool, return its observation.
 
         Raises ToolError for an unknown tool and for wrong arguments, and what the tool itself raises.
         """
-        tool = self.tools.get(name)
-        if tool is None:
-            if name in self.absent:
-                raise ToolError(f"the tool {name!r} is absent here ({self.absent[name]}); use {', '.join(self.tools)}")
+        if name in self.absent:
+            raise ToolError(f"the tool {name!r} is absent here ({self.absent[name]}); use {', '.join(self.tools)}")
+        if name not in self.tools:
             raise ToolError(f"there is no tool {name!r}; the tools are: {', '.join(self.tools) or 'none'}")
-        return tool(validated(tool, arguments), context)
+        return self.tools[name](validated(self.tools[name], arguments), context)
 
 
 def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
@@ -202,9 +197,12 @@ def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
     if problems:
         lines = "; ".join(f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {_problem(p)}" for p in problems[:5])
         properties = tool.Args.model_json_schema().get("properties", {})
+        named = list(dict.fromkeys(str(p.absolute_path[0]) for p in problems if p.absolute_path))
+        # What the schema says about the first wrong argument.
+        meant = next((f". {n}: {d}" for n in named if (d := properties.get(n, {}).get("description"))), "")
         raise ToolError(
             f"{tool.name}: wrong arguments: {lines}. Expected {tool.name}{{{', '.join(properties)}}}"
-            f"{_meant(properties, problems)}{_fractions(arguments, problems)}"
+            f"{meant}{_fractions(map(arguments.get, named))}"
         )
     try:
         return tool.Args.model_validate(dict(arguments))
@@ -243,19 +241,9 @@ def open_toolbox(names: Iterable[str] = PAPER_TOOLS, settings: ToolSettings | No
     return Toolbox(tools=tools, absent=absent)
 
 
-def _meant(properties: Mapping[str, Any], problems: Sequence[jsonschema.ValidationError]) -> str:
-    """Return what the schema says about the first wrong argument."""
-    for problem in problems:
-        name = str(next(iter(problem.absolute_path), ""))
-        if name in properties and properties[name].get("description"):
-            return f". {name}: {properties[name]['description']}"
-    return ""
-
-
-def _fractions(arguments: Mapping[str, Json], problems: Sequence[jsonschema.ValidationError]) -> str:
+def _fractions(wrong: Iterable[Json]) -> str:
     """Return how to correct a box that was given in fractions of the image; "" where none was."""
-    for name in dict.fromkeys(problem.absolute_path[0] for problem in problems if problem.absolute_path):
-        value = arguments.get(str(name))
+    for value in wrong:
         if isinstance(value, Sequence) and looks_like_fractions(value):
             return f" These look like fractions of width and height: multiply by 1000, {[round(1000 * v) for v in value]}."
     return ""

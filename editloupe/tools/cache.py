@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import threading
 from collections.abc import Mapping
@@ -22,10 +21,11 @@ from typing import cast
 
 from pydantic import BaseModel
 
-from editloupe.data.images import ImageStore
+from editloupe import models
+from editloupe.data.images import ImageStore, write_whole
 from editloupe.findings import Observation
 from editloupe.models.devices import device_class
-from editloupe.tools.base import Prepares, Tool, Toolbox, ToolContext, validated
+from editloupe.tools.base import Tool, Toolbox, ToolContext, validated
 from editloupe.values import Json, canonical_json, digest
 
 _SCHEMA = 1
@@ -76,9 +76,7 @@ class ToolCache:
         return _named(made, context), kept is not None
 
     def _key(self, tool: Tool, arguments: Mapping[str, Json], args: BaseModel, context: ToolContext) -> str:
-        if isinstance(tool, Prepares):
-            # Only what is loaded says where it computes.
-            tool.prepare()
+        models.prepare(tool)  # only what is loaded says where it computes
         names = {name.casefold(): name for name in context.views}
 
         def spelt(values: Mapping[str, Json]) -> dict[str, Json]:
@@ -100,13 +98,10 @@ class ToolCache:
             }
         )
 
-    def _path(self, key: str) -> Path:
-        return self._folder / key[:2] / f"{key}.json"
-
     def _kept(self, key: str, images: ImageStore) -> Observation | None:
         """Return the answer of that key; None where there is none, the file is damaged, or one of its pictures is gone."""
         try:
-            data = json.loads(self._path(key).read_bytes())
+            data = json.loads((self._folder / key[:2] / f"{key}.json").read_bytes())
             found = Observation.from_json(data["observation"])
         except (OSError, ValueError, KeyError, TypeError, AssertionError):
             return None
@@ -114,14 +109,10 @@ class ToolCache:
         return found if all(images.path(image) is not None for image in pictures) else None
 
     def _keep(self, key: str, tool: str, made: Observation) -> None:
-        path = self._path(key)
         text = json.dumps({"tool": tool, "observation": made.to_json()}, ensure_ascii=False, separators=(",", ":"))
-        part = path.with_name(f".{key}.{os.getpid()}.part")
         # What cannot be kept is asked again. A full disk shows in the trace, which must be written.
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(text, encoding="utf-8", errors="backslashreplace")
-            part.replace(path)
+            write_whole(self._folder / key[:2] / f"{key}.json", text.encode("utf-8", "backslashreplace"))
 
     def _count(self, *, hit: bool) -> None:
         with self._lock:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from editloupe import models
 from editloupe.data.images import RGB
 from editloupe.imaging import render
 from editloupe.imaging.align import resize
+from editloupe.models.detect.base import Detector
 from editloupe.models.devices import open_device
 from editloupe.models.read_text import TextReader
 from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
-from editloupe.tools.reading import NoReader, TextReading
+from editloupe.tools.reading import NoReader, TextReading, open_reader
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, RESAMPLED, Tolerance
 from editloupe.values import Box, ImageRef, Json, View
@@ -24,18 +25,29 @@ LONG_SIDE: Final = 2048
 
 
 class CropTool:
-    """A tool that shows crops: it has an upscaler and a text reader, which are part of its version."""
+    """A tool that shows crops: its detector, if it has one, its upscaler and its text reader are part of its version."""
 
     revision: ClassVar[str] = "1"
     """Of the tool itself. It changes with anything that changes the tool's observations."""
 
-    def __init__(self, upscaler: Upscaler | None = None, reader: TextReader | NoReader | None = None) -> None:
+    def __init__(
+        self,
+        upscaler: Upscaler | None = None,
+        reader: TextReader | NoReader | None = None,
+        detector: Detector | None = None,
+    ) -> None:
         self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
         self.reading = TextReading(reader)
+        self._models: list[Detector | Upscaler] = [self.upscaler] if detector is None else [detector, self.upscaler]
+
+    @classmethod
+    def open(cls, settings: ToolSettings) -> Self:
+        """Return the tool with the upscaler for small crops and the text reader. Raises ConfigError."""
+        return cls(open_crop_upscaler(settings), open_reader(settings))
 
     @property
     def version(self) -> str:
-        return self.reading.version(f"{self.revision}; {self.upscaler.version}")
+        return self.reading.version("; ".join([self.revision, *(model.version for model in self._models)]))
 
     @property
     def tolerance(self) -> Tolerance:
@@ -43,13 +55,14 @@ class CropTool:
         return LEARNED if self.upscaler.learned else RESAMPLED
 
     def prepare(self) -> None:
-        """Load a learned upscaler and a reader now. Raises ConfigError."""
-        models.prepare(self.upscaler)
+        """Load the models and the reader now. Raises ConfigError."""
+        for model in self._models:
+            models.prepare(model)
         self.reading.prepare()
 
     def describe(self) -> tuple[str, ...]:
-        """Return the upscaler and the text reader, each with what it was loaded for."""
-        return (models.describe(self.upscaler), *self.reading.describe())
+        """Return each model with what it was loaded for."""
+        return (*map(models.describe, self._models), *self.reading.describe())
 
 
 def open_crop_upscaler(settings: ToolSettings) -> Upscaler:
@@ -107,35 +120,25 @@ def show_crop(
     width, height = max(1, round(scale * region.width)), max(1, round(scale * region.height))
     made = enlarge(upscaler, plain, width=width, height=height)
     by_network = upscaler.learned and scale > 1
-    noted: dict[str, Json] = {**(params or {}), "scale": round(scale, 4)}
-    if by_network:
-        noted["upscaler"] = upscaler.name
+    noted = {**(params or {}), "scale": round(scale, 4), **({"upscaler": upscaler.name} if by_network else {})}
+    how = "shown at full resolution"
+    if scale > 1:
+        how = f"enlarged ×{scale:.0f} to {width}×{height} px {describe_enlargement(upscaler)}"
+    elif scale < 1:
+        how = f"reduced to {width}×{height} px; choose a smaller bbox for full resolution"
     return ShownCrop(
         view=add_view(context, made, image, region, "crop", noted),
         kept=(add_view(context, plain, image, region, "crop"),) if by_network else (),
         scale=scale,
-        how=_how(scale, width, height, upscaler),
+        how=how,
         by={"upscaler": upscaler.version, **models.computed(upscaler)} if by_network else {},
     )
 
 
 def add_view(
-    context: ToolContext,
-    picture: RGB,
-    origin: ImageRef,
-    region: Box,
-    op: str,
-    params: Mapping[str, Json] | None = None,
+    context: ToolContext, picture: RGB, origin: ImageRef, region: Box, op: str, params: Mapping[str, Json] | None = None
 ) -> View:
     """Keep a picture that shows `region` of `origin` (px) and return its view."""
     image = context.images.add_array(picture)
     window = Box.whole(width=image.width, height=image.height)
     return View(image=image, origin=origin, region=region, window=window, op=op, params=params or {})
-
-
-def _how(scale: float, width: int, height: int, upscaler: Upscaler) -> str:
-    if scale > 1:
-        return f"enlarged ×{scale:.0f} to {width}×{height} px {describe_enlargement(upscaler)}"
-    if scale < 1:
-        return f"reduced to {width}×{height} px; choose a smaller bbox for full resolution"
-    return "shown at full resolution"

@@ -37,7 +37,7 @@ class Enhancer(CropTool):
 
     @classmethod
     def open(cls, settings: ToolSettings) -> Enhancer:
-        """Return the tool with the upscaler and the text reader that the settings name. Raises ConfigError."""
+        """Return the tool with the upscaler that the settings name, whatever the device. Raises ConfigError."""
         return cls(models.get("upscale", settings.upscaler, device=settings.device), open_reader(settings))
 
     def __call__(self, args: Args, context: ToolContext) -> Observation:
@@ -46,9 +46,9 @@ class Enhancer(CropTool):
         image = context.image(name)
         longest = max(box.width, box.height)
         if longest * args.scale > MAX_SIDE:
-            advice = f"use scale 2, or a bbox of at most {MAX_SIDE // args.scale} px a side"
-            if args.scale == 2 or longest * 2 > MAX_SIDE:
-                advice = f"use a bbox of at most {MAX_SIDE // args.scale} px a side, or zoom_in, which reduces large parts"
+            small = f"a bbox of at most {MAX_SIDE // args.scale} px a side"
+            fits_twice = args.scale == 4 and longest * 2 <= MAX_SIDE
+            advice = f"use scale 2, or {small}" if fits_twice else f"use {small}, or zoom_in, which reduces large parts"
             raise ToolError(
                 f"bbox {args.bbox} is {box.width:.0f}×{box.height:.0f} px of {name!r}; ×{args.scale} would exceed "
                 f"{MAX_SIDE} px a side: {advice}"
@@ -57,11 +57,11 @@ class Enhancer(CropTool):
         params: dict[str, Json] = {"upscaler": self.upscaler.name, "scale": args.scale}
         view = add_view(context, self.upscaler(plain, args.scale), image, box, "enhance", params)
         enhanced = view.image
-        caution = (
-            "It is a learned upscaler and may invent detail: do not rest a verdict on detail that the plain image lacks"
-            if self.upscaler.learned
-            else "Enlarging adds no detail"
-        )
+        caution = "Enlarging adds no detail"
+        if self.upscaler.learned:
+            caution = (
+                "It is a learned upscaler and may invent detail: do not rest a verdict on detail that the plain image lacks"
+            )
         read = self.reading.in_crop(context.images, view, name=name, crop=context.crop_name(1))
         lines = [
             f"{context.crop_name(1)}: bbox {args.bbox} = px {list(box.ints())} of {name!r} ({image.width}×{image.height} "

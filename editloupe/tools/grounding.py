@@ -21,7 +21,7 @@ from editloupe.tools.reading import NoReader, open_reader
 from editloupe.tools.search import LISTED, facts, observation_lines
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, Tolerance
-from editloupe.values import Box
+from editloupe.values import Json, View
 
 _CONTEXT: Final = 0.5
 """The crop's sides are 1.5 times the box's: a close look, since the picture with the boxes shows the surroundings."""
@@ -47,34 +47,18 @@ class Grounding(CropTool):
     def __init__(
         self, detector: Detector, upscaler: Upscaler | None = None, reader: TextReader | NoReader | None = None
     ) -> None:
-        super().__init__(upscaler, reader)
+        super().__init__(upscaler, reader, detector)
         self.detector = detector
 
     @classmethod
     def open(cls, settings: ToolSettings) -> Grounding:
-        """Return the tool with the detector that the settings name, the upscaler for small crops, and the text reader.
-
-        Raises ModelAbsent and ConfigError.
-        """
+        """Return the tool with the models that the settings name. Raises ModelAbsent and ConfigError."""
         detector = models.get("detect", settings.detector, device=settings.device)
         return cls(detector, open_crop_upscaler(settings), open_reader(settings))
 
     @property
     def tolerance(self) -> Tolerance:
         return LEARNED
-
-    @property
-    def version(self) -> str:
-        return self.reading.version(f"{self.revision}; {self.detector.version}; {self.upscaler.version}")
-
-    def prepare(self) -> None:
-        """Load detector, upscaler and reader now. Raises ConfigError."""
-        models.prepare(self.detector)
-        super().prepare()
-
-    def describe(self) -> tuple[str, ...]:
-        """Return the detector, the upscaler and the text reader, each with what it was loaded for."""
-        return models.describe(self.detector), *super().describe()
 
     def __call__(self, args: Args, context: ToolContext) -> Observation:
         name = context.named(args.target_image)
@@ -88,14 +72,9 @@ class Grounding(CropTool):
         # Without the boxes drawn, so that no line hides what is to be judged.
         crop = show_crop(context, image, region, self.upscaler, params={"box": [round(v, 2) for v in best.box]})
         boxes = [found.box for found in result.detections[:LISTED]]
-        drawn = add_view(
-            context,
-            render.with_boxes(context.images.array(image), boxes),
-            image,
-            Box.whole(width=image.width, height=image.height),
-            "draw_boxes",
-            {"boxes": [[round(v, 2) for v in box] for box in boxes]},
-        )
+        picture = render.with_boxes(context.images.array(image), boxes)
+        params: dict[str, Json] = {"boxes": [[round(v, 2) for v in box] for box in boxes]}
+        drawn = add_view(context, picture, image, View.whole(image).region, "draw_boxes", params)
         text = self.reading.in_crop(context.images, crop.view, name=name, crop=context.crop_name(2))
         lines[-1:] = [
             f"{context.crop_name(1)}: {name!r} with numbered boxes, {drawn.image.width}×{drawn.image.height} px.",

@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from editloupe.errors import ConfigError, ToolError
 from editloupe.tools.base import spec
-from editloupe.tools.session import ImageLike, Session, Shown, open_session
+from editloupe.tools.session import ImageLike, Session, open_session
 from editloupe.tools.settings import ToolSettings
 
 
@@ -53,7 +53,12 @@ def _bound(session: Session, name: str) -> BaseTool:
         # JSON and no object of ours, so that every checkpointer of LangGraph keeps it.
         names = [picture.name for picture in shown.pictures]
         artifact = {"tool": shown.tool, "version": shown.version, "names": names, **shown.observation.to_json()}
-        return _content(shown), artifact
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": shown.observation.text}]
+        for picture in shown.pictures:
+            data = base64.b64encode(picture.png).decode("ascii")
+            blocks.append({"type": "text", "text": f"{picture.name}:"})
+            blocks.append({"type": "image", "base64": data, "mime_type": "image/png"})
+        return blocks, artifact
 
     return StructuredTool(
         name=name,
@@ -65,15 +70,3 @@ def _bound(session: Session, name: str) -> BaseTool:
         response_format="content_and_artifact",
         handle_tool_error=True,
     )
-
-
-def _content(shown: Shown) -> list[dict[str, Any]]:
-    """Return the text, then each picture behind its name."""
-    blocks: list[dict[str, Any]] = [{"type": "text", "text": shown.observation.text}]
-    for picture in shown.pictures:
-        data = base64.b64encode(picture.png).decode("ascii")
-        blocks += [
-            {"type": "text", "text": f"{picture.name}:"},
-            {"type": "image", "base64": data, "mime_type": "image/png"},
-        ]
-    return blocks

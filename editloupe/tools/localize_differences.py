@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import ClassVar
 
 from pydantic import Field
@@ -18,9 +19,7 @@ from editloupe.imaging.geometry import expand
 from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import ToolArgs
-from editloupe.tools.crops import CropTool, add_view, describe_enlargement, enlarge, open_crop_upscaler
-from editloupe.tools.reading import open_reader
-from editloupe.tools.settings import ToolSettings
+from editloupe.tools.crops import CropTool, add_view, describe_enlargement, enlarge
 from editloupe.tools.tolerance import LEARNED, MEASURED, Tolerance
 from editloupe.values import Box, ImageRef, Json, View
 
@@ -59,11 +58,6 @@ class LocalizeDifferences(CropTool):
     def tolerance(self) -> Tolerance:
         return LEARNED if self.upscaler.learned else MEASURED
 
-    @classmethod
-    def open(cls, settings: ToolSettings) -> LocalizeDifferences:
-        """Return the tool with the upscaler for small crops and the text reader. Raises ConfigError."""
-        return cls(open_crop_upscaler(settings), open_reader(settings))
-
     def __call__(self, args: Args, context: ToolContext) -> Observation:
         names = (context.named(args.comparison_image_1), context.named(args.comparison_image_2))
         if names[0] == names[1]:
@@ -83,18 +77,18 @@ class LocalizeDifferences(CropTool):
         crops: list[str] = []
         kept: list[View] = []
         enlarged: dict[str, list[str]] = {}
-        for region in found.regions[: _how_many(found.regions)]:
-            pair = _panes(region, found.alignment, first, second, context, self.upscaler)
-            panes = pair.shown
+        strong = sum(r.strength >= 0.25 * found.regions[0].strength for r in found.regions)
+        for region in found.regions[: max(SHOWN, min(strong, SHOWN_AT_MOST))]:
+            pair = _panes(region, found.alignment, (first, second), context, self.upscaler)
             # Two regions whose context is the whole image share one picture, hence one name.
-            if panes[0].image not in [view.image for view in views]:
-                views.extend(panes)
+            if pair.shown[0].image not in [view.image for view in views]:
+                views.extend(pair.shown)
                 kept.extend(pair.kept)
-            crops.append(context.crop_name([view.image for view in views[::2]].index(panes[0].image) + 1))
+            crops.append(context.crop_name([view.image for view in views[::2]].index(pair.shown[0].image) + 1))
             if pair.scale > 1:
                 enlarged.setdefault(describe_enlargement(pair.upscaler), []).append(f"{crops[-1]} ×{pair.scale:.3g}")
         notes = _notes(found, names)
-        lines = [_header(found, len(crops), names)] if found.regions else _nothing_found(found, names, allowed=bool(notes))
+        lines = [_header(found, len(crops), names) if found.regions else _nothing_found(found, names, allowed=bool(notes))]
         lines += [_crop_line(crop, region, found, names) for crop, region in zip(crops, found.regions, strict=False)]
         if len(found.regions) > len(crops):
             lines.append(_not_shown(found, len(crops), names))
@@ -102,7 +96,8 @@ class LocalizeDifferences(CropTool):
         text = self.reading.in_pairs(context.images, views, names=names, crops=pictures)
         if found.regenerated:
             lines += _regenerated(found, context.crop_name(len(views) // 2 + 1), names)
-            views.append(_map_view(found, first, context))
+            heat_map = render.heat_map(found.alignment.first, found.levels)
+            views.append(add_view(context, heat_map, first, View.whole(first).region, "difference_map"))
         lines += notes
         for how, which in enlarged.items():
             lines.append(f"Enlarged {how}: {', '.join(dict.fromkeys(which))}.")
@@ -117,16 +112,11 @@ class LocalizeDifferences(CropTool):
         return Observation(text="\n".join(lines), views=tuple(views), kept=tuple(kept), data=data)
 
 
-def _how_many(regions: tuple[Region, ...]) -> int:
-    strong = sum(r.strength >= 0.25 * regions[0].strength for r in regions)
-    return min(len(regions), max(SHOWN, min(strong, SHOWN_AT_MOST)))
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Pair:
     """The picture of one region in two panes."""
 
-    shown: tuple[View, View]
+    shown: tuple[View, ...]
     kept: tuple[View, ...]
     """The same without a learned upscaler's work; () where none was used."""
     scale: float
@@ -135,8 +125,9 @@ class _Pair:
 
 
 def _panes(
-    region: Region, alignment: Alignment, first: ImageRef, second: ImageRef, context: ToolContext, upscaler: Upscaler
+    region: Region, alignment: Alignment, pair: tuple[ImageRef, ImageRef], context: ToolContext, upscaler: Upscaler
 ) -> _Pair:
+    first, second = pair
     box_1 = expand(region.box, width=first.width, height=first.height)
     shared = box_1.intersection(alignment.common())
     box_1 = (shared or box_1).rounded_out()
@@ -152,25 +143,17 @@ def _panes(
     # A learned upscaler is for small crops; bringing two sizes together is no reason to invent detail in one.
     by = upscaler if enlargement > 1 else Lanczos()
 
-    def picture(by: Upscaler) -> tuple[View, View]:
-        panes = [enlarge(by, cut, width=width, height=height) for cut in cuts]
-        made, *windows = render.side_by_side(panes[0], panes[1])
+    def picture(by: Upscaler) -> tuple[View, ...]:
+        made, *windows = render.side_by_side(*(enlarge(by, cut, width=width, height=height) for cut in cuts))
         image = context.images.add_array(made)
         params: dict[str, Json] = {"box": list(region.box), "scale": round(scale, 4)}
-        if by.learned:
-            params["upscaler"] = by.name
-        left, right = (
+        params |= {"upscaler": by.name} if by.learned else {}
+        return tuple(
             View(image=image, origin=origin, region=box, window=window, op="side_by_side", params={**params, "pane": pane})
-            for origin, box, window, pane in zip((first, second), (box_1, box_2), windows, ("left", "right"), strict=True)
+            for origin, box, window, pane in zip(pair, (box_1, box_2), windows, ("left", "right"), strict=True)
         )
-        return left, right
 
     return _Pair(shown=picture(by), kept=picture(Lanczos()) if by.learned else (), scale=scale, upscaler=by)
-
-
-def _map_view(found: Differences, first: ImageRef, context: ToolContext) -> View:
-    picture = render.heat_map(found.alignment.first, found.levels)
-    return add_view(context, picture, first, Box.whole(width=first.width, height=first.height), "difference_map")
 
 
 def _header(found: Differences, shown: int, names: tuple[str, str]) -> str:
@@ -212,10 +195,9 @@ def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> l
         how = f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255"
         if found.restyled:
             how = f"Even ordinary places differ, by about {found.noise:.0f} of 255, more than saving a picture again leaves"
-        rest = "" if found.regions and found.regions[0].box.area > 0.5 * math.prod(found.alignment.size_1) else (
-            " The crops are only the strongest places, not all that changed."
-        )  # fmt: skip
-        lines.append(f"{how}: the image seems regenerated or globally changed.{rest}")
+        lines.append(f"{how}: the image seems regenerated or globally changed.")
+        if not found.regions or found.regions[0].box.area <= 0.5 * math.prod(found.alignment.size_1):
+            lines[-1] += " The crops are only the strongest places, not all that changed."
     lines.append(
         f"{map_name}: coarse map of the differences over the whole of {names[0]!r}, red where most "
         "differs, dark blue where least."
@@ -223,15 +205,15 @@ def _regenerated(found: Differences, map_name: str, names: tuple[str, str]) -> l
     return lines
 
 
-def _nothing_found(found: Differences, names: tuple[str, str], *, allowed: bool) -> list[str]:
+def _nothing_found(found: Differences, names: tuple[str, str], *, allowed: bool) -> str:
     """Return the text for no region. allowed: True where notes on what was allowed for follow."""
     but = ", once what is named below has been allowed for" if allowed else ""
-    return [
+    return (
         f"No region differs{but}: between {names[0]!r} and {names[1]!r}, no place of at least {LEAST_AREA_PX:.0f} px² "
         f"stands out from their noise (threshold about {found.threshold:.0f} of 255, more at strong edges, less over "
         f"larger places). The largest difference of any pixel, after a little smoothing, is {found.largest:.0f} of 255. "
         "The pictures are not identical: fainter or smaller changes are possible; zoom in where you expect one."
-    ]
+    )
 
 
 def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
@@ -239,15 +221,12 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
     alignment, lines = found.alignment, []
     (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
     if alignment.resized:
-        stretched = (
-            " The aspect ratios differ, so the second was stretched to fit and places may not correspond."
-            if alignment.stretched
-            else ""
-        )
         lines.append(
             f"Sizes differ: {names[0]!r} is {w1}×{h1} px, {names[1]!r} is {w2}×{h2} px; they were brought to one size to "
-            f"compare.{stretched}"
+            "compare."
         )
+        if alignment.stretched:
+            lines[-1] += " The aspect ratios differ, so the second was stretched to fit and places may not correspond."
     if alignment.moved:
         lines.append(f"A motion of the whole picture was undone before comparing: {_moved(alignment)}.")
     for name, share in zip(names, alignment.unseen, strict=True):
@@ -289,22 +268,18 @@ def _moved(alignment: Alignment) -> str:
 def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
     """Return the same facts for programs. crops: names of the pictures of the strongest regions."""
     alignment, motion = found.alignment, found.alignment.motion
-    width, height = alignment.size_1
-    regions: list[Json] = []
-    for index, region in enumerate(found.regions):
-        box_2 = alignment.to_image_2(region.box)
-        regions.append(
+    return {
+        "regions": [
             {
-                "crop": crops[index] if index < len(crops) else None,
+                "crop": crop,
                 "box_1": list(region.box.ints()),
-                "box_2": None if box_2 is None else list(box_2.ints()),
-                "area_share": round(region.box.area / (width * height), 8),
+                "box_2": None if (box_2 := alignment.to_image_2(region.box)) is None else list(box_2.ints()),
+                "area_share": round(region.box.area / math.prod(alignment.size_1), 8),
                 "changed_px": round(region.changed_px, 1),
                 "mean_difference": round(region.mean, 2),
             }
-        )
-    return {
-        "regions": regions,
+            for crop, region in zip_longest(crops, found.regions)
+        ],
         "total": len(found.regions),
         "shown": len(crops),
         "threshold": round(found.threshold, 2),

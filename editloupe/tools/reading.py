@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,9 +69,8 @@ def open_reader(settings: ToolSettings) -> TextReader | NoReader:
 def describe_reader(settings: ToolSettings) -> str:
     """Return one sentence: what reads the text in crops, or the reason why nothing does. Raises as `open_reader`."""
     reader = open_reader(settings)
-    if isinstance(reader, NoReader):
-        return f"Text in crops is not read: {reader.reason}."
-    return f"Text in crops is read by {reader.version}."
+    said = f"not read: {reader.reason}" if isinstance(reader, NoReader) else f"read by {reader.version}"
+    return f"Text in crops is {said}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,14 +145,7 @@ class TextReading:
         view: what was cut out of which image.
         name, crop: what the conversation calls the image and the crop.
         """
-        if isinstance(self._reader, NoReader):
-            return self._off()
-        try:
-            found = [t for t in read(self._reader, images, view.origin, view.region) if t.sure]
-        except ToolError as error:
-            return self._said([_failed(crop, error)], {crop: str(error)})
-        lines = [f"Text read in {crop}: {_listed(found)}."] if found else []
-        return self._said(lines, {crop: [t.to_json(name) for t in found]}, shown=bool(found))
+        return self._notes(images, {crop: (view,)}, (name,))
 
     def in_pairs(
         self, images: ImageStore, panes: Sequence[View], *, names: tuple[str, str], crops: Sequence[str]
@@ -164,38 +156,35 @@ class TextReading:
         names: of the two images in the conversation.
         crops: the pictures' names in the conversation.
         """
+        return self._notes(images, dict(zip(crops, zip(panes[::2], panes[1::2], strict=True), strict=True)), names)
+
+    def _notes(self, images: ImageStore, pictures: Mapping[str, Sequence[View]], names: Sequence[str]) -> TextNotes:
+        """Return the notes on pictures of one pane or two, by name. names: of the image of each pane."""
         if isinstance(self._reader, NoReader):
-            return self._off()
+            return TextNotes(lines=(), data={"text_reading": {"off": self._reader.reason}})
         lines: list[str] = []
         data: dict[str, Json] = {}
-        shown = False
-        for crop, *pair in zip(crops, panes[::2], panes[1::2], strict=True):
+        found = False
+        for crop, panes in pictures.items():
             try:
-                first, second = (read(self._reader, images, v.origin, v.region) for v in pair)
+                texts = [read(self._reader, images, pane.origin, pane.region) for pane in panes]
             except ToolError as error:
-                lines.append(_failed(crop, error))
+                lines.append(f"Text in {crop} could not be read: {error}.")
                 data[crop] = str(error)
                 continue
-            compared = _compared(first, second, pair)
-            data[crop] = [t.to_json(name) for name, texts in zip(names, (first, second), strict=True) for t in texts]
-            if compared.any:
-                shown = True
-                lines.append(f"Text read in {crop}: {compared.line(names)}.")
-        return self._said(lines, data, shown=shown)
-
-    def _off(self) -> TextNotes:
-        assert isinstance(self._reader, NoReader)
-        return TextNotes(lines=(), data={"text_reading": {"off": self._reader.reason}})
-
-    def _said(self, lines: list[str], crops: Mapping[str, Json], *, shown: bool = False) -> TextNotes:
-        assert not isinstance(self._reader, NoReader)
-        if shown:
-            lines = [
-                *lines,
+            if len(panes) == 1:
+                texts = [tuple(t for t in texts[0] if t.sure)]
+            data[crop] = [t.to_json(name) for name, of_pane in zip(names, texts, strict=True) for t in of_pane]
+            said = _listed(texts[0]) if len(panes) == 1 else _compared(texts[0], texts[1], panes, names)
+            if said:
+                found = True
+                lines.append(f"Text read in {crop}: {said}.")
+        if found:
+            lines.append(
                 f"Text is read by {self._reader.name}, with its confidence from 0 to 1: it may be misread or missed, so "
-                "check it in the picture.",
-            ]
-        return TextNotes(lines=tuple(lines), data={"text_reading": {"reader": self._reader.version, "crops": crops}})
+                "check it in the picture."
+            )
+        return TextNotes(lines=tuple(lines), data={"text_reading": {"reader": self._reader.version, "crops": data}})
 
 
 def read(reader: TextReader, images: ImageStore, image: ImageRef, region: Box) -> tuple[Text, ...]:
@@ -249,40 +238,11 @@ def _cut(box: Box, size: tuple[int, int], image: ImageRef, region: Box) -> tuple
     return tuple(side for side, reached in ends if reached)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Compared:
-    """The text of two images, compared."""
+def _compared(first: Sequence[Text], second: Sequence[Text], panes: Sequence[View], names: Sequence[str]) -> str:
+    """Return in words what is read in one of two images only, and what in both; "" where there is no text to speak of.
 
-    only: tuple[Sequence[Text], Sequence[Text]]
-    """For each image, what the other does not have."""
-    both: Sequence[Text]
-    """What both have, as it was read in the first."""
-    none: tuple[bool, bool]
-    """For each image, True where nothing sure was read."""
-
-    @property
-    def any(self) -> bool:
-        """True if there is text to speak of."""
-        return bool(self.both) or any(self.only)
-
-    def line(self, names: tuple[str, str]) -> str:
-        """Return the comparison in words. names: of the two images."""
-        if not any(self.only):
-            return f"the same in both: {_listed(self.both)}"
-        parts = []
-        for name, only, none in zip(names, self.only, self.none, strict=True):
-            if only:
-                parts.append(f"only in {name!r}: {_listed(only)}")
-            elif none:
-                parts.append(f"none in {name!r}")
-        return "; ".join([*parts, *([f"in both: {_listed(self.both)}"] if self.both else [])])
-
-
-def _compared(first: Sequence[Text], second: Sequence[Text], panes: Sequence[View]) -> _Compared:
-    """Return what is read in one of two images only, and what in both. Spaces and line breaks make no difference.
-
-    An unsure reading counts where it agrees with a sure one, or is in its place. Otherwise a line that is read at 0.86 in
-    one image and at 0.84 in the other would seem to be gone.
+    Spaces and line breaks make no difference. An unsure reading counts where it agrees with a sure one, or is in its place:
+    otherwise a line that is read at 0.86 in one image and at 0.84 in the other would seem to be gone.
     """
     only_1: list[Text] = []
     both: list[Text] = []
@@ -303,12 +263,17 @@ def _compared(first: Sequence[Text], second: Sequence[Text], panes: Sequence[Vie
             continue
         only_1 = [t for t in only_1 if t not in same]
         both.extend(t for t in same if t.sure or one.sure)
-    places_1, places_2 = ([_place(t, pane) for t in texts] for texts, pane in zip((only_1, only_2), panes, strict=True))
-    return _Compared(
-        only=(_worth_telling(only_1, places_1, only_2, places_2), _worth_telling(only_2, places_2, only_1, places_1)),
-        both=both,
-        none=(not any(t.sure for t in first), not any(t.sure for t in second)),
-    )
+    placed = [[(t, _place(t, pane)) for t in texts] for texts, pane in zip((only_1, only_2), panes, strict=True)]
+    only = _worth_telling(placed[0], placed[1]), _worth_telling(placed[1], placed[0])
+    if not any(only):
+        return f"the same in both: {_listed(both)}" if both else ""
+    parts = []
+    for name, own, texts in zip(names, only, (first, second), strict=True):
+        if own:
+            parts.append(f"only in {name!r}: {_listed(own)}")
+        elif not any(t.sure for t in texts):
+            parts.append(f"none in {name!r}")
+    return "; ".join([*parts, *([f"in both: {_listed(both)}"] if both else [])])
 
 
 def _run(one: Text, others: Sequence[Text]) -> Sequence[Text]:
@@ -325,16 +290,10 @@ def _run(one: Text, others: Sequence[Text]) -> Sequence[Text]:
     return ()
 
 
-def _worth_telling(
-    texts: Sequence[Text], places: Sequence[Box], others: Sequence[Text], other_places: Sequence[Box]
-) -> tuple[Text, ...]:
+def _worth_telling(own: Sequence[tuple[Text, Box]], others: Sequence[tuple[Text, Box]]) -> list[Text]:
     """Return the sure texts, and the unsure ones in whose place the other image has a sure one."""
-    sure = [place for text, place in zip(others, other_places, strict=True) if text.sure]
-    return tuple(
-        text
-        for text, place in zip(texts, places, strict=True)
-        if text.sure or any(place.intersection(other) is not None for other in sure)
-    )
+    sure = [place for text, place in others if text.sure]
+    return [text for text, place in own if text.sure or any(place.intersection(other) is not None for other in sure)]
 
 
 def _place(text: Text, pane: View) -> Box:
@@ -347,11 +306,6 @@ def _letters(text: str) -> str:
     return "".join(unicodedata.normalize("NFKC", text).split())
 
 
-def _listed(texts: Iterable[Text]) -> str:
-    all_ = list(texts)
-    more = f" and {len(all_) - LISTED} more" if len(all_) > LISTED else ""
-    return ", ".join(t.quoted for t in all_[:LISTED]) + more
-
-
-def _failed(crop: str, error: ToolError) -> str:
-    return f"Text in {crop} could not be read: {error}."
+def _listed(texts: Sequence[Text]) -> str:
+    more = f" and {len(texts) - LISTED} more" if len(texts) > LISTED else ""
+    return ", ".join(t.quoted for t in texts[:LISTED]) + more

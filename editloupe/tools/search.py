@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from editloupe import models
-from editloupe.models.detect.base import Detection, Detector
+from editloupe.models.detect.base import Detector
 from editloupe.models.detect.search import Search
 from editloupe.values import ImageRef, Json
 
@@ -32,9 +32,11 @@ def observation_lines(result: Search, detector: Detector, *, name: str, image: I
             f"Only on a second look: nothing in the whole image, these in tiles ({_searched(result)}). An object that a "
             "tile's border cuts may be listed in parts."
         )
-    lines += [
-        _line(number, found, image, result.phrase) for number, found in enumerate(result.detections[:LISTED], start=1)
-    ]
+    for number, found in enumerate(result.detections[:LISTED], start=1):
+        box = list(found.box.to_thousandths(width=image.width, height=image.height))
+        matched = f", matched {found.label!r}" if found.label and found.label != result.phrase else ""
+        size = f"{found.box.width:.0f}×{found.box.height:.0f} px"
+        lines.append(f"{number}: bbox {box}, {size}, score {found.score:.2f}{matched}.")
     if total > LISTED:
         lines.append(f"{total - LISTED} more with lower scores are not listed.")
     lines.append(
@@ -45,10 +47,7 @@ def observation_lines(result: Search, detector: Detector, *, name: str, image: I
 
 
 def facts(result: Search, detector: Detector) -> dict[str, Json]:
-    """Return the same for programs: boxes in px, and which detector computed where.
-
-    Keys for the latter are "detector", "device", "precision" and versions.
-    """
+    """Return the same for programs: boxes in px, and which detector ("detector", versions) computed where ("device")."""
     return {
         "phrase": result.phrase,
         "found": len(result.detections),
@@ -72,9 +71,3 @@ def _searched(result: Search) -> str:
         shown = f"each at {seen[0]}×{seen[1]} px" if seen != (tile.width, tile.height) else "each at its own size"
         return f"{text}, then {len(result.tiles)} overlapping tiles of {size}, {shown}"
     return f"{text}; no tiles, since the image is too small to divide" if not result.detections else text
-
-
-def _line(number: int, found: Detection, image: ImageRef, phrase: str) -> str:
-    box = list(found.box.to_thousandths(width=image.width, height=image.height))
-    matched = f", matched {found.label!r}" if found.label and found.label != phrase else ""
-    return f"{number}: bbox {box}, {found.box.width:.0f}×{found.box.height:.0f} px, score {found.score:.2f}{matched}."

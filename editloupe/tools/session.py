@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -59,17 +59,14 @@ class Conversation:
         for name, image in zip(names, observation.images, strict=True):
             panes[name] = tuple(view for view in observation.views if view.image == image)
             crops += 1
-        spelt = {key: self._spelt(value) for key, value in arguments.items()}
+        # An image's name as the conversation spells it, so that a call in other letters counts as the same.
+        known = {name.casefold(): name for name in self.panes}
+        spelt = {k: known.get(v.strip().casefold(), v) if isinstance(v, str) else v for k, v in arguments.items()}
         try:
             call = [canonical_json({"name": tool, "arguments": spelt})]
         except ValueError:
             call = []  # the arguments hold NaN, with which no call succeeds
         return Conversation(panes=panes, crops=crops, past_calls=(*self.past_calls, *call))
-
-    def _spelt(self, value: Json) -> Json:
-        """Return an image's name as the conversation spells it, so that a call in other letters counts as the same."""
-        known = {name.casefold(): name for name in self.panes}
-        return known.get(value.strip().casefold(), value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,15 +166,13 @@ class Session:
             origins = tuple(named.get(view.origin, "") for view in panes)
             return Picture(name=name, panes=panes, png=store.encoded(image, _PNG).data, origins=origins)
 
-        shown = zip(observation.images, names, strict=True)
+        kept = dict.fromkeys(view.image for view in observation.kept)
         return Shown(
             tool=tool,
             version=self.toolbox.tools[tool].version,
             observation=observation,
-            pictures=tuple(picture(observation.views, image, name) for image, name in shown),
-            kept=tuple(
-                picture(observation.kept, image, "") for image in dict.fromkeys(view.image for view in observation.kept)
-            ),
+            pictures=tuple(picture(observation.views, *shown) for shown in zip(observation.images, names, strict=True)),
+            kept=tuple(picture(observation.kept, image, "") for image in kept),
         )
 
     def _observed(self, tool: str, arguments: Mapping[str, Json], context: ToolContext) -> Observation:
@@ -214,19 +209,15 @@ def _added(store: ImageStore, name: str, image: ImageLike) -> ImageRef:
     if isinstance(image, ImageRef):
         return image
     if isinstance(image, Image.Image):
-        return store.add_bytes(_png(image), name=name)
+        # Alpha and depth are dealt with where every image is decoded.
+        upright = ImageOps.exif_transpose(image)
+        if upright.mode not in ("1", "L", "LA", "I;16", "P", "RGB", "RGBA"):
+            upright = upright.convert("RGB")
+        buffer = io.BytesIO()
+        upright.save(buffer, format="PNG", compress_level=4)
+        return store.add_bytes(buffer.getvalue(), name=name)
     if isinstance(image, np.ndarray):
         if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
             raise ImageError(f"{name}: expected an H×W×3 uint8 RGB array, found {image.shape} {image.dtype}")
         return store.add_bytes(encode_png(image), name=name)
-    return store.add_file(Path(fspath(image)))
-
-
-def _png(image: Image.Image) -> bytes:
-    """Return the image as PNG bytes, upright. Alpha and depth are dealt with where every image is decoded."""
-    upright = ImageOps.exif_transpose(image)
-    if upright.mode not in ("1", "L", "LA", "I;16", "P", "RGB", "RGBA"):
-        upright = upright.convert("RGB")
-    buffer = io.BytesIO()
-    upright.save(buffer, format="PNG", compress_level=4)
-    return buffer.getvalue()
+    return store.add_file(Path(image))

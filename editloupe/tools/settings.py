@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,5 @@ class ToolSettings:
         The variables are EDITLOUPE_DEVICE, EDITLOUPE_DETECTOR, EDITLOUPE_UPSCALER and EDITLOUPE_READER.
         """
         given = os.environ if environ is None else environ
-        return cls(
-            device=given.get("EDITLOUPE_DEVICE", "").strip() or "auto",
-            detector=given.get("EDITLOUPE_DETECTOR", "").strip() or None,
-            upscaler=given.get("EDITLOUPE_UPSCALER", "").strip() or None,
-            reader=given.get("EDITLOUPE_READER", "").strip() or "auto",
-        )
+        named = {field.name: given.get(f"EDITLOUPE_{field.name.upper()}", "").strip() for field in fields(cls)}
+        return cls(**{name: value for name, value in named.items() if value})

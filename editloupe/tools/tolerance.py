@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from editloupe.values import Json
 
@@ -45,14 +45,7 @@ LEARNED: Final = Tolerance(max_abs=48, psnr_db=32.0, iou=0.9, text=0.1)
 """For networks: another device, precision or kernel gives other last digits."""
 
 
-@runtime_checkable
-class Tolerates(Protocol):
-    """A tool that says how far its observations may differ. Others are compared exactly."""
-
-    @property
-    def tolerance(self) -> Tolerance: ...
-
-
 def tolerance_of(tool: object) -> Tolerance:
-    """Return the tool's own tolerance, or EXACT."""
-    return tool.tolerance if isinstance(tool, Tolerates) else EXACT
+    """Return how far the tool says that its observations may differ, or EXACT."""
+    tolerance: Tolerance = getattr(tool, "tolerance", EXACT)
+    return tolerance

@@ -9,9 +9,7 @@ from pydantic import Field
 from editloupe.findings import Observation
 from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import BBox, ImageArgs, box_in_px
-from editloupe.tools.crops import CropTool, open_crop_upscaler, show_crop
-from editloupe.tools.reading import open_reader
-from editloupe.tools.settings import ToolSettings
+from editloupe.tools.crops import CropTool, show_crop
 from editloupe.values import Box, canonical_json
 
 _MARGIN = 0.1
@@ -31,11 +29,6 @@ class ZoomIn(CropTool):
     class Args(ImageArgs):
         bbox: BBox
         label: str = Field(default="", max_length=200, description="What you expect to see there, in a few words.")
-
-    @classmethod
-    def open(cls, settings: ToolSettings) -> ZoomIn:
-        """Return the tool with the upscaler for small crops and the text reader. Raises ConfigError."""
-        return cls(open_crop_upscaler(settings), open_reader(settings))
 
     def __call__(self, args: Args, context: ToolContext) -> Observation:
         name = context.named(args.target_image)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import Loaded, OnProgress
+from editloupe.data.rows import Loaded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,6 @@ class DataSet:
     fields: Path | None = None
     outputs: bool = True
     """False where edited images are not needed, and may be absent as a whole."""
-    progress: OnProgress | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

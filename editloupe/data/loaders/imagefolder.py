@@ -46,15 +46,13 @@ def load(data: DataSet) -> Loaded:
     if data.edited:
         rows = [replace(row, editor="") for row in rows]
         matched = with_outputs(named(rows), data.edited, store=data.store, patterns=_PATTERNS)
-        final = matched.rows
+        rows = list(matched.rows)
         notes.extend(matched.notes)
         if "edited_file_name" in table.columns:
             notes.append("edited_file_name names no image here: the outputs come from the editors' own folders")
     else:
-        final = named(rows)
-    return assemble(
-        final, format="imagefolder", dataset=root.resolve().name, metadata=metadata, notes=notes, progress=data.progress
-    )
+        rows = list(named(rows))
+    return assemble(rows, format="imagefolder", dataset=root.resolve().name, metadata=metadata, notes=notes)
 
 
 def _files(root: Path) -> list[Path]:
@@ -62,12 +60,10 @@ def _files(root: Path) -> list[Path]:
 
 
 def _check_columns(table: Table, *, with_edited: bool) -> None:
-    if not table.columns:
-        return  # every line is broken, and each will say how
     needed = ("source_file_name", *(("edited_file_name",) if with_edited else ()), "instruction")
     missing = [name for name in needed if name not in table.columns]
-    if not missing:
-        return
+    if not missing or not table.columns:
+        return  # without columns every line is broken, and each will say how
     close = {name: difflib.get_close_matches(name, table.columns, 1) for name in missing}
     hints = [f"{near[0]!r} meant as {name!r}" for name, near in close.items() if near]
     raise SampleError(

@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from editloupe.data.folders import Folder, ImageFile, open_folder, plain_stem
-from editloupe.data.images import ImageStore
+from editloupe.data.folders import Folder, ImageFile, RowError, open_folder, plain_stem
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.outputs import with_outputs
-from editloupe.data.rows import BrokenRow, DataRow, Loaded, assemble, named, rating_notes, read_row
+from editloupe.data.rows import Loaded, RejectedRow, Row, assemble, named, rating_notes, read_row, rejected
 from editloupe.data.tables import Table, TableLine, read_table
 from editloupe.errors import DataError, SampleError
 from editloupe.values import Json
@@ -45,33 +44,34 @@ def load(data: DataSet) -> Loaded:
     if not (data.outputs or data.edited or (root / "edited").is_dir()):
         editors = {}
     for path in editors.values():
-        _check_flat(path, data.store)
+        outputs = open_folder(path, data.store, what="edited images")
+        if not outputs.images() and outputs.images(deep=True):
+            names = sorted(p.name for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+            raise DataError(
+                f"{path}: holds folders ({', '.join(names[:5])}) but no images; give one folder for each editor: "
+                f"--edited {names[0]}={path / names[0]}"
+            )
     table = _table(folder, before)
-    rows: list[DataRow | BrokenRow] = []
-    for line in table.lines:
-        rows.append(_row(line, folder=folder, before=before, references=references, text_only=table.text_only))
+    rows = [_row(line, folder, before, references, text_only=table.text_only) for line in table.lines]
     given = {row.id for row in rows}
     for stem, sources in before.items():
         if stem not in given:
             message = f"{root / sources[0]}: no instruction for {stem!r} in {table.file.name}; add a row for it"
-            rows.append(BrokenRow(line=None, id=stem, kind="no_instruction", message=message, file=root / sources[0]))
+            rows.append(RejectedRow(id=stem, kind="no_instruction", message=message, file=root / sources[0]))
     matched = with_outputs(named(rows), editors, store=data.store, patterns=("{id}",))
     final = list(matched.rows if editors else named(rows))
     for editor, files in matched.left.items():
         for file in files:
             path = editors[editor] / file
-            if plain_stem(file) not in before:
-                message = f"{path}: no image in source/ has the stem {plain_stem(file)!r}; rename one of the two"
-                final.append(
-                    BrokenRow(line=None, id=plain_stem(file), editor=editor, kind="no_match", message=message, file=path)
-                )
+            if (stem := plain_stem(file)) not in before:
+                message = f"{path}: no image in source/ has the stem {stem!r}; rename one of the two"
+                final.append(RejectedRow(id=stem, editor=editor, kind="no_match", message=message, file=path))
     return assemble(
         named(final),
         format="pairs",
         dataset=root.resolve().name,
         metadata=table.file,
         notes=(*rating_notes(table.columns), *matched.notes),
-        progress=data.progress,
     )
 
 
@@ -87,16 +87,6 @@ def _stems(folder: Folder, name: str) -> dict[str, list[str]]:
     for file in folder.images(name):
         stems.setdefault(plain_stem(file), []).append(file)
     return stems
-
-
-def _check_flat(path: Path, store: ImageStore) -> None:
-    folder = open_folder(path, store, what="edited images")
-    if not folder.images() and folder.images(deep=True):
-        names = sorted(p.name for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
-        raise DataError(
-            f"{path}: holds folders ({', '.join(names[:5])}) but no images; give one folder for each editor: "
-            f"--edited {names[0]}={path / names[0]}"
-        )
 
 
 def _table(folder: Folder, before: Mapping[str, Sequence[str]]) -> Table:
@@ -123,22 +113,18 @@ def _text_table(file: Path, before: Mapping[str, Sequence[str]]) -> Table:
     except UnicodeDecodeError as error:
         raise SampleError("is not UTF-8; save the file as UTF-8", file=file) from error
     given = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
-    lines: list[TableLine]
+    lines: list[TableLine] = []
     if len(given) == 1 and "\t" not in given[0][1]:
         lines = [TableLine(number=given[0][0], values={"name": stem, "instruction": given[0][1]}) for stem in before]
-    else:
-        lines = [_text_line(number, line) for number, line in given]
+        given = []
+    for number, line in given:
+        stem, tab, instruction = line.partition("\t")
+        values = {"name": stem.strip(), "instruction": instruction} if tab else {}
+        fault = f"expected a file's stem, a tab and the instruction, found no tab in {line.strip()[:60]!r}"
+        lines.append(TableLine(number=number, values=values, fault=None if tab else fault))
     if not lines:
         raise SampleError("is empty; expected lines of a file's stem, a tab and the instruction", file=file)
     return Table(file=file, columns=("name", "instruction"), lines=tuple(lines), text_only=True)
-
-
-def _text_line(number: int, line: str) -> TableLine:
-    stem, tab, instruction = line.partition("\t")
-    if tab:
-        return TableLine(number=number, values={"name": stem.strip(), "instruction": instruction})
-    fault = f"expected a file's stem, a tab and the instruction, found no tab in {line.strip()[:60]!r}"
-    return TableLine(number=number, values={}, fault=fault)
 
 
 def _name_column(columns: Sequence[str]) -> str | None:
@@ -147,21 +133,21 @@ def _name_column(columns: Sequence[str]) -> str | None:
 
 def _row(
     line: TableLine,
-    *,
     folder: Folder,
     before: Mapping[str, Sequence[str]],
     references: Mapping[str, Sequence[str]],
+    *,
     text_only: bool,
-) -> DataRow | BrokenRow:
+) -> Row:
     column = _name_column(tuple(line.values))
-    if line.fault is not None or column is None:
-        fault = line.fault or f"expected one of the columns {', '.join(NAME_COLUMNS)}"
-        return read_row(replace(line, fault=fault), folder=folder, text_only=text_only)
-    given = line.values[column]
+    given = None if column is None else line.values[column]
     stem = str(given) if isinstance(given, int) and not isinstance(given, bool) else given
-    if not isinstance(stem, str) or not stem.strip():
-        fault = f"column {column!r}: expected the stem of an image in source/, found {given!r}"
-        return read_row(replace(line, fault=fault), folder=folder, text_only=text_only)
+    fault = line.fault
+    if fault is None and column is None:
+        fault = f"expected one of the columns {', '.join(NAME_COLUMNS)}"
+    if fault is not None or not isinstance(stem, str) or not stem.strip():
+        fault = fault or f"column {column!r}: expected the stem of an image in source/, found {given!r}"
+        return RejectedRow(line=line.number, message=fault)
     # Either "cat" or "cat.png" may be written; a stem may itself hold a point.
     id = plain_stem(f"{stem}.x") if plain_stem(f"{stem}.x") in before else plain_stem(stem)
     files = before.get(id, ())
@@ -170,17 +156,14 @@ def _row(
     values: dict[str, Json] = {f"data.{k}" if k in given_editor else k: v for k, v in line.values.items() if k != column}
     values.update(id=id, source_file_name=files[0] if files else f"source/{id}")
     row = read_row(replace(line, values=values), folder=folder, text_only=text_only)
-    if isinstance(row, BrokenRow):
+    if isinstance(row, RejectedRow):
         return row
     if not files:
-        return _unmatched(row, f"{folder.root / 'source'}: no image has the stem {id!r}", folder.root / "source")
+        source = folder.root / "source"
+        return rejected(row, RowError("no_match", f"{source}: no image has the stem {id!r}", path=source))
     for found in (files, references.get(id, ())):
         if len(found) > 1:
             message = f"several files have the stem {id!r}: {', '.join(found)}; keep one"
-            return _unmatched(row, message, folder.root / found[0])
+            return rejected(row, RowError("no_match", message, path=folder.root / found[0]))
     reference = references.get(id)
     return replace(row, reference=ImageFile(folder=folder, name=reference[0]) if reference else row.reference)
-
-
-def _unmatched(row: DataRow, message: str, file: Path) -> BrokenRow:
-    return BrokenRow(line=row.line, id=row.id, edit_type=row.edit_type, kind="no_match", message=message, file=file)

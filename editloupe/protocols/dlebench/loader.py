@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from editloupe.data.boxes import FORMATS, Quad, sniff
 from editloupe.data.folders import Folder, RowError
 from editloupe.data.loaders.base import BoxFile, DataSet
 from editloupe.data.outputs import with_outputs
-from editloupe.data.rows import OWN_COLUMNS, BrokenRow, DataRow, Loaded, assemble, named, rating_notes, read_row
+from editloupe.data.rows import OWN_COLUMNS, DataRow, Loaded, RejectedRow, Row, assemble, named, rating_notes, read_row
 from editloupe.data.tables import Table, TableLine, read_table
 from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.values import Json
@@ -40,8 +40,6 @@ _COLUMNS: Final[Mapping[str, str]] = {
 _FOREIGN = (OWN_COLUMNS | {"model"}) - {"bbox_format"}
 
 _WORDS_OF_AN_OPERATION: Final = 3
-
-AnyRow: TypeAlias = DataRow | BrokenRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +79,7 @@ def load(data: DataSet) -> Loaded:
     table = read_table(folder.own(mapping.folders["data"]))
     keys, notes = _keys(table, mapping)
     # Named first: the ids of rows that state none are those by which the sidecar may know them.
-    rows: Sequence[AnyRow] = named([_row(line, keys, mapping, folder, text_only=table.text_only) for line in table.lines])
+    rows: Sequence[Row] = named([_row(line, keys, mapping, folder, text_only=table.text_only) for line in table.lines])
     sidecar = mapping.boxes["sidecar"]
     if (data.root / sidecar).is_file():
         rows = _with_sidecar(rows, read_table(folder.own(sidecar)), mapping, folder, notes)
@@ -93,7 +91,6 @@ def load(data: DataSet) -> Loaded:
         dataset="DLEBench",
         metadata=table.file,
         notes=(*notes, *rating_notes(table.columns), *matched.notes),
-        progress=data.progress,
     )
 
 
@@ -167,7 +164,7 @@ def _keys(table: Table, mapping: Mapped) -> tuple[dict[str, str], list[str]]:
     return keys, notes
 
 
-def _row(line: TableLine, keys: Mapping[str, str], mapping: Mapped, folder: Folder, *, text_only: bool) -> AnyRow:
+def _row(line: TableLine, keys: Mapping[str, str], mapping: Mapped, folder: Folder, *, text_only: bool) -> Row:
     ours = {key: name for name, key in keys.items()}
     values: dict[str, Json] = {}
     for key, value in line.values.items():
@@ -183,7 +180,7 @@ def _row(line: TableLine, keys: Mapping[str, str], mapping: Mapped, folder: Fold
     row = read_row(
         replace(line, values=values), folder=folder, text_only=text_only, bbox_format=None if way == "sniff" else way
     )
-    if isinstance(row, BrokenRow):
+    if isinstance(row, RejectedRow):
         message = row.message
         for name, key in keys.items():  # in the data's own words
             message = message.replace(f"column {_COLUMNS[name]!r}", f"column {key!r}")
@@ -196,7 +193,7 @@ def _below(folder: str, name: str) -> str:
     return name if name.replace("\\", "/").startswith(f"{folder}/") else f"{folder}/{name}"
 
 
-def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, folder: Folder, notes: list[str]) -> list[AnyRow]:
+def _with_sidecar(rows: Sequence[Row], table: Table, mapping: Mapped, folder: Folder, notes: list[str]) -> list[Row]:
     """Add boxes from the sidecar to rows without: by id, else by image if only one row has that image."""
     boxes: dict[tuple[str, str], tuple[Quad, ...]] = {}
     stated: dict[tuple[str, str], set[str | None]] = {}
@@ -205,7 +202,7 @@ def _with_sidecar(rows: Sequence[AnyRow], table: Table, mapping: Mapped, folder:
         boxes[place] = boxes.get(place, ()) + beside.quads
         stated.setdefault(place, set()).add(beside.bbox_format)
     images = Counter(_image(row) for row in rows if isinstance(row, DataRow))
-    out: list[AnyRow] = []
+    out: list[Row] = []
     shared = 0
     for row in rows:
         if isinstance(row, DataRow) and not row.quads:
@@ -247,7 +244,7 @@ def _sidecar_line(line: TableLine, file: Path, mapping: Mapped, folder: Folder) 
     source = _below(mapping.folders["source"], image) if isinstance(image, str) else image or "none"
     values = {**given, "source_file_name": source, "instruction": "none", "bbox_format": line.values.get("bbox_format")}
     row = read_row(replace(line, values=values), folder=folder, text_only=False, bbox_format=None)
-    if isinstance(row, BrokenRow):
+    if isinstance(row, RejectedRow):
         raise SampleError(row.message, file=file, line=line.number)
     return ("image", _image(row)) if row.id is None else ("id", row.id), row
 
@@ -256,7 +253,7 @@ def _image(row: DataRow) -> str:
     return row.source.name.replace("\\", "/")
 
 
-def _with_format(rows: Sequence[AnyRow], mapping: Mapped, notes: list[str]) -> list[AnyRow]:
+def _with_format(rows: Sequence[Row], mapping: Mapped, notes: list[str]) -> list[Row]:
     """Return the rows with the box convention found out where it was not stated."""
     with_boxes = [row for row in rows if isinstance(row, DataRow) and (row.quads or row.role_quads)]
     seen: list[tuple[Quad, int, int]] = []
