@@ -50,7 +50,7 @@ def ask(made: Batcher[int, int], items: list[int]) -> list[int | Exception]:
 
 def test_calls_of_one_moment_share_a_batch_and_each_gets_its_own_result() -> None:
     run = Squares()
-    made = batcher(run, window_s=0.3)
+    made = batcher(run, max_batch=8, window_s=30)
     assert ask(made, list(range(8))) == [i * i for i in range(8)]
     assert len(run.batches) == 1
 

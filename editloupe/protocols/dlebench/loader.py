@@ -206,7 +206,7 @@ def _with_sidecar(rows: Sequence[Row], table: Table, mapping: Mapped, folder: Fo
     shared = 0
     for row in rows:
         if isinstance(row, DataRow) and not row.quads:
-            place = ("id", row.id or "")
+            place = ("id", row.id)
             if not boxes.get(place) and boxes.get(("image", _image(row))):
                 place = ("image", _image(row))
                 shared += images[place[1]] > 1
@@ -246,7 +246,7 @@ def _sidecar_line(line: TableLine, file: Path, mapping: Mapped, folder: Folder) 
     row = read_row(replace(line, values=values), folder=folder, text_only=False, bbox_format=None)
     if isinstance(row, RejectedRow):
         raise SampleError(row.message, file=file, line=line.number)
-    return ("image", _image(row)) if row.id is None else ("id", row.id), row
+    return ("id", row.id) if row.id else ("image", _image(row)), row
 
 
 def _image(row: DataRow) -> str:
