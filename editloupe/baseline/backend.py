@@ -14,7 +14,7 @@ from editloupe.baseline.dialogue import EDITED, ORIGINAL, ObservedRegion, Questi
 from editloupe.baseline.instruction_parser import parse_instruction
 from editloupe.baseline.phrase import target_phrase
 from editloupe.baseline.region_features import ImagePair
-from editloupe.baseline.verdicts import CONSISTENCY, FOLLOWING, Verdict
+from editloupe.baseline.verdicts import CONSISTENCY, FOLLOWING, PixelVerdict
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError
@@ -119,7 +119,7 @@ def _unfit(question: Question) -> str:
     return "" if question.instruction.strip() else "The request has no editing instruction."
 
 
-def _judged(question: Question, pair: ImagePair) -> tuple[Verdict, str]:
+def _judged(question: Question, pair: ImagePair) -> tuple[PixelVerdict, str]:
     """Return the verdict, and the thought before it: how the instruction was read and how many places count."""
     instruction = parse_instruction(question.instruction)
     if question.observed is None:

@@ -40,7 +40,7 @@ _RANK: Final[Mapping[str, int]] = {FLAWLESS: 3, OVER: 2, WRONG: 1, MISSED: 0}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class PixelVerdict:
     """A label and the reason for it."""
 
     label: str | None
@@ -112,31 +112,33 @@ def joined(pair: ImagePair, boxes: Sequence[Box]) -> list[Box]:
 # Instruction following -------------------------------------------------------------------------------------------------
 
 
-def follow(instruction: ParsedInstruction, measured: Measurements) -> Verdict:
+def follow(instruction: ParsedInstruction, measured: Measurements) -> PixelVerdict:
     """Return the verdict on Instruction Following."""
     whole = measured.whole
     if _another_scene(whole):
-        return Verdict(label=MISSED, reason=f"{_scene(whole)}: another scene, in which the target is not to be found.")
+        return PixelVerdict(label=MISSED, reason=f"{_scene(whole)}: another scene, in which the target is not to be found.")
     if whole.changed > 0.4:
         reason = f"{_scene(whole)}: everything changed, so no edit of the target can be verified."
-        return Verdict(label=MISSED, reason=reason)
+        return PixelVerdict(label=MISSED, reason=reason)
     if not measured.regions:
-        return Verdict(label=MISSED, reason="No place differs visibly between the two images: the target is unchanged.")
+        return PixelVerdict(
+            label=MISSED, reason="No place differs visibly between the two images: the target is unchanged."
+        )
     if instruction.action == "unknown":
-        return Verdict(label=None, reason="The instruction asks for something that pixels alone cannot confirm.")
+        return PixelVerdict(label=None, reason="The instruction asks for something that pixels alone cannot confirm.")
     target = find_target(instruction, measured)
     if target is None:
         seen = "; ".join(f"{measured.at(region)} {_what(region)}" for region in measured.regions)
         named = " ".join(filter(None, (instruction.of, *instruction.places))) or "the target"
         reason = f"None of the changed places is {named} with the asked kind of change: {seen}."
-        return Verdict(label=MISSED, reason=reason)
+        return PixelVerdict(label=MISSED, reason=reason)
     if target.label == FLAWLESS and _collapsed(whole):
         reason = f"{target.reason} But {_scene(whole)}: the style changed with the target."
         return replace(target, label=OVER, reason=reason)
     return target
 
 
-def find_target(instruction: ParsedInstruction, measured: Measurements) -> Verdict | None:
+def find_target(instruction: ParsedInstruction, measured: Measurements) -> PixelVerdict | None:
     """Return the label that the target alone gets: the changed region where the edit went best of those that can be it.
 
     None where no region can be the target.
@@ -157,7 +159,7 @@ def find_target(instruction: ParsedInstruction, measured: Measurements) -> Verdi
     why = "is taken for the target: the instruction names neither colour nor place"
     if named:
         why = f"can be the target: it {' and '.join(named)}"
-    return Verdict(regions=(region,), label=label, reason=f"The place {measured.at(region)} {why}. {reason}")
+    return PixelVerdict(regions=(region,), label=label, reason=f"The place {measured.at(region)} {why}. {reason}")
 
 
 def _can_be_target(region: RegionFeatures, instruction: ParsedInstruction, measured: Measurements) -> bool:
@@ -304,7 +306,7 @@ def _kept(region: RegionFeatures, right: str, *, texture_may_change: bool = Fals
     return FLAWLESS, f"{right}; outline and structure stayed (cover {region.outline:.2f}, r = {region.edges:.2f})."
 
 
-def _counted(instruction: ParsedInstruction, able: Sequence[RegionFeatures], measured: Measurements) -> Verdict | None:
+def _counted(instruction: ParsedInstruction, able: Sequence[RegionFeatures], measured: Measurements) -> PixelVerdict | None:
     """Return the target by the rule for counts: how many regions of the named colour were emptied or filled."""
     gone, new = [region for region in able if region.vanished], [region for region in able if region.appeared]
     other = [region for region in able if not region.vanished and not region.appeared]
@@ -324,7 +326,7 @@ def _counted(instruction: ParsedInstruction, able: Sequence[RegionFeatures], mea
         label, number = WRONG, f"Asked was {instruction.change:+d}, made was {made:+d}."
     else:
         label, number = OVER if other else FLAWLESS, f"The number changed by {made:+d} as asked."
-    return Verdict(regions=group, label=label, reason=f"{facts} {number}")
+    return PixelVerdict(regions=group, label=label, reason=f"{facts} {number}")
 
 
 def _sides(region: RegionFeatures) -> tuple[float, float]:
@@ -334,21 +336,21 @@ def _sides(region: RegionFeatures) -> tuple[float, float]:
 # Visual consistency ----------------------------------------------------------------------------------------------------
 
 
-def consist(instruction: ParsedInstruction, measured: Measurements) -> Verdict:
+def consist(instruction: ParsedInstruction, measured: Measurements) -> PixelVerdict:
     """Return the verdict on Visual Consistency."""
     whole = measured.whole
     if _collapsed(whole):
-        return Verdict(label=COLLAPSE, reason=f"{_scene(whole)}: another scene or another style.")
+        return PixelVerdict(label=COLLAPSE, reason=f"{_scene(whole)}: another scene or another style.")
     target = None if instruction.action == "unknown" else find_target(instruction, measured)
     mine = () if target is None else target.regions
     strays = tuple(region for region in measured.regions if region not in mine)
     lead = "No changed place can be the target." if target is None else f"Target: {', '.join(map(measured.at, mine))}."
     if not strays:
-        return Verdict(label=PERFECT, reason=f"{lead} Nothing else changed visibly; {_scene(whole)}.")
+        return PixelVerdict(label=PERFECT, reason=f"{lead} Nothing else changed visibly; {_scene(whole)}.")
     listed = "; ".join(f"{measured.at(region)} {_what(region)}" for region in strays)
     label = SINGLE if len(strays) == 1 else MULTIPLE
     places = "1 other place" if len(strays) == 1 else f"{len(strays)} other places"
-    return Verdict(label=label, reason=f"{lead} {places} changed: {listed}.", regions=strays)
+    return PixelVerdict(label=label, reason=f"{lead} {places} changed: {listed}.", regions=strays)
 
 
 def _another_scene(whole: ImageFeatures) -> bool:

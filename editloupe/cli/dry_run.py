@@ -10,7 +10,7 @@ from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.judge_report import heading_of
 from editloupe.cli.output import many, print_json, say, say_first, table
 from editloupe.reports.closing import Heading
-from editloupe.runs.estimate import RULES, Ahead, End, Estimate, estimate, look_ahead, total
+from editloupe.runs.estimate import RULES, Ahead, CostBound, CostEstimate, estimate, look_ahead, total
 from editloupe.runs.judges import Entry
 from editloupe.runs.sent_sizes import small_targets_message
 from editloupe.runs.setup import Setup
@@ -59,7 +59,7 @@ def _of_data(ahead: Ahead) -> None:
     _list("Not asked about:", sorted(keys))
 
 
-def _of_judge(setup: Setup, heading: Heading, found: Estimate, folder: Path, prices: Prices) -> None:
+def _of_judge(setup: Setup, heading: Heading, found: CostEstimate, folder: Path, prices: Prices) -> None:
     ahead, is_lmm = found.ahead, setup.backend.traits.is_lmm
     say(heading.text)
     for line in heading.notes:
@@ -85,7 +85,7 @@ def _of_run(folder: Path, ahead: Ahead, repeats: int) -> str:
     return f"{many(len(ahead.loaded.samples), 'sample')}, {tasks}: {reused}, {len(ahead.asked)} to ask{begun}.{grows}"
 
 
-def _table(ends: tuple[End, End], title: str, *, is_lmm: bool) -> None:
+def _table(ends: tuple[CostBound, CostBound], title: str, *, is_lmm: bool) -> None:
     rows = [
         ["Calls", *(f"{end.calls:,}" for end in ends)],
         ["Images sent", *(f"{end.images:,}" for end in ends)],
@@ -104,7 +104,7 @@ def _list(title: str, lines: list[str]) -> None:
         say_first([f"  {line}" for line in lines], _SHOWN)
 
 
-def _as_json(setup: Setup, folder: Path, heading: Heading, found: Estimate, basis: str, rules: str) -> dict[str, Json]:
+def _as_json(setup: Setup, folder: Path, heading: Heading, found: CostEstimate, basis: str, rules: str) -> dict[str, Json]:
     ahead = found.ahead
     blocked = Counter(str(d.task.blocked[0]) for d in ahead.due if d.task.blocked is not None)
     return {

@@ -47,9 +47,9 @@ def gate(
 ) -> int:
     """Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked."""
     if metrics:
-        for form, told in gates.METRICS.items():
+        for form, meaning in gates.METRICS.items():
             say(form, "bold")
-            out().print(plain(f"    {told}"))
+            out().print(plain(f"    {meaning}"))
         return 0
     if run is None:
         raise ConfigError("RUN is missing: name the run folder to look at (editloupe gate --help)")
@@ -87,7 +87,7 @@ def gate(
     say(f"Run: {run}", "bold")
     out().print(render.terminal(gates.table(checked, title)))
     for one in (*failed, *undefined):
-        fail(f"{one.told} [{one.judge}]")
+        fail(f"{one.summary} [{one.judge}]")
     return code
 
 

@@ -21,7 +21,7 @@ from editloupe.errors import ConfigError, DataError, ImageError
 from editloupe.protocols.base import groups
 from editloupe.reports import render
 from editloupe.reports.judged import Judged
-from editloupe.reports.ranking import OVERALL, Place, RankReport, by_pairs, by_scores, unreadable
+from editloupe.reports.ranking import OVERALL, RankedEdit, RankReport, by_pairs, by_scores, unreadable
 from editloupe.runs.execute import Outcome, execute, selected
 from editloupe.runs.setup import Setup, open_setup
 from editloupe.runs.store import RunStore
@@ -200,7 +200,7 @@ def _show(
     notes: Sequence[str],
     by: tuple[str, ...],
     metrics: Iterable[Metric],
-    unread: Sequence[Place],
+    unread: Sequence[RankedEdit],
     as_json: bool,
 ) -> None:
     """The tables, and the files in the run. Raises DataError where no two edits can be set beside each other."""

@@ -21,7 +21,7 @@ from editloupe.cli.output import fail, note, out, plain, print_json, say, table
 from editloupe.errors import ConfigError, DataError, ToolError, ToolFailed
 from editloupe.tools.base import PAPER_TOOLS, Describes, Prepares, Tool, Toolbox, open_toolbox, spec
 from editloupe.tools.reading import describe_reader
-from editloupe.tools.session import Picture, Shown, open_session
+from editloupe.tools.session import Picture, ToolAnswer, open_session
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json
 
@@ -268,7 +268,7 @@ def _assumed(tool: Tool, given: Mapping[str, Json], names: list[str]) -> dict[st
     return {key: meant[key] for key in missing}
 
 
-def _written(shown: Shown, folder: Path | None) -> list[tuple[Picture, Path]]:
+def _written(shown: ToolAnswer, folder: Path | None) -> list[tuple[Picture, Path]]:
     """Every picture, shown or kept, with its new file. Raises ConfigError: cannot be written."""
     pictures = (*shown.pictures, *shown.kept)
     if not pictures:
@@ -317,7 +317,7 @@ def _picture_json(picture: Picture, path: Path) -> Json:
     }
 
 
-def _show(shown: Shown, written: Sequence[tuple[Picture, Path]]) -> None:
+def _show(shown: ToolAnswer, written: Sequence[tuple[Picture, Path]]) -> None:
     say(shown.observation.text)
     if written:
         out().print()

@@ -32,7 +32,7 @@ class TableLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class MetadataTable:
     """A metadata file."""
 
     file: Path
@@ -43,7 +43,7 @@ class Table:
     """Whether each value is text (CSV), so that numbers must be read from it."""
 
 
-def read_table(file: Path) -> Table:
+def read_table(file: Path) -> MetadataTable:
     """Read the whole file, by its ending. A broken line is kept with its fault; blank lines are left out.
 
     Raises SampleError where nothing in the file can be used (not UTF-8, no header, no rows).
@@ -58,11 +58,11 @@ def read_table(file: Path) -> Table:
     return table
 
 
-def _read_jsonl(file: Path) -> Table:
+def _read_jsonl(file: Path) -> MetadataTable:
     raw_lines = file.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
     lines = [_json_line(number, raw) for number, raw in enumerate(raw_lines, start=1) if raw.strip()]
     columns = dict.fromkeys(name for line in lines for name in line.values)
-    return Table(file=file, columns=tuple(columns), lines=tuple(lines), text_only=False)
+    return MetadataTable(file=file, columns=tuple(columns), lines=tuple(lines), text_only=False)
 
 
 def _json_line(number: int, raw: bytes) -> TableLine:
@@ -107,7 +107,7 @@ def _distinct(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
     return found
 
 
-def _read_csv(file: Path) -> Table:
+def _read_csv(file: Path) -> MetadataTable:
     raw = file.read_bytes()
     try:
         text = raw.decode("utf-8-sig")
@@ -130,7 +130,7 @@ def _read_csv(file: Path) -> Table:
             fault = f"has {len(cells)} fields where the header has {len(columns)}; put text with commas in quotes"
         values: Mapping[str, Json] = {} if fault else dict(zip(columns, cells, strict=True))
         lines.append(TableLine(number=number, values=values, fault=fault))
-    return Table(file=file, columns=columns, lines=tuple(lines), text_only=True)
+    return MetadataTable(file=file, columns=columns, lines=tuple(lines), text_only=True)
 
 
 def _csv_rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str], str | None]]:
@@ -148,7 +148,7 @@ def _csv_rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str], str
             yield number, cells, None
 
 
-def _read_parquet(file: Path) -> Table:
+def _read_parquet(file: Path) -> MetadataTable:
     import polars
 
     try:
@@ -157,7 +157,7 @@ def _read_parquet(file: Path) -> Table:
         raise SampleError(f"is not a Parquet file that can be read: {error}", file=file) from error
     rows = ({column: _as_json(value) for column, value in row.items()} for row in frame.iter_rows(named=True))
     lines = tuple(TableLine(number=number, values=values) for number, values in enumerate(rows, start=1))
-    return Table(file=file, columns=tuple(frame.columns), lines=lines, text_only=False)
+    return MetadataTable(file=file, columns=tuple(frame.columns), lines=lines, text_only=False)
 
 
 def _as_json(value: object) -> Json:

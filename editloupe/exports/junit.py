@@ -73,8 +73,8 @@ def write_gate_junit(checked: Iterable[Checked], path: Path) -> None:
     for one in checked:
         case = _add_case(suite, one.judge, one.name, 0.0)
         outcome, kind = outcomes.get(one.verdict, ("system-out", ""))
-        text = one.told if one.verdict == "passed" else ""
-        _add_outcome(case, outcome, kind, one.told, text)
+        text = one.summary if one.verdict == "passed" else ""
+        _add_outcome(case, outcome, kind, one.summary, text)
     _count(suite, ())
     _count(root, ())
     _write(path, root)

@@ -18,7 +18,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judge(JudgeSpec):
+class JudgeRecord(JudgeSpec):
     """A judge as run.json lists it."""
 
     name: Annotated[str, Field(exclude_if=is_empty)] = ""
@@ -27,7 +27,7 @@ class Judge(JudgeSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(Serialisable):
+class RunRecord(Serialisable):
     """run.json."""
 
     schema: int
@@ -35,14 +35,14 @@ class Run(Serialisable):
     """What two visits to one run folder must share."""
     record: Mapping[str, Json]
     """How the last visit was made, with the metrics; never compared."""
-    judges: Mapping[str, Judge]
+    judges: Mapping[str, JudgeRecord]
     """Judge id → judge."""
 
 
 _ROOTS: Final[Mapping[str, TypeAdapter[Any]]] = {
     "trace": EVENT,
     "findings": TypeAdapter(Finding),
-    "run": TypeAdapter(Run),
+    "run": TypeAdapter(RunRecord),
 }
 
 _INSIDE: Final[Mapping[tuple[str, str], type]] = {

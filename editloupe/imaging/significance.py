@@ -56,7 +56,7 @@ class EvidenceMap:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Significance:
+class SignificanceMaps:
     """The evidence at all scales, and the noise it is measured in."""
 
     evidence: tuple[EvidenceMap, ...]
@@ -67,7 +67,7 @@ class Significance:
     """Levels of Cb or Cr at the finest scale and a typical place."""
 
 
-def significance(residual: Residual) -> Significance:
+def significance(residual: Residual) -> SignificanceMaps:
     """Return means of the residual at three scales, each divided by its typical size at places as active."""
     of_light = _Calibration(residual.activity, residual.grain)
     of_colour = _Calibration(residual.colour_activity, residual.colour_grain)
@@ -84,7 +84,7 @@ def significance(residual: Residual) -> Significance:
         # Into the maps at hand: at every scale of every plane at once, these would be the most memory of all.
         for one, other in zip(largest, means, strict=True):
             np.maximum(one, other, out=one)
-    return Significance(
+    return SignificanceMaps(
         evidence=tuple(EvidenceMap(values=v, reach=sigma) for v, sigma in zip(largest, SCALES, strict=True)),
         noise=noise,
         colour_noise=colour_noise,

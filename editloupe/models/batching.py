@@ -122,7 +122,7 @@ def _too_large(name: str, error: MemoryError) -> ToolError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loaded:
+class LoadedModel:
     """A network in memory."""
 
     model: Any
@@ -130,7 +130,7 @@ class Loaded:
     device: Device
 
 
-L = TypeVar("L", bound=Loaded)
+L = TypeVar("L", bound=LoadedModel)
 
 
 class Network(ABC, Generic[In, Out, L]):

@@ -13,7 +13,7 @@ from editloupe.reports.columns import DIMENSIONS, Dimension, HumanLabels, Item, 
 from editloupe.reports.pages import Agreement, TableSection
 from editloupe.reports.readings import MetricReading
 from editloupe.scores import Metric
-from editloupe.stats.agreement import Cells, Figure, Paired, Scale, confusion, correlation, figures
+from editloupe.stats.agreement import Cells, Figure, LabelScale, Paired, confusion, correlation, figures
 from editloupe.stats.bootstrap import (
     DRAWING,
     Aggregate,
@@ -114,7 +114,7 @@ class MetricAgreement(Serialisable):
     """None without a closed set of labels."""
     notes: tuple[str, ...]
     """What was left out, and why."""
-    scale: Annotated[Scale | None, Field(exclude=True)]
+    scale: Annotated[LabelScale | None, Field(exclude=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,7 +328,7 @@ def figure_table(name: str, title: str, found: Mapping[str, Figure], level: floa
     return _table(name, title, columns, [_figure_row(title, figure) for title, figure in found.items()])
 
 
-def confusion_table(scale: Scale, counts: Sequence[Sequence[int]], title: str) -> Table:
+def confusion_table(scale: LabelScale, counts: Sequence[Sequence[int]], title: str) -> Table:
     """Return counts by label; equal labels stand out."""
     short = tuple(f"{value:g}" for value in scale.values) if scale.ordered else scale.names
     names = [n if n == name or not scale.ordered else f"{n} {name}" for n, name in zip(short, scale.names, strict=True)]

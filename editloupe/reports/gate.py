@@ -95,8 +95,8 @@ class Checked:
     requirement: Requirement
     value: float | None = None
     """What was found; None where there is none, and then `why` says so."""
-    rests: str = ""
-    """On how much it rests, in words."""
+    basis: str = ""
+    """How much was judged, in words."""
     why: str = ""
     of: str = ""
     """What the figure is of, where the requirement speaks of several criteria."""
@@ -121,12 +121,12 @@ class Checked:
 
     @property
     def about(self) -> str:
-        """On what the figure rests, or why there is none."""
-        return self.why if self.value is None else self.rests
+        """The basis of the figure, or why there is none."""
+        return self.why if self.value is None else self.basis
 
     @property
-    def told(self) -> str:
-        """In one line: what was required, what was found, and on what it rests or why there is nothing."""
+    def summary(self) -> str:
+        """In one line: what was required, what was found, and its basis or why there is nothing."""
         return f"{self.name}: {self.found}" + (f" ({self.about})" if self.about else "")
 
     def to_json(self) -> dict[str, Json]:
@@ -136,7 +136,7 @@ class Checked:
             "require": self.requirement.text,
             "of": self.of or None,
             "value": self.value,
-            "rests": self.rests or None,
+            "rests": self.basis or None,
             "why": self.why or None,
             "verdict": self.verdict,
         }
@@ -225,17 +225,17 @@ def _figure(judged: Judged, checked: Checked) -> Checked:
     if not scores:
         return replace(checked, why=f"{criterion or 'nothing'} was not asked in this run")
     there = [s for s in scores if s.value is not None]
-    rests = f"{len(there)} of {len(scores)} judged"
+    basis = f"{len(there)} of {len(scores)} judged"
     match metric:
         case "asked" | "judged":
-            return replace(checked, value=len(scores if metric == "asked" else there), rests=rests)
+            return replace(checked, value=len(scores if metric == "asked" else there), basis=basis)
         case "unjudged":
             counts = sorted(Counter(score.missing for score in scores if score.missing is not None).items())
             why = ", ".join(f"{n} {status}" for status, n in counts)
-            return replace(checked, value=1 - len(there) / len(scores), rests=f"{why} of {len(scores)}" if why else rests)
+            return replace(checked, value=1 - len(there) / len(scores), basis=f"{why} of {len(scores)}" if why else basis)
         case "status":
             ended = sum(s.missing == arguments[0] for s in scores)
-            return replace(checked, value=ended / len(scores), rests=f"{ended} of {len(scores)}")
+            return replace(checked, value=ended / len(scores), basis=f"{ended} of {len(scores)}")
         case _:
             label = _label(judged.metrics.metric(arguments[0]), arguments[1], checked.requirement.text)
             if not there:
@@ -243,7 +243,7 @@ def _figure(judged: Judged, checked: Checked) -> Checked:
             if all(s.label is None for s in there):
                 return replace(checked, why=f"{criterion} has numbers and no labels")
             named = sum(fold(s.label or "") == fold(label) for s in there)
-            return replace(checked, value=named / len(there), rests=f"{named} of {len(there)}; {rests}")
+            return replace(checked, value=named / len(there), basis=f"{named} of {len(there)}; {basis}")
 
 
 def _mean(judged: Judged, checked: Checked, name: str, *, by_type: bool) -> Checked:
@@ -259,12 +259,12 @@ def _mean(judged: Judged, checked: Checked, name: str, *, by_type: bool) -> Chec
         why = f"protocol {judged.protocol.name!r} lists no groups that count alike; require mean({name})"
         return replace(checked, why=why)
     cell = (found.macro if by_type else found.micro)[column]
-    rests = f"{cell.judged} of {cell.asked} judged"
+    basis = f"{cell.judged} of {cell.asked} judged"
     if by_type:
-        rests += f"; {found.types_present[column]} of {found.types_known} {spec.rows.replace('_', ' ')}s"
+        basis += f"; {found.types_present[column]} of {found.types_known} {spec.rows.replace('_', ' ')}s"
     if cell.mean is None:
-        return replace(checked, why="no edit type of the benchmark was judged" if by_type and cell.judged else rests)
-    return replace(checked, value=cell.mean, rests=rests)
+        return replace(checked, why="no edit type of the benchmark was judged" if by_type and cell.judged else basis)
+    return replace(checked, value=cell.mean, basis=basis)
 
 
 def _agreement(judged: Judged, checked: Checked, joined: People) -> Iterator[Checked]:
@@ -288,8 +288,8 @@ def _agreement(judged: Judged, checked: Checked, joined: People) -> Iterator[Che
             continue
         found = figures[metric]
         between = "" if found.interval is None else f"; {found.interval.low:.3g} to {found.interval.high:.3g}"
-        rests = f"{found.judged} of {found.asked} rated ones judged{between}"
-        yield replace(one, value=found.value, rests=rests, why=found.why)
+        basis = f"{found.judged} of {found.asked} rated ones judged{between}"
+        yield replace(one, value=found.value, basis=basis, why=found.why)
 
 
 def table(checked: Sequence[Checked], title: str) -> Table:

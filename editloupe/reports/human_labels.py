@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from editloupe.data.human import NO_RATER, Known, metric_and_rater, names_of
-from editloupe.data.tables import Table, TableLine, shown
+from editloupe.data.tables import MetadataTable, TableLine, shown
 from editloupe.errors import ConfigError
 from editloupe.reports.columns import HumanLabels, Item, Key
 from editloupe.reports.label_tables import (
@@ -239,7 +239,7 @@ def _named_wide(named: Mapping[str, str], known: Known | None, option: str) -> d
     return found
 
 
-def _wide(table: Table, taken: set[str], known: Known | None) -> tuple[dict[str, tuple[str, str]], list[str]]:
+def _wide(table: MetadataTable, taken: set[str], known: Known | None) -> tuple[dict[str, tuple[str, str]], list[str]]:
     """JudgeColumn → (metric, rater) of every column whose name holds a metric, or, if none is known, of numbers alone.
 
     And the columns that would be of numbers but for a few values (the fewer half), with the first of these, in words.

@@ -34,14 +34,16 @@ def label_plot(summaries: Sequence[Summary], criterion: Metric) -> Markup:
         counted.append((summary.editor, [part for part in parts if part[2]]))
     named = any(editor for editor, _ in counted)
     left, height = (150 if named else 0), _ROW * len(counted)
-    told = "; ".join(f"{editor or 'all'}: " + ", ".join(f"{name} {n}" for name, _, n in parts) for editor, parts in counted)
+    counts = "; ".join(
+        f"{editor or 'all'}: " + ", ".join(f"{name} {n}" for name, _, n in parts) for editor, parts in counted
+    )
     drawn = Markup("").join(
         _stacked(editor if named else "", parts, left=left, top=_ROW * i) for i, (editor, parts) in enumerate(counted)
     )
     return Markup(
         '<figure class="plot"><figcaption>{}</figcaption>'
         '<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>{}</figure>'
-    ).format(criterion.name, WIDTH, height, safe(f"{criterion.name}: {told}"), drawn, _legend(tones.items(), counted))
+    ).format(criterion.name, WIDTH, height, safe(f"{criterion.name}: {counts}"), drawn, _legend(tones.items(), counted))
 
 
 def _stacked(editor: str, parts: Sequence[tuple[str, str, int]], *, left: int, top: int) -> Markup:
@@ -56,8 +58,8 @@ def _stacked(editor: str, parts: Sequence[tuple[str, str, int]], *, left: int, t
         number = Markup('<text class="in" x="{:.1f}" y="{}">{}</text>').format(at + width / 2, top + 21, n) if fits else ""
         bar = Markup('<rect x="{:.1f}" y="{}" width="{:.1f}" height="{}"/>')
         drawn = bar.format(at, top + (_ROW - _BAR) // 2, max(width - 1.5, 0.5), _BAR)
-        told = Markup("<title>{}: {} of {}</title>").format(safe(name), n, total)
-        found.append(Markup('<g class="{}">{}{}{}</g>').format(class_, told, drawn, number))
+        title = Markup("<title>{}: {} of {}</title>").format(safe(name), n, total)
+        found.append(Markup('<g class="{}">{}{}{}</g>').format(class_, title, drawn, number))
         at += width
     return Markup("").join(found)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from editloupe.data.tables import Table, read_table, shown
+from editloupe.data.tables import MetadataTable, read_table, shown
 from editloupe.errors import ConfigError, SampleError
 from editloupe.values import Json
 
@@ -26,7 +26,7 @@ def column_names(text: str | None, option: str) -> dict[str, str]:
     return found
 
 
-def read_labels(file: Path) -> Table:
+def read_labels(file: Path) -> MetadataTable:
     """Read a table that must have columns. Raises SampleError if no line of it can be read."""
     table = read_table(file)
     if not table.columns:
@@ -40,7 +40,7 @@ def read_labels(file: Path) -> Table:
 
 
 def find_roles(
-    table: Table, columns: Mapping[str, str], option: str, known: Mapping[str, Sequence[str]], *needed: str
+    table: MetadataTable, columns: Mapping[str, str], option: str, known: Mapping[str, Sequence[str]], *needed: str
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return role → column, and what the user named that is no role → column. The user's names come before the usual ones.
 

@@ -164,15 +164,15 @@ class _Pivot:
                 cell = self._cell(column, macro(spec, column.metrics, own), [s for of in own for s in of], macro=True)
                 cells.append(replace(cell, note=note))
             least, most = min(counts), max(counts)
-            told = f"Mean of {least if alike else f'{least} to {most}'} of {len(spec.order)} {nouns}{reading}"
-            rows.append(Row(cells=(words(told), *cells), keys={spec.rows: f"mean over {nouns}{reading}"}, strong=True))
+            sentence = f"Mean of {least if alike else f'{least} to {most}'} of {len(spec.order)} {nouns}{reading}"
+            rows.append(Row(cells=(words(sentence), *cells), keys={spec.rows: f"mean over {nouns}{reading}"}, strong=True))
         cells = []
         for column, found in split:
             every = [score for of in found.values() for score in of]
             cells.append(self._cell(column, figure(spec, column.metrics, every), every))
         kind = {"rate": "Rate", "geometric_mean": "Geometric mean", "count": "Count"}.get(spec.cell, "Mean")
-        told = f"{kind} of all samples{reading}"
-        return [*rows, Row(cells=(words(told), *cells), keys={spec.rows: told.lower()}, strong=True)]
+        sentence = f"{kind} of all samples{reading}"
+        return [*rows, Row(cells=(words(sentence), *cells), keys={spec.rows: sentence.lower()}, strong=True)]
 
     def _cell(self, column: _Column, figure: Mean | None, scores: Sequence[Score], *, macro: bool = False) -> Cell:
         """One figure, with the interval of these scores."""
@@ -223,13 +223,13 @@ class _Pivot:
         if self.hundred:
             several = len(self.metrics) > 1
             each = ", in Overall each once a metric" if several else ""
-            told = f"Scores 0 to 100, higher is better; (samples judged/asked{each})."
-            return f"{told} Means {interval}." if drawn else told
+            sentence = f"Scores 0 to 100, higher is better; (samples judged/asked{each})."
+            return f"{sentence} Means {interval}." if drawn else sentence
         what = {"rate": "Rates in percent", "geometric_mean": "Geometric means", "count": "Counts"}
-        told = what.get(self.spec.cell, "Means in the unit of the metric")
-        told = f"{told}, {interval}; (judged/asked)." if drawn else f"{told}; (judged/asked)."
+        sentence = what.get(self.spec.cell, "Means in the unit of the metric")
+        sentence = f"{sentence}, {interval}; (judged/asked)." if drawn else f"{sentence}; (judged/asked)."
         lower = [metric.short for metric in self.metrics if metric.better == "lower"]
-        return f"{told} Lower is better: {', '.join(lower)}." if lower else told
+        return f"{sentence} Lower is better: {', '.join(lower)}." if lower else sentence
 
     def _plots(self, name: str, split: Sequence[tuple[_Column, Mapping[str, list[Score]]]]) -> Iterable[Plot]:
         """A radar of the listed rows, a polygon a column."""

@@ -241,12 +241,12 @@ def _counted(series: Shares) -> str:
 
 def _read_out(series: Sequence[Shares]) -> str:
     """The plot in words: for each series how much lies below 0.1 %, 1 % and 10 %."""
-    told = ["Cumulative distribution of the area of target objects as a share of their image."]
+    sentences = ["Cumulative distribution of the area of target objects as a share of their image."]
     for s in series:
         under = {a: sum(v < a for v in s.values) / max(1, len(s.values)) for a in (0.001, 0.01, 0.1)}
         shares = ", ".join(f"{100 * share:.0f} % are under {100 * a:g} %" for a, share in under.items())
-        told.append(f"{s.name}: {_counted(s)}; {f'{shares} of the image' if s.values else 'no line'}.")
-    return " ".join(told)
+        sentences.append(f"{s.name}: {_counted(s)}; {f'{shares} of the image' if s.values else 'no line'}.")
+    return " ".join(sentences)
 
 
 _SPREAD: Final = "Dots are spread within the band of their score, so that they do not cover each other."
@@ -306,7 +306,7 @@ def bars(rows: Sequence[tuple[str, Sequence[tuple[str, int]]]], *, title: str) -
     height = top + 32 * len(rows)
     x = percent_axis(start=left, end=WIDTH - 28, title="Share of what was judged")
     none = Axis(low=0, high=1, start=height, end=top, title="", ticks=())
-    marks, told = [], []
+    marks, sentences = [], []
     for number, (name, counts) in enumerate(rows):
         total, at, y = sum(n for _, n in counts), 0, top + 32 * number + 6
         marks.append(fitted(name, left - 8, y + 15, room=left - 16, anchor="end"))
@@ -323,7 +323,7 @@ def bars(rows: Sequence[tuple[str, Sequence[tuple[str, int]]]], *, title: str) -
                 if end - start > 34:
                     marks.append(text(f"{n:,}", (start + end) / 2, y + 15, anchor="middle", style="inside"))
             at += n
-        told.append(f"{name}: {', '.join(f'{label} {n:,}' for label, n in counts)}.")
+        sentences.append(f"{name}: {', '.join(f'{label} {n:,}' for label, n in counts)}.")
     below = height + 72
     labels = [label for label, _ in rows[0][1]] if rows else []
     keys = [
@@ -331,7 +331,7 @@ def bars(rows: Sequence[tuple[str, Sequence[tuple[str, int]]]], *, title: str) -
         f"{fitted(label, left + 24, below + 20 * i, room=WIDTH - _EDGE - left - 24)}</g>"
         for i, label in enumerate(labels)
     ]
-    return svg([*grid(x, none), *marks, *keys], height=below + 20 * len(keys), title=title, desc=" ".join(told))
+    return svg([*grid(x, none), *marks, *keys], height=below + 20 * len(keys), title=title, desc=" ".join(sentences))
 
 
 def radar(axes: Sequence[str], series: Sequence[tuple[str, Sequence[float | None]]], *, title: str) -> str:
@@ -358,7 +358,7 @@ def radar(axes: Sequence[str], series: Sequence[tuple[str, Sequence[float | None
         anchor = "middle" if abs(x - cx) < 8 else "start" if x > cx else "end"
         room = {"start": WIDTH - _EDGE - x, "end": x - _EDGE, "middle": WIDTH / 2}[anchor]
         parts.append(fitted(name, x, y + 4, room=room, anchor=anchor))
-    told = []
+    sentences = []
     for index, (name, scores) in enumerate(series):
         pieces = _pieces([None if s is None else at(i, s) for i, s in enumerate(scores)])
         for points, closed in pieces:
@@ -368,12 +368,12 @@ def radar(axes: Sequence[str], series: Sequence[tuple[str, Sequence[float | None
         shown = ", ".join(
             f"{axis} {'not judged' if s is None else f'{s:.1f}'}" for axis, s in zip(axes, scores, strict=True)
         )
-        told.append(f"{name}: {shown}.")
+        sentences.append(f"{name}: {shown}.")
     # Last, and on a rim of paper, since the lines of the series run where they stand.
     parts += [text(str(ring), cx + 4, cy - radius * ring / 100 + 12, style="halo") for ring in rings]
     below = cy + radius + 56
     parts += legend([name for name, _ in series], x=76, y=below)
-    return svg(parts, height=below + 20 * len(series), title=title, desc=" ".join(told))
+    return svg(parts, height=below + 20 * len(series), title=title, desc=" ".join(sentences))
 
 
 def _pieces(points: Sequence[tuple[float, float] | None]) -> list[tuple[list[tuple[float, float]], bool]]:
@@ -396,7 +396,7 @@ def matrix(names: Sequence[str], values: Sequence[Sequence[float | None]], *, ti
     what: the figure's name, for the legend below and the words that are read out.
     """
     left, top, cell = 220, 72, min(72.0, (WIDTH - 248) / max(1, len(names)))
-    parts, told = [], []
+    parts, sentences = [], []
     for i, name in enumerate(names):
         parts.append(fitted(f"{i + 1} {name}", left - 10, top + cell * (i + 0.5) + 4, room=left - 18, anchor="end"))
         parts.append(text(str(i + 1), left + cell * (i + 0.5), top - 10, anchor="middle"))
@@ -411,7 +411,7 @@ def matrix(names: Sequence[str], values: Sequence[Sequence[float | None]], *, ti
                 style = "inside" if share > 0.7 else ""
                 parts.append(text(f"{value:.2f}", x + cell / 2 - 1, y + cell / 2 + 4, anchor="middle", style=style))
                 if i < j:
-                    told.append(f"{name} and {names[j]}: {value:.2f}.")
+                    sentences.append(f"{name} and {names[j]}: {value:.2f}.")
     bottom = top + cell * len(names) + 24
     parts.append(text(what, left, bottom))
-    return svg(parts, height=bottom + 12, title=title, desc=" ".join(told))
+    return svg(parts, height=bottom + 12, title=title, desc=" ".join(sentences))

@@ -52,7 +52,7 @@ class Tally(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place(Serialisable):
+class RankedEdit(Serialisable):
     """One edit."""
 
     rank: int | None = None
@@ -75,7 +75,7 @@ class Ranking(Serialisable):
     instruction: str
     source: str
     """SHA-256 of the source image."""
-    places: tuple[Place, ...]
+    places: tuple[RankedEdit, ...]
 
 
 def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[str]) -> list[Ranking]:
@@ -87,15 +87,15 @@ def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[s
     for score in counted(BY_EDITOR, scores):
         found.setdefault(score.key, {}).setdefault(score.metric, []).append(score)
 
-    def place(sample: Sample) -> Place:
+    def place(sample: Sample) -> RankedEdit:
         own = found.get(sample.key, {})
         values = {name: _mean(of) for name, of in own.items()}
         known = [v for v in values.values() if v is not None]
         values[OVERALL] = sum(known) / len(known) if known and len(known) == len(own) else None
         figures = {name: values.get(name) for name in by}
         missing = [s for name, of in own.items() if name in by or OVERALL in by for s in of if s.missing]
-        told = ", ".join(dict.fromkeys(f"{s.metric}: {s.missing}" for s in missing))
-        return Place(edit=sample.key, editor=sample.editor, figures=figures, missing=told or _unasked(figures))
+        reasons = ", ".join(dict.fromkeys(f"{s.metric}: {s.missing}" for s in missing))
+        return RankedEdit(edit=sample.key, editor=sample.editor, figures=figures, missing=reasons or _unasked(figures))
 
     return [_ranking(group, [place(sample) for sample in group], by) for group in groups(samples)]
 
@@ -133,20 +133,20 @@ def by_pairs(samples: Sequence[Sample], findings: Iterable[Finding], by: Sequenc
         for sample in group:
             done = {c: Tally(**count) for c, count in tallies.get(sample.key, {}).items()}
             figures = {c: done[c].points if c in done else None for c in by}
-            told = ", ".join(f"{n} {status}" for status, n in why.get(sample.key, Counter()).items())
+            reasons = ", ".join(f"{n} {status}" for status, n in why.get(sample.key, Counter()).items())
             if sample.edited is None:
-                told = "missing_output"
+                reasons = "missing_output"
             elif len(there) == 1:
-                told = "no other edit to compare it with"
-            missing = (told or _unasked(figures)) if None in figures.values() else ""
-            places.append(Place(edit=sample.key, editor=sample.editor, figures=figures, pairs=done, missing=missing))
+                reasons = "no other edit to compare it with"
+            missing = (reasons or _unasked(figures)) if None in figures.values() else ""
+            places.append(RankedEdit(edit=sample.key, editor=sample.editor, figures=figures, pairs=done, missing=missing))
         rankings.append(_ranking(group, places, by))
     return rankings
 
 
-def unreadable(editor: str, id: str, message: str) -> Place:
+def unreadable(editor: str, id: str, message: str) -> RankedEdit:
     """A row of the data that could not be read."""
-    return Place(edit=sample_key(editor, id), editor=editor, missing=f"input_error: {message}")
+    return RankedEdit(edit=sample_key(editor, id), editor=editor, missing=f"input_error: {message}")
 
 
 def _outcome(ab: Finding | None, ba: Finding | None) -> str:
@@ -163,10 +163,10 @@ def _unasked(figures: Mapping[str, float | None]) -> str:
     return ", ".join(f"{name}: not judged" for name, value in figures.items() if value is None)
 
 
-def _ranking(group: Sequence[Sample], places: Sequence[Place], by: Sequence[str]) -> Ranking:
+def _ranking(group: Sequence[Sample], places: Sequence[RankedEdit], by: Sequence[str]) -> Ranking:
     """Equal ones share the best rank of theirs: 1, 2, 2, 4."""
 
-    def key(place: Place) -> tuple[float, ...]:
+    def key(place: RankedEdit) -> tuple[float, ...]:
         return tuple(-round(place.figures[name] or 0.0, _DECIMALS) for name in by)
 
     good = sorted((p for p in places if not p.missing), key=key)
@@ -190,7 +190,7 @@ class RankReport:
     """Criterion → heading."""
     pairwise: bool
     rankings: tuple[Ranking, ...]
-    unread: tuple[Place, ...] = ()
+    unread: tuple[RankedEdit, ...] = ()
     """Rows of the data that could not be read."""
 
     @property

@@ -12,7 +12,7 @@ from editloupe.errors import ConfigError
 from editloupe.parsing import fold
 from editloupe.reports.columns import Answer
 from editloupe.scores import Binary, Metric
-from editloupe.stats.agreement import DECIMALS, Scale
+from editloupe.stats.agreement import DECIMALS, LabelScale
 
 _NAMED: Final = 6
 MOST_LABELS: Final = 10
@@ -23,7 +23,7 @@ MOST_LABELS: Final = 10
 class Ruler:
     """How one metric's answers are read."""
 
-    scale: Scale | None
+    scale: LabelScale | None
     """The labels; None for numbers without labels."""
     number: Callable[[float | str], float | None]
     """An answer's place on the scale; None if it has none."""
@@ -55,11 +55,11 @@ def ruler(metric: Metric | str, ours: Iterable[Answer], theirs: Iterable[Answer]
             return _words(metric.id, words, good)
     scale = None
     if metric.levels:
-        scale = Scale(
+        scale = LabelScale(
             values=tuple(float(level.value) for level in metric.levels), names=tuple(x.name for x in metric.levels)
         )
     elif isinstance(metric.domain, Binary):
-        scale = Scale(values=(0.0, 1.0), names=("no", "yes"), ordered=False)
+        scale = LabelScale(values=(0.0, 1.0), names=("no", "yes"), ordered=False)
     threshold = scale.values[1] if scale is not None and len(scale.values) == 2 else None
     if good is not None:
         threshold = value_on(metric, _typed(good))
@@ -122,7 +122,7 @@ class MetricReading:
         return [sum(r.values()) / len(r) if r else None for r in self.ratings]
 
 
-def _most_frequent(ratings: Mapping[str, float], scale: Scale | None) -> float | None:
+def _most_frequent(ratings: Mapping[str, float], scale: LabelScale | None) -> float | None:
     """The one label that more raters gave than any other; None for a draw, and for ratings between labels."""
     if scale is None or not ratings:
         return None
@@ -156,7 +156,7 @@ def _ruler_shown(name: str, ours: Iterable[Answer], theirs: Iterable[Answer], go
         threshold = wanted
     # Labels are what both choose from; a judge's 0.37 beside people's 0, 0.5 and 1 is none.
     closed = (judged <= rated or all(n.is_integer() for n in numbers)) and 0 < len(numbers) <= MOST_LABELS
-    scale = Scale(values=tuple(numbers), names=tuple(f"{v:g}" for v in numbers)) if closed else None
+    scale = LabelScale(values=tuple(numbers), names=tuple(f"{v:g}" for v in numbers)) if closed else None
     return Ruler(scale=scale, number=lambda answer: answer if isinstance(answer, float) else None, good=threshold)
 
 
@@ -167,7 +167,7 @@ def _words(name: str, words: Iterable[str], good: str | None) -> Ruler:
         raise ConfigError(f"--good-from {good!r} is no label of {name}: {', '.join(labels.values())}")
     order = sorted(labels, key=lambda folded: (good is not None and folded == fold(good), folded))
     codes = {folded: float(i) for i, folded in enumerate(order)}
-    scale = Scale(values=tuple(codes.values()), names=tuple(labels[folded] for folded in order), ordered=False)
+    scale = LabelScale(values=tuple(codes.values()), names=tuple(labels[folded] for folded in order), ordered=False)
     return Ruler(
         scale=scale,
         number=lambda answer: codes.get(fold(str(answer))),

@@ -61,11 +61,11 @@ def side_by_side(all_judged: Sequence[Judged]) -> Table | None:
             if any(answered) and not answered[number]:
                 left_out[judged.name].append(metric.short)
     without = [f"{name} ({', '.join(shorts)})" for name, shorts in left_out.items() if shorts]
-    told = [
+    sentences = [
         f"Means of samples judged by all ({', '.join(counts)}), with 95 % intervals; judged: of all that each was asked."
     ]
-    told += [f"Without any verdict and not among all: {', '.join(without)}."] if without else []
-    told += [f"{_left_out(len(differing))}."] if differing else []
+    sentences += [f"Without any verdict and not among all: {', '.join(without)}."] if without else []
+    sentences += [f"{_left_out(len(differing))}."] if differing else []
     return Table(
         name="side-by-side",
         title="Judges side by side, on the samples that all of them could judge",
@@ -74,7 +74,7 @@ def side_by_side(all_judged: Sequence[Judged]) -> Table | None:
             Row(cells=(words(judged.name), *own), keys={"judge": judged.name})
             for judged, own in zip(all_judged, cells, strict=True)
         ),
-        caption=" ".join(told),
+        caption=" ".join(sentences),
         at_once=3,
     )
 

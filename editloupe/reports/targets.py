@@ -153,9 +153,9 @@ def terminal(tables: Sequence[TargetTable], *, notes: Sequence[str] = ()) -> Ren
         Text("Q1, Q3: quartiles; then the part of the known targets that is under so much of its image.", style="dim")
     )
     for one in tables:
-        told = [f"{n} from {_source(how)}" for how, n in one.how.items()]
-        told += [f"{n} unknown: {_WHY.get(status, status)}" for status, n in one.unknown.items()]
-        parts.append(plain(f"{one.name}: {'; '.join(told) or 'no targets'}."))
+        phrases = [f"{n} from {_source(how)}" for how, n in one.how.items()]
+        phrases += [f"{n} unknown: {_WHY.get(status, status)}" for status, n in one.unknown.items()]
+        parts.append(plain(f"{one.name}: {'; '.join(phrases) or 'no targets'}."))
     return Group(*parts)
 
 

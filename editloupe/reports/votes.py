@@ -14,7 +14,7 @@ from editloupe.errors import ConfigError
 from editloupe.reports.align import TITLES, Confusion, confusion_table, figure_record, figure_table
 from editloupe.reports.label_tables import find_roles, lines_named, read_labels, text_of
 from editloupe.reports.pages import Agreement, TableSection
-from editloupe.stats.agreement import Figure, Paired, Scale, confusion, label_figures
+from editloupe.stats.agreement import Figure, LabelScale, Paired, confusion, label_figures
 from editloupe.stats.bootstrap import DRAWING, Drawing, ends
 from editloupe.stats.bradley_terry import EditorRanking, Match, rank
 from editloupe.tables import Cell, Row, Table, numbers, words
@@ -33,8 +33,8 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What a column of votes may be. verdict: a judge's own vote, if the table has it beside people's."""
 
-FOUR: Final = Scale(values=(0, 1, 2, 3), names=("A better", "B better", "both good", "both bad"), ordered=False)
-THREE: Final = Scale(values=(0, 1, 2), names=("A better", "B better", "tie"), ordered=False)
+FOUR: Final = LabelScale(values=(0, 1, 2, 3), names=("A better", "B better", "both good", "both bad"), ordered=False)
+THREE: Final = LabelScale(values=(0, 1, 2), names=("A better", "B better", "tie"), ordered=False)
 
 _CODES: Final[Mapping[Preference, int]] = {"A": 0, "B": 1, "good": 2, "bad": 3, "tie": 2}
 _WINS: Final[Mapping[Preference, float]] = {"A": 1.0, "B": 0.0, "good": 0.5, "bad": 0.5, "tie": 0.5}
@@ -93,7 +93,7 @@ class PairAgreement(Serialisable):
     and by the judge.
     """
     notes: tuple[str, ...]
-    scale: Annotated[Scale, Field(exclude=True)]
+    scale: Annotated[LabelScale, Field(exclude=True)]
 
     @property
     def unjudged(self) -> bool:

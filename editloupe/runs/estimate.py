@@ -27,7 +27,7 @@ from editloupe.imaging.views import size_of
 from editloupe.protocols.base import looks_at_outputs
 from editloupe.runs.execute import selected, standing_in
 from editloupe.runs.judges import Entry
-from editloupe.runs.schedule import Place, Schedule
+from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.sent_sizes import SentTarget, sent_targets, shown_whole
 from editloupe.runs.setup import Respondent, Setup
 from editloupe.runs.store import RunStore
@@ -52,7 +52,7 @@ class Ahead:
     """What is to be done, found without writing."""
 
     loaded: Loaded
-    due: tuple[Place, ...]
+    due: tuple[ScheduledTask, ...]
     """Tasks to be run, once for each repeat, blocked ones (a missing output) included."""
     reused: int
     """Findings of an earlier visit that stand."""
@@ -68,7 +68,7 @@ class Ahead:
 
 
 @dataclass(frozen=True, kw_only=True)
-class End:
+class CostBound:
     """One end of the range."""
 
     calls: int = 0
@@ -81,10 +81,10 @@ class End:
     cost: float | None = 0.0
     """In USD; None if unknown."""
 
-    def __add__(self, other: End) -> End:
+    def __add__(self, other: CostBound) -> CostBound:
         pairs = {name: (value, getattr(other, name)) for name, value in vars(self).items()}
         both: dict[str, Any] = {name: None if None in pair else sum(pair) for name, pair in pairs.items()}
-        return End(**both)
+        return CostBound(**both)
 
     @property
     def input_tokens(self) -> int | None:
@@ -104,13 +104,13 @@ class End:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class CostEstimate:
     """The calls, tokens and cost of a visit."""
 
     ahead: Ahead
-    least: End
+    least: CostBound
     """One call a task."""
-    most: End
+    most: CostBound
     """Every turn, every reminder and the last word used."""
     image_rule: str
     """How an image's tokens were counted; "" if no formula is known."""
@@ -127,7 +127,7 @@ def look_ahead(setup: Setup, out: Path, *, redo: frozenset[str] = PENDING, entri
     schedule = Schedule(setup.protocol, loaded.samples, setup.repeats, standing_in(store, setup, redo))
     due = schedule.ready
 
-    def begun(place: Place) -> bool:
+    def begun(place: ScheduledTask) -> bool:
         before = store.findings.get((place.task.id, setup.judge_of(place.task).id, place.repeat))
         path = trace_path(out, setup.judge_of(place.task).id, place.task.id, place.repeat)
         return path.exists() and not (before is not None and ends_the_same(before))
@@ -135,9 +135,9 @@ def look_ahead(setup: Setup, out: Path, *, redo: frozenset[str] = PENDING, entri
     return Ahead(loaded=loaded, due=tuple(due), reused=schedule.reused, begun=sum(map(begun, due)), grows=schedule.grows)
 
 
-def estimate(setup: Setup, ahead: Ahead, prices: Prices) -> Estimate:
+def estimate(setup: Setup, ahead: Ahead, prices: Prices) -> CostEstimate:
     """Return the calls, tokens and cost of what is ahead, of all roles together."""
-    least = most = End()
+    least = most = CostBound()
     for role, respondent in setup.respondents.items():
         ends = _ends(setup, respondent, [task for task in ahead.asked if task.role == role], prices)
         least, most = least + ends[0], most + ends[1]
@@ -145,7 +145,7 @@ def estimate(setup: Setup, ahead: Ahead, prices: Prices) -> Estimate:
     whole = {task.about.key for task in ahead.asked if shown_whole(task)}
     shown = [sample for sample in ahead.loaded.samples if sample.key in whole]
     small = [(sample.key, target) for sample in shown for target in sent_targets(sample, policy) if target.small]
-    return Estimate(
+    return CostEstimate(
         ahead=ahead,
         least=least,
         most=most,
@@ -154,14 +154,14 @@ def estimate(setup: Setup, ahead: Ahead, prices: Prices) -> Estimate:
     )
 
 
-def _ends(setup: Setup, respondent: Respondent, tasks: Sequence[Ask], prices: Prices) -> tuple[End, End]:
+def _ends(setup: Setup, respondent: Respondent, tasks: Sequence[Ask], prices: Prices) -> tuple[CostBound, CostBound]:
     """Return both ends of one role. One who is no LMM is sent nothing."""
-    traits, least, most = respondent.backend.traits, End(), End()
+    traits, least, most = respondent.backend.traits, CostBound(), CostBound()
     crop = 0 if traits.image_tokens is None else traits.image_tokens.count(*traits.image_policy.size(*CROP_PX))
     for task in tasks:
         calls = most_calls(respondent, task)
         if not traits.is_lmm:
-            least, most = least + End(calls=1), most + End(calls=calls)
+            least, most = least + CostBound(calls=1), most + CostBound(calls=calls)
             continue
         message, offered = _first_message(setup, respondent, task)
         text = (len(message.text) + offered) // CHARACTERS_A_TOKEN
@@ -173,14 +173,16 @@ def _ends(setup: Setup, respondent: Respondent, tasks: Sequence[Ask], prices: Pr
     return _priced(least, respondent.backend, prices), _priced(most, respondent.backend, prices)
 
 
-def _conversation(calls: int, turns: int, *, text: int, images: int, image_tokens: int | None, crop_tokens: int) -> End:
+def _conversation(
+    calls: int, turns: int, *, text: int, images: int, image_tokens: int | None, crop_tokens: int
+) -> CostBound:
     """Return a conversation of so many calls, each of which sends all that was before it: a reply and, in turns, a crop."""
     seen = [min(call, turns) for call in range(calls)]
     sent = sum(images + crops for crops in seen)
     known = None if sent else 0
     if image_tokens is not None:
         known = sum(image_tokens + crops * crop_tokens for crops in seen)
-    return End(
+    return CostBound(
         calls=calls,
         images=sent,
         text_tokens=sum(text + call * REPLY_TOKENS + crops * OBSERVATION_TOKENS for call, crops in enumerate(seen)),
@@ -189,16 +191,16 @@ def _conversation(calls: int, turns: int, *, text: int, images: int, image_token
     )
 
 
-def _priced(end: End, backend: LMM, prices: Prices) -> End:
+def _priced(end: CostBound, backend: LMM, prices: Prices) -> CostBound:
     if not backend.traits.is_lmm:
         return end
     usage = Usage(input_tokens=end.input_tokens, output_tokens=end.output_tokens)
     return replace(end, cost=None if end.input_tokens is None else prices.of(backend, usage))
 
 
-def total(judges: Sequence[Estimate]) -> tuple[End, End]:
+def total(judges: Sequence[CostEstimate]) -> tuple[CostBound, CostBound]:
     """Return both ends of several judges together. What is not known of one is not known of all."""
-    return sum((one.least for one in judges), End()), sum((one.most for one in judges), End())
+    return sum((one.least for one in judges), CostBound()), sum((one.most for one in judges), CostBound())
 
 
 def most_calls(respondent: Respondent, task: Ask) -> int:

@@ -23,7 +23,7 @@ from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import at_once
 from editloupe.runs.judges import Entry
-from editloupe.runs.schedule import Place, Schedule
+from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.sent_sizes import shown_whole, small_targets_message
 from editloupe.runs.setup import Setup, weights_of
 from editloupe.runs.store import RunStore
@@ -161,7 +161,7 @@ def execute(
         metered = setup.with_backends(lambda backend: Metered(backend, ledger))
         worker = Worker(setup=metered, images=images, run=out, stop=stop, samples=samples, cache=cache)
 
-        def answer(place: Place) -> Finding | None:
+        def answer(place: ScheduledTask) -> Finding | None:
             if stop.is_set() or ledger.refused:
                 return None
             begin(place)
@@ -170,7 +170,7 @@ def execute(
             except Interrupted:
                 return None
 
-        def begin(place: Place) -> None:
+        def begin(place: ScheduledTask) -> None:
             judge_id = setup.judge_of(place.task).id
             before = store.findings.get((place.task.id, judge_id, place.repeat))
             if before is not None and ends_the_same(before):

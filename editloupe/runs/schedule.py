@@ -23,7 +23,7 @@ TASKS_PER_SAMPLE = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ScheduledTask:
     """One task to be answered once."""
 
     task: Task
@@ -55,12 +55,12 @@ class Schedule:
         standing: Callable[[Task, int], Finding | None],
     ) -> None:
         self.protocol, self.repeats = protocol, repeats
-        self.places: dict[tuple[str, int], Place] = {}
+        self.places: dict[tuple[str, int], ScheduledTask] = {}
         self.reused = 0
         self._standing = standing
         self._groups = [_Group(samples=group) for group in groups(samples)]
         self._group_of: dict[str, _Group] = {}
-        self._ready: list[tuple[int, int, Place]] = []
+        self._ready: list[tuple[int, int, ScheduledTask]] = []
         self._numbers = count()
         for group in self._groups:
             self._grow(group)
@@ -75,7 +75,7 @@ class Schedule:
         """Findings so far, group by group, task by task."""
         return [f for group in self._groups for task in group.tasks.values() for f in self._answers(group, task)]
 
-    def next(self) -> Place | None:
+    def next(self) -> ScheduledTask | None:
         """Return a task to be answered now; None if all that are known are under way.
 
         All tasks are asked once before any is asked a second time, so that a run that is stopped covers many samples.
@@ -83,7 +83,7 @@ class Schedule:
         return heappop(self._ready)[2] if self._ready else None
 
     @property
-    def ready(self) -> list[Place]:
+    def ready(self) -> list[ScheduledTask]:
         """The tasks that can be answered now."""
         return [place for _, _, place in sorted(self._ready, key=lambda item: item[:2])]
 
@@ -153,7 +153,7 @@ class Schedule:
         self._group_of[task.id] = group
         stood = False
         for repeat in range(self._count(task)):
-            self.places[task.id, repeat] = place = Place(task=task, repeat=repeat)
+            self.places[task.id, repeat] = place = ScheduledTask(task=task, repeat=repeat)
             if (finding := self._standing(task, repeat)) is None:
                 heappush(self._ready, (repeat, next(self._numbers), place))
             else:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from editloupe.agent.graph import StudioGraph
 
 
-class Question(TypedDict, total=False):
+class StudioInput(TypedDict, total=False):
     """Inputs: two image paths, an instruction, a criterion (id or short name). Outputs: `status`, `label`, `reason`."""
 
     source: str
@@ -49,10 +49,10 @@ def graph() -> StudioGraph:
     """Return the judge as a compiled graph. Input: `Question`. Context: `Wiring`."""
     from editloupe.agent.graph import build_single_node
 
-    return build_single_node("judge", _judge, state=Question, context=Wiring)
+    return build_single_node("judge", _judge, state=StudioInput, context=Wiring)
 
 
-def _judge(question: Question, wiring: Wiring | None) -> dict[str, Any]:
+def _judge(question: StudioInput, wiring: Wiring | None) -> dict[str, Any]:
     wiring = wiring or Wiring()
     missing = [name for name in ("source", "edited", "instruction") if not question.get(name)]
     if missing:

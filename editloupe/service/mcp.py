@@ -17,7 +17,7 @@ from editloupe.chat import ToolSpec
 from editloupe.errors import ConfigError, DataError, MissingExtra, ToolError
 from editloupe.service.paths import below
 from editloupe.tools.base import spec
-from editloupe.tools.session import Session, Shown
+from editloupe.tools.session import Session, ToolAnswer
 from editloupe.values import Json
 
 try:
@@ -117,7 +117,7 @@ def _open_images(session: Session, root: Path, arguments: Mapping[str, Any]) -> 
     return [_text("\n".join(f"{name}: {image.width}×{image.height} px" for name, image in session.images.items()))]
 
 
-def _content(shown: Shown) -> list[TextContent | ImageContent]:
+def _content(shown: ToolAnswer) -> list[TextContent | ImageContent]:
     """Return the text, then each picture behind its name."""
     blocks = [_text(shown.observation.text)]
     for picture in shown.pictures:

@@ -29,7 +29,7 @@ MOST_POINTS: Final = 1500
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class LabelScale:
     """The labels that both readings choose from."""
 
     values: tuple[float, ...]
@@ -73,7 +73,7 @@ class Paired:
         index, clusters = np.array(places, dtype=np.intp), tuple(self.clusters[i] for i in places)
         return Paired(x=self.x[index], y=self.y[index], clusters=clusters, names=self.names)
 
-    def on(self, scale: Scale) -> Paired:
+    def on(self, scale: LabelScale) -> Paired:
         """Return the same with readings that are labels of the scale; a median of repeats may lie between two."""
         x, y = (np.where(np.isin(values, scale.values), values, np.nan) for values in (self.x, self.y))
         return Paired(x=x, y=y, clusters=self.clusters, names=self.names)
@@ -103,7 +103,7 @@ class Figure(Estimate):
 def figures(
     numbers: Paired,
     labels: Paired | None = None,
-    scale: Scale | None = None,
+    scale: LabelScale | None = None,
     *,
     good: float | None = None,
     drawing: Drawing = DRAWING,
@@ -128,7 +128,7 @@ def figures(
     return found
 
 
-def label_figures(paired: Paired, scale: Scale, drawing: Drawing = DRAWING) -> dict[str, Figure]:
+def label_figures(paired: Paired, scale: LabelScale, drawing: Drawing = DRAWING) -> dict[str, Figure]:
     """Agreement in labels: exact match, Cohen's kappa, alpha; on ordered scales also those that weigh distances.
 
     Every value must be one of the scale's.
@@ -141,7 +141,7 @@ def label_figures(paired: Paired, scale: Scale, drawing: Drawing = DRAWING) -> d
     return _figures(paired, found, drawing)
 
 
-def confusion(paired: Paired, scale: Scale) -> list[list[int]]:
+def confusion(paired: Paired, scale: LabelScale) -> list[list[int]]:
     """Counts by y (rows) and x (columns), in the order of `scale.values`; a last column for those that x does not judge."""
     rows = [[0] * (len(scale.values) + 1) for _ in scale.values]
     for x, y in zip(paired.x, paired.y, strict=True):

@@ -261,8 +261,8 @@ def check_backend(
         check = _BackendCheck(failing, tuple(secrets))
         error = check.failure(asked, store, (BackendError,), "where its endpoint fails")
         check.require(error is not None, "the backend given as `failing` did not fail")
-        told = "".join(traceback.format_exception(error))
-        check.require(check.clean(told) == told, "the error of a failing endpoint shows a secret")
+        shown = "".join(traceback.format_exception(error))
+        check.require(check.clean(shown) == shown, "the error of a failing endpoint shows a secret")
     return reply
 
 
@@ -355,8 +355,8 @@ class _BackendCheck:
         keys = {key.replace("_", "").casefold() for key in reply.sent}
         for name in (name for name, value in vars(request.sampling).items() if value is not None):
             named = name.replace("_", "") in keys or (name == "max_tokens" and any("tokens" in key for key in keys))
-            told = named or name in _dropped(reply)
-            self.require(told, f"{name} was asked for: reply.sent must hold it, or name it in sent['dropped']")
+            reported = named or name in _dropped(reply)
+            self.require(reported, f"{name} was asked for: reply.sent must hold it, or name it in sent['dropped']")
             offered = name in self.traits.sampling
             self.require(offered or not named, f"reply.sent has {name}, which traits.sampling does not name")
 

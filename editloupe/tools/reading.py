@@ -74,7 +74,7 @@ def describe_reader(settings: ToolSettings) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text:
+class TextLine:
     """One line of text in a named image."""
 
     text: str
@@ -187,7 +187,7 @@ class TextReading:
         return TextNotes(lines=tuple(lines), data={"text_reading": {"reader": self._reader.version, "crops": data}})
 
 
-def read(reader: TextReader, images: ImageStore, image: ImageRef, region: Box) -> tuple[Text, ...]:
+def read(reader: TextReader, images: ImageStore, image: ImageRef, region: Box) -> tuple[TextLine, ...]:
     """Return the text in `region` of an image, in reading order, unsure readings included. Boxes are in px of the image.
 
     Raises ToolError as the reader does.
@@ -205,7 +205,7 @@ def read(reader: TextReader, images: ImageStore, image: ImageRef, region: Box) -
         if not text or inside is None:
             continue
         box = inside.scaled(width / size[0], height / size[1]).shifted(*region.ints()[:2])
-        found.append(Text(text=text, confidence=one.confidence, box=box, cut=_cut(inside, size, image, region)))
+        found.append(TextLine(text=text, confidence=one.confidence, box=box, cut=_cut(inside, size, image, region)))
     return tuple(found)
 
 
@@ -238,14 +238,14 @@ def _cut(box: Box, size: tuple[int, int], image: ImageRef, region: Box) -> tuple
     return tuple(side for side, reached in ends if reached)
 
 
-def _compared(first: Sequence[Text], second: Sequence[Text], panes: Sequence[View], names: Sequence[str]) -> str:
+def _compared(first: Sequence[TextLine], second: Sequence[TextLine], panes: Sequence[View], names: Sequence[str]) -> str:
     """Return in words what is read in one of two images only, and what in both; "" where there is no text to speak of.
 
     Spaces and line breaks make no difference. An unsure reading counts where it agrees with a sure one, or is in its place:
     otherwise a line that is read at 0.86 in one image and at 0.84 in the other would seem to be gone.
     """
-    only_1: list[Text] = []
-    both: list[Text] = []
+    only_1: list[TextLine] = []
+    both: list[TextLine] = []
     rest = list(second)
     for one in first:
         same = _run(one, rest)
@@ -255,7 +255,7 @@ def _compared(first: Sequence[Text], second: Sequence[Text], panes: Sequence[Vie
         rest = [t for t in rest if t not in same]
         if one.sure or all(t.sure for t in same):
             both.append(one)
-    only_2: list[Text] = []
+    only_2: list[TextLine] = []
     for one in rest:
         same = _run(one, only_1)
         if not same:
@@ -276,7 +276,7 @@ def _compared(first: Sequence[Text], second: Sequence[Text], panes: Sequence[Vie
     return "; ".join([*parts, *([f"in both: {_listed(both)}"] if both else [])])
 
 
-def _run(one: Text, others: Sequence[Text]) -> Sequence[Text]:
+def _run(one: TextLine, others: Sequence[TextLine]) -> Sequence[TextLine]:
     """Return the consecutive `others` that together have the text of `one`: "EXIT", "12" for "EXIT 12". () for none."""
     wanted = _letters(one.text)
     for start in range(len(others)):
@@ -290,13 +290,13 @@ def _run(one: Text, others: Sequence[Text]) -> Sequence[Text]:
     return ()
 
 
-def _worth_telling(own: Sequence[tuple[Text, Box]], others: Sequence[tuple[Text, Box]]) -> list[Text]:
+def _worth_telling(own: Sequence[tuple[TextLine, Box]], others: Sequence[tuple[TextLine, Box]]) -> list[TextLine]:
     """Return the sure texts, and the unsure ones in whose place the other image has a sure one."""
     sure = [place for text, place in others if text.sure]
     return [text for text, place in own if text.sure or any(place.intersection(other) is not None for other in sure)]
 
 
-def _place(text: Text, pane: View) -> Box:
+def _place(text: TextLine, pane: View) -> Box:
     """Return the text's box in px of the picture, from the pane's corner."""
     return pane.from_origin(text.box).shifted(-pane.window.x0, -pane.window.y0)
 
@@ -306,6 +306,6 @@ def _letters(text: str) -> str:
     return "".join(unicodedata.normalize("NFKC", text).split())
 
 
-def _listed(texts: Sequence[Text]) -> str:
+def _listed(texts: Sequence[TextLine]) -> str:
     more = f" and {len(texts) - LISTED} more" if len(texts) > LISTED else ""
     return ", ".join(t.quoted for t in texts[:LISTED]) + more

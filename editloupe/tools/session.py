@@ -87,7 +87,7 @@ class Picture:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class ToolAnswer:
     """The answer to one call."""
 
     tool: str
@@ -142,7 +142,7 @@ class Session:
         with self._lock:
             self._conversation, self.store = Conversation(panes=panes), store
 
-    def call(self, tool: str, arguments: Mapping[str, Json]) -> Shown:
+    def call(self, tool: str, arguments: Mapping[str, Json]) -> ToolAnswer:
         """Call a tool and return its answer.
 
         Raises ToolError, which says how to correct the call, and ToolFailed where the tool raised what it should not have.
@@ -167,7 +167,7 @@ class Session:
             return Picture(name=name, panes=panes, png=store.encoded(image, _PNG).data, origins=origins)
 
         kept = dict.fromkeys(view.image for view in observation.kept)
-        return Shown(
+        return ToolAnswer(
             tool=tool,
             version=self.toolbox.tools[tool].version,
             observation=observation,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from editloupe.errors import ConfigError, StorageError
-from editloupe.viewer.pages import Run, Site, assets
+from editloupe.viewer.pages import Site, SiteRun, assets
 from editloupe.viewer.reader import RunSample
 from editloupe.viewer.rows import thumbs
 
@@ -65,7 +65,7 @@ def export(site: Site, out: Path, *, progress: Callable[[int, int], None] = lamb
     return Exported(index=out / "index.html", pages=writer.pages, pictures=writer.pictures, size_bytes=writer.size)
 
 
-def _sample(writer: _Writer, run: Run, sample: RunSample) -> None:
+def _sample(writer: _Writer, run: SiteRun, sample: RunSample) -> None:
     page = writer.put(f"{run.folder}samples/{sample.slug}.html").decode()
     # The page's own links say which pictures it shows; text cannot look like one, since its quotes are escaped.
     for address in dict.fromkeys(_PICTURE.findall(page)):

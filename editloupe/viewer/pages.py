@@ -92,7 +92,7 @@ class Response:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class SiteRun:
     """One run on a site."""
 
     reader: RunReader
@@ -116,7 +116,7 @@ class Run:
 class Site:
     """Several runs under one root, or one that is the root itself."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[SiteRun, ...]
     live: bool = False
     """Served, so that pages ask for news; a static site does not."""
     numbers: Numbers = field(default_factory=Numbers)
@@ -132,10 +132,10 @@ class Site:
             name = slug(reader.name).rpartition("-")[0] or "run"
             folder = next(f for n in count(1) if (f := name if n == 1 else f"{name}-{n}") not in taken)
             taken.add(folder)
-            runs.append(Run(reader=reader, folder=f"{folder}/" if len(readers) > 1 else ""))
+            runs.append(SiteRun(reader=reader, folder=f"{folder}/" if len(readers) > 1 else ""))
         return cls(runs=tuple(runs), live=live, numbers=Numbers(prices=prices or Prices()))
 
-    def run(self, folder: str) -> Run | None:
+    def run(self, folder: str) -> SiteRun | None:
         return next((run for run in self.runs if run.folder == folder), None)
 
     @property
@@ -162,7 +162,7 @@ class Site:
                 run = self.run("")
         return None if run is None else self._in_run(run, parts)
 
-    def _in_run(self, run: Run, parts: list[str]) -> Response | None:
+    def _in_run(self, run: SiteRun, parts: list[str]) -> Response | None:
         match parts:
             case [""]:
                 return Response(status=HTTPStatus.FOUND, location=f"/{run.folder}index.html")
@@ -207,7 +207,7 @@ class Site:
         """Return the list of runs."""
         return _page("runs.html", self, None, "")
 
-    def run_page(self, run: Run) -> str:
+    def run_page(self, run: SiteRun) -> str:
         """Return one run: numbers, plots, the sample table."""
         reader, metrics = run.reader, run.metrics
         samples = reader.samples()
@@ -224,7 +224,7 @@ class Site:
             ],
         )  # fmt: skip
 
-    def report_page(self, run: Run) -> str:
+    def report_page(self, run: SiteRun) -> str:
         """Return the protocol's tables and plots of every judge of a run."""
         return _page("report.html", self, run, "", report=self.numbers.report(run.reader))
 
@@ -264,7 +264,7 @@ class Site:
         _, run, sample, first = columns[0]
         return {"case": case, "columns": columns, "parting": parting, "sample": sample, "question": first.name}
 
-    def rows(self, run: Run) -> str:
+    def rows(self, run: SiteRun) -> str:
         """Return the sample table's data as JSON, with what its filters offer."""
         samples, metrics = run.reader.samples(), run.metrics
         columns = questions(samples, metrics)
@@ -283,7 +283,7 @@ class Site:
             found.append(self._rows[key][1])
         return f'{head[:-1]},"rows":[{",".join(found)}]}}'
 
-    def sample_page(self, run: Run, sample: RunSample) -> str:
+    def sample_page(self, run: SiteRun, sample: RunSample) -> str:
         """Return one sample: its images, every verdict step by step."""
         metrics, edit = run.metrics, sample.sample
         position, total, before, behind = run.reader.around(sample.slug)
@@ -310,7 +310,7 @@ class Site:
             several=len(names) > 1, area=target_area(edit) if edit else None,
         )  # fmt: skip
 
-    def _others(self, run: Run, sample: RunSample) -> list[tuple[Run, RunSample, list[tuple[str, str]]]]:
+    def _others(self, run: SiteRun, sample: RunSample) -> list[tuple[SiteRun, RunSample, list[tuple[str, str]]]]:
         """The same sample in other runs, and under other editors, with the answers as (words, colour)."""
         found = []
         for other in self.runs:
@@ -347,7 +347,7 @@ def _page_version(reader: RunReader, sample: RunSample) -> str:
     return f"{len(sample.findings)}.{sum(f.seconds for f in sample.findings):.4f}.{len(sizes)}.{sum(sizes)}"
 
 
-def _page(template: str, site: Site, run: Run | None, up: str, **values: object) -> str:
+def _page(template: str, site: Site, run: SiteRun | None, up: str, **values: object) -> str:
     """up: from the page to its run's folder."""
     root = up + ("../" if run is not None and run.folder else "")
     return _ENVIRONMENT.get_template(template).render(

@@ -43,7 +43,7 @@ class Mark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class ShownPicture:
     """A picture of an observation."""
 
     image: ImageRef
@@ -62,7 +62,7 @@ class Call:
     call: ToolCall
     observation: Observation | None = None
     """None while it runs."""
-    pictures: tuple[Shown, ...] = ()
+    pictures: tuple[ShownPicture, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class TimelineStep:
     """USD; None if no price is known."""
 
 
-class Verdict:
+class SampleVerdict:
     """One finding, or a trace that is still being written. A trace that cannot be read costs its steps and nothing else."""
 
     def __init__(
@@ -205,14 +205,14 @@ class Verdict:
             cost = _cost(self.judge, step.usage, prices)
             yield TimelineStep(id=id_, number=number, step=step, parsed=parsed, calls=tuple(calls), cost=cost)
 
-    def _pictures(self, observation: Observation, aliases: Sequence[str], step: str) -> Iterator[Shown]:
+    def _pictures(self, observation: Observation, aliases: Sequence[str], step: str) -> Iterator[ShownPicture]:
         for image, alias in zip(observation.images, aliases, strict=False):
             yield self._shown(image, alias, [v for v in observation.views if v.image == image], step)
         for image in dict.fromkeys(v.image for v in observation.kept):
             views = [v for v in observation.kept if v.image == image]
             yield self._shown(image, "Plain crop", views, step, kept=True)
 
-    def _shown(self, image: ImageRef, alias: str, views: list[View], step: str, *, kept: bool = False) -> Shown:
+    def _shown(self, image: ImageRef, alias: str, views: list[View], step: str, *, kept: bool = False) -> ShownPicture:
         found: dict[tuple[str, Box], Mark] = {}
         for view in views:
             if view.origin == image:
@@ -229,7 +229,7 @@ class Verdict:
             )
             found.setdefault((sha, view.region), place)
         op = views[0].op.replace("_", " ") if views else ""
-        return Shown(image=image, name=alias, op=op, on=tuple(found.values()), kept=kept)
+        return ShownPicture(image=image, name=alias, op=op, on=tuple(found.values()), kept=kept)
 
     def _crops(self) -> Iterator[Mark]:
         """The boxes of all crops, for the images at the top; a picture of a whole image has none."""
@@ -252,18 +252,18 @@ class Verdict:
                 )
 
 
-def verdicts(reader: RunReader, sample: RunSample, metrics: Mapping[str, Metric], prices: Prices) -> list[Verdict]:
+def verdicts(reader: RunReader, sample: RunSample, metrics: Mapping[str, Metric], prices: Prices) -> list[SampleVerdict]:
     """Return every verdict on a sample, each followed by the forks that continue it; then what is being judged just now."""
-    found: list[Verdict] = []
+    found: list[SampleVerdict] = []
     for finding in sample.findings:
-        found.append(Verdict(reader, sample, metrics, prices, finding, finding.trace))
+        found.append(SampleVerdict(reader, sample, metrics, prices, finding, finding.trace))
         family = {finding.trace: found[-1].id}
         for path in reader.forks(finding.trace) if finding.trace else ():
-            fork = Verdict(reader, sample, metrics, prices, None, path, family)
+            fork = SampleVerdict(reader, sample, metrics, prices, None, path, family)
             if fork.fork:
                 family[path] = fork.id
                 found.append(fork)
-    return found + [Verdict(reader, sample, metrics, prices, None, path) for path in sample.open]
+    return found + [SampleVerdict(reader, sample, metrics, prices, None, path) for path in sample.open]
 
 
 def arguments(given: Mapping[str, Json]) -> list[tuple[str, str]]:

@@ -10,8 +10,8 @@ from scipy import stats
 
 from editloupe.stats.agreement import (
     Cells,
+    LabelScale,
     Paired,
-    Scale,
     confusion,
     figures,
     label_figures,
@@ -19,7 +19,7 @@ from editloupe.stats.agreement import (
 from editloupe.stats.bootstrap import Drawing, draws
 from editloupe.stats.weighted import CORRELATIONS
 
-FOUR = Scale(values=(1, 2, 3, 4), names=("a", "b", "c", "d"))
+FOUR = LabelScale(values=(1, 2, 3, 4), names=("a", "b", "c", "d"))
 
 
 def paired(x: list[float | None], y: list[float | None]) -> Paired:
@@ -56,7 +56,7 @@ def test_kappa_exact_match_and_alpha_by_hand():
     """
     x = [1.0] * 4 + [2.0] * 3 + [1.0] + [2.0] * 2
     y = [1.0] * 4 + [2.0] * 3 + [2.0] + [1.0] * 2
-    found = label_figures(paired(x, y), Scale(values=(1, 2), names=("no", "yes")))
+    found = label_figures(paired(x, y), LabelScale(values=(1, 2), names=("no", "yes")))
     assert found["exact"].value == pytest.approx(0.7)
     assert found["kappa"].value == pytest.approx(0.4)
     assert found["weighted_kappa"].value == pytest.approx(0.4)
@@ -76,7 +76,7 @@ def test_quadratic_weights_by_hand():
 
 
 def test_names_without_order_have_no_distances():
-    found = label_figures(paired([0, 1, 2], [0, 1, 1]), Scale(values=(0, 1, 2), names=("x", "y", "z"), ordered=False))
+    found = label_figures(paired([0, 1, 2], [0, 1, 1]), LabelScale(values=(0, 1, 2), names=("x", "y", "z"), ordered=False))
     assert set(found) == {"exact", "kappa", "alpha_nominal"}
 
 

@@ -11,7 +11,7 @@ from editloupe.data.folders import Folder
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.outputs import with_outputs
 from editloupe.data.rows import Loaded, assemble, named, rating_notes, read_row
-from editloupe.data.tables import ENDINGS, Table, read_table
+from editloupe.data.tables import ENDINGS, MetadataTable, read_table
 from editloupe.errors import DataError, SampleError
 
 LAYOUT: Final = "metadata.jsonl, metadata.csv or metadata.parquet with source_file_name, edited_file_name and instruction"
@@ -59,7 +59,7 @@ def _files(root: Path) -> list[Path]:
     return [file for ending in ENDINGS if (file := root / f"metadata{ending}").is_file()]
 
 
-def _check_columns(table: Table, *, with_edited: bool) -> None:
+def _check_columns(table: MetadataTable, *, with_edited: bool) -> None:
     needed = ("source_file_name", *(("edited_file_name",) if with_edited else ()), "instruction")
     missing = [name for name in needed if name not in table.columns]
     if not missing or not table.columns:

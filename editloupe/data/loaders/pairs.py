@@ -11,7 +11,7 @@ from editloupe.data.folders import Folder, ImageFile, RowError, open_folder, pla
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.outputs import with_outputs
 from editloupe.data.rows import Loaded, RejectedRow, Row, assemble, named, rating_notes, read_row, rejected
-from editloupe.data.tables import Table, TableLine, read_table
+from editloupe.data.tables import MetadataTable, TableLine, read_table
 from editloupe.errors import DataError, SampleError
 from editloupe.values import Json
 
@@ -89,7 +89,7 @@ def _stems(folder: Folder, name: str) -> dict[str, list[str]]:
     return stems
 
 
-def _table(folder: Folder, before: Mapping[str, Sequence[str]]) -> Table:
+def _table(folder: Folder, before: Mapping[str, Sequence[str]]) -> MetadataTable:
     found = _instructions(folder.root)
     if len(found) != 1:
         seen = f"found {', '.join(f.name for f in found)}; keep one" if found else "found none of them"
@@ -106,7 +106,7 @@ def _table(folder: Folder, before: Mapping[str, Sequence[str]]) -> Table:
     return table
 
 
-def _text_table(file: Path, before: Mapping[str, Sequence[str]]) -> Table:
+def _text_table(file: Path, before: Mapping[str, Sequence[str]]) -> MetadataTable:
     """Read `stem<TAB>instruction` lines, or a single line that holds for every image."""
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -124,7 +124,7 @@ def _text_table(file: Path, before: Mapping[str, Sequence[str]]) -> Table:
         lines.append(TableLine(number=number, values=values, fault=None if tab else fault))
     if not lines:
         raise SampleError("is empty; expected lines of a file's stem, a tab and the instruction", file=file)
-    return Table(file=file, columns=("name", "instruction"), lines=tuple(lines), text_only=True)
+    return MetadataTable(file=file, columns=("name", "instruction"), lines=tuple(lines), text_only=True)
 
 
 def _name_column(columns: Sequence[str]) -> str | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
-from editloupe.models.batching import Loaded, Network
+from editloupe.models.batching import LoadedModel, Network
 from editloupe.models.detect.base import FAMILIES, Detection, DetectionResult, Weights, clean_box
 from editloupe.models.devices import Device, fitting, import_torch
 from editloupe.models.weights import missing_parameters, quietly, refused
@@ -27,7 +27,7 @@ MAX_BATCH: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Detector(Loaded):
+class _Detector(LoadedModel):
     """transformers' model."""
 
     processor: Any

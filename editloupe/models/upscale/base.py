@@ -20,7 +20,7 @@ from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MissingExtra, ToolError
 from editloupe.imaging.align import resize
 from editloupe.imaging.geometry import spans
-from editloupe.models.batching import Loaded, Network
+from editloupe.models.batching import LoadedModel, Network
 from editloupe.models.devices import Device, check_device, fitting, import_torch
 from editloupe.models.weights import digest_of, find_file, load_tensors
 
@@ -79,7 +79,7 @@ def _shared(weights: Path, digest: str, device: str) -> Upscaler:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Upscaler(Loaded):
+class _Upscaler(LoadedModel):
     """The module takes B×3×H×W, RGB 0..1, to B×3×(scale·H)×(scale·W)."""
 
     scale: int

@@ -19,7 +19,7 @@ from editloupe.data.folders import Folder, RowError
 from editloupe.data.loaders.base import BoxFile, DataSet
 from editloupe.data.outputs import with_outputs
 from editloupe.data.rows import OWN_COLUMNS, DataRow, Loaded, RejectedRow, Row, assemble, named, rating_notes, read_row
-from editloupe.data.tables import Table, TableLine, read_table
+from editloupe.data.tables import MetadataTable, TableLine, read_table
 from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.values import Json
 
@@ -129,7 +129,7 @@ def read_mapping(path: Path | None) -> Mapped:
     return Mapped(where=f"the section [boxes] of {where}", **merged)
 
 
-def _keys(table: Table, mapping: Mapped) -> tuple[dict[str, str], list[str]]:
+def _keys(table: MetadataTable, mapping: Mapped) -> tuple[dict[str, str], list[str]]:
     """Return the key of each field that the rows have, and notes on the choice."""
     keys: dict[str, str] = {}
     notes = []
@@ -193,7 +193,9 @@ def _below(folder: str, name: str) -> str:
     return name if name.replace("\\", "/").startswith(f"{folder}/") else f"{folder}/{name}"
 
 
-def _with_sidecar(rows: Sequence[Row], table: Table, mapping: Mapped, folder: Folder, notes: list[str]) -> list[Row]:
+def _with_sidecar(
+    rows: Sequence[Row], table: MetadataTable, mapping: Mapped, folder: Folder, notes: list[str]
+) -> list[Row]:
     """Add boxes from the sidecar to rows without: by id, else by image if only one row has that image."""
     boxes: dict[tuple[str, str], tuple[Quad, ...]] = {}
     stated: dict[tuple[str, str], set[str | None]] = {}

@@ -187,9 +187,9 @@ def _scatter(name: str, editor: str, metric: Metric, points: Sequence[tuple[floa
     count = f"{len(points)} sample{'s' * (len(points) != 1)}"
     if windows:
         r = correlation(windows)
-        told = f"no correlation: {r.why}" if r.value is None else f"r = {r.value:+z.2f}"
-        trend_title = f"mean of windows of {WINDOW} samples ({told})"
-        description = f"{count}; the trend of windows of {WINDOW} has {told}."
+        fit = f"no correlation: {r.why}" if r.value is None else f"r = {r.value:+z.2f}"
+        trend_title = f"mean of windows of {WINDOW} samples ({fit})"
+        description = f"{count}; the trend of windows of {WINDOW} has {fit}."
     else:
         have = "has" if len(points) == 1 else "have"
         trend_title = f"No trend: it takes windows of {WINDOW} samples, and {count} {have} a box and a score"
