@@ -42,10 +42,7 @@ _HEADING: Final = 1.35
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """One axis: `low` to `high` in data units, laid on px `start` to `end` (end < start for a y axis, which grows upwards).
-
-    log: positions follow log10, and low is above 0.   ticks: (value, its label).
-    """
+    """One axis: `low` to `high` in data units, laid on px `start` to `end`; a y axis grows upwards, so that end < start."""
 
     low: float
     high: float
@@ -53,7 +50,9 @@ class Axis:
     end: float
     title: str
     ticks: tuple[tuple[float, str], ...]
+    """Value and label of each."""
     log: bool = False
+    """Whether positions follow log10; `low` is then above 0."""
 
     def px(self, value: float) -> float:
         """Where a value lies, in px; one outside low..high lies on the nearer end."""

@@ -45,16 +45,16 @@ class LabelScale:
 
 @dataclass(frozen=True, kw_only=True)
 class Paired:
-    """Two readings of n items, NaN where one is missing.
-
-    x, y: n float64.   clusters: the source image of each.   names: who they are, in words ("the judge", "people").
-    An item is asked for where y has a reading; it is judged where x has one too.
-    """
+    """Two readings of n items. An item is asked for where y has a reading; it is judged where x has one too."""
 
     x: Floats
+    """n float64, NaN where the first reading is missing."""
     y: Floats
+    """n float64, NaN where the second reading is missing."""
     clusters: tuple[Hashable, ...]
+    """The source image of each item."""
     names: tuple[str, str] = ("the judge", "people")
+    """Who the readings are of, in words."""
 
     @classmethod
     def of(
