@@ -1,0 +1,1 @@
+"""Run folders as a stranger might make them."""
