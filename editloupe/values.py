@@ -25,6 +25,14 @@ else:
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text. Raises ValueError for text that is no JSON, and for one nested too deep to read."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
 def canonical_json(value: Json) -> str:
     """Return the one text of a JSON value: keys sorted, no spaces, UTF-8 kept, NaN and infinity refused (ValueError)."""
     return _CANONICAL.encode(value)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
-import yaml
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 from typer import Argument, Option
@@ -17,6 +16,7 @@ from typer import Argument, Option
 from editloupe.backends.base import settled as settled_uri
 from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, folded
 from editloupe.errors import ConfigError
+from editloupe.runs.folders import read_yaml
 from editloupe.values import Json
 
 _FIELDS: Final = {**JudgeConfig.model_fields, **RunConfig.model_fields}
@@ -248,12 +248,7 @@ def read_config(path: Path) -> dict[str, Json]:
 
 
 def _mapping(path: Path, expected: str) -> Mapping[Any, Any]:
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not YAML: {error}") from error
+    data = read_yaml(path)
     if not isinstance(data, Mapping) or not data:
         raise ConfigError(f"{path}: expected {expected}")
     return data

@@ -5,7 +5,6 @@ Two judges are compared on the samples that both could judge; each one's coverag
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,7 +38,7 @@ from editloupe.scores import Metric, Score
 from editloupe.stats.agreement import Figure, Paired, confusion, figures, label_figures
 from editloupe.stats.bootstrap import DRAWING, Drawing, Estimate, mean
 from editloupe.stats.significance import Significance, holm, mcnemar, signed_ranks
-from editloupe.values import Serialisable, is_empty, sample_key
+from editloupe.values import Serialisable, is_empty, parse_json, sample_key
 
 _ORDERED: Final = ("exact", "kappa", "weighted_kappa", "alpha_ordinal", "spearman", "bias")
 _UNORDERED: Final = ("exact", "kappa", "alpha_nominal")
@@ -487,7 +486,7 @@ def tool_calls(judge: Judged) -> dict[str, int]:
             # Parsing every line of every trace would take minutes in a large run.
             if b'"kind":"tool_call"' in line:
                 try:
-                    counts[str(json.loads(line)["call"]["name"])] += 1
+                    counts[str(parse_json(line)["call"]["name"])] += 1
                 except (ValueError, KeyError, TypeError):
                     continue
     return dict(counts.most_common())

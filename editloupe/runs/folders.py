@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -10,11 +9,14 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from editloupe.errors import ConfigError, EditLoupeError, StorageError
 from editloupe.runs.index import RunIndex
-from editloupe.values import Json
+from editloupe.values import Json, parse_json
 
+_FILES = frozenset((".json", ".jsonl", ".yaml"))
+"""Endings of the files at the top of a run folder."""
 _SHA = re.compile(rb"[0-9a-f]{64}")
 
 
@@ -45,6 +47,45 @@ class Listed:
         }
 
 
+def check_contents(folder: Path) -> None:
+    """Raise ConfigError for a link, a pipe or a device in a run folder: what it leads to is not the run's.
+
+    A run may come from anybody. Only the entries are looked at, no file is opened.
+    """
+    pending = [folder]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        if Path(entry.path).parent == folder and Path(entry.name).suffix in _FILES:
+                            raise ConfigError(f"{entry.path} is a folder; expected a file of the run")
+                        pending.append(Path(entry.path))
+                    elif not entry.is_file(follow_symlinks=False):
+                        kind = "a link" if entry.is_symlink() else "no plain file"
+                        raise ConfigError(
+                            f"{entry.path} is {kind}; a run folder holds only its own files and folders. If you trust it, "
+                            "put a copy of what it stands for in its place"
+                        )
+        except FileNotFoundError:
+            continue  # a run that is being written
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the content of a YAML file. Raises ConfigError for a file that cannot be read, and for one that is no YAML."""
+    # Only those who write or judge need it.
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path} is nested too deep to be read") from error
+
+
 def runs_below(folder: Path) -> Iterator[Listed]:
     """Yield every run at or below `folder`, by name, without searching inside runs. Raises ConfigError: no folder."""
     if not folder.is_dir():
@@ -58,7 +99,8 @@ def runs_below(folder: Path) -> Iterator[Listed]:
 
 def _listed(folder: Path) -> Listed:
     try:
-        info = json.loads((folder / "run.json").read_bytes())
+        check_contents(folder)
+        info: Any = parse_json((folder / "run.json").read_bytes())
         judges = tuple(str(judge["backend"]) for judge in info["judges"].values())
         with RunIndex(folder) as index:
             findings = folder / "findings.jsonl"
@@ -71,7 +113,7 @@ def _listed(folder: Path) -> Listed:
 def is_written(folder: Path) -> bool:
     """Return whether the process that took a run's lock is alive on this machine; False for another machine."""
     try:
-        owner = json.loads((folder / "run.owner").read_bytes())
+        owner: Any = parse_json((folder / "run.owner").read_bytes())
         process = int(owner["process"])
         if owner["host"] != socket.gethostname():
             return False

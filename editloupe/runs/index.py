@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from editloupe.errors import ConfigError
-from editloupe.values import sample_key
+from editloupe.values import parse_json, sample_key
 
 LARGE: Final = 2**20
 """Bytes of samples and findings from which an index is worth its file; smaller runs are read whole."""
@@ -181,7 +180,7 @@ def _made(where: str) -> sqlite3.Connection:
 def _columns(line: bytes) -> tuple[object, ...] | None:
     """Return a line's values from `id` on; None if it is neither a sample nor a finding."""
     try:
-        data = json.loads(line)
+        data = parse_json(line)
         if "task_id" not in data:
             row = data.get("rejected", data)
             id_, editor = str(row["id"]), str(row["editor"])

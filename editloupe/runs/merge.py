@@ -8,18 +8,16 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import yaml
-
 from editloupe.backends.request_diff import short
 from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import PENDING, Finding
-from editloupe.runs.folders import bring, place, same_file
+from editloupe.runs.folders import bring, place, read_yaml, same_file
 from editloupe.runs.store import RunStore
 from editloupe.traces.lineage import FORKS, family
 from editloupe.traces.record import aside_path, set_aside
-from editloupe.values import Json
+from editloupe.values import Json, parse_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +76,7 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
 def _config(folders: Iterable[Path]) -> Mapping[str, Json] | None:
     """Return the options of the first config.yaml in some folders; None if there is none."""
     path = next((path for folder in folders if (path := folder / "config.yaml").exists()), None)
-    options = None if path is None else yaml.safe_load(path.read_text(encoding="utf-8"))
+    options = None if path is None else read_yaml(path)
     return options if isinstance(options, Mapping) else None
 
 
@@ -163,7 +161,7 @@ def _with_parent(data: bytes, renamed: Mapping[str, str]) -> bytes | None:
     """Return a fork's file with its parent's new name in the header; None if it has no whole header."""
     line, newline, rest = data.partition(b"\n")
     try:
-        header = json.loads(line)
+        header = parse_json(line)
     except ValueError:
         return None
     if not newline or not isinstance(header, dict):

@@ -21,12 +21,12 @@ from editloupe.data import human
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
-from editloupe.runs.folders import is_written
+from editloupe.runs.folders import check_contents, is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
 from editloupe.scores import Metric, MetricSet
 from editloupe.traces.read import complete_lines, last_finding, read_trace
-from editloupe.values import Json, Sample, digest, sample_key
+from editloupe.values import Json, Sample, digest, parse_json, sample_key
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -317,7 +317,7 @@ class RunStore:
         found: list[Mapping[str, Json]] = []
         for path in sorted((self.folder / "probes").glob("*.json")):
             try:
-                data = json.loads(path.read_text(encoding="utf-8"))
+                data = parse_json(path.read_text(encoding="utf-8"))
             except (OSError, ValueError) as error:
                 self.problems.append(f"probes/{path.name}: cannot be read as JSON ({error}), left out")
                 continue
@@ -388,6 +388,7 @@ class RunStore:
         """Raise ConfigError for a file, and for a folder with files of anything but a run, even one killed at its start."""
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigError(f"{self.folder} is a file; --out needs a folder")
+        check_contents(self.folder)
         if self.folder.is_dir() and not (self.folder / "run.json").exists():
             own = {"run.lock", "run.owner", ".run.json.part", ".run.owner.part"}
             if any(path.name not in own for path in self.folder.iterdir()):
@@ -428,9 +429,10 @@ class RunStore:
                 _replace(path, new)
 
     def _load_info(self) -> None:
+        check_contents(self.folder)
         path = self.folder / "run.json"
         try:
-            info = json.loads(path.read_text(encoding="utf-8"))
+            info = parse_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ConfigError(f"{self.folder} is no run folder: it has no run.json") from None
         except (OSError, ValueError) as error:
@@ -484,7 +486,7 @@ class RunStore:
         for number, line in enumerate(lines, start=1):
             problem = ""
             try:
-                data = json.loads(line)
+                data = parse_json(line)
                 if isinstance(data, dict):
                     yield parse(data)
                 else:
@@ -565,7 +567,7 @@ def _storage(folder: Path) -> Iterator[None]:
 
 def _named(owner: Path) -> str:
     try:
-        data = json.loads(owner.read_bytes())
+        data = parse_json(owner.read_bytes())
         return f"process {data['process']} on {data['host']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"

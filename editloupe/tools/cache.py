@@ -26,7 +26,7 @@ from editloupe.data.images import ImageStore, write_whole
 from editloupe.findings import Observation
 from editloupe.models.devices import device_class
 from editloupe.tools.base import Tool, Toolbox, ToolContext, validated
-from editloupe.values import Json, canonical_json, digest
+from editloupe.values import Json, canonical_json, digest, parse_json
 
 _SCHEMA = 1
 _BLANK = re.compile("\ue000(\\d+)\ue001")
@@ -101,7 +101,7 @@ class ToolCache:
     def _kept(self, key: str, images: ImageStore) -> Observation | None:
         """Return the answer of that key; None where there is none, the file is damaged, or one of its pictures is gone."""
         try:
-            data = json.loads((self._folder / key[:2] / f"{key}.json").read_bytes())
+            data = parse_json((self._folder / key[:2] / f"{key}.json").read_bytes())
             found = Observation.from_json(data["observation"])
         except (OSError, ValueError, KeyError, TypeError, AssertionError):
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from editloupe.traces.events import (
     Note,
     ToolResult,
 )
+from editloupe.values import parse_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def parse_lines(lines: Iterable[bytes], *, name: str) -> tuple[list[Event], list
     problems: list[str] = []
     for number, line in enumerate(lines, start=1):
         try:
-            data = json.loads(line)
+            data = parse_json(line)
         except ValueError as error:
             problems.append(f"{name}, line {number}: not JSON ({error})")
             continue

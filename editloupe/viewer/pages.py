@@ -212,7 +212,8 @@ class Site:
         reader, metrics = run.reader, run.metrics
         samples = reader.samples()
         listed = reader.info.info.get("judges")
-        kinds = {judge.get("kind") for judge in listed.values()} if isinstance(listed, dict) else set()
+        judges = listed.values() if isinstance(listed, dict) else ()
+        kinds = {judge.get("kind") for judge in judges if isinstance(judge, dict)}
         return _page(
             "run.html", self, run, "", judges=self.numbers.judges(reader), counts=_counts(reader, samples),
             problems=reader.store.problems, spec=reader.info.spec, mode=reader.info.options().get("mode"),

@@ -112,9 +112,7 @@ def set_in(file: str, *path: str, value: Any) -> Kind:
 
 def source(**changes: Any) -> Kind:
     """Change how the first sample names its source image."""
-    return lambda run, outside: rows(
-        run / "samples.jsonl", lambda row: {**row, "source": {**row["source"], **changes}}
-    )
+    return lambda run, outside: rows(run / "samples.jsonl", lambda row: {**row, "source": {**row["source"], **changes}})
 
 
 KINDS |= {
@@ -243,7 +241,9 @@ def _(run: Path, outside: Path) -> None:
 @kind("an event that names a picture by a path")
 def _(run: Path, outside: Path) -> None:
     path = trace(run)
-    path.write_text(path.read_text().replace('"sha256":"', '"sha256":"../../outside/').replace('"sha256": "', '"sha256": "../'))
+    path.write_text(
+        path.read_text().replace('"sha256":"', '"sha256":"../../outside/').replace('"sha256": "', '"sha256": "../')
+    )
 
 
 @kind("events of other types")
