@@ -81,7 +81,8 @@ def open_backend(
         import openai
     except ImportError as error:
         raise ConfigError(f"backend {uri.provider!r} needs the package openai: pip install 'openai>=2.30,<4'") from error
-    # A proxy from the environment has no business between us and a server on this machine.
+    # A proxy from the environment has no business between us and a server on this machine. A redirect would take
+    # the pictures elsewhere.
     trust_env = not is_loopback(endpoint.url)
     # The SDK's client is httpx's up to 2 and httpx2's from 3 on.
     library: Any = importlib.import_module("httpx" if int(openai.__version__.partition(".")[0]) < 3 else "httpx2")
@@ -94,7 +95,7 @@ def open_backend(
             api_key=endpoint.key or "none",
             base_url=endpoint.url,
             max_retries=0,
-            http_client=http_client(verify=certificates, trust_env=trust_env),
+            http_client=http_client(verify=certificates, trust_env=trust_env, follow_redirects=False),
         )
 
     return OpenAIBackend(endpoint, ClientPool(new_client), service=service, policy=policy)

@@ -244,7 +244,16 @@ def backend_error(error: Exception, endpoint: Endpoint) -> BackendError:
         error.body = _clean(error.body, endpoint)
     error.args = tuple(clean_text(str(a), endpoint.scrub) for a in error.args)
     if isinstance(error, openai.APIStatusError):
-        return _failure(error.status_code, error.body, endpoint, retry_after_s=retry_after_s(error.response.headers))
+        wait, location = retry_after_s(error.response.headers), error.response.headers.get("location")
+        if 300 <= error.status_code < 400 and location:
+            location = clean_text(location, endpoint.scrub)
+            return Rejected(
+                f"{endpoint.where}: HTTP {error.status_code} sends to another address, {location}, and is "
+                f"not followed; {_BASE_URL_HINT}",
+                status=error.status_code,
+                for_all=True,
+            )
+        return _failure(error.status_code, error.body, endpoint, retry_after_s=wait)
     cause = error.__cause__ or error
     kind = type(cause).__name__
     if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIConnectionError) and "Timeout" not in kind:

@@ -772,3 +772,14 @@ def test_a_backend_that_is_forgotten_closes_its_connections(bench: Bench) -> Non
         pass
     del backend
     assert client.is_closed()
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_not_followed(bench: Bench, status: int):
+    other = bench.serve(says("I am another server"))
+    away: dict[str, str] = {"Location": f"{other.url}/chat/completions"}
+    backend = bench.backend(lambda handler, request: handler.answer(status, b"", away), policy=RetryPolicy(attempts=3))
+    with pytest.raises(Rejected, match=f"{status}.*another address") as caught:
+        backend.complete(HELLO, STORE)
+    assert other.url in str(caught.value)
+    assert (len(bench.server.seen), other.seen) == (1, [])
