@@ -50,12 +50,15 @@ _NEGATION = frozenset({"not", "no", "never", "non", "nor", "neither", "without",
 _DOUBT = frozenset(
     {"maybe", "perhaps", "possibly", "probably", "almost", "nearly", "hardly", "but", "however", "although", "though",
      "except", "unless", "if", "would", "could", "might", "should", "wait", "actually", "instead", "rather", "unsure",
-     "uncertain", "doubt", "false", "untrue", "opposite", "far", "zero", "lacking", "fails", "excluded", "ruled", "says",
+     "uncertain", "unclear", "unlikely", "doubt", "guess", "guessing", "hard", "depends", "disagree", "ignore", "false",
+     "untrue", "incorrect", "mistaken", "opposite", "far", "zero", "none", "nothing", "lacking", "fail", "fails", "failed",
+     "misses", "missed", "barely", "excluded", "ruled", "says",
      "say", "said", "claims", "claim", "claimed", "caption", "according", "nicht", "kein", "keine", "keineswegs", "pas"}
 )  # fmt: skip
 """Words with which a reason beside a label takes it back, doubts it or quotes it."""
 _TAKEN_BACK = frozenset({"back", "kidding", "example"})
 """Words with which a short line after a label takes it back."""
+_IS_WRONG = re.compile(r"\b(?:is|was|be|seems|looks)(?: \w+)? wrong\b")
 _PREDICATE = frozenset({"is", "was", "are", "does", "can", "will", "has", "had", "seems"})
 """Words that begin a sentence whose subject is the label, and no reason for it."""
 _NOT_IN_CHINESE = re.compile("[不没非未无]")
@@ -126,7 +129,14 @@ def parse_choice(
     def refused(status: str, problem: str) -> ReplyError:
         return ReplyError(status, f"{problem}; {expected}; found {shown}")
 
-    text = _in_json(_FORMATTING.sub(" ", _SERVER_MARKS.sub("", text)))
+    wording = [phrase for name, aliases in options for phrase in (name, *aliases)]
+    for pattern in (_SERVER_MARKS, _FORMATTING, _CONFIDENCE):
+        # An option may hold what else is decoration: "$5", "<b>", "Which cup?".
+        if not any(map(pattern.search, wording)):
+            text = pattern.sub(" ", text)
+    if any(map(_QUESTION.search, wording)):
+        text = _QUESTION.sub(" ", text)
+    text = _in_json(text)
     whole = fold(text)
     if not whole:
         raise ReplyError("unparsed", f"the answer is empty; {expected}")
@@ -216,7 +226,7 @@ class _Line:
 
 def _read(line: str, phrases: Mapping[str, str]) -> list[_Line]:
     """Return a line, in two parts where it gives an option and then a reason."""
-    line = _CONFIDENCE.sub("", _LINE_MARK.sub("", line))
+    line = _LINE_MARK.sub("", line)
     mark = _LIST_MARK.match(line)
     if mark and fold(mark[1]) not in phrases:
         line = line[mark.end() :]
@@ -256,9 +266,11 @@ def _in_json(text: str) -> str:
 
 def _explains(words: Sequence[str]) -> bool:
     """Return whether words behind an option give a reason, and neither negate nor doubt it."""
-    long = len(words) >= 3 or (any(len(w) >= 3 and not w.isascii() for w in words))
+    if len(words) < 3 and not any(len(word) >= 3 and not word.isascii() for word in words):
+        return False
     negated = not _NEGATION.isdisjoint(words) or any(map(_NOT_IN_CHINESE.search, words))
-    return long and not negated and _DOUBT.isdisjoint(words) and words[0] not in _PREDICATE
+    taken_back = not _DOUBT.isdisjoint(words) or words[0] in _PREDICATE or _IS_WRONG.search(" ".join(words))
+    return not negated and not taken_back
 
 
 def _given(name: str) -> str:

@@ -94,12 +94,20 @@ def parse_reply(
 def _own_thoughts(text: str) -> tuple[list[str], str]:
     """Return the thoughts in the model's own tags, and the text without them.
 
-    Without its opening tag a thought begins with the text; without its closing tag it goes on to the end.
+    Without its opening tag a thought begins with the text; without its closing tag it goes on to the end. In a block of the
+    protocol that is closed, such a tag is text.
     """
     thoughts: list[str] = []
-    rest, begun, inside = "", 0, False
-    for tag in TAGS.finditer(text):
-        if not tag["own"] or (inside and not closes(tag)):
+    rest, begun, inside, block = "", 0, False, 0
+    tags = list(TAGS.finditer(text))
+    for index, tag in enumerate(tags):
+        if tag.start() < block:
+            continue
+        if not tag["own"]:
+            if not inside and not closes(tag):
+                block = next((t.start() for t in tags[index + 1 :] if t.lastgroup == tag.lastgroup), 0)
+            continue
+        if inside and not closes(tag):
             continue
         part, begun = text[begun : tag.start()], tag.end()
         if not closes(tag):

@@ -141,6 +141,8 @@ def _listen(host: str, port: int) -> socket.socket:
         # From here on a client is not refused, however long the rest of the start takes.
         return socket.create_server(address, family=family, backlog=2048, dualstack_ipv6=both)
     except OSError as error:
+        # The error of `create_server` repeats the address; a name that is not found has no number of the system.
+        reason = error if isinstance(error, socket.gaierror) or error.errno is None else os.strerror(error.errno)
         raise ConfigError(
-            f"--host {host} --port {port}: cannot listen there ({error.strerror or error}); name another, or --port 0"
+            f"--host {host} --port {port}: cannot listen there ({reason}); name another, or --port 0"
         ) from error

@@ -123,8 +123,10 @@ def plain_stem(name: str) -> str:
 
 def open_folder(path: Path, store: ImageStore, *, what: str) -> Folder:
     """Open `path` as a Folder. Raises DataError where it is no folder."""
+    if not path.exists():
+        raise DataError(f"{path}: no such folder; expected {what}")
     if not path.is_dir():
-        raise DataError(f"{path}: {'is a file' if path.exists() else 'no such folder'}; expected a folder: {what}")
+        raise DataError(f"{path}: is a file; expected a folder: {what}")
     if not os.access(path, os.R_OK | os.X_OK):
         raise DataError(f"{path}: the folder cannot be read (no permission); expected {what}")
     return Folder(path, store)

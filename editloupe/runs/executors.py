@@ -35,17 +35,22 @@ def at_once(
     ended: SimpleQueue[Future[Result]] = SimpleQueue()
     threads = ThreadPoolExecutor(width, thread_name_prefix="judge")
     with threads if pool is None else nullcontext(pool) as pool:
-        while True:
-            while len(running) < width and not stop.is_set() and (item := take()) is not None:
-                future = pool.submit(work, item)
-                running.add(future)
-                future.add_done_callback(ended.put)
-            if not running:
-                return
-            try:
-                # A time-out keeps the main thread open to signals.
-                future = ended.get(timeout=0.2)
-            except Empty:
-                continue
-            running.discard(future)
-            yield future.result()
+        try:
+            while True:
+                while len(running) < width and not stop.is_set() and (item := take()) is not None:
+                    future = pool.submit(work, item)
+                    running.add(future)
+                    future.add_done_callback(ended.put)
+                if not running:
+                    return
+                try:
+                    # A time-out keeps the main thread open to signals.
+                    future = ended.get(timeout=0.2)
+                except Empty:
+                    continue
+                running.discard(future)
+                yield future.result()
+        finally:
+            # What waits in a pool of the caller's would still be asked.
+            for future in running:
+                future.cancel()

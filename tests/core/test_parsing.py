@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from editloupe.answers import LabelRule, Labels, RecordOf
+from editloupe.answers import LabelRule, Labels, OneOf, RecordOf
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice
+from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice, without_name
 from editloupe.rubrics import load_rubric
 
 DLEBENCH = load_rubric("dlebench")
@@ -209,6 +209,20 @@ def test_options_need_no_values(answer: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("answer", "options"),
+    [
+        ("$5", ("$5", "$10")),
+        ("Answer: $10", ("$5", "$10")),
+        ("Which cup?", ("Which cup?", "Which bowl?")),
+        ("<b>", ("<b>", "<i>")),
+        ("Answer: Confidence: high", ("Confidence: high", "Confidence: low")),
+    ],
+)
+def test_an_option_may_hold_what_else_is_decoration(answer: str, options: tuple[str, ...]) -> None:
+    assert OneOf(options=options).parse(answer).name in answer
+
+
+@pytest.mark.parametrize(
     ("answer", "status"), [("B (7)", "off_menu"), ("A or B", "contradictory"), ("Cannot Judge", "abstained")]
 )
 def test_options_without_values_take_no_number_beside_them(answer: str, status: str) -> None:
@@ -282,7 +296,7 @@ def test_the_table_of_the_documentation_is_true() -> None:
     for answers, outcome in rows:
         for answer in re.findall(r"`([^`]+)`", answers):
             if outcome.startswith("the label"):
-                assert IF.parse(answer).name == "Over Modification", answer
+                assert IF.parse(without_name(answer, "instruction_following")).name == "Over Modification", answer
             else:
                 assert _status(answer) == outcome.strip("`")
             checked += 1

@@ -89,3 +89,15 @@ def test_a_file_that_is_no_trace_is_refused(content: bytes, tmp_path: Path):
         read_trace(tmp_path / "t.jsonl")
     with pytest.raises(TraceError, match="cannot be read"):
         read_trace(tmp_path / "none.jsonl")
+
+
+def test_a_message_that_holds_nan_was_changed(tmp_path: Path):
+    path = written(tmp_path / "t.jsonl")
+    with TraceWriter(path) as writer:
+        writer.append(header())
+        writer.append(message("one", None))
+    text = path.read_text(encoding="utf-8")
+    assert '"carry"' not in text
+    path.write_text(text.replace('"role":"user"', '"role":"user","carry":{"x":NaN}'), encoding="utf-8")
+    trace = read_trace(path)
+    assert len(trace.tampering) == 1 and "hash mismatch" in trace.tampering[0]
