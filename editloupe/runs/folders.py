@@ -54,8 +54,9 @@ def check_contents(folder: Path) -> None:
     """
     pending = [folder]
     while pending:
+        place = pending.pop()
         try:
-            with os.scandir(pending.pop()) as entries:
+            with os.scandir(place) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         if Path(entry.path).parent == folder and Path(entry.name).suffix in _FILES:
@@ -67,8 +68,10 @@ def check_contents(folder: Path) -> None:
                             f"{entry.path} is {kind}; a run folder holds only its own files and folders. If you trust it, "
                             "put a copy of what it stands for in its place"
                         )
-        except FileNotFoundError:
-            continue  # a run that is being written
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # a run that is being written, or none
+        except OSError as error:
+            raise ConfigError(f"{place} cannot be read: {error.strerror or error}") from error
 
 
 def read_yaml(path: Path) -> Any:
