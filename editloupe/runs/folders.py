@@ -54,9 +54,9 @@ def check_contents(folder: Path) -> None:
     """
     pending = [folder]
     while pending:
-        place = pending.pop()
+        current = pending.pop()
         try:
-            with os.scandir(place) as entries:
+            with os.scandir(current) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         if Path(entry.path).parent == folder and Path(entry.name).suffix in _FILES:
@@ -71,7 +71,7 @@ def check_contents(folder: Path) -> None:
         except (FileNotFoundError, NotADirectoryError):
             continue  # a run that is being written, or none
         except OSError as error:
-            raise ConfigError(f"{place} cannot be read: {error.strerror or error}") from error
+            raise ConfigError(f"{current} cannot be read: {error.strerror or error}") from error
 
 
 def read_yaml(path: Path) -> Any:
