@@ -388,13 +388,14 @@ class RunStore:
         """Raise ConfigError for a file, and for a folder with files of anything but a run, even one killed at its start."""
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigError(f"{self.folder} is a file; --out needs a folder")
-        check_contents(self.folder)
         if self.folder.is_dir() and not (self.folder / "run.json").exists():
             own = {"run.lock", "run.owner", ".run.json.part", ".run.owner.part"}
             if any(path.name not in own for path in self.folder.iterdir()):
                 raise ConfigError(
                     f"{self.folder} holds other files and is no run; name an empty or a new folder with --out"
                 )
+        if self.folder.is_dir():
+            check_contents(self.folder)
 
     def _visited(self, spec: RunSpec, judges: Mapping[str, Json]) -> dict[str, Json]:
         before = self.spec.record
@@ -429,8 +430,9 @@ class RunStore:
                 _replace(path, new)
 
     def _load_info(self) -> None:
-        check_contents(self.folder)
         path = self.folder / "run.json"
+        if os.path.lexists(path):
+            check_contents(self.folder)
         try:
             info = parse_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:

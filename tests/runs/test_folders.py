@@ -255,3 +255,10 @@ sys.stdin.readline()
         first.stdin.write("\n")
         first.stdin.close()
     RunStore.edit(gallery).close()
+
+
+def test_a_folder_of_something_else_is_refused_before_it_is_searched(edits: Callable[..., Path], tmp_path: Path, editloupe):
+    (tmp_path / "home" / "deep").mkdir(parents=True)
+    (tmp_path / "home" / "deep" / "link").symlink_to("/etc/passwd")
+    code, _, err = editloupe("judge", edits(1), "--out", tmp_path / "home")
+    assert code == 2 and "holds other files and is no run" in err
