@@ -134,7 +134,7 @@ class _Pivot:
                 *(Column(title=column.title, keys=column.keys) for column in self.columns.values()),
             ),
             rows=tuple(replace(row, keys={**single, **row.keys}) for row in rows),
-            caption=" ".join(filter(None, (self._caption(), spec.caption))),
+            caption=" ".join(filter(None, (self._caption(), *self._left_out(split), spec.caption))),
             keys=keys,
             plots=tuple(self._plots(name, split)),
         )
@@ -161,7 +161,8 @@ class _Pivot:
             for (column, _), own, n in zip(split, known, counts, strict=True):
                 # Where columns rest on different rows, each says on how many.
                 note = "" if alike or self.by_metric else f"{n} {nouns if n != 1 else noun}"
-                cell = self._cell(column, macro(spec, column.metrics, own), [s for of in own for s in of], macro=True)
+                whole = [s for of in own if figure(spec, column.metrics, of).mean is not None for s in of]
+                cell = self._cell(column, macro(spec, column.metrics, own), whole, macro=True)
                 cells.append(replace(cell, note=note))
             least, most = min(counts), max(counts)
             sentence = f"Mean of {least if alike else f'{least} to {most}'} of {len(spec.order)} {nouns}{reading}"
@@ -230,6 +231,20 @@ class _Pivot:
         sentence = f"{sentence}, {interval}; (judged/asked)." if drawn else f"{sentence}; (judged/asked)."
         lower = [metric.short for metric in self.metrics if metric.better == "lower"]
         return f"{sentence} Lower is better: {', '.join(lower)}." if lower else sentence
+
+    def _left_out(self, split: Sequence[tuple[_Column, Mapping[str, list[Score]]]]) -> Iterable[str]:
+        """Yield a sentence for each column whose mean over rows leaves out a row that only some of its metrics have."""
+        spec = self.spec
+        for column, found in split if spec.cell == "macro" else ():
+            there = [row for row in spec.order if row in found]
+            partly = [
+                row for row in there
+                if figure(spec, column.metrics, found[row]).mean is None
+                and any(figure(spec, [metric], found[row]).mean is not None for metric in column.metrics)
+            ]  # fmt: skip
+            if partly and len(column.metrics) > 1:
+                where = "" if len(split) == 1 or self.by_metric else f" of {column.title}"
+                yield f"The mean{where} leaves out {', '.join(partly)}: not every metric has a number there."
 
     def _plots(self, name: str, split: Sequence[tuple[_Column, Mapping[str, list[Score]]]]) -> Iterable[Plot]:
         """A radar of the listed rows, a polygon a column."""

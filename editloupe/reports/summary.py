@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from editloupe.errors import ConfigError
@@ -173,13 +173,15 @@ def figure(spec: TableSpec, metrics: Sequence[Metric], scores: Sequence[Score]) 
 
 
 def macro(spec: TableSpec, metrics: Sequence[Metric], rows: Iterable[Sequence[Score]]) -> Mean:
-    """Return the mean over the rows where something was judged; of several metrics as `figure`.
+    """Return the mean over the rows that have a number for every metric; of several metrics the mean of their means.
 
-    A row where nothing was judged is missing, not zero.
+    A row without a number is missing, not zero. What was asked in it counts as asked.
     """
     rows = list(rows)
-    cells = [_mean_of([figure(spec, [metric], own) for own in rows]) for metric in metrics]
-    return cells[0] if len(cells) == 1 else _mean_of(cells, whole=True)
+    whole = [own for own in rows if figure(spec, metrics, own).mean is not None]
+    cells = [_mean_of([figure(spec, [metric], own) for own in whole]) for metric in metrics]
+    found = cells[0] if len(cells) == 1 else _mean_of(cells, whole=True)
+    return replace(found, asked=sum(figure(spec, metrics, own).asked for own in rows))
 
 
 def present(spec: TableSpec, metrics: Sequence[Metric], rows: Iterable[Sequence[Score]]) -> int:

@@ -142,18 +142,21 @@ def test_where_nothing_is_missing_there_is_one_reading(write: Callable[..., Path
     assert figures(rows, "mean over types")["mean"] == 50.0
 
 
-def test_a_type_that_one_criterion_could_not_judge_gives_no_interval_but_the_mean(
+def test_a_type_that_one_criterion_could_not_judge_is_left_out_of_the_overall_mean(
     write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
 ):
     samples = [edit(f"{t}{i}", edit_type=t) for t in ("color", "count") for i in range(4)]
     labels = {
-        (row["id"], criterion): "(refused)" if (row["edit_type"], criterion) == ("count", VC) else (bad, good)[number % 2]
-        for number, row in enumerate(samples)
-        for criterion, bad, good in ((IF, LOST, BEST), (VC, COLLAPSE, PERFECT))
+        (row["id"], criterion): "(refused)" if (row["edit_type"], criterion) == ("count", VC) else label
+        for row in samples
+        for criterion, label in ((IF, LOST if row["edit_type"] == "count" else BEST), (VC, PERFECT))
     }
-    found = figures(records(reported(write(labels, samples=samples)), "scores-overall"), "mean over types")
-    # IF over two types 50, VC over one 50.
-    assert (found["mean"], found["low"]) == (50.0, None)
+    report = reported(write(labels, samples=samples))
+    found = figures(records(report, "scores-overall"), "mean over types")
+    # Colour alone has both: 100. IF over two types and VC over one would be 50 and 100: 75.
+    assert (found["mean"], found["judged"], found["asked"]) == (100.0, 8, 16)
+    caption = report["judges"][0]["tables"]["scores-overall"]["caption"]
+    assert "The mean leaves out Change Count: not every metric has a number there." in caption
 
 
 def test_labels_by_editor_tell_what_fails(write: Callable[..., Path], editloupe: Program):
