@@ -18,7 +18,6 @@ an alias), an option that does not exist. `CANNOT_JUDGE` is read like an option 
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from editloupe.errors import ReplyError
+from editloupe.values import parse_json
 
 CANNOT_JUDGE: Final = "Cannot Judge"
 """The words with which a judge abstains. No option may be called so."""
@@ -252,8 +252,8 @@ def without_name(text: str, metric: str) -> str:
 def _in_json(text: str) -> str:
     """Return what a JSON object gives as the answer, with its score; the text itself if it is no such object."""
     try:
-        data = json.loads(re.sub(r"^\s*```\w*|```\s*$", "", text))
-    except (ValueError, RecursionError):
+        data = parse_json(re.sub(r"^\s*```\w*|```\s*$", "", text))
+    except ValueError:
         return text
     if not isinstance(data, dict):
         return text

@@ -10,7 +10,7 @@ import shutil
 import signal
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +18,11 @@ import pytest
 import typer.main
 from PIL import Image
 
-from editloupe import cli
+from editloupe import cli, plugins
 from editloupe.data.images import ImageStore
 from editloupe.traces import GALLERY
 from editloupe.values import Sample, Turn
+from tests.toys.install import install
 
 # Weights that this machine happens to have change no test: no settings, an empty model cache, no download. Before any
 # import of huggingface_hub, which reads them once.
@@ -152,3 +153,14 @@ def edits(tmp_path: Path) -> Callable[..., Path]:
 def gallery(tmp_path: Path) -> Path:
     """A copy of the gallery that may be written to."""
     return Path(shutil.copytree(GALLERY, tmp_path / "gallery"))
+
+
+@pytest.fixture(scope="module")
+def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The toy package, installed."""
+    site = install(tmp_path_factory.mktemp("site"))
+    sys.path.insert(0, str(site))
+    plugins.forget()
+    yield
+    sys.path.remove(str(site))
+    plugins.forget()

@@ -33,8 +33,7 @@ def at_once(
     running: set[Future[Result]] = set()
     # Each says itself that it is done: asking all of them costs more with every one that runs.
     ended: SimpleQueue[Future[Result]] = SimpleQueue()
-    threads = ThreadPoolExecutor(width, thread_name_prefix="judge")
-    with threads if pool is None else nullcontext(pool) as pool:
+    with ThreadPoolExecutor(width, thread_name_prefix="judge") if pool is None else nullcontext(pool) as pool:
         try:
             while True:
                 while len(running) < width and not stop.is_set() and (item := take()) is not None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from editloupe import plugins
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.data.images import ImageStore
@@ -19,20 +17,11 @@ from editloupe.data.samples import Loaded
 from editloupe.values import Sample, Turn
 from tests.conftest import final
 from tests.setups import open_with, run_over
-from tests.toys.install import install
 
 Program = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The toy package, installed."""
-    site = install(tmp_path_factory.mktemp("site"))
-    sys.path.insert(0, str(site))
-    plugins.forget()
-    yield
-    sys.path.remove(str(site))
-    plugins.forget()
+pytestmark = pytest.mark.usefixtures("toys")
 
 
 def asked(request: Request) -> int:

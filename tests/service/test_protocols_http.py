@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from editloupe import plugins
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.runs.store import RunStore
@@ -17,18 +14,8 @@ from editloupe.scores import Binary, Interval, Metric, Real, Score
 from editloupe.service.http_models import options_out, reward_of
 from tests.conftest import final
 from tests.service.loopback_judge import edit, serving
-from tests.toys.install import install
 
-
-@pytest.fixture(scope="module", autouse=True)
-def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The toy package, installed."""
-    site = install(tmp_path_factory.mktemp("site"))
-    sys.path.insert(0, str(site))
-    plugins.forget()
-    yield
-    sys.path.remove(str(site))
-    plugins.forget()
+pytestmark = pytest.mark.usefixtures("toys")
 
 
 def parser(*objects: str) -> ScriptedLMM:

@@ -6,15 +6,13 @@ import csv
 import html
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
-from editloupe import plugins
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.config import JudgeConfig, RunConfig
@@ -33,20 +31,11 @@ from editloupe.values import Sample, Turn
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
 from tests.conftest import final
-from tests.toys.install import install
 
 V1 = Path(__file__).parents[1] / "golden" / "runs_v1"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The toy package, installed."""
-    site = install(tmp_path_factory.mktemp("site"))
-    sys.path.insert(0, str(site))
-    plugins.forget()
-    yield
-    sys.path.remove(str(site))
-    plugins.forget()
+pytestmark = pytest.mark.usefixtures("toys")
 
 
 @pytest.fixture(scope="module")
