@@ -10,7 +10,6 @@ import hashlib
 import io
 import struct
 import threading
-import uuid
 import warnings
 import zlib
 from collections import OrderedDict
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
 
+from editloupe import files
 from editloupe.errors import ImageError
 from editloupe.values import ImageRef
 
@@ -134,7 +134,7 @@ class ImageStore:
                 raise ImageError(
                     f"{path}: {size:,} bytes is more than the limit of {MAX_BYTES:,}; compress or scale it down"
                 )
-            data = path.read_bytes()
+            data = files.read_bytes(path)
         except FileNotFoundError:
             raise ImageError(f"{path}: no such file; expected an image") from None
         except OSError as error:
@@ -170,7 +170,7 @@ class ImageStore:
         for path in candidates:
             if path is not None and path.is_file():
                 try:
-                    found = path.read_bytes()
+                    found = files.read_bytes(path)
                 except OSError:
                     continue  # another candidate may hold them; the error below lists all
                 if hashlib.sha256(found).hexdigest() == ref.sha256:
@@ -258,7 +258,8 @@ class ImageStore:
             with self._lock:
                 self._memory.setdefault(ref.sha256, data)
         else:
-            write_whole(blob, data)
+            assert self.folder is not None
+            files.write_whole(blob, data, below=self.folder.parent)
 
     def _blob(self, ref: ImageRef) -> Path | None:
         if self.folder is None:
@@ -437,11 +438,3 @@ def _to_srgb(colour: Image.Image, profile: bytes, notes: list[str]) -> Image.Ima
         return colour
     notes.append("ICC profile converted to sRGB")
     return converted
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write the file whole or not at all: a reader never sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".part-{uuid.uuid4().hex}")
-    temporary.write_bytes(data)
-    temporary.replace(path)

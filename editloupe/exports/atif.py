@@ -30,12 +30,12 @@ def write_atif(source: Source, folder: Path, *, progress: Callable[[int], None] 
     """
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARKER).exists())):
         raise ConfigError(f"{folder} holds other files; name an empty or a new folder with --atif")
-    with whole(folder / MARKER) as file:
+    with whole(folder / MARKER, below=folder) as file:
         file.write(b"editloupe wrote these trajectories; it may write them again.\n")
     written = 0
     for episode in source.episodes():
         path = folder / PurePosixPath(episode.name).with_suffix(".json")
-        with whole(path) as file:
+        with whole(path, below=folder) as file:
             file.write(json_bytes(_Writer(source, folder, path).trajectory(episode), indent=1) + b"\n")
         written += 1
         progress(written)
@@ -178,7 +178,7 @@ class _Writer:
         name = f"images/{path.parent.name}/{path.name}"
         copy = self.folder / name
         if not copy.exists():
-            with whole(copy) as file:
+            with whole(copy, below=self.folder) as file:
                 file.write(path.read_bytes())
         return self.up + name
 

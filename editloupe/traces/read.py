@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from editloupe import files
 from editloupe.chat import Message, Reply, ToolCall, message_hash
 from editloupe.errors import TraceError
 from editloupe.findings import Finding, Observation, Step
@@ -111,7 +112,7 @@ def last_finding(events: Iterable[Event]) -> Finding | None:
 def read_trace(path: Path) -> Trace:
     """Read and verify a trace file. Raises TraceError if there is no file, no header, or a newer schema."""
     try:
-        data = path.read_bytes()
+        data = files.read_bytes(path)
     except OSError as error:
         raise TraceError(f"{path}: the trace cannot be read: {error.strerror or error}") from error
     lines, end = complete_lines(data)

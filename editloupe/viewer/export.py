@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from editloupe import files
 from editloupe.errors import ConfigError, StorageError
 from editloupe.viewer.pages import Site, SiteRun, assets
 from editloupe.viewer.reader import RunSample
@@ -46,7 +47,7 @@ def export(site: Site, out: Path, *, progress: Callable[[int, int], None] = lamb
         for run in site.runs:
             # What was written here before may be of another run; a page that is not linked any more would mislead.
             for old in (out / run.folder / "samples").glob("*.html"):
-                old.unlink()
+                files.unlink(old, below=out)
             writer.put(f"{run.folder}rows.js")
             for sample in run.reader.samples():
                 _sample(writer, run, sample)
@@ -101,9 +102,5 @@ class _Writer:
             self.pictures += bool(self.put(address))
 
     def write(self, name: str, data: bytes) -> None:
-        path = self._out / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.part")
-        temporary.write_bytes(data)
-        temporary.replace(path)
+        files.write_whole(self._out / name, data, below=self._out)
         self.size += len(data)
