@@ -75,9 +75,9 @@ def _sample(writer: _Writer, run: SiteRun, sample: RunSample) -> None:
         writer.put_picture(f"{run.folder}thumbs/{name[:2]}/{name}")
     named = [f.trace for f in sample.findings if f.trace]
     for trace in (*named, *(fork for name in named for fork in run.reader.forks(name)), *sample.open):
-        path = run.reader.inside(trace)
-        if path is not None:
-            writer.write(f"{run.folder}{path.relative_to(run.reader.folder).as_posix()}", path.read_bytes())
+        data = run.reader.trace(trace)
+        if data is not None:
+            writer.write(f"{run.folder}{trace}", data)
 
 
 class _Writer:
@@ -85,6 +85,7 @@ class _Writer:
 
     def __init__(self, site: Site, out: Path) -> None:
         self._site, self._out = site, out
+        self._pictures: set[str] = set()
         self.pages = self.pictures = self.size = 0
 
     def put(self, address: str) -> bytes:
@@ -97,8 +98,9 @@ class _Writer:
         return found.body
 
     def put_picture(self, address: str) -> None:
-        """Write a picture if it was not written before."""
-        if not (self._out / address).exists():
+        """Write a picture once."""
+        if address not in self._pictures:
+            self._pictures.add(address)
             self.pictures += bool(self.put(address))
 
     def write(self, name: str, data: bytes) -> None:
