@@ -10,11 +10,17 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
+from editloupe.errors import ConfigError, EditLoupeError
+from editloupe.values import check_extent
+
+_MOST_KEYS: Final = 100_000
 PART: Final = ".part-"
 """Beginning of the name of a file that is being written."""
 
@@ -30,6 +36,64 @@ def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file. Raises OSError as `open_plain`."""
     with open_plain(path) as file:
         return file.read()
+
+
+def read_text(path: Path, what: str, *, error: type[EditLoupeError] = ConfigError, if_missing: str = "") -> str:
+    """Return the text of a user's file, in UTF-8, its lines ended by newlines.
+
+    what: the beginning of messages, such as "prices FILE".   if_missing: what else to say of a file that is not there.
+    Raises `error`.
+    """
+    try:
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as cause:
+        raise error(f"{what} is not UTF-8 (byte {cause.start}); save it as UTF-8") from cause
+    except OSError as cause:
+        hint = if_missing if isinstance(cause, FileNotFoundError) else ""
+        raise error(f"{what} cannot be read: {cause.strerror or cause}{hint}") from cause
+    except ValueError as cause:  # a name with NUL
+        raise error(f"{what} cannot be read: {cause}") from cause
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_toml(path: Path, what: str, *, error: type[EditLoupeError] = ConfigError, if_missing: str = "") -> dict[str, Any]:
+    """Return the tables of a user's TOML file. Raises as `read_text`, also for what is no TOML or nested too deep."""
+    text = read_text(path, what, error=error, if_missing=if_missing)
+    return cast("dict[str, Any]", _parsed(tomllib.loads, (), text, f"{what} is not valid TOML", error))
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the content of a YAML file. Raises ConfigError as `read_text` and `read_toml` do."""
+    # Only those who write or judge need it.
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def flatten_mapping(self, node: yaml.MappingNode) -> None:
+            super().flatten_mapping(node)
+            if len(node.value) > _MOST_KEYS:
+                raise ValueError(f"a mapping has more than {_MOST_KEYS:,} keys")
+
+    # A value that is not of the type of its tag raises any of these.
+    refused = (yaml.YAMLError, LookupError, AttributeError, TypeError, ArithmeticError)
+    text = read_text(path, str(path))
+    return _parsed(partial(yaml.load, Loader=Loader), refused, text, f"{path} is not YAML", ConfigError)
+
+
+def _parsed(
+    parse: Callable[[str], Any],
+    refused: tuple[type[Exception], ...],
+    text: str,
+    problem: str,
+    error: type[EditLoupeError],
+) -> Any:
+    try:
+        value = parse(text)
+        check_extent(value)
+    except RecursionError as cause:
+        raise error(f"{problem}: it is nested too deep") from cause
+    except (*refused, ValueError) as cause:
+        raise error(f"{problem}: {cause}") from cause
+    return value
 
 
 def append(path: Path, *, below: Path, new: bool = False) -> BinaryIO:
@@ -129,5 +193,5 @@ def _plain(descriptor: int, mode: str, path: Path) -> BinaryIO:
         return cast(BinaryIO, os.fdopen(descriptor, mode))
     os.close(descriptor)
     if stat.S_ISDIR(kind):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise IsADirectoryError(errno.EISDIR, "it is a folder; expected a file", str(path))
     raise OSError(errno.EINVAL, "it is a pipe or a device; put its content into a file", str(path))

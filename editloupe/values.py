@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
@@ -22,6 +23,8 @@ else:
     # The same type as pydantic reads it: a recursive alias of covariant parts is more than it can resolve.
     from pydantic import JsonValue as Json
 
+_DEEPEST: Final = 100
+_MOST: Final = 1_000_000
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -31,6 +34,33 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
+
+
+def check_extent(value: object) -> None:
+    """Raise ValueError for a value of lists and objects that is nested too deep, or too large, to be worked with.
+
+    Every part counts as often as it occurs: with YAML's aliases a short text stands for more than fits into memory.
+    """
+    parts = [value]
+    for _ in range(_DEEPEST):
+        within = (p.values() if isinstance(p, dict) else p for p in parts if isinstance(p, dict | list | tuple))
+        parts = list(islice(chain.from_iterable(within), _MOST + 1))
+        if not parts:
+            return
+        if len(parts) > _MOST:
+            raise ValueError(f"holds more than {_MOST:,} values")
+    raise ValueError(f"is nested too deep, in more than {_DEEPEST} levels")
+
+
+def finite(value: object) -> float | None:
+    """Return a number as a float; None for a truth value, for anything else, and for what is not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def canonical_json(value: Json) -> str:

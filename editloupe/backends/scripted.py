@@ -8,7 +8,6 @@ the first line.
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,8 @@ from editloupe.backends.base import BackendURI, Traits
 from editloupe.chat import Finish, Reply, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
+from editloupe.files import read_bytes
+from editloupe.values import parse_json
 
 Line: TypeAlias = str | Reply | Exception
 Script: TypeAlias = Callable[[Request], Line]
@@ -87,7 +88,7 @@ def open_backend(uri: BackendURI) -> ScriptedLMM:
     if not uri.model:
         raise ConfigError("scripted needs a file: scripted/replies.jsonl")
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as error:
         raise ConfigError(f"script {path} cannot be read: {error.strerror or error}") from error
     lines = [_parse(line, f"{path}, line {number}") for number, line in enumerate(data.splitlines(), 1) if line.strip()]
@@ -98,7 +99,7 @@ def open_backend(uri: BackendURI) -> ScriptedLMM:
 
 def _parse(line: bytes, where: str) -> Line:
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except ValueError as error:
         raise ConfigError(f"{where}: not JSON ({error}); expected a string or an object") from error
     if isinstance(value, str):

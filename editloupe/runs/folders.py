@@ -75,21 +75,6 @@ def check_contents(folder: Path) -> None:
             raise ConfigError(f"{current} cannot be read: {error.strerror or error}") from error
 
 
-def read_yaml(path: Path) -> Any:
-    """Return the content of a YAML file. Raises ConfigError for a file that cannot be read, and for one that is no YAML."""
-    # Only those who write or judge need it.
-    import yaml
-
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not YAML: {error}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path} is nested too deep to be read") from error
-
-
 def runs_below(folder: Path) -> Iterator[Listed]:
     """Yield every run at or below `folder`, by name, without searching inside runs. Raises ConfigError: no folder."""
     if not folder.is_dir():

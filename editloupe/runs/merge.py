@@ -16,7 +16,7 @@ from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError
 from editloupe.findings import PENDING, Finding
-from editloupe.runs.folders import bring, place, read_yaml, same_file
+from editloupe.runs.folders import bring, place, same_file
 from editloupe.runs.store import RunStore
 from editloupe.traces.lineage import FORKS, family
 from editloupe.traces.record import aside_path, set_aside
@@ -84,7 +84,7 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
 def _config(folders: Iterable[Path]) -> Mapping[str, Json] | None:
     """Return the options of the first config.yaml in some folders; None if there is none."""
     path = next((path for folder in folders if (path := folder / "config.yaml").exists()), None)
-    options = None if path is None else read_yaml(path)
+    options = None if path is None else files.read_yaml(path)
     return options if isinstance(options, Mapping) else None
 
 

@@ -23,7 +23,7 @@ from editloupe.data import human
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
-from editloupe.runs.folders import check_contents, is_written, read_yaml
+from editloupe.runs.folders import check_contents, is_written
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
 from editloupe.scores import Metric, MetricSet
@@ -423,8 +423,8 @@ class RunStore:
         import yaml
 
         path = self.folder / "config.yaml"
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        options = config if config is not None else read_yaml(path) if text else None
+        text = files.read_text(path, str(path)) if path.exists() else ""
+        options = config if config is not None else files.read_yaml(path) if text else None
         if isinstance(options, Mapping):
             options = with_judges(options, self.info["judges"])
             new = _CONFIG_HEAD + yaml.safe_dump(options, sort_keys=False, allow_unicode=True)

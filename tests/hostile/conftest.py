@@ -5,7 +5,8 @@ from __future__ import annotations
 import resource
 import signal
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,12 @@ from editloupe.runs.execute import execute
 from editloupe.runs.setup import open_setup
 from tests.conftest import draw_edits
 
+Program = Callable[..., tuple[int, str, str]]
+
 SECONDS = 5
+"""Of one core: other processes may keep this one waiting."""
+HANGS = 60
+"""In s: what takes so long waits for something that never comes."""
 MEMORY = 8 << 30
 
 
@@ -43,17 +49,24 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 @pytest.fixture
-def in_time() -> Iterator[None]:
-    """Ends a command that hangs, or that fills the memory."""
+def program(editloupe: Program) -> Program:
+    """The program, which may take SECONDS of a core and MEMORY, and may not hang."""
 
     def late(*_: object) -> None:
-        raise AssertionError(f"it took more than {SECONDS} s")
+        raise AssertionError(f"it took more than {HANGS} s")
 
-    before = signal.signal(signal.SIGALRM, late)
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, hard))
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
-    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        before, (soft, hard) = signal.signal(signal.SIGALRM, late), resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, hard))
+        signal.alarm(HANGS)
+        began = time.process_time()
+        try:
+            return editloupe(*arguments)
+        finally:
+            took = time.process_time() - began
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, before)
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+            assert took < SECONDS
+
+    return run

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from editloupe.runs import index
+from tests.hostile.conftest import Program
 from tests.hostile.kinds import link, replaced, trace
 from tests.hostile.test_runs import COMMANDS, surroundings
-
-Program = Callable[..., tuple[int, str, str]]
 
 PLACES = ("blobs", "traces", "forks", "report", "cache", "probes", "run.lock", "run.owner", "run.json", "findings.jsonl",
           "samples.jsonl", "config.yaml", "index.sqlite", "report/.files.json", "report/report.md", "the trace",
