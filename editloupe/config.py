@@ -162,7 +162,7 @@ class RunConfig(_Strict):
     """Give no score if the entropy of the answers exceeds this many bits."""
 
     tools: Words | None = None
-    """Comma-separated tools on offer. Default: the paper's five."""
+    """Comma-separated tools on offer. Default: the five built-in ones."""
     ablate: Words = ()
     """Hide or falsify what tools show: black-crops, sham-differences or both."""
     device: str | None = None

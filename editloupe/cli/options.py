@@ -39,10 +39,12 @@ PANELS: Final[Mapping[str, Sequence[str]]] = {
 }
 """Every option of a run, in the order of `--help`."""
 
+_ORACLE: Final = "oracle crops by DLEBench's Eq. 1: the paper's rule for reference images, its use for crops is ours."
+
 ONLY_HERE: Final[Mapping[str, FieldInfo]] = {
     name: FieldInfo(annotation=kind, description=text)
     for name, kind, text in (
-        ("mode", str, "How the protocol asks, such as tool, oracle or plain."),
+        ("mode", str, f"How the protocol asks, such as tool, oracle or plain. {_ORACLE}"),
         ("rubric", str, "A built-in rubric or your own .toml file."),
         ("criteria", str, "Comma-separated criteria, such as if,vc. Default: all."),
         ("prompt", Path, "Your own template (.md) of the question."),

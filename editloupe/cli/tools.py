@@ -19,7 +19,7 @@ from editloupe import plugins
 from editloupe.cli.options import AsJson, with_options, words
 from editloupe.cli.output import fail, note, out, plain, print_json, say, table
 from editloupe.errors import ConfigError, DataError, ToolError, ToolFailed
-from editloupe.tools.base import PAPER_TOOLS, Describes, Prepares, Tool, Toolbox, open_toolbox, spec
+from editloupe.tools.base import BUILT_IN_TOOLS, Describes, Prepares, Tool, Toolbox, open_toolbox, spec
 from editloupe.tools.reading import describe_reader
 from editloupe.tools.session import Picture, ToolAnswer, open_session
 from editloupe.tools.settings import ToolSettings
@@ -28,13 +28,22 @@ from editloupe.values import Json
 NAMES: Final = ("Original Image", "Edited Image")
 """What the first and the second image of `tools call` are called, as in the judge's conversation."""
 
+_CREDITS: Final = (
+    "DLEBench (section 4.2) names four tools: Grounding, Zoom-In, Difference and Enhancer. Difference is "
+    "localize_differences, as in the paper's dialogues. detect_object is from the dialogues too: Grounding in words alone. "
+    "The paper enhances every crop with Real-ESRGAN; here small crops are enlarged (docs/tools.md)."
+)
+
 _with_weights = with_options("weights", ("device", "detector", "upscaler", "reader"))
 Weights = Mapping[str, str]
 
 
 @_with_weights
 def tools(context: typer.Context, weights: Weights) -> int:
-    """List the tools and which are absent here, or call one, load them, serve them."""
+    """List the tools and which are absent here, or call one, load them, serve them.
+
+    DLEBench names four tools: Grounding, Zoom-In, Difference and Enhancer. The list says which of the five is which.
+    """
     context.obj = ToolSettings.from_environment()
     settings = context.obj = _settings(context, weights)
     if context.invoked_subcommand:
@@ -48,6 +57,7 @@ def tools(context: typer.Context, weights: Weights) -> int:
 
     _table(box, names, ("Tool", "Arguments", "What it does"), row)
     say(describe_reader(settings))
+    say(_CREDITS)
     return 0
 
 
@@ -179,7 +189,7 @@ def _settings(context: typer.Context, weights: Weights) -> ToolSettings:
 
 
 def _everything(settings: ToolSettings) -> tuple[Toolbox, list[str]]:
-    names = [*PAPER_TOOLS, *(n for n in plugins.names("tools") if n not in PAPER_TOOLS)]
+    names = [*BUILT_IN_TOOLS, *(n for n in plugins.names("tools") if n not in BUILT_IN_TOOLS)]
     return open_toolbox(names, settings), names
 
 

@@ -53,7 +53,7 @@ class Judge:
         protocol: which questions are asked (`editloupe protocols`).
         mode, rubric, criteria, prompt: options of the protocol with names of their own; None for its defaults.
         options: further options of the protocol.   roles: backends for the protocol's other roles.
-        max_turns: turns with tool calls.   tools: names on offer; None for the paper's five.
+        max_turns: turns with tool calls.   tools: names on offer; None for the five built-in ones.
         tool_protocol: "text" (the paper's tags, the same for every backend), "native" or "auto".
         ablate: "black-crops", "sham-differences" or both (docs/tools.md).
         out: a run folder, which `editloupe show` opens and a later Judge continues; None keeps nothing. With `out`, close

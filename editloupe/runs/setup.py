@@ -20,7 +20,7 @@ from editloupe.protocols.base import EvalProtocol, make_protocol
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.judges import Entry
 from editloupe.tasks import Task
-from editloupe.tools.base import PAPER_TOOLS, Toolbox, open_toolbox
+from editloupe.tools.base import BUILT_IN_TOOLS, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json, digest
 
@@ -119,7 +119,7 @@ class MeasuresOnly:
 
 def open_setup(config: RunConfig) -> Setup:
     """Open everything that a config names. What is wrong with it is found here, before anything is spent (ConfigError)."""
-    offered = PAPER_TOOLS if config.tools is None else config.tools
+    offered = BUILT_IN_TOOLS if config.tools is None else config.tools
     protocol = make_protocol(config.protocol, config.option, tools=offered, budget=config.budget)
     offered = getattr(protocol, "tools", offered)
     weights = weights_of(config)

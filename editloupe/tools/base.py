@@ -26,8 +26,12 @@ from editloupe.values import Box, ImageRef, Json, View
 if TYPE_CHECKING:
     import jsonschema
 
-PAPER_TOOLS = ("grounding", "zoom_in", "localize_differences", "enhancer", "detect_object")
-"""The five tools by which DLEBench's agent looks (section 4.2); one that is not installed is said to be absent."""
+BUILT_IN_TOOLS = ("grounding", "zoom_in", "localize_differences", "enhancer", "detect_object")
+"""Tools on offer by default; one that is not installed is said to be absent.
+
+DLEBench names four (section 4.2): Grounding, Zoom-In, Difference and Enhancer. Its dialogues (Tables 8, 11 and 12) call
+Difference `localize_differences`, and an object detector that answers in words alone `detect_object`.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,11 +217,11 @@ def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
         raise ToolError(f"{tool.name}: wrong arguments: {where}: {first['msg']}") from error
 
 
-def open_toolbox(names: Iterable[str] = PAPER_TOOLS, settings: ToolSettings | None = None) -> Toolbox:
+def open_toolbox(names: Iterable[str] = BUILT_IN_TOOLS, settings: ToolSettings | None = None) -> Toolbox:
     """Return the named tools. One that cannot be offered is listed as absent, with its reason.
 
     settings: weights and device; None reads the environment (ToolSettings.from_environment).
-    Raises UnknownPlugin for a name that is not installed and not one of the paper's five.
+    Raises UnknownPlugin for a name that is not installed and not built in.
     Raises ConfigError where the settings name weights or a device that cannot be had.
     """
     settings = ToolSettings.from_environment() if settings is None else settings
@@ -226,7 +230,7 @@ def open_toolbox(names: Iterable[str] = PAPER_TOOLS, settings: ToolSettings | No
     tools: dict[str, Tool] = {}
     absent: dict[str, str] = {}
     for name in names:
-        if name in PAPER_TOOLS and name not in installed:
+        if name in BUILT_IN_TOOLS and name not in installed:
             absent[name] = "no installed package provides it"
             continue
         kind = plugins.load("tools", name)

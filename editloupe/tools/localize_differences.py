@@ -1,4 +1,8 @@
-"""`localize_differences`: where do two images differ? Crops side by side, boxes in the text."""
+"""`localize_differences`: where do two images differ? Crops side by side, boxes in the text.
+
+The Difference tool of DLEBench (section 4.2), under the name that its dialogues have (Tables 8, 11 and 12). How differences
+are found is ours, since the paper says no more than that it compares pixels.
+"""
 
 from __future__ import annotations
 

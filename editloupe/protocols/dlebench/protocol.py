@@ -4,8 +4,8 @@ Reproduced:
 - the two rubrics (Tables 3 and 5);
 - the Tool-driven mode (section 4.2, Eq. 2), the Oracle-guided mode and the plain LMM as a judge, with one base prompt for
   all three (section 5.3);
-- of the Oracle-guided mode: crops about each target by Eq. 1 for what concerns the target, the targets masked in white for
-  what concerns the rest;
+- of the Oracle-guided mode: crops about each target for what concerns the target, the targets masked in white for what
+  concerns the rest;
 - the normalised score (value − 1) / 3 × 100, and the worst label of several targets;
 - a criterion's average as the macro mean over the seven edit types, and the overall score as the mean of the criteria
   (Table 1 from Table 4).
@@ -14,6 +14,8 @@ Differs:
 - the wording of the prompts is ours, since the paper publishes none;
 - data without all seven types gets the macro mean over those present, printed as "k of 7 types", and a micro mean over all
   samples beside it;
+- the size of the crops follows Eq. 1: the paper's rule for making reference images (section 3.1), whose use here is ours;
+- the paper names four tools and enhances every crop; here there are five, and small crops are enlarged (docs/tools.md);
 - the frame and padding of crops and masks, and where a reference is shown, are left open by the paper and are options here.
 
 Not covered:
@@ -62,11 +64,11 @@ class DLEBenchOptions(RubricOptions):
     """What a run may set, and what the paper leaves open."""
 
     mode: Mode = "tool"
-    """tool: an agent with tools. oracle: with known boxes. plain: one look."""
+    """tool: an agent with tools. oracle: with known boxes, crops sized by Eq. 1 (our choice). plain: one look."""
     prompt: Annotated[OwnTemplate | None, BeforeValidator(_template)] = None
     """Your own template (.md) of the question. It knows `criterion`, `instruction`, `images` and `focus`."""
     lambda_max: float = geometry.LAMBDA_MAX
-    """Eq. 1, for the crops of the oracle mode."""
+    """λ of Eq. 1, for crops of the oracle mode. The paper has it for reference images; its use for crops is ours."""
     lambda_min: float = geometry.LAMBDA_MIN
     s_min: float = geometry.S_MIN
     """In px."""
