@@ -23,7 +23,7 @@ from editloupe.data.tables import read_table
 from editloupe.errors import ConfigError, DataError, ImageError, ModelAbsent
 from editloupe.exports.write import whole
 from editloupe.reports import targets as report
-from editloupe.reports.plots import cumulative
+from editloupe.reports.plots import cumulative, histogram
 from editloupe.reports.targets import TargetTable, by_rules
 from editloupe.runs.execute import Outcome, execute
 from editloupe.runs.setup import Setup, open_setup
@@ -40,6 +40,9 @@ def targets(
     detector: Annotated[str | None, Option(help="What finds them: a folder, file or hub id.")] = None,
     out_file: Annotated[Path | None, Option("--out", help="FILE.json or FILE.csv: every target.")] = None,
     plot: Annotated[Path | None, Option(help="FILE.svg: cumulative distributions, a line for each PATH.")] = None,
+    bars: Annotated[
+        Path | None, Option("--histogram", help="FILE.svg: how many targets have which area, a panel for each PATH.")
+    ] = None,
     write: Annotated[Path | None, Option(help="FILE.jsonl beside the data: metadata, or boxes.jsonl (dlebench).")] = None,
     as_json: Annotated[bool, Option("--json", help="Summaries and every target as JSON.")] = False,
 ) -> int:
@@ -48,7 +51,7 @@ def targets(
     Boxes in the data are used as they are. The run of each PATH is in runs/NAME-BACKEND-targets; the same command again
     continues it. Exit code 1 where nothing could be found out, 5 stopped by --max-cost.
     """
-    _check_files(paths, out_file=out_file, plot=plot, write=write)
+    _check_files(paths, out_file=out_file, plot=plot, histogram=bars, write=write)
     runs = [
         RunConfig.make(
             **given, path=path.resolve(), protocol="targets", judge=JudgeConfig.make(backend=backend), detector=detector
@@ -78,6 +81,8 @@ def targets(
         _write(out_file, text)
     if plot is not None:
         _write(plot, cumulative([one.shares for one in tables]))
+    if bars is not None:
+        _write(bars, histogram([one.shares for one in tables], title="Target objects by area"))
     if write is not None:
         version = setups[0].models.versions(("detect",))["detect"]
         if keys is not None:
@@ -115,13 +120,16 @@ def _absent(setup: Setup) -> str:
     return ""
 
 
-def _check_files(paths: Sequence[Path], *, out_file: Path | None, plot: Path | None, write: Path | None) -> None:
+def _check_files(
+    paths: Sequence[Path], *, out_file: Path | None, plot: Path | None, histogram: Path | None, write: Path | None
+) -> None:
     """What is wrong with the files to be written is said before anything is spent."""
     if out_file is not None and out_file.suffix.lower() not in (".json", ".csv"):
         raise ConfigError(f"--out {out_file}: expected a name that ends in .json or .csv")
-    if plot is not None and plot.suffix.lower() != ".svg":
-        raise ConfigError(f"--plot {plot}: expected a name that ends in .svg")
-    for file in (out_file, plot, write):
+    for option, file in (("--plot", plot), ("--histogram", histogram)):
+        if file is not None and file.suffix.lower() != ".svg":
+            raise ConfigError(f"{option} {file}: expected a name that ends in .svg")
+    for file in (out_file, plot, histogram, write):
         if file is not None and not file.resolve().parent.is_dir():
             raise ConfigError(f"{file}: there is no folder {file.resolve().parent}; make it first")
     if write is None:

@@ -97,6 +97,19 @@ def relative_area(sample: Sample) -> float | None:
     return covered_area(boxes) / (sample.source.width * sample.source.height) if boxes else None
 
 
+def relative_size(sample: Sample) -> tuple[float, float] | None:
+    """Return (width, height) of the target's box as shares 0..1 of the source image's; None where no box is known.
+
+    Of several targets it is the one whose box has the largest area.
+    """
+    images = images_of(sample)
+    boxes = [found.box for target in sample.targets if (found := placed(target, "source", images)) is not None]
+    if not boxes:
+        return None
+    box = max(boxes, key=lambda box: box.width * box.height)
+    return box.width / sample.source.width, box.height / sample.source.height
+
+
 def area_name(area: float) -> str:
     """Return the interval of a target area (share of the image, 0 to 1)."""
     return next(name for bound, name in AREAS if area < bound)

@@ -35,7 +35,16 @@ from editloupe.answers import Label
 from editloupe.errors import DataError, PromptError
 from editloupe.findings import Finding
 from editloupe.imaging import geometry
-from editloupe.imaging.targets import covered_area, extent, images_of, padded, placed, relative_area, without_boxes
+from editloupe.imaging.targets import (
+    covered_area,
+    extent,
+    images_of,
+    padded,
+    placed,
+    relative_area,
+    relative_size,
+    without_boxes,
+)
 from editloupe.prompts import OwnTemplate, render
 from editloupe.prompts.tags import one_line
 from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol
@@ -166,7 +175,7 @@ class DLEBench(RubricProtocol):
                     missing=missing,
                     findings=tuple(f.task_id for f in found if f is not None),
                     parts=() if numbers == (0,) else tuple((f and f.label) or f"({_status(f)})" for f in found),
-                    dims={"edit_type": edit_type_name(sample.edit_type), "target_area": relative_area(sample)},
+                    dims=_dims(sample),
                 )
 
     def _targets(self, sample: Sample, criterion: Criterion) -> tuple[int, ...]:
@@ -257,6 +266,12 @@ class DLEBench(RubricProtocol):
             }
             return Recipe(alias=_NAMES[role], origin=image, op="mask", params=params)
         return Recipe(alias=_NAMES[role], origin=image)
+
+
+def _dims(sample: Sample) -> dict[str, str | float | None]:
+    width, height = relative_size(sample) or (None, None)
+    sizes = {"target_area": relative_area(sample), "target_width": width, "target_height": height}
+    return {"edit_type": edit_type_name(sample.edit_type), **sizes}
 
 
 def _about(sample: Sample, number: int) -> About:
