@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from editloupe.errors import ConfigError, ReplyError
 from editloupe.parsing import CANNOT_JUDGE, fold, parse_choice
-from editloupe.values import Box, Json, Serialisable, canonical_json, is_empty
+from editloupe.values import Box, Json, Serialisable, canonical_json, is_empty, parse_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -487,8 +487,8 @@ def _json_in(text: str, expected: str) -> Json:
     if not body:
         raise ReplyError("unparsed", f"the answer is empty; expected {expected}")
     try:
-        value: Json = json.loads(body, parse_constant=_not_finite, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
+        value: Json = parse_json(body, parse_constant=_not_finite, parse_float=_finite)
+    except ValueError as error:
         raise ReplyError(
             "unparsed", f"the answer is not JSON ({error}); expected {expected}; found {body[:120]!r}"
         ) from error

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
@@ -25,12 +26,41 @@ else:
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text. Raises ValueError for text that is no JSON, and for one nested too deep to read."""
-    try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise ValueError("nested too deep") from error
+MAX_NESTING: Final = 100
+"""How many brackets of a JSON text may stand in one another. What Python itself reads depends on its version and stack."""
+
+_NO_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[^][{}"]+', re.DOTALL)
+
+
+def parse_json(text: str | bytes, **hooks: Callable[..., Any]) -> Any:
+    """Return the value of a JSON text. `hooks` are those of `json.loads`.
+
+    Raises ValueError for text that is no JSON, and for one nested deeper than `MAX_NESTING`.
+    """
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text))
+    check_nesting(text)
+    return json.loads(text, **hooks)
+
+
+def check_nesting(text: str) -> None:
+    """Raise ValueError where more than `MAX_NESTING` brackets of a JSON text stand in one another."""
+    if text.count("[") + text.count("{") <= MAX_NESTING:
+        return
+    depth = 0
+    for bracket in _NO_BRACKETS.sub("", text):
+        depth += 1 if bracket in "[{" else -1
+        if depth > MAX_NESTING:
+            raise ValueError(f"brackets are nested deeper than {MAX_NESTING}")
+
+
+def is_nested_deeper(value: Json, limit: int) -> bool:
+    """Return whether more than `limit` lists and objects of a JSON value stand in one another."""
+    level: list[Any] = [value]
+    for _ in range(limit + 1):
+        level = [v for v in level if isinstance(v, list | tuple | Mapping)]
+        level = [inner for v in level for inner in (v.values() if isinstance(v, Mapping) else v)]
+    return bool(level)
 
 
 def canonical_json(value: Json) -> str:

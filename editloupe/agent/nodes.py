@@ -23,7 +23,7 @@ from editloupe.prompts.tags import neutralise
 from editloupe.tasks import Status
 from editloupe.tools.base import ToolContext
 from editloupe.tools.session import Conversation
-from editloupe.values import View
+from editloupe.values import MAX_NESTING, View, is_nested_deeper
 
 MAX_CRASHES = 3
 """Number of tool crashes (exceptions other than ToolError) that end a task: the judge can no longer see."""
@@ -256,11 +256,19 @@ def run_tool(context: Context, call: ToolCall, tool_context: ToolContext) -> Too
 def _ask(context: Context, request: Request) -> Reply:
     """Return the backend's reply. A foreign exception of a plug-in becomes a BackendError."""
     try:
-        return context.backend.complete(request, context.images)
+        reply = context.backend.complete(request, context.images)
     except EditLoupeError:
         raise
     except Exception as error:
         raise BackendError(f"{context.backend.uri} raised {type(error).__name__}: {error}") from error
+    calls, malformed = [], [*reply.malformed_calls]
+    for call in reply.tool_calls:
+        if is_nested_deeper(call.arguments, MAX_NESTING):
+            error = f"the arguments of {call.name!r} are nested deeper than {MAX_NESTING} brackets"
+            malformed.append(MalformedCall(raw=call.name, error=error))
+        else:
+            calls.append(call)
+    return replace(reply, tool_calls=tuple(calls), malformed_calls=tuple(malformed))
 
 
 def _missing_usage(context: Context, request: Request, reply: Reply) -> dict[str, int]:

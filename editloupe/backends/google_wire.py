@@ -288,7 +288,7 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], endpoint: Endp
     """Return a failed answer as one of our errors, with what to do about it."""
     try:
         payload = cleaned(loads(body), endpoint.scrub)
-    except (ValueError, RecursionError):
+    except ValueError:
         payload = {"message": clean_text(body[:2000].decode("utf-8", "replace"), endpoint.scrub)}
     return _failure(status, payload, headers, endpoint)
 

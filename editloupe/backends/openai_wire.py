@@ -208,7 +208,7 @@ def _call(item: Json, number: int, scrub: Scrub) -> ToolCall | MalformedCall:
     try:
         # No text at all is how some servers write a call without arguments.
         parsed = cleaned(loads(arguments or "{}"), scrub) if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return MalformedCall(raw=arguments, error=f"the arguments are not JSON: {error}")
     if not isinstance(parsed, Mapping):
         return MalformedCall(raw=json.dumps(arguments), error="the arguments are not a JSON object")

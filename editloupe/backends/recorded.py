@@ -8,7 +8,6 @@ A request is answered where the run holds the very same one: messages, images by
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from editloupe.errors import BackendError, ConfigError, ContextTooLong, NotRecor
 from editloupe.tasks import task_from_json
 from editloupe.traces.events import MessageEvent, ModelCall, ModelFailure
 from editloupe.traces.read import Trace, read_trace
-from editloupe.values import Json, digest
+from editloupe.values import Json, digest, parse_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +169,7 @@ def _images(message: Message) -> tuple[str, ...]:
 def _judges(folder: Path) -> dict[str, Mapping[str, Json]]:
     """Return the judges of a run by id. Raises ConfigError where the folder is no run."""
     try:
-        info = json.loads((folder / "run.json").read_bytes())
+        info = parse_json((folder / "run.json").read_bytes())
     except FileNotFoundError:
         raise ConfigError(f"{folder} is no run folder: it has no run.json; expected an --out") from None
     except (OSError, ValueError) as error:

@@ -8,7 +8,6 @@ the first line.
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from editloupe.backends.base import BackendURI, Traits
 from editloupe.chat import Finish, Reply, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
+from editloupe.values import parse_json
 
 Line: TypeAlias = str | Reply | Exception
 Script: TypeAlias = Callable[[Request], Line]
@@ -98,7 +98,7 @@ def open_backend(uri: BackendURI) -> ScriptedLMM:
 
 def _parse(line: bytes, where: str) -> Line:
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except ValueError as error:
         raise ConfigError(f"{where}: not JSON ({error}); expected a string or an object") from error
     if isinstance(value, str):

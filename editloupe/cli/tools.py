@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,7 @@ from editloupe.tools.base import BUILT_IN_TOOLS, Describes, Prepares, Tool, Tool
 from editloupe.tools.reading import describe_reader
 from editloupe.tools.session import Picture, ToolAnswer, open_session
 from editloupe.tools.settings import ToolSettings
-from editloupe.values import Json
+from editloupe.values import Json, parse_json
 
 NAMES: Final = ("Original Image", "Edited Image")
 """What the first and the second image of `tools call` are called, as in the judge's conversation."""
@@ -222,7 +221,7 @@ def _arguments(tool: Tool, arg: list[str], args: str | None, bbox: str | None) -
     if args is not None:
         try:
             found = _json(args, f"--args {args!r}")
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise ConfigError(f"--args {args!r}: is not JSON ({error})") from error
         if not isinstance(found, dict):
             raise ConfigError(f'--args {args!r}: expected one JSON object, for example \'{{"phrase": "red mug"}}\'')
@@ -237,7 +236,7 @@ def _arguments(tool: Tool, arg: list[str], args: str | None, bbox: str | None) -
         given[key] = value
         if properties.get(key, {}).get("type") != "string":
             # No JSON stays text: the tool says what it expected instead.
-            with suppress(ValueError, RecursionError):
+            with suppress(ValueError):
                 given[key] = _json(value, f"--arg {key}={value}")
     if bbox is not None:
         if "bbox" in given:
@@ -247,12 +246,12 @@ def _arguments(tool: Tool, arg: list[str], args: str | None, bbox: str | None) -
 
 
 def _json(text: str, what: str) -> Json:
-    """JSON, strictly. Raises ConfigError for NaN and Infinity, ValueError and RecursionError for what is no JSON."""
+    """JSON, strictly. Raises ConfigError for NaN and Infinity, ValueError for what is no JSON."""
 
     def refuse(word: str) -> Json:
         raise ConfigError(f"{what}: {word} is no JSON number; expected finite numbers")
 
-    found: Json = json.loads(text, parse_constant=refuse)
+    found: Json = parse_json(text, parse_constant=refuse)
     return found
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from editloupe.errors import SampleError
-from editloupe.values import Json
+from editloupe.values import Json, parse_json
 
 ENDINGS: Final = (".jsonl", ".csv", ".parquet")
 
@@ -67,15 +67,13 @@ def _read_jsonl(file: Path) -> MetadataTable:
 
 def _json_line(number: int, raw: bytes) -> TableLine:
     try:
-        values = json.loads(raw.decode("utf-8"), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_distinct)
+        values = parse_json(raw.decode("utf-8"), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_distinct)
         # A lone surrogate ("\ud800") is read but could never be written again.
         json.dumps(values, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as error:
         fault = f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8"
     except UnicodeEncodeError:
         fault = "holds half of a surrogate pair, which is no character"
-    except RecursionError:
-        fault = "is nested too deeply; expected one JSON object"
     except json.JSONDecodeError as error:
         fault = f"is broken JSON: {error.msg} at column {error.colno}; expected one object on the line"
     except ValueError as error:

@@ -57,6 +57,9 @@ class RunIndex:
             self._base.close()
             self._base = _made(":memory:")
             self.refresh()
+        except BaseException:
+            self._base.close()
+            raise
 
     @staticmethod
     def worth(folder: Path) -> bool:
@@ -100,6 +103,11 @@ class RunIndex:
 
     def close(self) -> None:
         self._base.close()
+
+    def __del__(self) -> None:
+        # For callers that forgot.
+        if hasattr(self, "_base"):
+            self._base.close()
 
     def __enter__(self) -> RunIndex:
         return self

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+from typing import Any
 
 import pytest
 
 from editloupe.agent.answer import parse_reply
 from editloupe.backends.base import LMM
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import Reply, Request, Usage
+from editloupe.chat import Reply, Request, ToolCall, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import ContextTooLong, RateLimited, ToolError
 from editloupe.findings import Finding, Observation
@@ -203,10 +204,20 @@ def test_an_answer_that_is_cut_off_is_no_answer(sample: Sample, store: ImageStor
     assert "cut off" in lmm.requests[1].messages[-1].text
 
 
-def test_a_call_nested_without_end_is_the_models_fault(sample: Sample, store: ImageStore):
-    deep = "<tool_call>" + '{"name": "zoom_in", "parameters": ' + '{"a":' * 5000 + "</tool_call>"
+@pytest.mark.parametrize("depth", [101, 900, 5000, 60_000])
+@pytest.mark.parametrize("form", ["open", "closed", "native"])
+def test_a_call_nested_without_end_is_the_models_fault(sample: Sample, store: ImageStore, form: str, depth: int):
+    arguments: Any = 1
+    for _ in range(depth):
+        arguments = {"a": arguments}
+    text = '<tool_call>{"name": "zoom_in", "parameters": ' + '{"a":' * depth
+    deep = {
+        "open": Reply(text=text + "</tool_call>"),
+        "closed": Reply(text=text + "1" + "}" * depth + "}</tool_call>"),
+        "native": Reply(text="", tool_calls=(ToolCall(id="c", name="zoom_in", arguments=arguments),)),
+    }[form]
     finding = judged(ScriptedLMM([deep, final("Wrong Action")]), sample, store)
-    assert (finding.status, finding.counts.get("malformed_calls")) == ("ok", 1)
+    assert (finding.status, finding.counts.get("malformed_calls")) == ("ok", 1), finding.reason
 
 
 def test_an_answer_beside_a_call_is_put_aside_until_the_observation_was_seen(sample: Sample, store: ImageStore):

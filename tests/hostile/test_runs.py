@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import polars  # noqa: F401 - read before the clock runs: an import that is cut short spoils every later test
 import pytest
 
 from editloupe.config import RunConfig

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ from editloupe.errors import ConfigError, MissingExtra, ModelAbsent
 from editloupe.models.detect.base import FAMILIES, Detector, Weights
 from editloupe.models.devices import check_device
 from editloupe.models.weights import SUFFIXES, digest_of, find_file
+from editloupe.values import parse_json
 
 DEFAULT_DETECTOR: Final = "IDEA-Research/grounding-dino-tiny"
 DEFAULT_REVISION: Final = "a2bb814dd30d776dcf7e30523b00659f4f141c71"
@@ -71,7 +71,7 @@ def _in_folder(folder: Path, identity: str | None) -> Weights:
     """
     config = folder / "config.json"
     try:
-        kind = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+        kind = parse_json(config.read_text(encoding="utf-8")).get("model_type")
     except FileNotFoundError:
         raise ConfigError(
             f"detector {str(folder)!r}: has no config.json; expected a folder saved by transformers"
