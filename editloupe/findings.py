@@ -152,7 +152,7 @@ class Finding(Serialisable):
     counts: Mapping[str, int] = field(default_factory=dict)
     """Malformed calls, tool errors, tool calls answered from a cache, reminders."""
     seconds: float = 0.0
-    """Wall time of the task."""
+    """Wall time of the task, the sum of its sessions. Of a session that was killed, the recorded calls count."""
     trace: str | None = None
     """Path of the trace inside the run folder."""
 

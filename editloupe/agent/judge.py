@@ -116,7 +116,7 @@ def finding_of(state: LoopState, context: Context, *, trace: str | None) -> Find
         usage=Usage.from_json(state["usage"]),
         turns=state["turns"],
         counts=state["counts"],
-        seconds=context.elapsed(),
+        seconds=context.earlier + context.elapsed(),
         trace=trace,
     )
 

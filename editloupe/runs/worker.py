@@ -27,7 +27,7 @@ from editloupe.runs.setup import Respondent, Setup, open_setup, weights_of
 from editloupe.tasks import Ask, Measure, Task
 from editloupe.tools.cache import ToolCache
 from editloupe.traces.events import End, Header, ModelCall, Note, ToolResult
-from editloupe.traces.read import last_finding
+from editloupe.traces.read import last_finding, seconds_spent
 from editloupe.traces.record import TraceWriter, set_aside
 from editloupe.values import Sample, View, digest
 
@@ -132,6 +132,7 @@ class Worker:
                 task=task,
                 repeat=repeat,
                 elapsed=stopwatch(self.clock),
+                earlier=seconds_spent(writer.events),
                 cache=self.cache,
             )
             finding = finding_of(run_loop(context, views), context, trace=name)

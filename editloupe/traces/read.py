@@ -108,6 +108,21 @@ def last_finding(events: Iterable[Event]) -> Finding | None:
     return None if data is None else Finding.from_json(data)
 
 
+def seconds_spent(events: Iterable[Event]) -> float:
+    """Return the seconds that the sessions of a task took so far; the time between them is not counted.
+
+    A session that ended says so in its finding. Of one that did not, the calls count that were recorded.
+    """
+    spent = 0.0
+    for event in events:
+        if isinstance(event, FindingEvent):
+            # A finding of version 0.1.0 tells its own session alone.
+            spent = max(spent, Finding.from_json(event.finding).seconds)
+        elif isinstance(event, ModelCall | ToolResult):
+            spent += event.seconds
+    return spent
+
+
 def read_trace(path: Path) -> Trace:
     """Read and verify a trace file. Raises TraceError if there is no file, no header, or a newer schema."""
     try:

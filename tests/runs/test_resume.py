@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -357,3 +358,45 @@ def test_two_editors_are_summarised_apart(edits: Edits, tmp_path: Path):
     outcome = run(talker(), folder, tmp_path / "run")
     assert [s.editor for s in summaries(outcome)] == ["a", "b"]
     assert outcome.asked == 4
+
+
+def test_the_seconds_of_a_task_are_those_of_all_its_sessions(edits: Edits, tmp_path: Path):
+    """Each call takes 0.1 s: one in a session that is stopped, one in a session that fails, one that ends the task. What
+    lies between the sessions, 1 s in all, does not count."""
+    folder, out, stop, began = edits(1), tmp_path / "run", threading.Event(), time.monotonic()
+
+    def stopping(request: Request) -> str:
+        time.sleep(0.1)
+        stop.set()
+        return LOOK
+
+    def failing(request: Request) -> str:
+        time.sleep(0.1)
+        raise Unavailable("gone")
+
+    def last(request: Request) -> str:
+        time.sleep(0.1)
+        return final("Wrong Action")
+
+    assert run(ScriptedLMM(stopping, name="t"), folder, out, stop=stop).interrupted
+    time.sleep(0.5)
+    (failed,) = run(ScriptedLMM(failing, name="t"), folder, out).findings
+    assert failed.status == "backend_failed" and failed.seconds >= 0.2
+    time.sleep(0.5)
+    (finding,) = run(ScriptedLMM(last, name="t"), folder, out).findings
+    assert finding.status == "ok" and failed.seconds + 0.1 <= finding.seconds <= time.monotonic() - began - 1
+    assert RunStore.read(out).current()[0].seconds == pytest.approx(finding.seconds, abs=1e-3)
+
+
+def test_a_task_that_is_resumed_has_its_limit_of_time_anew(edits: Edits, tmp_path: Path):
+    folder, out = edits(1), tmp_path / "run"
+    limit = Budget(max_seconds=0.3)
+
+    def slow(request: Request) -> str:
+        time.sleep(0.35)
+        return LOOK
+
+    (spent,) = run(ScriptedLMM(slow, name="t"), folder, out, budget=limit).findings
+    assert (spent.status, spent.ending) == ("over_budget", "time")
+    (finding,) = run(ScriptedLMM(lambda _: final("Wrong Action"), name="t"), folder, out, budget=limit).findings
+    assert finding.status == "ok" and finding.seconds > 0.35
