@@ -120,8 +120,8 @@ def traces(run: Path) -> dict[str, Trace]:
     return {f.task_id: read_trace(store.folder / (f.trace or "")) for f in store.current()}
 
 
-_WIRE = {"seconds", "reply", "judge_id", "usage", "trace", "id", "at", "time"}
-"""What a trace says of the answer, of the clock, and of who judged."""
+_WIRE = {"seconds", "reply", "judge_id", "usage", "trace", "id", "at", "time", "finding_digest", "lines_digest"}
+"""What a trace says of the answer, of the clock, of who judged, and the digests of these."""
 
 
 def same(value: Any) -> Any:
