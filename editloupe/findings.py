@@ -17,12 +17,12 @@ from editloupe.values import Box, ImageRef, Json, Serialisable, View, digest
 FAILURES: Final[frozenset[str]] = frozenset(STATUSES) - {"ok"}
 
 PENDING: Final[frozenset[str]] = frozenset(
-    {"backend_failed", "tool_failed", "over_budget", "missing_output", "input_error"}
+    {"backend_failed", "tool_failed", "over_budget", "missing_output", "input_error", "invalid"}
 )
 """Statuses that the same command judges again: what the world, not the model, can mend.
 
 The files behind `missing_output` and `input_error` are read again anyway, so a mended file is judged and a broken one
-costs nothing.
+costs nothing. What is `invalid` is read from its trace again, and judged anew only where the trace was changed too.
 """
 
 Ending: TypeAlias = Literal[

@@ -18,7 +18,7 @@ from editloupe.values import Box, ImageRef, Json, Sample, Serialisable, digest, 
 
 Status: TypeAlias = Literal[
     "ok", "unparsed", "off_menu", "contradictory", "refused", "filtered", "abstained", "over_budget", "missing_output",
-    "not_defined", "tool_failed", "backend_failed", "input_error",
+    "not_defined", "tool_failed", "backend_failed", "input_error", "invalid",
 ]  # fmt: skip
 
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)

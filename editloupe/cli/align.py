@@ -97,6 +97,7 @@ def align(
         table = read_votes(votes, column_names(columns, "--columns"), "--columns")
         if run is not None:
             store = RunStore.read(run)
+            warn(store.problems)
             judges = _of_run(store, judge, store.metric_set().metrics)
         else:
             judges = [] if scores is None else [_of_table(scores, score_columns)]

@@ -157,6 +157,7 @@ def execute(
                 listener(Progress(done=done, total=total, failed=failed, grows=grows, finding=finding))
 
         report()
+        changed = [f"{problem}, and judged again where this command asks for it" for problem in store.invalid]
         samples = {sample.key: sample for sample in found.samples}
         metered = setup.with_backends(lambda backend: Metered(backend, ledger))
         worker = Worker(setup=metered, images=images, run=out, stop=stop, samples=samples, cache=cache)
@@ -199,7 +200,7 @@ def execute(
                 done += 1
                 failed += finding.status != "ok"
                 report(finding)
-            notes = tuple(_notes(setup, found, schedule, limit, limit.throttled - throttled))
+            notes = (*changed, *_notes(setup, found, schedule, limit, limit.throttled - throttled))
     findings = [*schedule.findings, *schedule.problems(), *refused]
     scores = scored(setup.protocol, found.samples, schedule.findings, setup.repeats)
     unread = [(row.editor, row.id, row.edit_type) for row in found.rejected]
@@ -287,9 +288,10 @@ def standing_in(store: RunStore, setup: Setup, redo: frozenset[str]) -> Callable
 def standing_in_trace(trace: Path) -> Finding | None:
     """Return the finding that stands in a trace; None if there is none. One that could only end as before is set aside."""
     try:
-        finding = last_finding(read_trace(trace).events)
+        recorded = read_trace(trace)
     except TraceError:
         return None  # no file, or the worker says what is wrong with it and begins anew
+    finding = None if recorded.tampering else last_finding(recorded.events)
     if finding is None or finding.status not in PENDING:
         return finding
     if ends_the_same(finding):

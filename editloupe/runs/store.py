@@ -21,6 +21,7 @@ from editloupe.data import human
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch, StorageError, TraceError
 from editloupe.findings import Finding
+from editloupe.runs import checks
 from editloupe.runs.folders import check_contents, is_written, read_yaml
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import Entry, joined, names_of, with_judges
@@ -47,6 +48,9 @@ class RunStore:
         self.samples: dict[str, Sample] = {}
         self.rejected: dict[str, Mapping[str, Json]] = {}
         self.findings: dict[tuple[str, str, int], Finding] = {}
+        """The last of each key; those that must not be counted are `invalid` (`runs.checks`)."""
+        self.invalid: list[str] = []
+        """Those of the problems that name such findings."""
         self.info: dict[str, Json] = {}
         self._lock: FileLock | None = None
         self._findings_file: IO[bytes] | None = None
@@ -271,6 +275,10 @@ class RunStore:
         names = names_of(self.info.get("judges"))
         return {id_: names[id_] for id_ in self.judges()}
 
+    def listed_judge(self, id_: str) -> Mapping[str, Json]:
+        """Return a judge as run.json lists it; empty if it does not."""
+        return self._listed().get(id_, {})
+
     def _listed(self) -> dict[str, Mapping[str, Json]]:
         return {id_: data for id_, data in _object(self.info.get("judges")).items() if isinstance(data, Mapping)}
 
@@ -454,8 +462,18 @@ class RunStore:
         self._load_samples(part)
         if not (self.folder / "findings.jsonl").exists():
             self.findings = {f.key: f for f in self.findings_from_traces()}
-        for finding in self._parsed("findings.jsonl", Finding.from_json, part):
+        digests: dict[checks.Key, str | None] = {}
+        for finding, recorded in self._parsed("findings.jsonl", checks.parse_finding, part):
             self._keep(finding)
+            digests[finding.key] = recorded
+        try:
+            metrics = self.metrics()
+        except ConfigError:
+            metrics = {}  # those who need the metrics say what is wrong with them
+        wrong = checks.checked(self.folder, self.findings, digests, metrics)
+        self.findings |= wrong
+        self.invalid = checks.problems(wrong.values())
+        self.problems += self.invalid
 
     def _load_samples(self, part: Mapping[str, bytes] | None) -> None:
         try:
@@ -514,7 +532,8 @@ class RunStore:
                 self.problems.append(str(error))
                 continue
             if (finding := last_finding(trace.events)) is not None:
-                yield finding
+                changed = "its trace was changed after it was recorded"
+                yield checks.invalid(finding, changed) if trace.tampering else finding
 
 
 def _line(data: Mapping[str, Json]) -> bytes:

@@ -30,6 +30,7 @@ COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {
     "report": lambda run, new: ["report", run],
     "compare": lambda run, new: ["compare", run, run],
     "gate": lambda run, new: ["gate", run, "--require", "mean(if) >= 0"],
+    "verify": lambda run, new: ["verify", run],
     "replay": lambda run, new: ["replay", run],
     "rescore": lambda run, new: ["rescore", run, "--rubric", "dlebench"],
     "fork": lambda run, new: ["fork", run, "s01", "--backend", "baseline", "--out", new],
