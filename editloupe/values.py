@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
@@ -32,7 +32,7 @@ MAX_NESTING: Final = 100
 _NO_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[^][{}"]+', re.DOTALL)
 
 
-def parse_json(text: str | bytes, **hooks: Callable[..., Any]) -> Any:
+def parse_json(text: str | bytes, **hooks: Any) -> Any:
     """Return the value of a JSON text. `hooks` are those of `json.loads`.
 
     Raises ValueError for text that is no JSON, and for one nested deeper than `MAX_NESTING`.

@@ -264,8 +264,8 @@ def _ask(context: Context, request: Request) -> Reply:
     calls, malformed = [], [*reply.malformed_calls]
     for call in reply.tool_calls:
         if is_nested_deeper(call.arguments, MAX_NESTING):
-            error = f"the arguments of {call.name!r} are nested deeper than {MAX_NESTING} brackets"
-            malformed.append(MalformedCall(raw=call.name, error=error))
+            why = f"the arguments of {call.name!r} are nested deeper than {MAX_NESTING} brackets"
+            malformed.append(MalformedCall(raw=call.name, error=why))
         else:
             calls.append(call)
     return replace(reply, tool_calls=tuple(calls), malformed_calls=tuple(malformed))
