@@ -103,6 +103,8 @@ class JudgeConfig(_Strict):
     """How tools are called: text (the same for every backend), native, or auto (native where the backend can)."""
     constrain_labels: bool = False
     """Constrain the last answer to the allowed ones, if the backend can."""
+    remind_answers: bool = True
+    """Send a reminder after an unusable answer too, such as one that is none of the labels."""
 
     launch: bool = False
     """Start vllm serve for the backend vllm/MODEL."""
@@ -179,7 +181,7 @@ class RunConfig(_Strict):
     max_calls_per_turn: Whole = Field(default=8, ge=1, le=100)
     """Maximum tool calls in one turn; further ones are refused."""
     max_reminders: Whole = Field(default=2, ge=0, le=100)
-    """Maximum format reminders in one task, extra to the turns."""
+    """Maximum reminders of unusable replies and answers in one task, extra to the turns."""
     max_tokens: Whole | None = Field(default=None, ge=1)
     """Token budget of one task."""
     max_seconds: Number | None = Field(default=None, gt=0)
