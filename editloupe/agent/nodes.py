@@ -19,7 +19,7 @@ from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, Image
 from editloupe.findings import Ending, Observation
 from editloupe.parsing import without_name
 from editloupe.prompts import render
-from editloupe.prompts.tags import neutralise
+from editloupe.tags import neutralise
 from editloupe.tasks import Status
 from editloupe.tools.base import ToolContext
 from editloupe.tools.session import Conversation
