@@ -68,7 +68,7 @@ def _backend(value: Any) -> Any:
 
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
-Whole = Annotated[int, Strict(), Field(le=2**63 - 1)]
+Whole = Annotated[int, Strict(), Field(ge=-(2**63), le=2**63 - 1)]
 """A whole number that every program can store."""
 Number = Annotated[float, Strict()]
 
@@ -98,7 +98,7 @@ class JudgeConfig(_Strict):
     """Sampling temperature."""
     top_p: Number | None = Field(default=None, ge=0, le=1)
     """Nucleus sampling."""
-    seed: Whole | None = Field(default=DEFAULT_SEED, ge=-(2**63))
+    seed: Whole | None = DEFAULT_SEED
     """Seed of the first repeat; each further one adds 1."""
     reply_tokens: Whole | None = Field(default=DEFAULT_REPLY_TOKENS, ge=1)
     """Maximum tokens of one reply."""

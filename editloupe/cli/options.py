@@ -8,7 +8,7 @@ import math
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
 
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
@@ -147,8 +147,9 @@ def _option(name: str) -> inspect.Parameter:
     if name in _REPEATED:
         kind, settings["metavar"] = list[str], _REPEATED[name]
     elif kind in (int, float):
-        settings["min"] = max((rule.ge for rule in field.metadata if isinstance(rule, Ge)), default=None)
-        settings["max"] = min((rule.le for rule in field.metadata if isinstance(rule, Le)), default=None)
+        # The narrowest: a field's own bound stands beside that of its type.
+        settings["min"] = max((cast(float, rule.ge) for rule in field.metadata if isinstance(rule, Ge)), default=None)
+        settings["max"] = min((cast(float, rule.le) for rule in field.metadata if isinstance(rule, Le)), default=None)
         if kind is float:
             settings["callback"] = finite
     elif kind is bool:
