@@ -57,6 +57,8 @@ class JudgeSpec(Serialisable):
     tool_protocol: str = "text"
     image_policy: str = ""
     constrain_labels: bool = False
+    remind_answers: Annotated[bool, Field(exclude_if=lambda on: not on)] = False
+    """Whether an unusable answer is reminded of; runs that do not say so were judged without."""
     prompts: str = ""
     """Digest of the agent's own templates."""
     questions: str = ""

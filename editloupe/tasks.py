@@ -69,7 +69,7 @@ class Budget(Serialisable):
     max_turns: int = 6
     """Turns with at least one tool call."""
     max_reminders: int = 2
-    """Format reminders, extra to the turns."""
+    """Reminders of unusable replies and answers, extra to the turns."""
     max_tokens: int | None = None
     """Input plus output tokens over all calls."""
     max_seconds: float | None = None

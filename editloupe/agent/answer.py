@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import json_repair
 
 from editloupe.chat import MalformedCall, Reply, ToolCall
-from editloupe.prompts.tags import TAGS, closes
+from editloupe.tags import TAGS, closes
 from editloupe.values import Json, canonical_json, check_nesting
 
 

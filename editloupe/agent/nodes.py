@@ -19,7 +19,7 @@ from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, Image
 from editloupe.findings import Ending, Observation
 from editloupe.parsing import without_name
 from editloupe.prompts import render
-from editloupe.prompts.tags import neutralise
+from editloupe.tags import neutralise
 from editloupe.tasks import Status
 from editloupe.tools.base import ToolContext
 from editloupe.tools.session import Conversation
@@ -82,7 +82,7 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         return update | {"next": "act"}
     if parsed.answer is not None:
         return update | {"next": "conclude"}
-    if state["last"]:
+    if state["last"] and not _reminds(state, context):
         return update | _over(
             "over_budget", "turns", f"turns: no {context.task.answer.noun} after {state['turns']} turns and a last word"
         )
@@ -148,15 +148,21 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
 
 
 def remind(state: LoopState, context: Context) -> dict[str, Any]:
-    """Say what was wrong with the reply and how to reply. End as `unparsed` after the last reminder.
+    """Say what was wrong with the reply or its answer, and how to reply. End as `unparsed` after the last reminder.
 
     If labels are constrained, one last turn that is held to them comes before that.
     """
     reminders, noun = state["reminders"], context.task.answer.noun
     update: dict[str, Any]
     if reminders < context.task.budget.max_reminders:
-        tools, native = bool(context.task.tools), context.native
-        text = render("agent/remind", problem=state["problem"], tools=tools, answer=context.task.answer, native=native)
+        text = render(
+            "agent/remind",
+            problem=state["problem"],
+            tools=bool(context.task.tools) and not state["last"],
+            answer=context.task.answer,
+            native=context.native,
+            held=state["last"] and context.constrained,
+        )
         context.recorder.note(f"reminder {reminders + 1}: {state['problem']}")
         update = {"reminders": reminders + 1, "counts": _counted(state, reminders=1)}
     elif context.constrained:
@@ -169,10 +175,15 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
 
 
 def conclude(state: LoopState, context: Context) -> dict[str, Any]:
-    """Parse the answer as a label of the rubric, else end with the status that says why not. Nothing is guessed."""
+    """Parse the answer as a label of the rubric. Nothing is guessed: an unusable answer gets a reminder.
+
+    Without one left, the task ends with the status that says why the answer is unusable.
+    """
     try:
         answer = context.task.answer.parse(without_name(state["answer"] or "", context.task.metric))
     except ReplyError as error:
+        if error.status != "abstained" and _reminds(state, context):
+            return {"next": "remind", "problem": neutralise(str(error))}
         return _over(
             cast(Status, error.status), "answer", f"{error}: {state['thought']}" if state["thought"] else str(error)
         )
@@ -194,6 +205,12 @@ def run_nodes(state: LoopState, context: Context, *, until: Callable[[LoopState]
     while state["next"] != "end" and not until(state):
         state = cast(LoopState, {**state, **NODES[state["next"]](state, context)})
     return state
+
+
+def _reminds(state: LoopState, context: Context) -> bool:
+    """Return whether one more reply is asked for after an unusable answer, or after a last turn without an answer."""
+    left = state["reminders"] < context.task.budget.max_reminders or (context.constrained and not state["last"])
+    return context.judge.remind_answers and left
 
 
 def _with_own_ids(reply: Reply, messages: tuple[Message, ...]) -> Reply:

@@ -17,6 +17,8 @@ from editloupe.backends.base import BackendURI, Traits, check_parameters
 from editloupe.errors import ConfigError, Rejected, Unavailable
 
 DEFAULT_TIMEOUT_S: Final = 120.0
+MOST_TIMEOUT_S: Final = 86_400
+"""A day; far longer ones are more than a socket takes."""
 CONNECT_TIMEOUT_S: Final = 10.0
 MAX_REPLY_BYTES: Final = 64 * 2**20
 """A longer answer is no answer of a chat model; reading stops there."""
@@ -255,15 +257,16 @@ def _seconds(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (0 < value < math.inf):
-        raise ConfigError(f"timeout_s={text!r}: expected a number of seconds above 0")
+    if not 0 < value <= MOST_TIMEOUT_S:
+        raise ConfigError(f"timeout_s={text[:40]!r}: expected a number of seconds above 0, at most {MOST_TIMEOUT_S:,}")
     return value
 
 
 def _side(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) >= SMALLEST_SIDE_PX):
+    # Python turns no text of thousands of digits into a number, and no image is that wide.
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= SMALLEST_SIDE_PX):
         raise ConfigError(
-            f"max_image_side={text!r}: expected px of the longest side, a whole number from {SMALLEST_SIDE_PX}"
+            f"max_image_side={text[:40]!r}: expected px of the longest side, a whole number from {SMALLEST_SIDE_PX}"
         )
     return int(text)
 

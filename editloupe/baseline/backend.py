@@ -19,7 +19,7 @@ from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError
 from editloupe.parsing import CANNOT_JUDGE
-from editloupe.prompts.tags import FINAL_ANSWER, THINKING, TOOL_CALL, neutralise
+from editloupe.tags import FINAL_ANSWER, THINKING, TOOL_CALL, neutralise
 from editloupe.values import ImageRef, Json
 
 VERSION: Final = "3"

@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from editloupe.cli.judge_report import spent_message
-from editloupe.cli.options import AsJson, JudgeName, settled
+from editloupe.cli.options import AsJson, JudgeName, finite, settled
 from editloupe.cli.output import note, out, print_json, progress, say, say_first, stoppable
 from editloupe.cli.recorded import backends_of, one_judge, recorded_runs, refuse_elsewhere
 from editloupe.config import JudgeConfig, RunConfig
@@ -30,7 +30,7 @@ def canary(
     judge: JudgeName = None,
     samples: Annotated[int, Option(min=1, help="How many samples are asked again; always the same ones.")] = 20,
     fail_above: Annotated[
-        float | None, Option(min=0, max=1, help="Exit with 4 where a larger share of labels has flipped.")
+        float | None, Option(min=0, max=1, callback=finite, help="Exit with 4 where a larger share of labels has flipped.")
     ] = None,
     out_dir: Annotated[Path | None, Option("--out", help="For the new verdicts. Default: RUN/canary/TIME.")] = None,
     as_json: AsJson = False,

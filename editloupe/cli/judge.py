@@ -6,7 +6,6 @@ import shlex
 import textwrap
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -194,9 +193,6 @@ def opened(run: RunConfig) -> Setup:
 
 def entries_of(runs: Sequence[RunConfig]) -> list[Entry]:
     """Return how run.json lists these judges. Raises ConfigError if one cannot judge, before any has spent anything."""
-    titles = Counter(run.judge.name for run in runs if run.judge.name)
-    if twice := [name for name, times in titles.items() if times > 1]:
-        raise ConfigError(f"several judges are called {', '.join(twice)}; each needs a name of its own")
     budget, prices = budget_of(runs[0]), read_prices(runs[0].prices)
     found: dict[str, tuple[str, Entry]] = {}
     for run in runs:

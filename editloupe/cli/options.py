@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
 
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
-from typer import Argument, Option
+from typer import Argument, BadParameter, Option
 
 from editloupe.backends.base import settled as settled_uri
 from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, folded
@@ -31,7 +32,7 @@ def _fields(first: str, last: str) -> list[str]:
 PANELS: Final[Mapping[str, Sequence[str]]] = {
     "Data": _fields("format", "sample"),
     "Protocol": ("protocol", *SHORTHANDS, "option", "repeats", "aggregate_repeats", "abstain_above"),
-    "Judge": ("backend", "judges", "role", "tool_protocol", "constrain_labels", "launch", "launch_args"),
+    "Judge": ("backend", "judges", "role", "tool_protocol", "constrain_labels", "remind_answers", "launch", "launch_args"),
     "Tools": _fields("tools", "reader"),
     "Sampling": _fields("temperature", "reply_tokens"),
     "Budget": _fields("max_turns", "prices"),
@@ -66,6 +67,14 @@ _REPEATED: Final[Mapping[str, str]] = {
 OUTPUT: Final = "Output"
 """The panel of what a command itself adds: --out, --json."""
 
+
+def finite(value: float | None) -> float | None:
+    """Return the number of an option. Raises BadParameter for "nan" and "inf", which typer reads as numbers."""
+    if value is not None and not math.isfinite(value):
+        raise BadParameter(f"expected a finite number, found {value}")
+    return value
+
+
 RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
 AsJson = Annotated[bool, Option("--json", help="Print JSON on standard output, an object a line.", rich_help_panel=OUTPUT)]
 JudgeName = Annotated[
@@ -82,8 +91,8 @@ Columns = Annotated[
     str | None,
     Option("--columns", metavar="ROLE=COLUMN,…", help="What columns of people's table hold, where names do not say it."),
 ]
-Resamples = Annotated[int, Option("--resamples", min=100, help="Bootstrap resamples.")]
-Level = Annotated[float, Option("--level", min=0.5, max=0.999, help="Level of the intervals.")]
+Resamples = Annotated[int, Option("--resamples", min=100, max=100_000, help="Bootstrap resamples.")]
+Level = Annotated[float, Option("--level", min=0.5, max=0.999, callback=finite, help="Level of the intervals.")]
 Seed = Annotated[int, Option("--seed", min=0, help="Seed of the resamples.")]
 JsonFigures = Annotated[bool, Option("--json", help="All figures as JSON on standard output; no files.")]
 MarkdownFigures = Annotated[bool, Option("--markdown", help="As Markdown on standard output; no files.")]
@@ -140,8 +149,11 @@ def _option(name: str) -> inspect.Parameter:
     if name in _REPEATED:
         kind, settings["metavar"] = list[str], _REPEATED[name]
     elif kind in (int, float):
-        settings["min"] = next((rule.ge for rule in field.metadata if isinstance(rule, Ge)), None)
-        settings["max"] = next((rule.le for rule in field.metadata if isinstance(rule, Le)), None)
+        # The narrowest: a field's own bound stands beside that of its type.
+        settings["min"] = max((cast(float, rule.ge) for rule in field.metadata if isinstance(rule, Ge)), default=None)
+        settings["max"] = min((cast(float, rule.le) for rule in field.metadata if isinstance(rule, Le)), default=None)
+        if kind is float:
+            settings["callback"] = finite
     elif kind is bool:
         # A flag of config.yaml can be taken back.
         flag = f"{flag}/--no-{flag[2:]}"

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from editloupe.backends.limits import limit_of
-from editloupe.cli.options import PANELS, only, read_text, run_options
+from editloupe.cli.options import PANELS, finite, only, read_text, run_options
 from editloupe.cli.output import many, note
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, MissingExtra
@@ -43,10 +43,14 @@ def serve(
         int | None, Option(min=1, max=1024, help="Tasks at once. Default: cores, or what the endpoint takes.")
     ] = None,
     max_queue: Annotated[int, Option(min=0, max=100_000, help="Edits that may wait; more get 503.")] = 128,
-    timeout: Annotated[float, Option(min=0.1, help="Seconds for one request, waiting included; then 504.")] = 600.0,
-    grace: Annotated[float, Option(min=0, help="Seconds to finish in when told to stop.")] = 30.0,
-    max_body_mb: Annotated[float, Option(min=0.001, max=1024, help="Largest request, in MB.")] = 32.0,
-    max_megapixels: Annotated[float, Option(min=0.001, max=150, help="Largest image.")] = 40.0,
+    timeout: Annotated[
+        float, Option(min=0.1, max=604_800, callback=finite, help="Seconds for one request, waiting included; then 504.")
+    ] = 600.0,
+    grace: Annotated[
+        float, Option(min=0, max=604_800, callback=finite, help="Seconds to finish in when told to stop.")
+    ] = 30.0,
+    max_body_mb: Annotated[float, Option(min=0.001, max=1024, callback=finite, help="Largest request, in MB.")] = 32.0,
+    max_megapixels: Annotated[float, Option(min=0.001, max=150, callback=finite, help="Largest image.")] = 40.0,
     root: Annotated[Path | None, Option(help="Images below this folder may be named by path. Default: none may.")] = None,
     token_file: Annotated[Path | None, Option(help=f"Clients must show the token in this file. Or set {TOKEN}.")] = None,
 ) -> int:

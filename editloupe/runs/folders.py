@@ -75,15 +75,30 @@ def check_contents(folder: Path) -> None:
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the content of a YAML file. Raises ConfigError for a file that cannot be read, and for one that is no YAML."""
+    """Return the content of a YAML file.
+
+    Raises ConfigError for a file that cannot be read, one that is no YAML, and a name that stands twice in one mapping.
+    """
     # Only those who write or judge need it.
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen: set[str] = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if key.value in seen:
+                    # Plain YAML would take the last one and drop the others without a word.
+                    line = key.start_mark.line + 1
+                    raise ConfigError(f"{path}, line {line}: {key.value!r} stands twice; each name may stand once")
+                seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), Loader)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
+        # ValueError: no UTF-8, a number of thousands of digits, a date that no calendar has.
         raise ConfigError(f"{path} is not YAML: {error}") from error
     except RecursionError as error:
         raise ConfigError(f"{path} is nested too deep to be read") from error

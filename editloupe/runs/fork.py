@@ -16,8 +16,8 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ReplayMiss, TraceError
 from editloupe.findings import Finding
 from editloupe.prompts import render
-from editloupe.prompts.tags import neutralise
 from editloupe.runs.recording import Live, Recording, begin_child, context_of, read_recording
+from editloupe.tags import neutralise
 from editloupe.tools.base import Toolbox
 from editloupe.traces.lineage import Parent
 from editloupe.traces.record import TraceWriter
@@ -136,9 +136,7 @@ def _state_after(recording: Recording, recorder: TraceRecorder, at: int, images:
     prefix = context_of(recording, recorder, Live(), images)
     state = initial_state(prefix, recording.views, recording.question)
     try:
-        return run_nodes(
-            state, prefix, until=lambda s: recorder.models_answered == at and s["next"] in ("think", "conclude")
-        )
+        return run_nodes(state, prefix, until=lambda s: recorder.models_answered == at and s["next"] == "think")
     except ReplayMiss as miss:
         raise ConfigError(f"{recording.name} cannot be followed up to step {at}: {miss}") from miss
 
@@ -147,7 +145,8 @@ def _apply(state: LoopState, context: Context, changes: Changes) -> LoopState:
     """Return the state from which the loop continues with `think`, with the new message if there is one."""
     if changes.instruction is None and changes.tools is None:
         if state["next"] != "think":
-            ended = "the judge answered" if state["next"] == "conclude" else "the loop ended"
+            answered = state["outcome"] is not None and state["outcome"]["ending"] == "answer"
+            ended = "the judge answered" if answered else "the loop ended"
             raise ConfigError(f"at this step {ended}: keep fewer steps, or say something more with --add-instruction")
         return state
     text = render(

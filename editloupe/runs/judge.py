@@ -44,6 +44,7 @@ class Judge:
         tools: Sequence[str] | None = None,
         sampling: Sampling | None = None,
         tool_protocol: ToolProtocolChoice = "text",
+        remind_answers: bool = True,
         ablate: str | Sequence[str] = (),
         out: str | Path | None = None,
     ) -> None:
@@ -55,6 +56,7 @@ class Judge:
         options: further options of the protocol.   roles: backends for the protocol's other roles.
         max_turns: turns with tool calls.   tools: names on offer; None for the five built-in ones.
         tool_protocol: "text" (the paper's tags, the same for every backend), "native" or "auto".
+        remind_answers: whether an unusable answer gets a reminder, as an unusable reply does.
         ablate: "black-crops", "sham-differences" or both (docs/tools.md).
         out: a run folder, which `editloupe show` opens and a later Judge continues; None keeps nothing. With `out`, close
         the judge, or use it in a `with` block.
@@ -72,6 +74,7 @@ class Judge:
             "seed": sent.seed,
             "reply_tokens": sent.max_tokens,
             "tool_protocol": tool_protocol,
+            "remind_answers": remind_answers,
         }
         config = RunConfig.make(
             protocol=protocol,

@@ -224,6 +224,7 @@ def _respondent(given: JudgeConfig, toolbox: Toolbox, questions: str) -> Respond
         tool_protocol="text" if given.tool_protocol == "text" or not native else "native",
         image_policy=str(backend.traits.image_policy),
         constrain_labels=given.constrain_labels,
+        remind_answers=given.remind_answers,
         prompts=agent_digest(),
         questions=questions,
         tools=toolbox.versions(),

@@ -187,6 +187,12 @@ def test_judges_have_names_and_options_of_their_own(editloupe: Run, serve: Serve
         ("- baseline\n", "expected names of judges, each with its backend"),
         ("a: [1\n", "is not YAML"),
         ("a: baseline\nb: baseline\n", "a and b are the same judge"),
+        ("a: baseline\nb: scripted/b.jsonl\na: scripted/a.jsonl\n", "judges.yaml, line 3: 'a' stands twice"),
+        ("a:\n  backend: baseline\n  seed: 1\n  seed: 2\n", "judges.yaml, line 4: 'seed' stands twice"),
+        (
+            "a: baseline\n'a ': {backend: baseline, seed: 1}\n",
+            "judges.yaml: several judges are called a; each needs a name",
+        ),
         ("a: nobody/m\nb: baseline\n", "nobody"),
     ],
 )
@@ -197,6 +203,23 @@ def test_what_is_wrong_with_a_judge_is_said_before_anything_is_asked(
     code, said, complained = editloupe("judge", edits(1), "--judges", "judges.yaml", "--out", "run")
     assert (code, said) == (2, "")
     assert told in complained.replace("\n", " ")
+    assert not Path("run").exists()
+
+
+def test_several_judges_of_one_name_are_refused_wherever_they_are_named(editloupe: Run, edits: Edits, tmp_path: Path):
+    (tmp_path / "judges.yaml").write_text("baseline:\n  backend: scripted/a.jsonl\n")
+    (tmp_path / "a.jsonl").write_text('"a"\n')
+    folder = edits(1)
+    code, said, told = editloupe("judge", folder, "--judges", "judges.yaml", "--backend", "baseline", "--out", "run")
+    assert (code, said) == (2, "")
+    assert "several judges are called baseline; each needs a name of its own" in " ".join(told.split())
+    code, said, told = editloupe("judge", folder, "--backend", "baseline", "--backend", "baseline", "--out", "run")
+    assert (code, said) == (2, "") and "are the same judge" in " ".join(told.split())
+    (tmp_path / "config.yaml").write_text(
+        f"path: {folder}\nbackend: baseline\njudges: {{x: baseline}}\nbackend: baseline\n"
+    )
+    code, _, told = editloupe("judge", "--config", "config.yaml")
+    assert code == 2 and "config.yaml, line 4: 'backend' stands twice" in told
     assert not Path("run").exists()
 
 

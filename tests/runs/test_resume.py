@@ -84,7 +84,7 @@ def test_a_failing_backend_is_pending_and_resumed_where_it_failed(edits: Edits, 
 
 def test_what_the_model_caused_stands_until_a_retry_names_it(edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
-    run(ScriptedLMM([final("Superb")]), folder, out)
+    run(ScriptedLMM([final("Superb")] * 3), folder, out)
     silent = talker()
     assert run(silent, folder, out).findings[0].status == "off_menu"
     assert silent.requests == []
@@ -163,7 +163,7 @@ def test_findings_can_be_rebuilt_from_the_traces(edits: Edits, tmp_path: Path):
 def test_used_up_turns_are_judged_anew_and_not_only_replayed(edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
     once = Budget(max_turns=1)
-    assert run(ScriptedLMM([LOOK, LOOK]), folder, out, budget=once).findings[0].status == "over_budget"
+    assert run(ScriptedLMM([LOOK] * 4), folder, out, budget=once).findings[0].status == "over_budget"
     assert run(talker(), folder, out, budget=once).findings[0].label == "Wrong Action"
 
 
@@ -230,7 +230,7 @@ def test_lines_of_another_shape_are_named_and_the_rest_is_read(edits: Edits, tmp
 
 def test_an_interrupted_retry_leaves_the_other_verdicts_with_their_traces(edits: Edits, tmp_path: Path):
     folder, out, stop = edits(4), tmp_path / "run", threading.Event()
-    run(ScriptedLMM([final("Superb")]), folder, out)
+    run(ScriptedLMM([final("Superb")] * 3), folder, out)
 
     def stopping(request: Request) -> str:
         stop.set()

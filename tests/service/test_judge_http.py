@@ -131,14 +131,14 @@ def test_a_budget_that_was_spent_is_not_replayed_for_ever(tmp_path: Path):
 
     def late(request: Request) -> Any:
         said.append("")
-        return "I need more time." if len(said) == 1 else by_number(request)
+        return "I need more time." if len(said) <= 3 else by_number(request)
 
     with serving(tmp_path / "run", late, mode="tool", criteria=("if",), max_turns=0) as service:
         first = service.ask("/v1/judge", edit(1))[2]
         assert first["findings"][0]["status"] == "over_budget" and first["reward"]["value"] is None
         again = service.ask("/v1/judge", edit(1))[2]
         assert again["findings"][0]["label"] == "Wrong Action" and not again["findings"][0]["reused"]
-        assert service.ask("/v1/judge", edit(1))[2]["findings"][0]["reused"] and len(said) == 2
+        assert service.ask("/v1/judge", edit(1))[2]["findings"][0]["reused"] and len(said) == 4
 
 
 def test_a_form_with_files_and_a_path_below_the_root_are_judged_as_well(tmp_path: Path):

@@ -46,11 +46,11 @@ from editloupe.imaging.targets import (
     without_boxes,
 )
 from editloupe.prompts import OwnTemplate, render
-from editloupe.prompts.tags import one_line
 from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol
 from editloupe.protocols.dlebench.tables import ALIASES, tables
 from editloupe.rubrics import Criterion
 from editloupe.scores import NOT_JUDGED, Levels, Metric, Score
+from editloupe.tags import one_line
 from editloupe.tasks import About, Ask, Budget, Recipe, Status, Task
 from editloupe.values import ImageRef, Json, Role, Sample, Target
 
