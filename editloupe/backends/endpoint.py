@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from editloupe.backends import boxes
 from editloupe.backends.base import BackendURI, Traits, check_parameters
+from editloupe.backends.keys import scrub
 from editloupe.errors import ConfigError, Rejected, Unavailable
 
 DEFAULT_TIMEOUT_S: Final = 120.0
@@ -22,8 +23,6 @@ MAX_REPLY_BYTES: Final = 64 * 2**20
 """A longer answer is no answer of a chat model; reading stops there."""
 SMALLEST_SIDE_PX: Final = 64
 """A smaller `max_image_side` is a mistake: nothing of an edit would be visible."""
-SHORTEST_SECRET: Final = 8
-"""Shorter keys are placeholders ("none", "EMPTY"): taking them out of a reply would change the model's words."""
 TOO_LONG_ADVICE: Final = (
     "the conversation does not fit: lower --max-turns, reduce images with ?max_image_side=PX, or take a longer context"
 )
@@ -124,8 +123,8 @@ class Endpoint(Parameters):
         return min(CONNECT_TIMEOUT_S, self.timeout_s)
 
     def scrub(self, text: str) -> str:
-        """Take the key out of a text."""
-        return text.replace(self.key, "***") if len(self.key) >= SHORTEST_SECRET else text
+        """Take the key out of a text, however it is spelt there."""
+        return scrub(text, (self.key,))
 
     def advice(self, words: str) -> str:
         """Return what to do about a refusal in these words; "" where nothing is known."""

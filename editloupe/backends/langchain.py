@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -25,8 +26,9 @@ from pydantic import SecretStr
 from editloupe.backends import langchain_reply as reading
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits, parse_uri
-from editloupe.backends.endpoint import SHORTEST_SECRET, read_parameters
+from editloupe.backends.endpoint import read_parameters
 from editloupe.backends.image_tokens import image_tokens_of
+from editloupe.backends.keys import HIDDEN, scrub
 from editloupe.backends.payload import REFUSES, REPLY_BOUND, ImageURL, ImageURLs, Scrub, cleaned, move_pictures, one_line
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.retry import RetryPolicy
@@ -334,7 +336,7 @@ def _identifying(model: BaseChatModel, scrub: Scrub) -> dict[str, Json]:
     }
     found = cleaned(params, scrub)
     assert isinstance(found, dict)
-    return {k: "***" if _KEY_VARIABLE.search(k.upper()) and v else v for k, v in found.items()}
+    return {k: HIDDEN if _KEY_VARIABLE.search(k.upper()) and v else v for k, v in found.items()}
 
 
 def _own_name(model: BaseChatModel, model_name: str, scrub: Scrub) -> str:
@@ -362,12 +364,4 @@ def _scrubber(model: BaseChatModel | None = None) -> Scrub:
     found = [value.strip() for name, value in os.environ.items() if _KEY_VARIABLE.search(name.upper())]
     if model is not None:
         found += [value.get_secret_value() for value in vars(model).values() if isinstance(value, SecretStr)]
-    # The longest first: one may be a part of another.
-    secrets = sorted({value for value in found if len(value) >= SHORTEST_SECRET}, key=len, reverse=True)
-
-    def scrub(text: str) -> str:
-        for secret in secrets:
-            text = text.replace(secret, "***")
-        return text
-
-    return scrub
+    return partial(scrub, keys=tuple(sorted(set(found))))

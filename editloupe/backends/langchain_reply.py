@@ -63,13 +63,13 @@ def reply_of(message: AIMessage, *, sent: Mapping[str, Json], by: str, scrub: Sc
 
     arguments: list[Any] = [payload.cleaned(c["args"], scrub) for c in message.tool_calls]
     calls = tuple(
-        ToolCall(id=str(c["id"] or f"call_{n}"), name=c["name"], arguments=given)
+        ToolCall(id=clean(str(c["id"] or f"call_{n}")), name=clean(c["name"]), arguments=given)
         for n, (c, given) in enumerate(zip(message.tool_calls, arguments, strict=True), 1)
     )
     malformed = tuple(
         MalformedCall(
             raw=clean(str(c.get("args") or c.get("name") or "")),
-            error=f"the arguments of {c.get('name') or 'the call'} are not a JSON object",
+            error=f"the arguments of {clean(c.get('name') or 'the call')} are not a JSON object",
         )
         for c in message.invalid_tool_calls
     )
@@ -149,7 +149,7 @@ def _carry(message: AIMessage, by: str, scrub: Scrub) -> Json:
     return {
         "langchain": {
             "by": by,
-            "calls": [str(c["id"] or f"call_{n}") for n, c in enumerate(message.tool_calls, 1)],
+            "calls": [payload.clean_text(str(c["id"] or f"call_{n}"), scrub) for n, c in enumerate(message.tool_calls, 1)],
             "content": payload.cleaned(message.content, scrub, cut_images=False),
             "additional_kwargs": payload.cleaned(further, scrub, cut_images=False),
             "response_metadata": payload.cleaned(kept, scrub),
