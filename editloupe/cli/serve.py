@@ -44,6 +44,7 @@ def serve(
     ] = None,
     max_queue: Annotated[int, Option(min=0, max=100_000, help="Edits that may wait; more get 503.")] = 128,
     timeout: Annotated[float, Option(min=0.1, help="Seconds for one request, waiting included; then 504.")] = 600.0,
+    body_timeout: Annotated[float, Option(min=0.1, help="Seconds for the body of a request to come; then 408.")] = 60.0,
     grace: Annotated[float, Option(min=0, help="Seconds to finish in when told to stop.")] = 30.0,
     max_body_mb: Annotated[float, Option(min=0.001, max=1024, help="Largest request, in MB.")] = 32.0,
     max_megapixels: Annotated[float, Option(min=0.001, max=150, help="Largest image.")] = 40.0,
@@ -74,6 +75,7 @@ def serve(
         max_body=int(max_body_mb * 1_000_000),
         max_pixels=int(max_megapixels * 1_000_000),
         token=token,
+        body_s=body_timeout,
         hosts=frozenset({"127.0.0.1", "localhost", "[::1]", _in_url(host)}) if _is_loopback(host) else None,
     )
     listening = _listen(host, port)
