@@ -165,7 +165,7 @@ def read_endpoint(uri: BackendURI, provider: Provider, *, place: str | None = No
 
 
 def bounded(
-    client_class: type, endpoint: Endpoint, *, check: Callable[[int, bytes, Mapping[str, str]], None] | None = None
+    client_class: type, endpoint: Endpoint, *, check: Callable[[str, int, bytes, Mapping[str, str]], None] | None = None
 ) -> type:
     """Return a subclass of an HTTP client (httpx, or httpx2 with the same methods) that bounds each answer.
 
@@ -173,7 +173,7 @@ def bounded(
     would hold a worker indefinitely. Here an answer is read whole within `timeout_s` and `MAX_REPLY_BYTES`; a later or
     longer one raises BackendError.
 
-    check: is called with status, body and headers of each answer; what it raises goes to the caller.
+    check: is called with the path, the status, the body and the headers of each answer; what it raises goes to the caller.
     """
     timeout = {"connect": endpoint.connect_s, **dict.fromkeys(("read", "write", "pool"), endpoint.timeout_s)}
 
@@ -199,7 +199,7 @@ def bounded(
             finally:
                 response.close()
             if check is not None:
-                check(response.status_code, body, response.headers)
+                check(request.url.path, response.status_code, body, response.headers)
             # The body is no longer packed.
             packed = ("content-encoding", "content-length", "transfer-encoding")
             headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in packed]

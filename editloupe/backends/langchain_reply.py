@@ -35,6 +35,11 @@ _OWN_KEYS = ("refusal", "parsed", "token_usage", "reasoning_content", "tool_call
 """Of additional_kwargs: what is read into the reply, and no provider asks to have back."""
 _TOO_LONG = re.compile(r"too many (input )?tokens|input token count|exceeds? the (maximum|context)", re.IGNORECASE)
 _NO_CONNECTION = 0
+_UNREADABLE = re.compile(
+    r"JSONDecodeError|UnicodeDecodeError|RecursionError|KeyError|IndexError|null value for 'choices'"
+    r"|ValueError: Unexpected response type(?!.*'<)"
+)
+"""How classes fail at an answer that is cut, no JSON, or without a message."""
 _LIKE: Final = (
     (re.compile(r"RateLimit|ResourceExhausted|Throttl|TooManyRequests", re.IGNORECASE), 429),
     (re.compile(r"Connect"), _NO_CONNECTION),
@@ -184,9 +189,12 @@ def _renamed(value: Any, names: Mapping[Any, str]) -> Any:
 
 def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
     """Return any error of a provider's library as one of ours: by its HTTP status, else by the names of its classes."""
-    if isinstance(error, BackendError):
-        return error
     chain = list(_chain(error))
+    for one in chain:
+        if isinstance(one, BackendError):
+            # Of our HTTP client, in whatever the SDK made of it.
+            one.args = tuple(scrub(str(a)) for a in one.args)
+            return one
     status = next(filter(None, map(_status, chain)), None)
     words = scrub(_words(chain))
     names = " ".join(kind.__name__ for e in chain for kind in type(e).__mro__ if kind not in Exception.__mro__)
@@ -214,12 +222,17 @@ def backend_error(error: Exception, where: str, scrub: Scrub) -> BackendError:
         return Rejected(f"{message}; {NO_VISION[1]}", status=status)
     if status == 404:
         return Rejected(f"{message}; check the model's name and the address", status=status, for_all=True)
+    if status is None and _UNREADABLE.search(f"{names}: {words}"):
+        return Unavailable(f"{message}; the answer is not whole, or not as the model's class expects it")
     return Rejected(message, status=status)
 
 
 def cleaned_cause(error: Exception, scrub: Scrub) -> Exception | None:
     """Return the error as a cause whose text shows no key, cleaned in place; None where it cannot be cleaned."""
     for one in _chain(error):
+        if isinstance(one, BackendError):
+            # It stands in the chain itself, and says what happened.
+            return None
         one.args = tuple(scrub(a) if isinstance(a, str) else a for a in one.args)
         for name in ("message", "body"):
             value = getattr(one, name, None)
