@@ -89,7 +89,7 @@ def open_backend(uri: BackendURI, *, policy: RetryPolicy = retry.DEFAULT_POLICY)
 
 
 def _init(uri: BackendURI, provider: str, model: str, read: Parameters) -> tuple[BaseChatModel, Callable[[], None]]:
-    """Return the chat model, without retries of its own where its class allows it, and what closes it. Raises ConfigError."""
+    """Return the chat model, without retries of its own if its class allows it, and what closes it. Raises ConfigError."""
     try:
         from langchain.chat_models import init_chat_model
     except ImportError as error:
