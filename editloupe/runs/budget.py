@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from editloupe.backends.base import LMM
+from editloupe.backends.base import LMM, checked_reply
 from editloupe.backends.prices import Prices
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import Reply, Request, Usage
@@ -157,7 +157,7 @@ class Metered:
         if self._ledger.refused:
             raise Rejected(f"not asked any more: {self._ledger.refused}", for_all=True)
         try:
-            reply = self._backend.complete(request, images)
+            reply = checked_reply(self._backend.complete(request, images), self.uri)
         except BackendError as error:
             self._ledger.refuse(error)
             raise
