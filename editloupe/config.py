@@ -61,10 +61,17 @@ def _by_backend(value: Any) -> Any:
     return {role: {"backend": given} if isinstance(given, str) else given for role, given in value.items()}
 
 
+OWN_BACKEND: Final = (
+    "an object with uri, endpoint, version, traits and complete(request, images) -> Reply; of a function from a request to "
+    "a text, editloupe.backends.scripted.ScriptedLMM(function) makes one (docs/backends.md, A backend of your own)"
+)
+"""What a backend is that is not named by a URI, for messages."""
+
+
 def _backend(value: Any) -> Any:
     if value is None or (isinstance(value, str) and value.strip()) or hasattr(value, "complete"):
         return value
-    raise ValueError(f"expected provider/model, or an object with complete(request, images); found {value!r}")
+    raise ValueError(f"expected provider/model, such as openai/gpt-4.1, or {OWN_BACKEND}")
 
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]

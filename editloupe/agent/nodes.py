@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 from editloupe.agent.answer import parse_reply
 from editloupe.agent.recorder import ToolOutcome
 from editloupe.agent.state import Context, LoopState, Next
+from editloupe.backends.base import checked_reply
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import ImagePart, MalformedCall, Message, Part, Reply, Request, TextPart, ToolCall, Usage
 from editloupe.errors import BackendError, ContextTooLong, EditLoupeError, ImageError, Interrupted, ReplyError, ToolError
@@ -271,9 +272,12 @@ def run_tool(context: Context, call: ToolCall, tool_context: ToolContext) -> Too
 
 
 def _ask(context: Context, request: Request) -> Reply:
-    """Return the backend's reply. A foreign exception of a plug-in becomes a BackendError."""
+    """Return the backend's reply. A foreign exception of a plug-in becomes a BackendError.
+
+    Raises ConfigError for what is no reply: the next question would have none either.
+    """
     try:
-        reply = context.backend.complete(request, context.images)
+        reply = checked_reply(context.backend.complete(request, context.images), context.backend.uri)
     except EditLoupeError:
         raise
     except Exception as error:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from editloupe.backends import boxes
 from editloupe.backends.base import BackendURI, Traits, check_parameters
+from editloupe.backends.keys import scrub
 from editloupe.errors import ConfigError, Rejected, Unavailable
 
 DEFAULT_TIMEOUT_S: Final = 120.0
@@ -24,8 +25,6 @@ MAX_REPLY_BYTES: Final = 64 * 2**20
 """A longer answer is no answer of a chat model; reading stops there."""
 SMALLEST_SIDE_PX: Final = 64
 """A smaller `max_image_side` is a mistake: nothing of an edit would be visible."""
-SHORTEST_SECRET: Final = 8
-"""Shorter keys are placeholders ("none", "EMPTY"): taking them out of a reply would change the model's words."""
 TOO_LONG_ADVICE: Final = (
     "the conversation does not fit: lower --max-turns, reduce images with ?max_image_side=PX, or take a longer context"
 )
@@ -126,8 +125,8 @@ class Endpoint(Parameters):
         return min(CONNECT_TIMEOUT_S, self.timeout_s)
 
     def scrub(self, text: str) -> str:
-        """Take the key out of a text."""
-        return text.replace(self.key, "***") if len(self.key) >= SHORTEST_SECRET else text
+        """Take the key out of a text, however it is spelt there."""
+        return scrub(text, (self.key,))
 
     def advice(self, words: str) -> str:
         """Return what to do about a refusal in these words; "" where nothing is known."""
@@ -168,7 +167,7 @@ def read_endpoint(uri: BackendURI, provider: Provider, *, place: str | None = No
 
 
 def bounded(
-    client_class: type, endpoint: Endpoint, *, check: Callable[[int, bytes, Mapping[str, str]], None] | None = None
+    client_class: type, endpoint: Endpoint, *, check: Callable[[str, int, bytes, Mapping[str, str]], None] | None = None
 ) -> type:
     """Return a subclass of an HTTP client (httpx, or httpx2 with the same methods) that bounds each answer.
 
@@ -176,7 +175,7 @@ def bounded(
     would hold a worker indefinitely. Here an answer is read whole within `timeout_s` and `MAX_REPLY_BYTES`; a later or
     longer one raises BackendError.
 
-    check: is called with status, body and headers of each answer; what it raises goes to the caller.
+    check: is called with the path, the status, the body and the headers of each answer; what it raises goes to the caller.
     """
     timeout = {"connect": endpoint.connect_s, **dict.fromkeys(("read", "write", "pool"), endpoint.timeout_s)}
 
@@ -202,7 +201,7 @@ def bounded(
             finally:
                 response.close()
             if check is not None:
-                check(response.status_code, body, response.headers)
+                check(request.url.path, response.status_code, body, response.headers)
             # The body is no longer packed.
             packed = ("content-encoding", "content-length", "transfer-encoding")
             headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in packed]

@@ -289,7 +289,7 @@ def failure(status: int, body: bytes, headers: Mapping[str, str], endpoint: Endp
     try:
         payload = cleaned(loads(body), endpoint.scrub)
     except ValueError:
-        payload = {"message": clean_text(body[:2000].decode("utf-8", "replace"), endpoint.scrub)}
+        payload = {"message": clean_text(body.decode("utf-8", "replace"), endpoint.scrub)[:2000]}
     return _failure(status, payload, headers, endpoint)
 
 

@@ -46,6 +46,9 @@ def serve(
     timeout: Annotated[
         float, Option(min=0.1, max=604_800, callback=finite, help="Seconds for one request, waiting included; then 504.")
     ] = 600.0,
+    body_timeout: Annotated[
+        float, Option(min=0.1, max=604_800, callback=finite, help="Seconds for the body of a request to come; then 408.")
+    ] = 60.0,
     grace: Annotated[
         float, Option(min=0, max=604_800, callback=finite, help="Seconds to finish in when told to stop.")
     ] = 30.0,
@@ -78,6 +81,7 @@ def serve(
         max_body=int(max_body_mb * 1_000_000),
         max_pixels=int(max_megapixels * 1_000_000),
         token=token,
+        body_s=body_timeout,
         hosts=frozenset({"127.0.0.1", "localhost", "[::1]", _in_url(host)}) if _is_loopback(host) else None,
     )
     listening = _listen(host, port)

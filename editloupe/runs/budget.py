@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from editloupe.backends.base import LMM
+from editloupe.backends.base import LMM, checked_reply
 from editloupe.backends.prices import Prices
 from editloupe.backends.token_estimate import estimate_usage, lacks_usage
 from editloupe.chat import Reply, Request, Usage
@@ -80,8 +80,8 @@ class Ledger:
         """Raise ConfigError for a budget in money if nothing has a price: it would never be reached."""
         if self.budget.max_cost is not None and not self.prices.known(backend):
             raise ConfigError(
-                f"--max-cost: no price is known for {backend.uri}; give one with --prices FILE "
-                "(docs/backends.md), or limit tokens with --max-run-tokens"
+                f"--max-cost: no price is known for {backend.uri}; {self.prices.advice()}, or limit tokens with "
+                "--max-run-tokens"
             )
 
     def spend(self, backend: LMM, request: Request, reply: Reply) -> None:
@@ -139,7 +139,7 @@ class Ledger:
                 f"tokens of images of {backend.uri if backend else 'this model'}; --max-run-seconds can"
             )
         elif budget.max_cost is not None and self.cost is None:
-            self.reason = "cost: no price is known for an answer that came; give one with --prices FILE"
+            self.reason = f"cost: no price is known for an answer that came; {self.prices.advice()}"
         if self.reason:
             self.stop.set()
 
@@ -157,7 +157,7 @@ class Metered:
         if self._ledger.refused:
             raise Rejected(f"not asked any more: {self._ledger.refused}", for_all=True)
         try:
-            reply = self._backend.complete(request, images)
+            reply = checked_reply(self._backend.complete(request, images), self.uri)
         except BackendError as error:
             self._ledger.refuse(error)
             raise

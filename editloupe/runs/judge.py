@@ -10,9 +10,10 @@ from typing import Any
 
 from editloupe.backends.base import LMM
 from editloupe.chat import Sampling
-from editloupe.config import SHORTHANDS, JudgeConfig, RunConfig, ToolProtocolChoice
+from editloupe.config import SHORTHANDS, RunConfig, ToolProtocolChoice
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
+from editloupe.errors import ConfigError
 from editloupe.findings import PENDING, Finding
 from editloupe.runs.execute import default_concurrency
 from editloupe.runs.executors import at_once
@@ -31,7 +32,7 @@ class Judge:
 
     def __init__(
         self,
-        backend: str | LMM | None = None,
+        backend: str | LMM = "baseline",
         *,
         protocol: str = "dlebench",
         mode: str | None = None,
@@ -50,7 +51,7 @@ class Judge:
     ) -> None:
         """Open a judge.
 
-        backend: a URI ("baseline", "openai/MODEL") or an LMM of your own; None for the pixel baseline.
+        backend: a URI ("baseline" is the pixel baseline, "openai/MODEL") or an LMM of your own.
         protocol: which questions are asked (`editloupe protocols`).
         mode, rubric, criteria, prompt: options of the protocol with names of their own; None for its defaults.
         options: further options of the protocol.   roles: backends for the protocol's other roles.
@@ -63,12 +64,18 @@ class Judge:
 
         Raises ConfigError for anything in these that cannot work, RunMismatch for a run folder of other settings.
         """
+        if backend is None:
+            # Such as an environment variable that is not set: who says nothing gets the pixel baseline, not who says None.
+            raise ConfigError(
+                "Judge(None): expected provider/model, such as openai/gpt-4.1, or an LMM; leave it out for the baseline"
+            )
         chosen = [criteria] if isinstance(criteria, str) else criteria
         given = (mode, rubric, None if chosen is None else tuple(chosen), None if prompt is None else str(prompt))
         named = {name: value for name, value in zip(SHORTHANDS, given, strict=True) if value is not None}
         sent = sampling or Sampling()
         judge: dict[str, Any] = {
-            "backend": backend,
+            # A protocol that asks no model takes no backend.
+            "backend": None if isinstance(backend, str) and backend == "baseline" else backend,
             "temperature": sent.temperature,
             "top_p": sent.top_p,
             "seed": sent.seed,
@@ -80,7 +87,7 @@ class Judge:
             protocol=protocol,
             option={**(options or {}), **named},
             judge=judge,
-            role={role: JudgeConfig(backend=one) for role, one in (roles or {}).items()},
+            role={role: {"backend": one} for role, one in (roles or {}).items()},
             max_turns=max_turns,
             tools=None if tools is None else tuple(tools),
             ablate=ablate,
@@ -104,7 +111,7 @@ class Judge:
     def judge(self, sample: Sample) -> list[Finding]:
         """Return one finding a question, in the order of the protocol.
 
-        A failure is a finding with a status, never an exception.
+        A failure is a finding with a status. Raises ConfigError for a backend whose answer is no Reply.
         """
         store = self._store
         if store is not None:

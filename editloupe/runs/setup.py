@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import editloupe
 from editloupe.agent.judge import agent_digest
-from editloupe.backends.base import LMM, Traits, open_backend
+from editloupe.backends.base import LMM, Traits, checked_lmm, open_backend
 from editloupe.chat import Reply, Request
 from editloupe.config import JudgeConfig, RunConfig, RunSpec
 from editloupe.data.images import ImageStore
@@ -212,7 +212,7 @@ def _respondents(config: RunConfig, protocol: EvalProtocol, toolbox: Toolbox, qu
 
 def _respondent(given: JudgeConfig, toolbox: Toolbox, questions: str) -> Respondent:
     opened = given.backend if given.backend is not None else "baseline"
-    backend: LMM = open_backend(opened) if isinstance(opened, str) else opened
+    backend: LMM = open_backend(opened) if isinstance(opened, str) else checked_lmm(opened)
     native = backend.traits.native_tools
     if given.tool_protocol == "native" and not native:
         raise ConfigError(f"{backend.uri} cannot call tools natively; use the tool protocol text (the default) or auto")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -247,6 +248,21 @@ def test_a_run_that_has_used_its_budget_stops_with_5_and_goes_on(
     code, _, told = editloupe(*words, "--max-cost", "1")
     assert code == 2
     assert "no price is known for openai/m" in told
+    assert "--prices FILE" in told
+
+
+def test_a_limit_of_money_without_a_list_of_prices_names_the_extra(
+    editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    code, _, told = editloupe(
+        "judge", edits(1), "--backend", "openai/gpt-4.1", "--max-cost", "1", "--out", tmp_path / "run"
+    )
+    assert code == 2
+    assert "--max-cost: no price is known for openai/gpt-4.1" in told
+    assert "pip install 'editloupe[prices]'" in told and "--prices FILE" in told
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_prompt_refused_for_its_content_is_filtered(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
